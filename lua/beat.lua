@@ -1,0 +1,84 @@
+#!lua flags=allow-oom
+-- beat: a node says that it lives. Nodes silent for 3 s are forgotten; the lead is taken or renewed for 2.5 s; `recent`
+-- and `dead` are trimmed, 500 a beat. If no node was seen for 3 s, or the clock went back, nothing is reaped for 5 s, so
+-- that live nodes can extend first.
+-- KEYS   the ten of the queue
+-- ARGV   now | node: 1 to 200 bytes | stay, or leave to be forgotten at once
+-- Reply  {header, 1 if this node has the lead, live nodes, hold ms}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(log nodes + trimmed)
+-- Again  harmless
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
+if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
+  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+local node = ARGV[2]
+if #ARGV ~= 3 or #node < 1 or #node > 200 or string.find(node, '%c') or not (ARGV[3] == 'stay' or ARGV[3] == 'leave') then
+  return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay or leave')
+end
+if not layout then return {finish(false), 0, 0, 0} end
+local lead, lead_until, seen, hold, keep_ms, keep = unpack(redis.call('HMGET', META, 'lead', 'lead_until', 'seen', 'hold', 'dead_keep_ms', 'dead_keep'))
+local old = redis.call('ZCOUNT', RECENT, '-inf', now)
+local dead = redis.call('ZCARD', DEAD) - 1
+redis.call('ZCARD', NODES); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
+
+local silence = now - tonumber(seen or 0)
+if silence > 3000 or silence < 0 then hold = now + 5000 end
+redis.call('ZREMRANGEBYSCORE', NODES, '-inf', now - 3000)
+redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(now), '(inf') -- seen in the future: the clock went back
+local free = not lead or lead == '' or tonumber(lead_until) <= now or tonumber(lead_until) > now + 2500
+if ARGV[3] == 'leave' then
+  redis.call('ZREM', NODES, node)
+  if lead == node then lead = '' end
+else
+  redis.call('ZADD', NODES, now, node)
+  if free then lead = node end
+  if lead == node then lead_until = now + 2500 end
+end
+redis.call('HSET', META, 'seen', now, 'hold', hold or 0, 'lead', lead or '', 'lead_until', lead_until or 0)
+
+if old > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, math.min(old, 500) - 1) end
+local over = math.max(dead - tonumber(keep or 100000), redis.call('ZCOUNT', DEAD, '-inf', now - tonumber(keep_ms or 2592000000)))
+if over > 0 then
+  local ids = redis.call('ZRANGE', DEAD, 0, math.min(over, 500) - 1)
+  redis.call('ZREMRANGEBYRANK', DEAD, 0, #ids - 1)
+  redis.call('HDEL', MESSAGES, unpack(ids))
+  redis.call('HDEL', ATTRS, unpack(ids))
+  redis.call('HINCRBY', META, 'trimmed', #ids)
+end
+return {finish(over > 0), lead == node and 1 or 0, redis.call('ZCARD', NODES) - 1, tonumber(hold or 0)}

@@ -1,0 +1,91 @@
+#!lua flags=allow-oom
+-- cancel: scheduled or ready (and dead, if asked) -> gone. Whoever reads CANCELLED knows that no claim will see it.
+-- KEYS   the ten of the queue
+-- ARGV   now | dead: 1 to cancel dead messages too, else empty | 1 to 1,000 ids
+-- Reply  {header, {CANCELLED | LEASED | DEAD | ABSENT, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(log n) an id; one scan of the ready window if one is ready
+-- Again  CANCELLED for 12 s
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
+if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
+  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+--- block: place
+local function place(id)
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+--- end
+--- block: entry
+local entries
+local function entry(id) -- of a ready message: '<due ms>:<id>'
+  if not entries then
+    entries = {}
+    for _, found in ipairs(redis.call('LRANGE', READY, 1, -1)) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
+  end
+  return entries[id]
+end
+--- end
+if #ARGV < 3 or #ARGV > 1002 or not (ARGV[2] == '' or ARGV[2] == '1') then
+  return redis.error_reply('BADARGS cancel takes now, dead (1 or empty), then 1 to 1000 ids')
+end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
+local replies, gone = {}, 0
+for i = 3, #ARGV do
+  local id = ARGV[i]
+  local state = place(id)
+  if state == 'leased' or state == 'dead' and ARGV[2] == '' then replies[#replies + 1] = string.upper(state)
+  elseif state == 'absent' then
+    local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
+    -- a fraction marks what was cancelled, not delivered
+    replies[#replies + 1] = recent > now and recent % 1 ~= 0 and 'CANCELLED' or 'ABSENT'
+  else
+    if state == 'scheduled' then redis.call('ZREM', SCHEDULED, id)
+    elseif state == 'ready' then redis.call('LREM', READY, 1, entry(id) or '')
+    else redis.call('ZREM', DEAD, id) end
+    redis.call('HDEL', MESSAGES, id)
+    redis.call('HDEL', ATTRS, id)
+    redis.call('ZADD', RECENT, int(now_up + REPEAT_MS) .. '.5', id)
+    gone = gone + 1
+    replies[#replies + 1] = 'CANCELLED'
+  end
+end
+if gone > 0 then redis.call('HINCRBY', META, 'cancelled', gone) end
+return {finish(gone > 0), replies}

@@ -1,0 +1,106 @@
+#!lua flags=allow-oom
+-- claim: ready -> leased, at most a node's fair share: n, or ready / live nodes if that is less, but at least one.
+-- KEYS   the ten of the queue
+-- ARGV   now | n: free handlers, 0 to 1,000; 0 only rings the bell | token: 16 bytes, random, new for each call | lease in ms, 1 to 86,400,000
+-- Reply  {header, left in ready, lease deadline ms, {{id, payload, due ms, attempt, options}, ...}}; stops at 4 MiB of payload, at least one
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(granted log leases + bytes)
+-- Again  grants others; what the lost reply granted comes back when its lease runs out
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
+if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
+  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+--- block: attrs
+local function attrs(id) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+end
+--- end
+local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
+  or not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 then
+  return redis.error_reply('BADARGS claim takes now, n (0 to 1000), token (16 bytes), lease ms (1 to 86400000)')
+end
+local ready, nodes = redis.call('LLEN', READY) - 1, redis.call('ZCARD', NODES) - 1
+local share = math.min(count, math.max(1, math.floor(ready / math.max(1, nodes))))
+if paused or ready < 1 or count == 0 then return {finish(false), math.max(ready, 0), -1, {}} end
+local has_attrs = redis.call('HLEN', ATTRS) > 1
+redis.call('HLEN', CLAIMS); redis.call('HLEN', MESSAGES)
+
+-- Payloads are read a few at a time: what would pass 4 MiB is not read in vain.
+local entries, granted, claims, leases, bytes, largest, taken = redis.call('LRANGE', READY, 1, share), {}, {}, {}, 0, 1048576, 0
+local deadline = now_up + lease_ms
+while taken < #entries and (taken == 0 or bytes < 4194304) do
+  local ids, dues = {}, {}
+  for i = taken + 1, math.min(#entries, taken + math.max(1, math.floor((4194304 - bytes) / largest))) do
+    local due, id = string.match(entries[i], '^(%d+):(.*)$')
+    dues[#dues + 1], ids[#ids + 1] = due or '0', id or ''
+  end
+  largest = 1
+  for i, payload in ipairs(redis.call('HMGET', MESSAGES, unpack(ids))) do
+    if payload and #granted > 0 and bytes + #payload > 4194304 then bytes = 4194304 break end
+    taken = taken + 1
+    if payload then -- an entry without a payload is nobody's message: it is dropped
+      local id, due, attempt, options = ids[i], tonumber(dues[i]), 1, ''
+      if has_attrs then
+        local failures, crashes, original, stored = attrs(id)
+        attempt, options = failures + crashes + 1, stored
+        if original > 0 then due = original end
+      end
+      granted[#granted + 1] = {id, payload, due, attempt, options}
+      claims[#claims + 1] = id; claims[#claims + 1] = token .. int(due)
+      leases[#leases + 1] = deadline; leases[#leases + 1] = id
+      bytes, largest = bytes + #payload, math.max(largest, #payload)
+    end
+  end
+end
+
+-- The last entry taken becomes the sentinel: the list is never empty, not even within the script.
+local sentinel = redis.call('LINDEX', READY, 0)
+redis.call('LTRIM', READY, taken, -1)
+redis.call('LSET', READY, 0, sentinel)
+if #granted > 0 then
+  redis.call('HSET', CLAIMS, unpack(claims))
+  redis.call('ZADD', LEASES, unpack(leases))
+  redis.call('HINCRBY', META, 'claimed', #granted)
+end
+return {finish(true), ready - taken, deadline, granted}

@@ -1,0 +1,88 @@
+#!lua flags=no-writes
+-- peek: a page of the messages in one state, in the order of time_ms (as in get).
+-- KEYS   the ten of the queue
+-- ARGV   now | state: scheduled, ready, leased or dead | cursor: empty for the first page, then as replied | limit: 1 to 1,000
+-- Reply  {header, next cursor or empty at the end, {{id, time_ms, failures, crashes, error}, ...}}
+--        What enters or leaves between two pages may be missing; a message may be seen twice if the last one of a page moved.
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
+-- Cost   O(log n + limit)
+-- Again  harmless
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
+if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
+  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+--- block: attrs
+local function attrs(id) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+end
+--- end
+local state, cursor, limit = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local zset = ({scheduled = SCHEDULED, leased = LEASES, dead = DEAD})[state or '']
+local time, last = string.match(cursor or '', '^(%d+):(.*)$')
+if #ARGV ~= 4 or not (zset or state == 'ready') or not (cursor == '' or time) or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
+  return redis.error_reply('BADARGS peek takes now, state (scheduled, ready, leased or dead), cursor (as replied, or empty), limit (1 to 1000)')
+end
+local items, start = {}, 0
+local function add(id, at)
+  local failures, crashes, _, _, reason = attrs(id)
+  items[#items + 1] = {id, tonumber(at), failures, crashes, reason}
+end
+if zset then
+  if time then
+    local same = tonumber(redis.call('ZSCORE', zset, last) or -1) == tonumber(time)
+    start = same and redis.call('ZRANK', zset, last) + 1 or redis.call('ZCOUNT', zset, '-inf', '(' .. time)
+  end
+  local page = redis.call('ZRANGE', zset, start, start + limit - 1, 'WITHSCORES')
+  for i = 1, #page, 2 do
+    if page[i + 1] ~= 'inf' then add(page[i], page[i + 1]) end
+  end
+  cursor = #items == limit and int(items[limit][2]) .. ':' .. items[limit][1] or ''
+else
+  start = time and tonumber(time) or 1
+  for _, found in ipairs(redis.call('LRANGE', READY, start, start + limit - 1)) do
+    local at, id = string.match(found, '^(%d+):(.*)$')
+    if id then add(id, at) end
+  end
+  cursor = #items == limit and int(start + limit) .. ':' or ''
+end
+return {finish(false, true), cursor, items}

@@ -1,0 +1,179 @@
+#!lua
+-- push: absent -> scheduled, for 1 to 1,000 messages.
+-- KEYS   the ten of the queue
+-- ARGV   now | until: server ms after which a repetition is refused, or empty | per message: id, due, payload, options
+--        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, reuse
+-- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | EXPIRED | FULL <why> | INVALID <why>, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(log n) a message, and one scan of the ready window if a conflict moves a ready message
+-- Again  EXISTS or FINISHED within `until` (at most 12 s ahead), EXPIRED after it. With reschedule, replace or reuse: pushes anew
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
+if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
+  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+--- block: create
+local function create()
+  if layout then return end
+  local sentinel = '\0' .. string.rep('-', 70)
+  for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD'}) do redis.call(read, KEYS[i]) end
+  layout, born = '1', string.sub(redis.sha1hex(int(now_us) .. base .. table.concat(ARGV, ' ', 1, math.min(#ARGV, 4))), 1, 16)
+  redis.call('HSET', META, 'layout', layout, 'born', born, sentinel, '')
+  for _, zset in ipairs({SCHEDULED, LEASES, DEAD, RECENT, NODES}) do redis.call('ZADD', zset, '+inf', sentinel) end
+  for _, hash in ipairs({CLAIMS, MESSAGES, ATTRS}) do redis.call('HSET', hash, sentinel, '') end
+  if redis.call('LINDEX', READY, 0) ~= sentinel then redis.call('LPUSH', READY, sentinel) end
+end
+--- end
+--- block: place
+local function place(id)
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+--- end
+--- block: entry
+local entries
+local function entry(id) -- of a ready message: '<due ms>:<id>'
+  if not entries then
+    entries = {}
+    for _, found in ipairs(redis.call('LRANGE', READY, 1, -1)) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
+  end
+  return entries[id]
+end
+--- end
+--- block: attrs
+local function attrs(id) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+end
+--- end
+--- block: due
+local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is neither or beyond 100 years
+  local sign, digits = string.match(text, '^(%+?)(%d+)$')
+  local due = digits and #digits <= 15 and tonumber(digits) + (sign == '+' and now_up or 0)
+  return due and due <= now_up + 3155760000000 and due or nil
+end
+--- end
+local count, limit_ms = (#ARGV - 2) / 4, tonumber(ARGV[2])
+if count < 1 or count > 1000 or count % 1 ~= 0 or not (ARGV[2] == '' or string.find(ARGV[2], '^%d+$')) then
+  return redis.error_reply('BADARGS push takes now, until (ms or empty), then id, due, payload, options for 1 to 1000 messages')
+end
+local max_messages, max_payload = unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes'))
+local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
+max_payload = tonumber(max_payload or 1048576)
+
+local ids = {}
+for i = 1, count do ids[i] = ARGV[4 * i - 1] end
+local found = redis.call('HMGET', MESSAGES, unpack(ids))
+local known = redis.call('ZCARD', RECENT) > 1 and redis.call('ZMSCORE', RECENT, unpack(ids)) or {}
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
+
+local function options_of(text) -- words into on_conflict, reuse and what is stored; nothing if one is unknown
+  local on_conflict, reuse, stored = 'keep', false, ''
+  for word in string.gmatch(text, '[^ ]+') do
+    local conflict, attempts = string.match(word, '^on_conflict=(%l+)$'), string.match(word, '^max_attempts=(%d+)$')
+    if conflict == 'keep' or conflict == 'reschedule' or conflict == 'replace' then on_conflict = conflict
+    elseif word == 'reuse' then reuse = true
+    elseif attempts and tonumber(attempts) >= 1 and tonumber(attempts) <= 1000000 then stored = 'max_attempts=' .. int(tonumber(attempts))
+    else return nil end
+  end
+  return on_conflict, reuse, stored
+end
+
+local replies, payloads, dues, remember, moved, options, created, taken = {}, {}, {}, {}, {}, {}, 0, {}
+local function one(i)
+  local id, due, payload = ids[i], due_ms(ARGV[4 * i]), ARGV[4 * i + 1]
+  local on_conflict, reuse, stored = options_of(ARGV[4 * i + 2])
+  if #id < 1 or #id > 200 or string.find(id, '%c') then return 'INVALID id must be 1 to 200 bytes, none of them a control byte' end
+  if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
+  if #payload > max_payload then return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload) end
+  if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse' end
+  if limit_ms and (limit_ms < now or limit_ms > now + REPEAT_MS) then return 'EXPIRED' end
+
+  local near = due - now <= REPEAT_MS
+  if found[i] or taken[id] then
+    local state = taken[id] and 'scheduled' or place(id)
+    if on_conflict == 'keep' or state == 'leased' or state == 'dead' then return 'EXISTS ' .. state end
+    if state == 'ready' then moved[#moved + 1] = entry(id) end
+    if on_conflict == 'replace' then
+      payloads[#payloads + 1] = id; payloads[#payloads + 1] = payload
+      options[id] = stored
+    else options[id] = options[id] or false end
+    if near then remember[#remember + 1] = now_up + REPEAT_MS; remember[#remember + 1] = id end
+    dues[#dues + 1] = due; dues[#dues + 1] = id
+    taken[id] = true
+    return 'MOVED'
+  end
+  local recent = tonumber(known[i] or 0)
+  if recent > now and not reuse then return 'FINISHED' end
+  if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
+  -- An id used anew is no longer a cancelled one: what remains of the memory is its time.
+  local keep = math.max(math.floor(recent), near and limit_ms or 0)
+  if keep > now then remember[#remember + 1] = keep; remember[#remember + 1] = id end
+  payloads[#payloads + 1] = id; payloads[#payloads + 1] = payload
+  dues[#dues + 1] = due; dues[#dues + 1] = id
+  if stored ~= '' then options[id] = stored end
+  created = created + 1
+  taken[id] = true
+  return 'CREATED'
+end
+for i = 1, count do replies[i] = one(i) end
+
+if #dues == 0 then return {finish(false), replies} end
+create()
+if #payloads > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end
+redis.call('ZADD', SCHEDULED, unpack(dues))
+for _, gone in ipairs(moved) do redis.call('LREM', READY, 1, gone) end
+for id, stored in pairs(options) do
+  if stored then set_attrs(id, 0, 0, 0, stored, '')
+  else
+    local failures, crashes, _, old, reason = attrs(id)
+    set_attrs(id, failures, crashes, 0, old, reason)
+  end
+end
+if #remember > 0 then
+  redis.call('ZADD', RECENT, unpack(remember))
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), #remember)
+  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
+end
+if created > 0 then redis.call('HINCRBY', META, 'pushed', created) end
+return {finish(true), replies}

@@ -1,0 +1,96 @@
+#!lua flags=allow-oom
+-- reap: leased beyond its deadline -> scheduled, crashes + 1; or dead beyond max_crashes (5).
+-- The first crash is due again at once; crash c >= 2 after 2^(c-1) s times 0.5 to 1.5, so that a message that kills its
+-- node does not take the same neighbours with it each time. Nothing is reaped while the queue is on hold, or while no
+-- node has beaten for 3 s: after an outage live nodes extend first.
+-- KEYS   the ten of the queue
+-- ARGV   now | limit: 1 to 1,000
+-- Reply  {header, reaped, of these dead}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(log n) a lease
+-- Again  takes the rest
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
+if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
+  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+--- block: attrs
+local function attrs(id) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+end
+--- end
+--- block: unlease
+local function unlease(id)
+  redis.call('HDEL', CLAIMS, id)
+  redis.call('ZREM', LEASES, id)
+end
+--- end
+local limit = tonumber(ARGV[2])
+if #ARGV ~= 2 or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
+  return redis.error_reply('BADARGS reap takes now, limit (1 to 1000)')
+end
+local seen, hold, max_crashes = unpack(redis.call('HMGET', META, 'seen', 'hold', 'max_crashes'))
+local silence = now - tonumber(seen or 0)
+if not layout or silence > 3000 or silence < 0 or now < tonumber(hold or 0) then return {finish(false), 0, 0} end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
+local late, died = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit), 0
+for _, id in ipairs(late) do
+  local claim = redis.call('HGET', CLAIMS, id) or ''
+  local due, failures, crashes, _, options, reason = tonumber(string.sub(claim, 17)) or now, attrs(id)
+  crashes = crashes + 1
+  unlease(id)
+  if crashes > tonumber(max_crashes or 5) then
+    set_attrs(id, failures, crashes, 0, options, 'the lease ran out ' .. int(crashes) .. ' times' .. (reason ~= '' and '; before that: ' .. reason or ''))
+    redis.call('ZADD', DEAD, now, id)
+    died = died + 1
+  elseif crashes == 1 then
+    set_attrs(id, failures, crashes, 0, options, reason)
+    redis.call('ZADD', SCHEDULED, math.min(due, now), id)
+  else
+    local chance = tonumber(string.sub(redis.sha1hex(claim .. id), 1, 6), 16) / 16777216
+    set_attrs(id, failures, crashes, due, options, reason)
+    redis.call('ZADD', SCHEDULED, math.ceil(now_up + 1000 * 2 ^ math.min(crashes - 1, 20) * (0.5 + chance)), id)
+  end
+end
+if #late > 0 then redis.call('HINCRBY', META, 'crashed', #late) end
+if died > 0 then redis.call('HINCRBY', META, 'died', died) end
+return {finish(#late > 0), #late, died}

@@ -1,0 +1,92 @@
+#!lua
+-- requeue: dead -> scheduled now, attempts reset, by ids or the oldest ones.
+-- KEYS   the ten of the queue
+-- ARGV   now | ids | 1 to 1,000 ids      or      now | oldest | limit: 1 to 1,000 | only those that died at or before this ms, or empty
+-- Reply  {header, {REQUEUED | NOT_DEAD <state> | ABSENT, ...}}      or      {header, requeued, dead that are left}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(log n) a message
+-- Again  ids: NOT_DEAD, until it is dead anew; oldest: takes the next ones
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
+if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
+  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+--- block: place
+local function place(id)
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+--- end
+--- block: attrs
+local function attrs(id) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+end
+--- end
+local form, limit = ARGV[2], tonumber(ARGV[3] or '')
+if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest' and #ARGV == 4 and limit and limit >= 1
+  and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')) then
+  return redis.error_reply('BADARGS requeue takes now, ids, then 1 to 1000 ids; or now, oldest, limit (1 to 1000), died at or before ms')
+end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
+local replies, changed = {}, 0
+local function requeue(id)
+  local _, _, _, options = attrs(id)
+  redis.call('ZREM', DEAD, id)
+  set_attrs(id, 0, 0, 0, options, '')
+  redis.call('ZADD', SCHEDULED, now, id)
+  changed = changed + 1
+end
+if form == 'ids' then
+  for i = 3, #ARGV do
+    local state = place(ARGV[i])
+    if state == 'dead' then requeue(ARGV[i]) end
+    replies[i - 2] = state == 'dead' and 'REQUEUED' or state == 'absent' and 'ABSENT' or 'NOT_DEAD ' .. state
+  end
+else
+  local before = ARGV[4] == '' and '(inf' or ARGV[4]
+  for _, id in ipairs(redis.call('ZRANGE', DEAD, '-inf', before, 'BYSCORE', 'LIMIT', 0, limit)) do requeue(id) end
+end
+if changed > 0 then redis.call('HINCRBY', META, 'requeued', changed) end
+if form == 'ids' then return {finish(changed > 0), replies} end
+return {finish(changed > 0), changed, redis.call('ZCOUNT', DEAD, '-inf', ARGV[4] == '' and '(inf' or ARGV[4])}

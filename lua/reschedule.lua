@@ -1,0 +1,107 @@
+#!lua
+-- reschedule: scheduled or ready -> scheduled at another due; from then on only that one counts.
+-- KEYS   the ten of the queue
+-- ARGV   now | per message, 1 to 1,000: id, due (unix ms, or +ms from now), expected due in ms or empty
+-- Reply  {header, {MOVED <due ms> | CONFLICT <due ms> | LEASED | DEAD | ABSENT | INVALID <why>, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(log n) a message; one scan of the ready window if one is ready
+-- Again  with an absolute due and an expected one: MOVED, or CONFLICT if somebody else moved it meanwhile. Else moves it anew
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
+if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
+  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+--- block: place
+local function place(id)
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+--- end
+--- block: entry
+local entries
+local function entry(id) -- of a ready message: '<due ms>:<id>'
+  if not entries then
+    entries = {}
+    for _, found in ipairs(redis.call('LRANGE', READY, 1, -1)) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
+  end
+  return entries[id]
+end
+--- end
+--- block: attrs
+local function attrs(id) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+end
+--- end
+--- block: due
+local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is neither or beyond 100 years
+  local sign, digits = string.match(text, '^(%+?)(%d+)$')
+  local due = digits and #digits <= 15 and tonumber(digits) + (sign == '+' and now_up or 0)
+  return due and due <= now_up + 3155760000000 and due or nil
+end
+--- end
+local count = (#ARGV - 1) / 3
+if count < 1 or count > 1000 or count % 1 ~= 0 then
+  return redis.error_reply('BADARGS reschedule takes now, then id, due, expected due for 1 to 1000 messages')
+end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
+local replies, changed = {}, 0
+local function one(id, due, expected)
+  if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
+  if not (expected == '' or string.find(expected, '^%d+$')) then return 'INVALID expected due must be unix ms or empty' end
+  local state = place(id)
+  if state ~= 'scheduled' and state ~= 'ready' then return string.upper(state) end
+  local ready = state == 'ready' and (entry(id) or '0:')
+  local current = ready and string.match(ready, '^%d+') or redis.call('ZSCORE', SCHEDULED, id)
+  if tonumber(current) == due then return 'MOVED ' .. int(due) end
+  if expected ~= '' and tonumber(expected) ~= tonumber(current) then return 'CONFLICT ' .. int(current) end
+  if ready then redis.call('LREM', READY, 1, ready) end
+  redis.call('ZADD', SCHEDULED, due, id)
+  local failures, crashes, original, options, reason = attrs(id)
+  if original > 0 then set_attrs(id, failures, crashes, 0, options, reason) end
+  if due - now <= REPEAT_MS then redis.call('ZADD', RECENT, now_up + REPEAT_MS, id) end
+  changed = changed + 1
+  return 'MOVED ' .. int(due)
+end
+for i = 1, count do replies[i] = one(ARGV[3 * i - 1], due_ms(ARGV[3 * i]), ARGV[3 * i + 1]) end
+return {finish(changed > 0), replies}

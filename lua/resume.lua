@@ -1,0 +1,52 @@
+#!lua flags=allow-oom
+-- resume: ends a pause, and rings for what waits.
+-- KEYS   the ten of the queue
+-- ARGV   now
+-- Reply  {header, OK}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(1)
+-- Again  the same
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
+if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
+  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+if #ARGV ~= 1 then return redis.error_reply('BADARGS resume takes now') end
+local changed = paused
+paused, old_head = false, math.huge -- so that a head that is due soon is told
+if changed then redis.call('HDEL', META, 'paused') end
+return {finish(changed), 'OK'}

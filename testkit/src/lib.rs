@@ -1,0 +1,206 @@
+//! Private Redis-compatible servers for tests: each on a free port, in a folder of its own, gone on drop.
+//!
+//! Which programs to run is named by `DUEQ_TEST_SERVERS` (paths separated by colons); without it, what is on `PATH` or
+//! what `scripts/server` has put into `target/server`. A test uses the first; a matrix runs the tests once per program.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+/// How long a server may take to answer: far more than it needs, so that only a broken one is given up on.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// A running server, killed and removed when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    program: PathBuf,
+    arguments: Vec<String>,
+    port: u16,
+    folder: PathBuf,
+    child: Child,
+}
+
+impl Server {
+    /// Starts a server without persistence and with further arguments, such as `["--maxmemory", "10mb"]`.
+    pub fn start(arguments: &[&str]) -> Result<Self> {
+        let program = programs()?.remove(0);
+        let arguments: Vec<String> = arguments
+            .iter()
+            .map(|argument| (*argument).to_owned())
+            .collect();
+        // Another process may take the free port between our look and the server's bind: then the next one.
+        for _ in 0..20 {
+            let port = free_port()?;
+            let folder = folder(port)?;
+            let mut child = spawn(&program, port, &folder, &arguments)?;
+            if answers(port, &mut child)? {
+                return Ok(Self {
+                    program,
+                    arguments,
+                    port,
+                    folder,
+                    child,
+                });
+            }
+            let _ = child.wait();
+            let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
+            let _ = fs::remove_dir_all(&folder);
+            if !log.contains("Address already in use") && !log.contains("bind") {
+                bail!("{} did not start: {log}", program.display());
+            }
+        }
+        bail!("no free port for {}", program.display())
+    }
+
+    /// The port it listens on, at 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `redis://127.0.0.1:PORT/`
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Its process, for signals.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The folder it runs in, where its log and its append-only file are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Kills it at once, as `kill -9` does.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again on the same port, with the same arguments and folder.
+    pub fn restart(&mut self) -> Result<()> {
+        let _ = self.kill();
+        self.child = spawn(&self.program, self.port, &self.folder, &self.arguments)?;
+        if !answers(self.port, &mut self.child)? {
+            bail!("{} did not start again", self.program.display());
+        }
+        Ok(())
+    }
+
+    /// Sends one command on a connection of its own and returns the reply as raw protocol text.
+    pub fn command(&self, words: &[&str]) -> Result<String> {
+        command(self.port, words)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.kill();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The server programs to test on: `DUEQ_TEST_SERVERS`, else the first one found.
+pub fn programs() -> Result<Vec<PathBuf>> {
+    if let Some(named) = std::env::var_os("DUEQ_TEST_SERVERS").filter(|named| !named.is_empty()) {
+        return Ok(std::env::split_paths(&named).collect());
+    }
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/server/bin/valkey-server");
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    ["redis-server", "valkey-server"]
+        .iter()
+        .flat_map(|name| std::env::split_paths(&on_path).map(move |folder| folder.join(name)))
+        .chain([fetched])
+        .find(|program| program.is_file())
+        .map(|program| vec![program])
+        .ok_or_else(|| {
+            anyhow!("no redis-server or valkey-server on PATH: `make test` finds or fetches one")
+        })
+}
+
+/// Sends one command to a server on this machine and returns the reply as raw protocol text (its first read).
+pub fn command(port: u16, words: &[&str]) -> Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    stream.write_all(request.as_bytes())?;
+    let mut reader = BufReader::new(stream);
+    let mut reply = String::new();
+    reader.read_line(&mut reply)?;
+    if let Some(length) = reply
+        .strip_prefix('$')
+        .and_then(|length| length.trim().parse::<usize>().ok())
+    {
+        let mut bytes = vec![0; length];
+        reader.read_exact(&mut bytes)?;
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    Ok(reply)
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+fn folder(port: u16) -> Result<PathBuf> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder =
+        std::env::temp_dir().join(format!("dueq-test-{}-{port}-{count}", std::process::id()));
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn spawn(program: &Path, port: u16, folder: &Path, arguments: &[String]) -> Result<Child> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("log"))?;
+    Command::new(program)
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ])
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("cannot run {}", program.display()))
+}
+
+/// Waits until the server answers; `false` if it ended instead.
+fn answers(port: u16, child: &mut Child) -> Result<bool> {
+    let start = Instant::now();
+    while start.elapsed() < START_LIMIT {
+        if child.try_wait()?.is_some() {
+            return Ok(false);
+        }
+        match command(port, &["PING"]) {
+            Ok(reply) if reply.starts_with("+PONG") || reply.starts_with("-NOAUTH") => {
+                return Ok(true);
+            }
+            _ => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    let _ = child.kill();
+    bail!("the server on port {port} does not answer")
+}
