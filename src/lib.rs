@@ -1,1 +1,27 @@
-//! dueq
+#![doc = include_str!("../README.md")]
+
+mod batch;
+mod client;
+mod delivery;
+mod due;
+mod error;
+mod inspect;
+mod message;
+mod node;
+mod outcome;
+mod protocol;
+mod queue;
+mod retry;
+pub mod wheel;
+
+pub use client::Client;
+pub use delivery::Delivery;
+pub use due::Due;
+pub use error::{Applied, Error, ErrorKind};
+pub use inspect::{Cursor, Limits, Listed, Page, Stats, Stored};
+pub use message::{Message, OnConflict};
+pub use node::settlement::{IntoSettlement, Settlement};
+pub use node::worker::Worker;
+pub use outcome::{Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, State};
+pub use queue::Queue;
+pub use retry::Retry;

@@ -30,23 +30,14 @@ impl Server {
     /// Starts a server without persistence and with further arguments, such as `["--maxmemory", "10mb"]`.
     pub fn start(arguments: &[&str]) -> Result<Self> {
         let program = programs()?.remove(0);
-        let arguments: Vec<String> = arguments
-            .iter()
-            .map(|argument| (*argument).to_owned())
-            .collect();
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         // Another process may take the free port between our look and the server's bind: then the next one.
         for _ in 0..20 {
             let port = free_port()?;
             let folder = folder(port)?;
             let mut child = spawn(&program, port, &folder, &arguments)?;
             if answers(port, &mut child)? {
-                return Ok(Self {
-                    program,
-                    arguments,
-                    port,
-                    folder,
-                    child,
-                });
+                return Ok(Self { program, arguments, port, folder, child });
             }
             let _ = child.wait();
             let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
@@ -121,9 +112,7 @@ pub fn programs() -> Result<Vec<PathBuf>> {
         .chain([fetched])
         .find(|program| program.is_file())
         .map(|program| vec![program])
-        .ok_or_else(|| {
-            anyhow!("no redis-server or valkey-server on PATH: `make test` finds or fetches one")
-        })
+        .ok_or_else(|| anyhow!("no redis-server or valkey-server on PATH: `make test` finds or fetches one"))
 }
 
 /// Sends one command to a server on this machine and returns the reply as raw protocol text (its first read).
@@ -138,10 +127,7 @@ pub fn command(port: u16, words: &[&str]) -> Result<String> {
     let mut reader = BufReader::new(stream);
     let mut reply = String::new();
     reader.read_line(&mut reply)?;
-    if let Some(length) = reply
-        .strip_prefix('$')
-        .and_then(|length| length.trim().parse::<usize>().ok())
-    {
+    if let Some(length) = reply.strip_prefix('$').and_then(|length| length.trim().parse::<usize>().ok()) {
         let mut bytes = vec![0; length];
         reader.read_exact(&mut bytes)?;
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
@@ -156,28 +142,15 @@ fn free_port() -> Result<u16> {
 fn folder(port: u16) -> Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let folder =
-        std::env::temp_dir().join(format!("dueq-test-{}-{port}-{count}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("dueq-test-{}-{port}-{count}", std::process::id()));
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(folder)
 }
 
 fn spawn(program: &Path, port: u16, folder: &Path, arguments: &[String]) -> Result<Child> {
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(folder.join("log"))?;
+    let log = File::options().create(true).append(true).open(folder.join("log"))?;
     Command::new(program)
-        .args([
-            "--port",
-            &port.to_string(),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ])
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .args(arguments)
         .current_dir(folder)
         .stdin(Stdio::null())

@@ -1,0 +1,41 @@
+# `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
+.PHONY: help demo test check unused msrv package clean
+
+help:
+	@echo 'dueq, a delay queue on Redis'
+	@echo
+	@echo 'make demo      two years of real orders, rated five stars 48 hours after delivery, in about a minute'
+	@echo '               ARGS="--workers 3 --json" are passed on; ARGS=--help lists more'
+	@echo '               REDIS_URL=redis://... uses that server, not one of its own'
+	@echo 'make test      every test, each on a Redis server of its own'
+	@echo '               DUEQ_TEST_SERVERS=/path/redis-server:/path/valkey-server tests on those;'
+	@echo '               scripts/servers DIR fetches some'
+	@echo 'make check     formatting, lints and docs, with warnings denied'
+	@echo 'make unused    dependencies that no source file names'
+	@echo 'make msrv      compiles with the oldest Rust that is promised'
+	@echo 'make package   builds the crate from the files that would be published'
+	@echo 'make clean     removes target/: all that was built or fetched'
+	@echo
+	@echo '.ci/run runs all of them but demo and clean.'
+
+demo:
+	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
+	@test -n "$$REDIS_URL" || scripts/server >/dev/null
+	@cargo build --target-dir target --release --locked --example order_auto_rating
+	@scripts/with-server target/release/examples/order_auto_rating $(ARGS)
+
+test:
+	@echo 'dueq test: finds a Redis server, compiles (1 to 3 minutes the first time), then runs every test (under 5 minutes)'
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	echo "on $$DUEQ_TEST_SERVERS" && \
+	cargo test --workspace --all-targets --locked && \
+	cargo test --workspace --doc --locked
+
+check:
+	@.ci/run formatting lints docs
+
+unused msrv package:
+	@.ci/run $@
+
+clean:
+	cargo clean

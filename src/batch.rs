@@ -1,0 +1,265 @@
+//! Group commit: while one script call is in flight, what arrives meanwhile is gathered and sent as the next one.
+//!
+//! A lone caller waits for nobody. Each caller gets its own answer, and only after Redis has answered. A caller that goes
+//! away neither loses nor repeats anybody else's item; its own is sent all the same.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::keys::Keys;
+use crate::protocol::lane::{Lane, PATIENCE, Patience, Repeat};
+use crate::protocol::limits::MAX_ITEMS;
+use crate::protocol::replies::ItemReply;
+use crate::protocol::scripts::Verb;
+
+/// A script call takes at most so many items and bytes, so that none holds Redis for more than a few milliseconds.
+const BATCH_ITEMS: usize = 256;
+const BATCH_BYTES: usize = 1024 * 1024;
+const _: () = assert!(BATCH_ITEMS <= MAX_ITEMS);
+/// Callers beyond this many wait for room: memory is bounded.
+const BACKLOG: usize = 4_096;
+/// A batcher without work gives its connection back after this long.
+const IDLE_LIMIT: Duration = Duration::from_secs(1);
+
+/// What one caller wants done.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    /// Its share of the script's ARGV.
+    pub(crate) args: Vec<Vec<u8>>,
+    /// What may be done about it if the reply is lost.
+    pub(crate) repeat: Repeat,
+}
+
+struct Pending {
+    item: Item,
+    answer: oneshot::Sender<Result<ItemReply, Error>>,
+}
+
+/// What stands before the items in ARGV (after `now`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prefix {
+    Nothing,
+    Word(&'static str),
+    /// The server's time until which a repetition is recognised: counted from the first attempt.
+    Until,
+}
+
+/// Gathers the items of one verb of one queue. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Batcher(Arc<Shared>);
+
+struct Shared {
+    verb: Verb,
+    prefix: Prefix,
+    keys: Arc<Keys>,
+    lane: Arc<Lane>,
+    sender: Mutex<Option<mpsc::Sender<Pending>>>,
+}
+
+impl Batcher {
+    pub(crate) fn new(verb: Verb, prefix: Prefix, keys: Arc<Keys>, lane: Arc<Lane>) -> Self {
+        Self(Arc::new(Shared { verb, prefix, keys, lane, sender: Mutex::new(None) }))
+    }
+
+    /// Sends one item along with whatever else is waiting, and gives back its own answer.
+    pub(crate) async fn submit(&self, item: Item) -> Result<ItemReply, Error> {
+        let answer = self.enqueue(item).await?;
+        self.answer(answer).await
+    }
+
+    /// Puts an item in line; its answer comes by the receiver.
+    pub(crate) async fn enqueue(&self, item: Item) -> Result<oneshot::Receiver<Result<ItemReply, Error>>, Error> {
+        let (answer, receiver) = oneshot::channel();
+        let mut pending = Pending { item, answer };
+        // A task ends with the runtime that it was started on: then the next caller starts another.
+        for _ in 0..2 {
+            match self.sender().send(pending).await {
+                Ok(()) => return Ok(receiver),
+                Err(mpsc::error::SendError(back)) => pending = back,
+            }
+        }
+        Err(gone(Applied::No))
+    }
+
+    pub(crate) async fn answer(
+        &self,
+        receiver: oneshot::Receiver<Result<ItemReply, Error>>,
+    ) -> Result<ItemReply, Error> {
+        receiver.await.unwrap_or_else(|_| Err(gone(Applied::Unknown)))
+    }
+
+    fn sender(&self) -> mpsc::Sender<Pending> {
+        let mut sender = self.0.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*sender {
+            Some(open) if !open.is_closed() => open.clone(),
+            _ => {
+                let (new, receiver) = mpsc::channel(BACKLOG);
+                let work = Work {
+                    verb: self.0.verb,
+                    prefix: self.0.prefix,
+                    keys: Arc::clone(&self.0.keys),
+                    lane: Arc::clone(&self.0.lane),
+                };
+                tokio::spawn(work.run(receiver));
+                *sender = Some(new.clone());
+                new
+            }
+        }
+    }
+}
+
+fn gone(applied: Applied) -> Error {
+    Error::new(ErrorKind::Unavailable, applied, "the runtime that the queue was used on has shut down")
+}
+
+/// The task behind a batcher; it ends when the batcher is dropped.
+struct Work {
+    verb: Verb,
+    prefix: Prefix,
+    keys: Arc<Keys>,
+    lane: Arc<Lane>,
+}
+
+impl Work {
+    async fn run(self, mut receiver: mpsc::Receiver<Pending>) {
+        let mut next = None;
+        loop {
+            let first = match next.take() {
+                Some(pending) => pending,
+                None => match tokio::time::timeout(IDLE_LIMIT, receiver.recv()).await {
+                    Ok(Some(pending)) => pending,
+                    Ok(None) => return,
+                    Err(_) => {
+                        self.lane.rest();
+                        match receiver.recv().await {
+                            Some(pending) => pending,
+                            None => return,
+                        }
+                    }
+                },
+            };
+            let mut bytes = size(&first);
+            let mut batch = vec![first];
+            while batch.len() < BATCH_ITEMS {
+                let Ok(pending) = receiver.try_recv() else { break };
+                bytes += size(&pending);
+                if bytes > BATCH_BYTES {
+                    next = Some(pending);
+                    break;
+                }
+                batch.push(pending);
+            }
+            self.commit(batch).await;
+        }
+    }
+
+    /// Sends a batch and answers everybody in it, whatever happens.
+    async fn commit(&self, mut batch: Vec<Pending>) {
+        let mut patience = Patience::new();
+        let mut until = None;
+        let mut repeated = false;
+        while !batch.is_empty() {
+            let prefix = match self.prefix(&mut until).await {
+                Ok(prefix) => prefix,
+                Err(error) if patience.allows(&error, Repeat::Harmless) => {
+                    patience.pause().await;
+                    continue;
+                }
+                Err(error) => return fail(batch, &error),
+            };
+            match self.call(prefix.as_deref(), &batch).await {
+                Ok(replies) => {
+                    batch = distribute(batch, replies, repeated);
+                    // What is left was refused as too late at its first attempt: our idea of the server's time was wrong,
+                    // and the reply has put it right.
+                    until = None;
+                    if !batch.is_empty() {
+                        patience.pause().await;
+                    }
+                }
+                Err(error) => {
+                    let (again, lost): (Vec<_>, Vec<_>) =
+                        batch.into_iter().partition(|pending| patience.allows(&error, pending.item.repeat));
+                    repeated |= error.was_applied() != Applied::No;
+                    fail(lost, &error);
+                    batch = again;
+                    if !batch.is_empty() {
+                        patience.pause().await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn prefix(&self, until: &mut Option<String>) -> Result<Option<String>, Error> {
+        match self.prefix {
+            Prefix::Nothing => Ok(None),
+            Prefix::Word(word) => Ok(Some(word.to_owned())),
+            Prefix::Until => {
+                if until.is_none() {
+                    *until = Some(self.until_ms().await?.to_string());
+                }
+                Ok(until.clone())
+            }
+        }
+    }
+
+    async fn until_ms(&self) -> Result<i64, Error> {
+        if self.lane.clock().server_us(Instant::now()).is_none() {
+            self.lane.call(Verb::Stats, &self.keys, &[b""]).await?;
+        }
+        let now_us = self.lane.clock().server_us(Instant::now()).unwrap_or_default();
+        Ok(now_us / 1_000 + i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    async fn call(&self, prefix: Option<&str>, batch: &[Pending]) -> Result<Vec<ItemReply>, Error> {
+        let mut args: Vec<&[u8]> = vec![b""];
+        args.extend(prefix.map(str::as_bytes));
+        args.extend(batch.iter().flat_map(|pending| pending.item.args.iter().map(Vec::as_slice)));
+        let mut reply = self.lane.call(self.verb, &self.keys, &args).await?;
+        let mut items = reply.body.parts()?;
+        if items.len() != batch.len() {
+            return Err(Error::new(
+                ErrorKind::Server,
+                Applied::Unknown,
+                format!("{} answered {} items of {}", self.verb.name(), items.len(), batch.len()),
+            ));
+        }
+        batch.iter().map(|_| Ok(ItemReply::parse(self.verb, &items.text()?))).collect()
+    }
+}
+
+/// Hands out the answers; gives back what was refused as too late although it was sent for the first time.
+fn distribute(batch: Vec<Pending>, replies: Vec<ItemReply>, repeated: bool) -> Vec<Pending> {
+    let mut early = Vec::new();
+    for (pending, reply) in batch.into_iter().zip(replies) {
+        let answer = match (reply.word.as_str(), repeated) {
+            ("EXPIRED", false) => {
+                early.push(pending);
+                continue;
+            }
+            ("EXPIRED", true) => Err(Error::new(
+                ErrorKind::Timeout,
+                Applied::Unknown,
+                format!("{} was repeated for {PATIENCE:?} and its first reply was lost", reply.verb.name()),
+            )),
+            _ => Ok(reply),
+        };
+        // The caller may have gone away; its item was sent all the same.
+        let _ = pending.answer.send(answer);
+    }
+    early
+}
+
+fn fail(batch: Vec<Pending>, error: &Error) {
+    for pending in batch {
+        let _ = pending.answer.send(Err(error.clone()));
+    }
+}
+
+fn size(pending: &Pending) -> usize {
+    pending.item.args.iter().map(Vec::len).sum()
+}

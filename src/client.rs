@@ -1,0 +1,154 @@
+//! A connection to a server that is fit to hold queues.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use redis::Value;
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::clock::Clock;
+use crate::protocol::connect::Connector;
+use crate::protocol::lane::{Lane, Patience, Repeat};
+use crate::queue::Queue;
+
+/// A Redis server to keep queues on. Cheap to clone; connections are pooled, made when needed and mended by themselves.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), dueq::Error> {
+/// let client = dueq::Client::connect("redis://127.0.0.1/").await?;
+/// let orders = client.queue("orders")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    lane: Arc<Lane>,
+}
+
+impl Client {
+    /// Connects to the server at `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`; with `rediss://` over TLS.
+    ///
+    /// Asks the server what it is, once. It must be Redis 7.0 or Valkey 7.2 or newer, and must not evict keys: a
+    /// `maxmemory-policy` of `allkeys-...` is refused with [`ErrorKind::Unsupported`], because it drops messages while every
+    /// call succeeds. A server without an append-only file is accepted with a warning (by `tracing`). If the user may not
+    /// call INFO, these checks are left out, with a warning.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] within some ten seconds if nobody answers there, [`ErrorKind::Denied`] if user or password
+    /// are refused, [`ErrorKind::InvalidInput`] if the URL is none.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let connector = Arc::new(Connector::new(url)?);
+        let client = Self { lane: Arc::new(Lane::new(connector, Arc::new(Clock::new()))) };
+        let mut patience = Patience::new();
+        loop {
+            match client.check_server().await {
+                // A refused connection is told at once: at the start a wrong address is likelier than a restart.
+                Err(error)
+                    if error.kind() == ErrorKind::Unavailable
+                        && !client.refused(&error)
+                        && patience.allows(&error, Repeat::Harmless) =>
+                {
+                    patience.pause().await;
+                }
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            }
+        }
+        client.read_clock().await?;
+        Ok(client)
+    }
+
+    /// The queue of this name: 1 to 128 bytes without control characters and `/ { }`. It exists from its first push on.
+    ///
+    /// Asks nothing of the server.
+    pub fn queue(&self, name: &str) -> Result<Queue, Error> {
+        Queue::new(self.clone(), name)
+    }
+
+    pub(crate) fn lane(&self) -> &Arc<Lane> {
+        &self.lane
+    }
+
+    /// Whether nothing was reached at all, as opposed to a server that does not serve yet.
+    fn refused(&self, error: &Error) -> bool {
+        error.to_string().starts_with("cannot reach")
+    }
+
+    async fn check_server(&self) -> Result<(), Error> {
+        let info = match self.lane.command(redis::cmd("INFO").arg("server").arg("memory").arg("persistence")).await {
+            Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
+            Ok(Value::VerbatimString { text, .. }) => text,
+            Ok(other) => {
+                return Err(Error::new(ErrorKind::Server, Applied::No, format!("INFO answered {other:?}")));
+            }
+            Err(error) if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") => {
+                tracing::warn!("the user may not call INFO: version and eviction policy of the server are not checked");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let address = &self.lane.connector().address;
+        unfit(&info).map_or(Ok(()), |reason| {
+            Err(Error::new(ErrorKind::Unsupported, Applied::No, format!("redis at {address} is not fit: {reason}")))
+        })?;
+        if field(&info, "aof_enabled") == Some("0") {
+            tracing::warn!(%address, "the server keeps no append-only file: a crash loses what it held (CONFIG SET appendonly yes)");
+        }
+        Ok(())
+    }
+
+    async fn read_clock(&self) -> Result<(), Error> {
+        let sent = Instant::now();
+        let time = self.lane.command(&redis::cmd("TIME")).await?;
+        if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(time) {
+            self.lane.clock().observe(sent, Instant::now(), seconds * 1_000_000 + micros);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("address", &self.lane.connector().address).finish()
+    }
+}
+
+/// Why a server that describes itself so may not hold queues, and what to change.
+fn unfit(info: &str) -> Option<String> {
+    let (product, version, least) = match field(info, "valkey_version") {
+        Some(version) => ("Valkey", version, (7, 2)),
+        None => ("Redis", field(info, "redis_version").unwrap_or("0.0"), (7, 0)),
+    };
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found < least {
+        return Some(format!("it is {product} {version}; {product} {}.{} or newer is needed", least.0, least.1));
+    }
+    match field(info, "maxmemory_policy") {
+        Some(policy) if policy.starts_with("allkeys-") => Some(format!(
+            "its maxmemory-policy {policy} drops messages silently; set it: CONFIG SET maxmemory-policy noeviction"
+        )),
+        _ => None,
+    }
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_are_too_old_or_evict_are_unfit() {
+        assert_eq!(unfit("redis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n"), None);
+        assert_eq!(unfit("redis_version:7.2.4\r\nvalkey_version:7.2.5\r\n"), None);
+        assert_eq!(unfit("redis_version:8.0.0\r\nmaxmemory_policy:volatile-lru\r\n"), None);
+        assert!(unfit("redis_version:6.2.6\r\n").is_some_and(|reason| reason.contains("7.0")));
+        assert!(unfit("").is_some());
+        let reason = unfit("redis_version:7.0.0\r\nmaxmemory_policy:allkeys-lru\r\n");
+        assert!(reason.is_some_and(|reason| reason.contains("CONFIG SET maxmemory-policy noeviction")));
+    }
+}

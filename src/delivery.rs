@@ -1,0 +1,233 @@
+//! A message in the hands of a consumer, under a lease.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use crate::due::Due;
+use crate::error::Error;
+use crate::outcome::{Extended, Retried, Settled};
+use crate::protocol::limits;
+use crate::queue::Queue;
+
+/// A claimed message: its payload, and the right to settle it for as long as its lease runs.
+///
+/// It is settled once, by [`ack`](Delivery::ack), [`again`](Delivery::again), [`retry`](Delivery::retry),
+/// [`release`](Delivery::release) or [`bury`](Delivery::bury). One that is not settled comes back to some consumer when its
+/// lease runs out, charged with a crash. A settle acts only while this claim is the current one; afterwards it answers
+/// `Lost` or `Gone` and changes nothing.
+///
+/// A [`Worker`](crate::Worker) extends the lease while the handler runs and settles what the handler has not; whoever claims
+/// by hand ([`Queue::claim`]) does both himself. Cheap to clone: clones are the same delivery.
+#[derive(Clone)]
+pub struct Delivery(Arc<Inner>);
+
+struct Inner {
+    queue: Queue,
+    id: Vec<u8>,
+    payload: Vec<u8>,
+    due_ms: u64,
+    attempt: u32,
+    deadline_ms: u64,
+    token: [u8; 16],
+    lateness: Duration,
+    settled: AtomicBool,
+    lost: CancellationToken,
+}
+
+/// What a claim answered for one message.
+pub(crate) struct Granted {
+    pub(crate) id: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) due_ms: u64,
+    pub(crate) attempt: u32,
+    pub(crate) token: [u8; 16],
+    pub(crate) deadline_ms: u64,
+}
+
+impl Delivery {
+    /// Made when its handler is about to start: that is when its lateness is taken.
+    pub(crate) fn new(queue: Queue, granted: Granted) -> Self {
+        let now_us = queue.lane().clock().server_us(Instant::now()).unwrap_or_default();
+        let late_us = now_us - i64::try_from(granted.due_ms.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        Self(Arc::new(Inner {
+            queue,
+            id: granted.id,
+            payload: granted.payload,
+            due_ms: granted.due_ms,
+            attempt: granted.attempt,
+            deadline_ms: granted.deadline_ms,
+            token: granted.token,
+            lateness: Duration::from_micros(u64::try_from(late_us).unwrap_or(0)),
+            settled: AtomicBool::new(false),
+            lost: CancellationToken::new(),
+        }))
+    }
+
+    /// The message's id as text; bytes that are no UTF-8 are replaced.
+    pub fn id(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0.id)
+    }
+
+    /// The message's id as it was pushed.
+    pub fn id_bytes(&self) -> &[u8] {
+        &self.0.id
+    }
+
+    /// The payload, byte for byte as it was pushed.
+    pub fn payload(&self) -> &[u8] {
+        &self.0.payload
+    }
+
+    /// The payload read as JSON.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not the JSON of a `T`: usually a reason to [`bury`](Delivery::bury) it.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.0.payload)
+            .map_err(|error| Error::invalid(format!("the payload of {} is not the expected JSON: {error}", self.id())))
+    }
+
+    /// Which attempt this is: 1, and one more for each failure and each crash before it.
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
+    /// When it was due, in Unix milliseconds: the original time, however often its lease ran out since.
+    pub fn due_ms(&self) -> u64 {
+        self.0.due_ms
+    }
+
+    /// When the lease ends as the claim granted it, in Unix milliseconds of the server; extensions move it on.
+    pub fn deadline_ms(&self) -> u64 {
+        self.0.deadline_ms
+    }
+
+    /// How long after its due time the handler was started, by the Redis server's clock as estimated here. The estimate is
+    /// off by at most half a round trip; a lateness that would come out below zero is reported as zero.
+    pub fn lateness(&self) -> Duration {
+        self.0.lateness
+    }
+
+    /// Whether the lease is known to be lost: from then on another consumer may have the message, and no settle acts.
+    pub fn is_lost(&self) -> bool {
+        self.0.lost.is_cancelled()
+    }
+
+    /// Completes when the lease is known to be lost; otherwise never. Cancel safe: wait for it beside the work.
+    ///
+    /// Only a worker looks after the lease, so only its deliveries learn of the loss without a settle.
+    pub async fn lost(&self) {
+        self.0.lost.cancelled().await;
+    }
+
+    /// Done: the message is gone for good.
+    ///
+    /// As with every settle: repeated by the library while Redis is away, for 10 s; a dropped future may or may not have
+    /// acted.
+    pub async fn ack(&self) -> Result<Settled, Error> {
+        self.settle(&self.0.queue.batchers().ack, []).await
+    }
+
+    /// Done for this time: the message is due again at `due`, with its attempts counted from none. For what repeats.
+    pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
+        let due = due.into().encode()?;
+        self.settle(&self.0.queue.batchers().again, [due.into_bytes()]).await
+    }
+
+    /// Failed: the message is due again after `after`, with one failure more and `error` (its first 1,024 bytes) remembered;
+    /// or dead, if that was its last attempt.
+    pub async fn retry(&self, after: Duration, error: &str) -> Result<Retried, Error> {
+        let after = Due::from(after).encode()?.trim_start_matches('+').as_bytes().to_vec();
+        let reply = self.submit(&self.0.queue.batchers().retry, [after, error.as_bytes().to_vec()]).await?;
+        let outcome = match reply.word.as_str() {
+            "SCHEDULED" => Retried::Scheduled(reply.time_ms()?),
+            "DEAD" => Retried::Dead,
+            "GONE" => Retried::Gone,
+            "LOST" => Retried::Lost,
+            _ => return Err(reply.refusal()),
+        };
+        self.close(outcome == Retried::Lost);
+        Ok(outcome)
+    }
+
+    /// Not started or not finished, and nobody's fault: the message is due at once, with no attempt charged.
+    pub async fn release(&self) -> Result<Settled, Error> {
+        self.settle(&self.0.queue.batchers().release, []).await
+    }
+
+    /// Hopeless: the message is dead, with `reason` (its first 1,024 bytes) beside it, until somebody requeues it.
+    pub async fn bury(&self, reason: &str) -> Result<Settled, Error> {
+        self.settle(&self.0.queue.batchers().bury, [reason.as_bytes().to_vec()]).await
+    }
+
+    /// Makes the lease end `lease` (1 ms to a day) from now, or when it would have ended if that is later.
+    pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
+        let lease_ms = limits::lease_ms(lease)?.to_string();
+        let reply = self.submit(&self.0.queue.batchers().extend, [lease_ms.into_bytes()]).await?;
+        match reply.word.as_str() {
+            "OK" => Ok(Extended::Until(reply.time_ms()?)),
+            "GONE" => Ok(Extended::Gone),
+            "LOST" => Ok(Extended::Lost),
+            _ => Err(reply.refusal()),
+        }
+    }
+
+    /// Whether some settle has had its answer.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.0.settled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn lose(&self) {
+        self.0.lost.cancel();
+    }
+
+    async fn settle<const N: usize>(
+        &self,
+        batcher: &crate::batch::Batcher,
+        rest: [Vec<u8>; N],
+    ) -> Result<Settled, Error> {
+        let reply = self.submit(batcher, rest).await?;
+        let outcome = match reply.word.as_str() {
+            "OK" => Settled::Done,
+            "GONE" => Settled::Gone,
+            "LOST" => Settled::Lost,
+            _ => return Err(reply.refusal()),
+        };
+        self.close(outcome == Settled::Lost);
+        Ok(outcome)
+    }
+
+    async fn submit<const N: usize>(
+        &self,
+        batcher: &crate::batch::Batcher,
+        rest: [Vec<u8>; N],
+    ) -> Result<crate::protocol::replies::ItemReply, Error> {
+        let args = [self.0.id.clone(), self.0.token.to_vec()].into_iter().chain(rest).collect();
+        // The token makes it safe: what acted once does not act again.
+        batcher.submit(crate::batch::Item { args, repeat: crate::protocol::lane::Repeat::Harmless }).await
+    }
+
+    fn close(&self, lost: bool) {
+        self.0.settled.store(true, Ordering::Release);
+        if lost {
+            self.lose();
+        }
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("id", &self.id())
+            .field("attempt", &self.0.attempt)
+            .field("due_ms", &self.0.due_ms)
+            .field("payload_bytes", &self.0.payload.len())
+            .finish_non_exhaustive()
+    }
+}

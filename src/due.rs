@@ -1,0 +1,89 @@
+//! When a message is due: a delay from now, or a moment.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::error::Error;
+
+/// The longest delay, and the furthest moment from now: 100 years of 365.25 days.
+pub(crate) const MAX_DELAY_MS: u64 = 3_155_760_000_000;
+
+/// When a message is due, by the Redis server's clock.
+///
+/// A [`Duration`] becomes a delay, counted by the server from the moment at which it takes the message; a fraction of a
+/// millisecond is rounded up, so that nothing is ever early. A [`SystemTime`] becomes a moment; one in the past is due at
+/// once. Both reach at most 100 years ahead.
+///
+/// ```
+/// use dueq::Due;
+/// use std::time::Duration;
+///
+/// assert_eq!(Due::from(Duration::from_micros(1)), Due::AfterMs(1));
+/// assert_eq!(Due::at_ms(1_700_000_000_000), Due::AtMs(1_700_000_000_000));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Due {
+    /// So many milliseconds after the server takes it.
+    AfterMs(u64),
+    /// At this moment, in Unix milliseconds.
+    AtMs(u64),
+}
+
+impl Due {
+    /// At this moment, in Unix milliseconds.
+    pub fn at_ms(unix_ms: u64) -> Self {
+        Self::AtMs(unix_ms)
+    }
+
+    /// As the scripts read it: `+<delay ms>` or `<unix ms>`. The moment's limit is left to the server, which has the clock.
+    pub(crate) fn encode(self) -> Result<String, Error> {
+        match self {
+            Self::AfterMs(ms) if ms > MAX_DELAY_MS => {
+                Err(Error::invalid(format!("the delay of {ms} ms is longer than 100 years ({MAX_DELAY_MS} ms)")))
+            }
+            Self::AfterMs(ms) => Ok(format!("+{ms}")),
+            Self::AtMs(ms) => Ok(ms.to_string()),
+        }
+    }
+}
+
+impl From<Duration> for Due {
+    fn from(delay: Duration) -> Self {
+        Self::AfterMs(ceil_ms(delay))
+    }
+}
+
+impl From<SystemTime> for Due {
+    fn from(moment: SystemTime) -> Self {
+        Self::AtMs(moment.duration_since(UNIX_EPOCH).map_or(0, ceil_ms))
+    }
+}
+
+/// Whole milliseconds, rounded up; what does not fit is the largest number.
+pub(crate) fn ceil_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fraction_of_a_millisecond_is_rounded_up() {
+        assert_eq!(ceil_ms(Duration::ZERO), 0);
+        assert_eq!(ceil_ms(Duration::from_nanos(1)), 1);
+        assert_eq!(ceil_ms(Duration::from_millis(7)), 7);
+        assert_eq!(ceil_ms(Duration::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_delay_beyond_a_hundred_years_is_refused_with_the_reason() {
+        let error = Due::from(Duration::MAX).encode().expect_err("beyond the limit");
+        assert!(error.to_string().contains("100 years"), "{error}");
+        assert_eq!(Due::AfterMs(MAX_DELAY_MS).encode().expect("at the limit"), format!("+{MAX_DELAY_MS}"));
+    }
+
+    #[test]
+    fn moments_before_1970_are_due_at_once() {
+        assert_eq!(Due::from(UNIX_EPOCH - Duration::from_secs(1)), Due::AtMs(0));
+    }
+}

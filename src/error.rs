@@ -1,0 +1,122 @@
+//! The one error type: what happened, whether to try again, and whether the call took effect.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a call of this library can fail with.
+///
+/// Ask it three questions: [`kind`](Error::kind) says what went wrong, [`is_retryable`](Error::is_retryable) whether the
+/// same call may succeed later, and [`was_applied`](Error::was_applied) whether it took effect. Its text names the thing,
+/// the reason and, where there is one, the way out; it never holds a password. It is cheap to clone.
+///
+/// ```
+/// use dueq::{Applied, ErrorKind, Message};
+/// use std::collections::BTreeMap;
+///
+/// // A map with keys that are no strings is not JSON.
+/// let error = Message::json(&BTreeMap::from([((1, 2), "x")])).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+/// assert_eq!(error.was_applied(), Applied::No);
+/// assert!(!error.is_retryable());
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    applied: Applied,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A name, id, payload, time or limit is out of its range. Nothing was sent, or the server refused it whole.
+    InvalidInput,
+    /// The server cannot be reached, or it does not serve just now (loading, failing over, busy).
+    Unavailable,
+    /// No answer came in time.
+    Timeout,
+    /// The queue's limit of messages, or the server's memory, is reached.
+    Full,
+    /// User, password or rights do not suffice.
+    Denied,
+    /// The server is too old, may evict keys, or the queue has a layout that this version does not know.
+    Unsupported,
+    /// The server answered with an error, or with something that is not the protocol.
+    Server,
+}
+
+/// Whether a failed call took effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Applied {
+    /// It did not: nothing was written.
+    No,
+    /// It did, and something after it failed.
+    Yes,
+    /// Nobody knows: the reply was lost. Look with [`Queue::get`](crate::Queue::get), or repeat the call if repeating it is
+    /// harmless.
+    Unknown,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, applied: Applied, message: impl Into<String>) -> Self {
+        Self(Arc::new(Inner { kind, applied, message: message.into(), source: None }))
+    }
+
+    pub(crate) fn with_source(
+        kind: ErrorKind,
+        applied: Applied,
+        message: impl Into<String>,
+        source: impl StdError + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner { kind, applied, message: message.into(), source: Some(Box::new(source)) }))
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidInput, Applied::No, message)
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the same call may succeed later, without anything else being changed.
+    ///
+    /// It says nothing about whether repeating is harmless: that is [`was_applied`](Error::was_applied).
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Full)
+    }
+
+    /// Whether the call took effect.
+    pub fn was_applied(&self) -> Applied {
+        self.0.applied
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("applied", &self.0.applied)
+            .field("message", &self.0.message)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}

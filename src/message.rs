@@ -1,0 +1,168 @@
+//! What a producer pushes: a payload, an id, and when it is due.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::due::Due;
+use crate::error::Error;
+
+/// A message to push: payload bytes, an id, a due time and options.
+///
+/// Without an id it gets a UUIDv7 in 22 characters, made here, before any call, so that a repeated push is recognised.
+/// Without a due time it is due at once.
+///
+/// ```
+/// use dueq::{Message, OnConflict};
+/// use std::time::Duration;
+///
+/// let message = Message::new("rate it").id("order:42").due(Duration::from_secs(48 * 3600)).max_attempts(5);
+/// assert_eq!(message.id_bytes(), b"order:42");
+///
+/// // A heartbeat: each push of the same id moves the one message that waits.
+/// let idle = Message::new("close").id("conn:7").due(Duration::from_secs(30)).on_conflict(OnConflict::Reschedule);
+/// # let _ = idle;
+/// ```
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub(crate) id: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) due: Due,
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) on_conflict: OnConflict,
+    pub(crate) reuse_id: bool,
+}
+
+/// What a push does if its id is scheduled or ready already. A leased or dead message is never touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
+pub enum OnConflict {
+    /// The waiting message stays as it is.
+    #[default]
+    Keep,
+    /// The waiting message gets the new due time; payload and options stay.
+    Reschedule,
+    /// The waiting message is replaced: payload, due time and options.
+    Replace,
+}
+
+impl Message {
+    /// A message with these payload bytes: 0 bytes to the queue's limit (1 MiB unless configured, 16 MiB at most).
+    pub fn new(payload: impl Into<Vec<u8>>) -> Self {
+        Self {
+            id: compact(Uuid::now_v7()).into_bytes(),
+            payload: payload.into(),
+            due: Due::AfterMs(0),
+            max_attempts: None,
+            on_conflict: OnConflict::Keep,
+            reuse_id: false,
+        }
+    }
+
+    /// A message with this value as JSON. Fails if the value has no JSON form.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
+        let payload = serde_json::to_vec(value)
+            .map_err(|error| Error::invalid(format!("the payload cannot be written as JSON: {error}")))?;
+        Ok(Self::new(payload))
+    }
+
+    /// The id, unique within the queue: 1 to 200 bytes, no control bytes. Checked at the push.
+    ///
+    /// It is what makes a push safe to repeat, and what cancel and reschedule name.
+    #[must_use]
+    pub fn id(mut self, id: impl AsRef<[u8]>) -> Self {
+        self.id = id.as_ref().to_vec();
+        self
+    }
+
+    /// When it is due: a [`Duration`](std::time::Duration) from now, a [`SystemTime`](std::time::SystemTime), or a [`Due`].
+    #[must_use]
+    pub fn due(mut self, due: impl Into<Due>) -> Self {
+        self.due = due.into();
+        self
+    }
+
+    /// After how many failed attempts it is dead, 1 to 1,000,000, instead of the queue's limit. Checked at the push.
+    #[must_use]
+    pub fn max_attempts(mut self, max_attempts: u32) -> Self {
+        self.max_attempts = Some(max_attempts);
+        self
+    }
+
+    /// What to do if the id waits already; [`OnConflict::Keep`] unless said.
+    ///
+    /// A push that may move or replace is not repeated by the client when its reply is lost: the error says
+    /// [`Applied::Unknown`](crate::Applied::Unknown).
+    #[must_use]
+    pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
+        self.on_conflict = on_conflict;
+        self
+    }
+
+    /// Pushes even if the id was cancelled or finished within the last seconds, when a push is otherwise taken for a late
+    /// repetition: for "cancel, then push again" on purpose. Not repeated by the client when its reply is lost.
+    #[must_use]
+    pub fn reuse_id(mut self) -> Self {
+        self.reuse_id = true;
+        self
+    }
+
+    /// The id as bytes.
+    pub fn id_bytes(&self) -> &[u8] {
+        &self.id
+    }
+
+    /// Whether pushing it twice has the effect of once.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.on_conflict == OnConflict::Keep && !self.reuse_id
+    }
+
+    /// The options as the push script reads them.
+    pub(crate) fn options(&self) -> String {
+        let mut words = Vec::new();
+        if let Some(limit) = self.max_attempts {
+            words.push(format!("max_attempts={limit}"));
+        }
+        match self.on_conflict {
+            OnConflict::Keep => {}
+            OnConflict::Reschedule => words.push("on_conflict=reschedule".to_owned()),
+            OnConflict::Replace => words.push("on_conflict=replace".to_owned()),
+        }
+        if self.reuse_id {
+            words.push("reuse".to_owned());
+        }
+        words.join(" ")
+    }
+}
+
+/// A UUID in 22 characters of base 62, in the order of the UUIDs.
+pub(crate) fn compact(uuid: Uuid) -> String {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut rest = uuid.as_u128();
+    let mut text = [b'0'; 22];
+    for place in text.iter_mut().rev() {
+        *place = DIGITS[(rest % 62) as usize];
+        rest /= 62;
+    }
+    text.iter().map(|&digit| char::from(digit)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compact_ids_keep_the_order_of_their_uuids() {
+        let ordered =
+            [0, 1, 61, 62, u128::from(u64::MAX), u128::MAX - 1, u128::MAX].map(|n| compact(Uuid::from_u128(n)));
+        assert!(ordered.is_sorted(), "{ordered:?}");
+        assert!(ordered.iter().all(|id| id.len() == 22));
+    }
+
+    #[test]
+    fn options_are_the_words_of_the_script() {
+        assert_eq!(Message::new("").options(), "");
+        let message = Message::new("").max_attempts(3).on_conflict(OnConflict::Replace).reuse_id();
+        assert_eq!(message.options(), "max_attempts=3 on_conflict=replace reuse");
+        assert!(!message.is_repeatable());
+    }
+}

@@ -1,0 +1,271 @@
+//! What a node must do when: pure, on the instants it is given, without I/O.
+
+use std::time::{Duration, Instant};
+
+use crate::wheel::{Key, Wheel};
+
+/// The most that a due message waits if every hint is lost: the time between two beats of a node.
+pub(super) const FLOOR: Duration = Duration::from_secs(1);
+/// A lead that was not renewed for so long is somebody else's.
+const LEAD_LIFE: Duration = Duration::from_millis(2_500);
+/// A node without the lead leaves it this much time, and then a share of up to as much for each live node.
+const STAND_IN_MS: u64 = 25;
+const MAX_STAND_IN_MS: u64 = 1_000;
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Action {
+    Promote,
+    Reap,
+    Beat,
+    /// Look after the lease of this delivery.
+    Extend(u64),
+    /// The time of this handler is up.
+    TimeUp(u64),
+}
+
+/// The timers of a node, in milliseconds since it started.
+pub(super) struct Agenda {
+    start: Instant,
+    wheel: Wheel<Action>,
+    promote: Slot,
+    reap: Slot,
+    beat: Slot,
+    lead_until: Option<Instant>,
+    nodes: u64,
+    /// What spreads the nodes that stand in for a lead.
+    hash: u64,
+}
+
+/// A timer that exists once: it takes the earlier of two times, and is empty again when it has fired.
+#[derive(Default)]
+struct Slot {
+    armed: Option<(u64, Key)>,
+    in_flight: bool,
+    /// Before this there is no use in trying again.
+    not_before: Option<Instant>,
+}
+
+impl Agenda {
+    pub(super) fn new(start: Instant, hash: u64) -> Self {
+        Self {
+            start,
+            wheel: Wheel::new(),
+            promote: Slot::default(),
+            reap: Slot::default(),
+            beat: Slot::default(),
+            lead_until: None,
+            nodes: 1,
+            hash,
+        }
+    }
+
+    /// The next instant at which something is to be done (or a little before it).
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.wheel.next_expiration().map(|tick| self.start + Duration::from_millis(tick))
+    }
+
+    /// What is to be done at `now`, earliest first; call it until it returns nothing. A promote, reap or beat that it names
+    /// is in flight until [`landed`](Agenda::landed) is called.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Action> {
+        let tick = u64::try_from(now.saturating_duration_since(self.start).as_millis()).unwrap_or(u64::MAX);
+        let action = self.wheel.pop_expired(tick)?.value;
+        if let Some(slot) = self.slot(action) {
+            slot.armed = None;
+            slot.in_flight = true;
+        }
+        Some(action)
+    }
+
+    /// A promote, reap or beat was answered; with nothing to do now, it is not tried again before the floor, so that a
+    /// message that cannot be moved (the ready window is full, the queue is on hold) does not make the node spin.
+    pub(super) fn landed(&mut self, action: Action, now: Instant, stuck: bool) {
+        if let Some(slot) = self.slot(action) {
+            slot.in_flight = false;
+            slot.not_before = stuck.then(|| now + FLOOR);
+        }
+    }
+
+    /// The head of the queue is due at this instant: the lead promotes then, the others a little later.
+    pub(super) fn head_at(&mut self, at: Instant, now: Instant) {
+        let at = at + self.stand_in(at, now);
+        self.arm(Action::Promote, at, now);
+    }
+
+    /// The first lease ends at this instant.
+    pub(super) fn lease_ends_at(&mut self, at: Instant, now: Instant) {
+        let at = at + self.stand_in(at, now);
+        self.arm(Action::Reap, at, now);
+    }
+
+    /// A beat is due at this instant.
+    pub(super) fn beat_at(&mut self, at: Instant, now: Instant) {
+        self.arm(Action::Beat, at, now);
+    }
+
+    /// A beat that was sent at `sent` said who leads and how many nodes live.
+    pub(super) fn set_lead(&mut self, lead: bool, nodes: u64, sent: Instant) {
+        self.lead_until = lead.then(|| sent + LEAD_LIFE);
+        self.nodes = nodes.max(1);
+    }
+
+    /// Another timer, which may exist many times.
+    pub(super) fn schedule(&mut self, action: Action, at: Instant) -> Option<Key> {
+        // The wheel is unbounded: there is no refusal.
+        self.wheel.insert(self.tick(at), action).ok()
+    }
+
+    pub(super) fn unschedule(&mut self, key: Option<Key>) {
+        if let Some(key) = key {
+            self.wheel.remove(key);
+        }
+    }
+
+    fn arm(&mut self, action: Action, at: Instant, now: Instant) {
+        let (start, tick_of) =
+            (self.start, |at: Instant, start: Instant| crate::due::ceil_ms(at.saturating_duration_since(start)));
+        let Some(slot) = self.slot(action) else { return };
+        if slot.in_flight {
+            return; // its reply says what is next
+        }
+        let at = slot.not_before.filter(|_| at <= now + FLOOR).map_or(at, |not_before| at.max(not_before));
+        let tick = tick_of(at, start);
+        let old = match slot.armed {
+            Some((armed, _)) if armed <= tick => return,
+            other => other,
+        };
+        self.unschedule(old.map(|(_, key)| key));
+        let armed = self.wheel.insert(tick, action).ok().map(|key| (tick, key));
+        if let Some(slot) = self.slot(action) {
+            slot.armed = armed;
+        }
+    }
+
+    fn slot(&mut self, action: Action) -> Option<&mut Slot> {
+        match action {
+            Action::Promote => Some(&mut self.promote),
+            Action::Reap => Some(&mut self.reap),
+            Action::Beat => Some(&mut self.beat),
+            Action::Extend(_) | Action::TimeUp(_) => None,
+        }
+    }
+
+    /// How long after `at` this node acts, if nobody else has.
+    fn stand_in(&self, at: Instant, now: Instant) -> Duration {
+        if self.lead_until.is_some_and(|until| now < until) {
+            return Duration::ZERO;
+        }
+        let spread = (STAND_IN_MS * self.nodes).min(MAX_STAND_IN_MS - STAND_IN_MS);
+        // Fibonacci hashing: neighbouring instants give unrelated shares.
+        let mixed = (self.hash ^ self.tick(at)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        Duration::from_millis(STAND_IN_MS + mixed % spread)
+    }
+
+    fn tick(&self, at: Instant) -> u64 {
+        crate::due::ceil_ms(at.saturating_duration_since(self.start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn leading(start: Instant) -> Agenda {
+        let mut agenda = Agenda::new(start, 7);
+        agenda.set_lead(true, 1, start);
+        agenda
+    }
+
+    fn due(agenda: &mut Agenda, now: Instant) -> Vec<Action> {
+        std::iter::from_fn(|| agenda.pop(now)).collect()
+    }
+
+    #[test]
+    fn the_lead_acts_on_the_dot_and_never_early() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        agenda.head_at(start + 10 * MS, start);
+        assert_eq!(due(&mut agenda, start + 9 * MS), []);
+        assert_eq!(due(&mut agenda, start + 10 * MS), [Action::Promote]);
+    }
+
+    #[test]
+    fn a_fraction_of_a_millisecond_is_waited_for() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        agenda.head_at(start + Duration::from_micros(10_001), start);
+        assert_eq!(due(&mut agenda, start + 10 * MS), []);
+        assert_eq!(due(&mut agenda, start + 11 * MS), [Action::Promote]);
+    }
+
+    #[test]
+    fn a_later_head_never_cancels_a_nearer_one_and_a_nearer_one_always_counts() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        agenda.head_at(start + 50 * MS, start);
+        agenda.head_at(start + 90 * MS, start);
+        agenda.head_at(start + 20 * MS, start);
+        assert_eq!(due(&mut agenda, start + 19 * MS), []);
+        assert_eq!(due(&mut agenda, start + 100 * MS), [Action::Promote], "one timer, consumed when it fires");
+    }
+
+    #[test]
+    fn one_call_in_flight_at_a_time() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        agenda.head_at(start, start);
+        assert_eq!(due(&mut agenda, start), [Action::Promote]);
+        agenda.head_at(start, start);
+        assert_eq!(due(&mut agenda, start + MS), []);
+        agenda.landed(Action::Promote, start + 2 * MS, false);
+        agenda.head_at(start, start + 2 * MS);
+        assert_eq!(due(&mut agenda, start + 2 * MS), [Action::Promote]);
+    }
+
+    #[test]
+    fn what_is_stuck_is_not_tried_again_before_the_floor() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        agenda.head_at(start, start);
+        assert_eq!(due(&mut agenda, start), [Action::Promote]);
+        agenda.landed(Action::Promote, start + MS, true);
+        agenda.head_at(start, start + MS);
+        assert_eq!(due(&mut agenda, start + 999 * MS), []);
+        assert_eq!(due(&mut agenda, start + 1_001 * MS), [Action::Promote]);
+    }
+
+    #[test]
+    fn without_the_lead_a_node_waits_a_little_and_not_beyond_a_second() {
+        let start = Instant::now();
+        for (hash, nodes) in [(1, 1), (2, 3), (u64::MAX, 50), (3, 10_000)] {
+            let mut agenda = Agenda::new(start, hash);
+            agenda.set_lead(false, nodes, start);
+            agenda.head_at(start + 10 * MS, start);
+            assert_eq!(due(&mut agenda, start + 34 * MS), [], "{hash} {nodes}");
+            assert_eq!(due(&mut agenda, start + 1_010 * MS), [Action::Promote], "{hash} {nodes}");
+        }
+    }
+
+    #[test]
+    fn a_lead_that_was_not_renewed_is_over() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        let later = start + LEAD_LIFE;
+        agenda.head_at(later, later);
+        assert_eq!(due(&mut agenda, later), [], "it stands in like everybody else");
+    }
+
+    #[test]
+    fn timers_of_deliveries_are_many_and_can_be_taken_back() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        let first = agenda.schedule(Action::Extend(1), start + 5 * MS);
+        agenda.schedule(Action::Extend(2), start + 5 * MS);
+        agenda.schedule(Action::TimeUp(2), start + 6 * MS);
+        agenda.unschedule(first);
+        assert_eq!(due(&mut agenda, start + 6 * MS), [Action::Extend(2), Action::TimeUp(2)]);
+        assert_eq!(agenda.next(), None);
+    }
+}

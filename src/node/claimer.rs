@@ -1,0 +1,121 @@
+//! Feeding the handlers: waits for the bell while some are free, claims a batch, starts them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::delivery::Delivery;
+use crate::node::Event;
+use crate::node::bell::Bell;
+use crate::node::handler::Handling;
+use crate::node::settlement::IntoSettlement;
+use crate::protocol::lane::{Lane, reconnect_delays};
+use crate::queue::{Claim, Queue};
+
+/// How many messages one claim takes at most.
+const MAX_CLAIM: usize = 256;
+
+pub(super) struct Claimer<H> {
+    pub(super) queue: Queue,
+    pub(super) lane: Lane,
+    pub(super) bell: Bell,
+    pub(super) lease_ms: u64,
+    pub(super) places: Arc<Semaphore>,
+    pub(super) handling: Arc<Handling<H>>,
+    pub(super) handlers: TaskTracker,
+    pub(super) events: UnboundedSender<Event>,
+    pub(super) stop: CancellationToken,
+}
+
+impl<H, F, S> Claimer<H>
+where
+    H: Fn(Delivery) -> F + Send + Sync + 'static,
+    F: Future<Output = S> + Send + 'static,
+    S: IntoSettlement + Send + 'static,
+{
+    /// Runs until `stop`. A claim that is under way then is finished: what it grants is handled.
+    pub(super) async fn run(mut self) {
+        let stop = self.stop.clone();
+        let (mut number, mut failures) = (0, 0);
+        // What came before we listened has not rung for us.
+        let mut more = true;
+        loop {
+            let places = tokio::select! {
+                () = stop.cancelled() => break,
+                places = free(&self.places) => places,
+            };
+            if !more {
+                tokio::select! {
+                    () = stop.cancelled() => break,
+                    () = self.bell.wait() => {}
+                }
+            }
+            let places = with_others(places, &self.places);
+            let claimed = Instant::now();
+            match self.queue.claim_on(&self.lane, places.num_permits(), self.lease_ms).await {
+                Ok(claim) => {
+                    failures = 0;
+                    more = knows_more(&claim, places.num_permits());
+                    self.start(claim, claimed, places, &mut number);
+                }
+                Err(error) => {
+                    failures += 1;
+                    more = true;
+                    tracing::warn!(queue = self.queue.name(), %error, "claiming failed");
+                    let pause = reconnect_delays().delay(failures, fastrand::f64());
+                    tokio::select! {
+                        () = stop.cancelled() => break,
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                }
+            }
+        }
+        // A token that the dropped wait may have taken along is given back.
+        if let Err(error) = self.queue.claim_on(&self.lane, 0, self.lease_ms).await {
+            tracing::warn!(queue = self.queue.name(), %error, "the other nodes could not be rung for; a beat does it within a second");
+        }
+    }
+
+    fn start(&self, claim: Claim, claimed: Instant, mut places: OwnedSemaphorePermit, number: &mut u64) {
+        let _ = self.events.send(Event::Header(claim.header));
+        for granted in claim.granted {
+            // There are as many places as were asked for, and never more deliveries than that.
+            let Some(place) = places.split(1) else { return };
+            *number += 1;
+            let delivery = Delivery::new(self.queue.clone(), granted);
+            self.handlers.spawn(Arc::clone(&self.handling).handle(*number, delivery, claimed, place));
+        }
+    }
+}
+
+/// Whether the next claim needs no bell: this one was limited by our own free places, and left something. One that was
+/// limited by our fair share goes back to the bell, so that the others get theirs.
+fn knows_more(claim: &Claim, asked: usize) -> bool {
+    let due = claim
+        .header
+        .head_ms
+        .is_some_and(|head| i64::try_from(head).is_ok_and(|head| head <= claim.header.now_us / 1_000));
+    claim.granted.len() == asked && !claim.header.paused && (claim.left > 0 || due)
+}
+
+/// Completes when a handler is free.
+async fn free(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    match Arc::clone(places).acquire_owned().await {
+        Ok(place) => place,
+        // Nobody closes the semaphore.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// All other places that are free right now, up to what one claim takes.
+fn with_others(mut places: OwnedSemaphorePermit, all: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    let others = all.available_permits().min(MAX_CLAIM - 1);
+    if let Ok(more) = Arc::clone(all).try_acquire_many_owned(u32::try_from(others).unwrap_or(0)) {
+        places.merge(more);
+    }
+    places
+}

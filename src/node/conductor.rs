@@ -1,0 +1,271 @@
+//! The task that owns a node's agenda: it sleeps until something is to be done, and has it done.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio_util::sync::CancellationToken;
+
+use crate::delivery::Delivery;
+use crate::error::Error;
+use crate::node::Event;
+use crate::node::agenda::{Action, Agenda, FLOOR};
+use crate::outcome::Extended;
+use crate::protocol::lane::Lane;
+use crate::protocol::replies::{Header, Reply};
+use crate::protocol::scripts::Verb;
+use crate::queue::Queue;
+use crate::wheel::Key;
+
+/// How many messages one promote or reap moves at most, so that it holds Redis for a millisecond, not more.
+const STEP: &[u8] = b"256";
+/// A resync that follows another one sooner than this is put off: a subscription that fails again and again must not make
+/// the node a burden.
+const RESYNC_PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Conductor {
+    pub(super) node: String,
+    pub(super) queue: Queue,
+    pub(super) lane: Arc<Lane>,
+    pub(super) lease: Duration,
+    pub(super) time_limit: Option<Duration>,
+    pub(super) sender: UnboundedSender<Event>,
+    pub(super) stop: CancellationToken,
+    agenda: Agenda,
+    running: HashMap<u64, Running>,
+    born: String,
+    last_beat: Instant,
+}
+
+/// A delivery that a handler works on.
+struct Running {
+    delivery: Delivery,
+    /// No later than Redis's deadline: counted from before the call that granted it.
+    deadline: Instant,
+    extending: bool,
+    extend: Option<Key>,
+    limit: Option<Key>,
+    time_up: CancellationToken,
+}
+
+impl Conductor {
+    pub(super) fn new(
+        node: String,
+        queue: Queue,
+        lane: Arc<Lane>,
+        (lease, time_limit): (Duration, Option<Duration>),
+        sender: UnboundedSender<Event>,
+        stop: CancellationToken,
+    ) -> Self {
+        let now = Instant::now();
+        let agenda = Agenda::new(now, fastrand::u64(..));
+        Self {
+            node,
+            queue,
+            lane,
+            lease,
+            time_limit,
+            sender,
+            stop,
+            agenda,
+            running: HashMap::new(),
+            born: String::new(),
+            last_beat: now,
+        }
+    }
+
+    /// Runs until `stop`; then says goodbye, so that another node takes the lead at once.
+    pub(super) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
+        let now = Instant::now();
+        self.agenda.beat_at(now, now);
+        loop {
+            let next = self.agenda.next();
+            let wake = async {
+                match next {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.stop.cancelled() => break,
+                Some(event) = events.recv() => self.take(event),
+                () = wake => {}
+            }
+            let now = Instant::now();
+            while let Some(action) = self.agenda.pop(now) {
+                self.perform(action, now);
+            }
+        }
+        if let Err(error) = beat(&self.lane, &self.queue, &self.node, b"leave").await {
+            tracing::warn!(queue = self.queue.name(), %error, "the node could not say goodbye; it is forgotten in 3 s");
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        let now = Instant::now();
+        match event {
+            Event::Header(header) => self.absorb(&header, now),
+            Event::Notice(due_ms) => self.head_ms(due_ms, now),
+            Event::Resync => self.agenda.beat_at((self.last_beat + RESYNC_PAUSE).max(now), now),
+            Event::Started { number, delivery, claimed, time_up } => {
+                self.start(number, delivery, claimed, time_up, now)
+            }
+            Event::Finished { number } => self.finish(number),
+            Event::Extended { number, asked, result } => self.extended(number, asked, result),
+            Event::Promoted(result) => self.landed(Action::Promote, result, now),
+            Event::Reaped(result) => self.landed(Action::Reap, result, now),
+            Event::Beaten { sent, result } => {
+                self.agenda.landed(Action::Beat, now, false);
+                self.agenda.beat_at(sent + FLOOR, now);
+                match result {
+                    Ok((header, lead, nodes)) => {
+                        self.agenda.set_lead(lead, nodes, sent);
+                        self.absorb(&header, now);
+                    }
+                    Err(error) => self.warn("beat", &error),
+                }
+            }
+        }
+    }
+
+    /// Arms what a reply says about the queue.
+    fn absorb(&mut self, header: &Header, now: Instant) {
+        if header.born != self.born {
+            if !self.born.is_empty() {
+                tracing::error!(
+                    queue = self.queue.name(),
+                    "the store was emptied or replaced: what the queue held is gone"
+                );
+            }
+            self.born.clone_from(&header.born);
+            // The lead of a new queue is free.
+            self.agenda.beat_at(now, now);
+        }
+        if let Some(head_ms) = header.head_ms.filter(|_| !header.paused) {
+            self.head_ms(head_ms, now);
+        }
+        if let Some(at) = header.lease_deadline_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms)) {
+            self.agenda.lease_ends_at(at, now);
+        }
+    }
+
+    fn head_ms(&mut self, due_ms: u64, now: Instant) {
+        if let Some(at) = self.lane.clock().instant_of_ms(due_ms) {
+            self.agenda.head_at(at, now);
+        }
+    }
+
+    /// A promote or reap is back. If something is due by Redis's clock and yet nothing was moved, it cannot be moved now; if
+    /// it is not due yet, we were early by less than a millisecond, and try again after one.
+    fn landed(&mut self, action: Action, result: Result<(Header, u64), Error>, now: Instant) {
+        match result {
+            Ok((header, moved)) => {
+                let now_ms = u64::try_from(header.now_us / 1_000).unwrap_or(0);
+                let first = if action == Action::Promote { header.head_ms } else { header.lease_deadline_ms };
+                self.agenda.landed(action, now, moved == 0 && first.is_some_and(|ms| ms <= now_ms));
+                self.absorb(&header, now);
+            }
+            Err(error) => {
+                // The next beat says what is still to be done.
+                self.agenda.landed(action, now, true);
+                self.warn(if action == Action::Promote { "promote" } else { "reap" }, &error);
+            }
+        }
+    }
+
+    fn perform(&mut self, action: Action, now: Instant) {
+        match action {
+            Action::Promote => self.spawn(|queue, lane| async move {
+                Event::Promoted(step(&lane, &queue, Verb::Promote, &[b"", STEP, b""]).await)
+            }),
+            Action::Reap => self
+                .spawn(|queue, lane| async move { Event::Reaped(step(&lane, &queue, Verb::Reap, &[b"", STEP]).await) }),
+            Action::Beat => {
+                self.last_beat = now;
+                let node = self.node.clone();
+                self.spawn(move |queue, lane| async move {
+                    Event::Beaten { sent: now, result: beat(&lane, &queue, &node, b"stay").await }
+                });
+            }
+            Action::Extend(number) => self.extend(number, now),
+            Action::TimeUp(number) => {
+                if let Some(running) = self.running.get(&number) {
+                    running.time_up.cancel();
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, number: u64, delivery: Delivery, claimed: Instant, time_up: CancellationToken, now: Instant) {
+        let extend = self.agenda.schedule(Action::Extend(number), claimed + self.lease / 3);
+        let limit = self.time_limit.and_then(|limit| self.agenda.schedule(Action::TimeUp(number), now + limit));
+        let deadline = claimed + self.lease;
+        self.running.insert(number, Running { delivery, deadline, extending: false, extend, limit, time_up });
+    }
+
+    fn finish(&mut self, number: u64) {
+        if let Some(running) = self.running.remove(&number) {
+            self.agenda.unschedule(running.extend);
+            self.agenda.unschedule(running.limit);
+        }
+    }
+
+    /// A third of the lease has passed, or its end has come without an extension.
+    fn extend(&mut self, number: u64, now: Instant) {
+        let Some(running) = self.running.get_mut(&number) else { return };
+        running.extend = None;
+        if now >= running.deadline {
+            tracing::warn!(queue = self.queue.name(), id = %running.delivery.id(), "the lease ran out before it could be extended");
+            return running.delivery.lose();
+        }
+        let next = (now + self.lease / 3).min(running.deadline);
+        running.extend = self.agenda.schedule(Action::Extend(number), next);
+        if !std::mem::replace(&mut running.extending, true) {
+            let (delivery, lease, sender) = (running.delivery.clone(), self.lease, self.sender.clone());
+            tokio::spawn(async move {
+                let result = delivery.extend(lease).await;
+                // The conductor may have stopped meanwhile.
+                let _ = sender.send(Event::Extended { number, asked: now, result });
+            });
+        }
+    }
+
+    fn extended(&mut self, number: u64, asked: Instant, result: Result<Extended, Error>) {
+        let Some(running) = self.running.get_mut(&number) else { return };
+        running.extending = false;
+        match result {
+            Ok(Extended::Until(_)) => running.deadline = running.deadline.max(asked + self.lease),
+            Ok(Extended::Gone | Extended::Lost) => {
+                if !running.delivery.is_settled() {
+                    tracing::warn!(queue = self.queue.name(), id = %running.delivery.id(), "the lease was lost");
+                    running.delivery.lose();
+                }
+            }
+            Err(error) => tracing::warn!(queue = self.queue.name(), %error, "a lease could not be extended yet"),
+        }
+    }
+
+    fn spawn<F: Future<Output = Event> + Send + 'static>(&self, call: impl FnOnce(Queue, Arc<Lane>) -> F) {
+        let (work, sender) = (call(self.queue.clone(), Arc::clone(&self.lane)), self.sender.clone());
+        tokio::spawn(async move {
+            // The conductor may have stopped meanwhile.
+            let _ = sender.send(work.await);
+        });
+    }
+
+    fn warn(&self, what: &str, error: &Error) {
+        tracing::warn!(queue = self.queue.name(), %error, "{what} failed, the next beat is within {FLOOR:?}");
+    }
+}
+
+async fn step(lane: &Lane, queue: &Queue, verb: Verb, args: &[&[u8]]) -> Result<(Header, u64), Error> {
+    let Reply { header, mut body } = lane.call(verb, queue.keys(), args).await?;
+    Ok((header, body.count()?))
+}
+
+/// Says that this node lives, or that it leaves.
+pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<(Header, bool, u64), Error> {
+    let Reply { header, mut body } = lane.call(Verb::Beat, queue.keys(), &[b"", node.as_bytes(), word]).await?;
+    Ok((header, body.integer()? == 1, body.count()?))
+}

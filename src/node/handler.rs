@@ -1,0 +1,101 @@
+//! Running one handler: its panics, its time limit and its settlement.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
+
+use crate::delivery::Delivery;
+use crate::error::Error;
+use crate::node::Event;
+use crate::node::settlement::{IntoSettlement, Settlement};
+use crate::retry::Retry;
+
+/// What all handlers of a node share.
+pub(super) struct Handling<H> {
+    pub(super) handler: H,
+    pub(super) retry: Retry,
+    pub(super) time_limit: Option<Duration>,
+    pub(super) events: UnboundedSender<Event>,
+    /// The grace is over: give back what is not finished.
+    pub(super) abort: CancellationToken,
+}
+
+impl<H, F, S> Handling<H>
+where
+    H: Fn(Delivery) -> F,
+    F: Future<Output = S>,
+    S: IntoSettlement,
+{
+    /// Runs the handler, then frees its place, then settles.
+    pub(super) async fn handle(
+        self: Arc<Self>,
+        number: u64,
+        delivery: Delivery,
+        claimed: Instant,
+        place: OwnedSemaphorePermit,
+    ) {
+        let time_up = CancellationToken::new();
+        // The conductor outlives the handlers: these sends fail only if the runtime is going down.
+        let _ =
+            self.events.send(Event::Started { number, delivery: delivery.clone(), claimed, time_up: time_up.clone() });
+        let settlement = tokio::select! {
+            biased;
+            () = self.abort.cancelled() => Settlement::Release,
+            () = time_up.cancelled() => {
+                Settlement::retry(format_args!("the handler exceeded its time limit of {:?}", self.time_limit.unwrap_or_default()))
+            }
+            result = caught(|| (self.handler)(delivery.clone())) => match result {
+                Ok(settled) => settled.into_settlement(),
+                Err(panic) => Settlement::retry(format_args!("the handler panicked: {}", text_of(&*panic))),
+            },
+        };
+        let _ = self.events.send(Event::Finished { number });
+        drop(place);
+        if delivery.is_settled() || delivery.is_lost() {
+            return;
+        }
+        if let Err(error) = self.settle(&delivery, settlement).await {
+            tracing::warn!(id = %delivery.id(), %error, "a delivery could not be settled: it comes back when its lease runs out");
+        }
+    }
+
+    async fn settle(&self, delivery: &Delivery, settlement: Settlement) -> Result<(), Error> {
+        match settlement {
+            Settlement::Ack => delivery.ack().await.map(drop),
+            Settlement::Again(due) => delivery.again(due).await.map(drop),
+            Settlement::Retry { after, error } => {
+                let after = after.unwrap_or_else(|| self.retry.delay(delivery.attempt(), fastrand::f64()));
+                delivery.retry(after, &error).await.map(drop)
+            }
+            Settlement::Release => delivery.release().await.map(drop),
+            Settlement::Bury(reason) => delivery.bury(&reason).await.map(drop),
+        }
+    }
+}
+
+/// Runs what `start` returns; a panic of either is a value.
+async fn caught<F: Future>(start: impl FnOnce() -> F) -> Result<F::Output, Box<dyn Any + Send>> {
+    // What the handler leaves half done is its own: nothing here is shared with it.
+    let mut future = pin!(catch_unwind(AssertUnwindSafe(start))?);
+    std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text")
+}

@@ -1,0 +1,47 @@
+//! A node: one process's worker of one queue. What must be done when is kept by the agenda (pure), carried out by the
+//! conductor; the claimer feeds the handlers.
+//!
+//! ```text
+//!   notices, reply headers ─► agenda ─► conductor ─► promote / reap / beat / extend
+//!   bell ─► claimer ─► handlers ─► settles, sent together
+//! ```
+
+mod agenda;
+mod bell;
+mod claimer;
+mod conductor;
+mod handler;
+mod notices;
+pub(crate) mod settlement;
+pub(crate) mod worker;
+
+use std::time::Instant;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::delivery::Delivery;
+use crate::error::Error;
+use crate::outcome::Extended;
+use crate::protocol::replies::Header;
+
+/// What the parts of a node tell the conductor.
+enum Event {
+    /// A reply of some call, with what it says about the queue.
+    Header(Header),
+    /// Somebody pushed a message that is due at this Unix millisecond, before all others.
+    Notice(u64),
+    /// Notices may have been missed: look for yourself.
+    Resync,
+    /// A handler starts; its lease was asked for at this instant.
+    Started { number: u64, delivery: Delivery, claimed: Instant, time_up: CancellationToken },
+    /// A handler ended.
+    Finished { number: u64 },
+    /// A lease extension, asked for at this instant, was answered.
+    Extended { number: u64, asked: Instant, result: Result<Extended, Error> },
+    /// A promote was answered: how many messages it moved.
+    Promoted(Result<(Header, u64), Error>),
+    /// A reap was answered: how many leases it ended.
+    Reaped(Result<(Header, u64), Error>),
+    /// A beat, sent at this instant, was answered: whether this node has the lead, and how many nodes live.
+    Beaten { sent: Instant, result: Result<(Header, bool, u64), Error> },
+}

@@ -1,0 +1,91 @@
+//! How a handler's result settles its delivery.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::due::Due;
+
+/// How a delivery is to be settled: what a handler returns, directly or through [`IntoSettlement`].
+///
+/// ```
+/// use dueq::{Delivery, Settlement};
+///
+/// async fn charge(delivery: Delivery) -> anyhow::Result<Settlement> {
+///     let Ok(order) = delivery.json::<u64>() else {
+///         return Ok(Settlement::bury("not an order number"));
+///     };
+///     // An error of this call becomes a retry, with the worker's delay.
+///     bank(order).await?;
+///     Ok(Settlement::Ack)
+/// }
+/// # async fn bank(_: u64) -> anyhow::Result<()> { Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// Done: the message is gone.
+    Ack,
+    /// Done for this time: due again then, with its attempts counted from none.
+    Again(Due),
+    /// Failed: due again after this delay, or the worker's if there is none; dead at the limit of attempts.
+    Retry {
+        /// The delay; `None` for the worker's [`Retry`](crate::Retry).
+        after: Option<Duration>,
+        /// What is remembered beside the message; its first 1,024 bytes.
+        error: String,
+    },
+    /// Nobody's fault: due at once, nothing charged.
+    Release,
+    /// Hopeless: dead at once, for this reason.
+    Bury(String),
+}
+
+impl Settlement {
+    /// Due again at this time or after this delay, with its attempts counted from none.
+    pub fn again(due: impl Into<Due>) -> Self {
+        Self::Again(due.into())
+    }
+
+    /// Failed, to be retried after the worker's delay.
+    pub fn retry(error: impl fmt::Display) -> Self {
+        Self::Retry { after: None, error: error.to_string() }
+    }
+
+    /// Failed, to be retried after this delay.
+    pub fn retry_after(after: Duration, error: impl fmt::Display) -> Self {
+        Self::Retry { after: Some(after), error: error.to_string() }
+    }
+
+    /// Dead at once, for this reason.
+    pub fn bury(reason: impl Into<String>) -> Self {
+        Self::Bury(reason.into())
+    }
+}
+
+/// What a handler may return: nothing, a [`Settlement`], or a `Result` of either, whose error becomes a retry.
+pub trait IntoSettlement {
+    /// The settlement that this result asks for.
+    fn into_settlement(self) -> Settlement;
+}
+
+impl IntoSettlement for () {
+    fn into_settlement(self) -> Settlement {
+        Settlement::Ack
+    }
+}
+
+impl IntoSettlement for Settlement {
+    fn into_settlement(self) -> Settlement {
+        self
+    }
+}
+
+impl<T: IntoSettlement, E: fmt::Display> IntoSettlement for Result<T, E> {
+    fn into_settlement(self) -> Settlement {
+        match self {
+            Ok(value) => value.into_settlement(),
+            // The alternate form of `anyhow::Error` names the causes too.
+            Err(error) => Settlement::retry(format_args!("{error:#}")),
+        }
+    }
+}

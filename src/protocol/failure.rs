@@ -1,0 +1,80 @@
+//! What an error of the Redis crates means: which kind, and whether the call took effect.
+
+use redis::{ErrorKind as RedisKind, RedisError};
+
+use crate::error::{Applied, Error, ErrorKind};
+
+/// An error of a call that was sent to `address`.
+pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
+    if error.is_timeout() {
+        return Error::with_source(
+            ErrorKind::Timeout,
+            Applied::Unknown,
+            format!("redis at {address} did not answer in time"),
+            error,
+        );
+    }
+    let Some(code) = error.code().map(str::to_owned) else {
+        return match error.kind() {
+            RedisKind::AuthenticationFailed => denied(address, error),
+            RedisKind::Io => lost(address, error),
+            _ if error.is_connection_dropped() || error.is_unrecoverable_error() => lost(address, error),
+            _ => {
+                let message = format!("the reply of redis at {address} cannot be read: {error}");
+                Error::with_source(ErrorKind::Server, Applied::Unknown, message, error)
+            }
+        };
+    };
+    let detail = error.detail().unwrap_or_default().to_owned();
+    let (kind, applied) = match code.as_str() {
+        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "MOVED" | "ASK" | "MISCONF"
+        | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
+        "OOM" => (ErrorKind::Full, Applied::No),
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, Applied::No),
+        "LAYOUT" => (ErrorKind::Unsupported, Applied::No),
+        "BADARGS" => (ErrorKind::InvalidInput, Applied::No),
+        // The scripts read what they write first, so that these come before the first write.
+        "BADKEYS" | "BADNOW" | "WRONGTYPE" | "NOSCRIPT" => (ErrorKind::Server, Applied::No),
+        // Redis names the script in errors that it raises while running it, and rolls nothing back.
+        _ if detail.contains("script: ") => (ErrorKind::Server, Applied::Unknown),
+        _ => (ErrorKind::Server, Applied::No),
+    };
+    let hint = match code.as_str() {
+        "OOM" => " (its memory is full: raise maxmemory; workers drain it meanwhile)",
+        "NOAUTH" | "WRONGPASS" => " (give user and password in the URL: redis://USER:PASSWORD@HOST/)",
+        "MISCONF" => " (it cannot persist: look at its log and disk)",
+        _ => "",
+    };
+    Error::with_source(kind, applied, format!("redis at {address} refused: {code} {detail}{hint}"), error)
+}
+
+/// An error of connecting to `address`: nothing was sent.
+pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
+    match error.code() {
+        Some(_) => of_call(address, error),
+        None if error.kind() == RedisKind::AuthenticationFailed => denied(address, error),
+        None => {
+            let message = format!("cannot reach redis at {address}: {}", reason(&error));
+            Error::with_source(ErrorKind::Unavailable, Applied::No, message, error)
+        }
+    }
+}
+
+fn denied(address: &str, error: RedisError) -> Error {
+    let message = format!("redis at {address} refused the user or password: {}", reason(&error));
+    Error::with_source(ErrorKind::Denied, Applied::No, message, error)
+}
+
+fn lost(address: &str, error: RedisError) -> Error {
+    let message = format!("the connection to redis at {address} was lost: {}", reason(&error));
+    Error::with_source(ErrorKind::Unavailable, Applied::Unknown, message, error)
+}
+
+fn reason(error: &RedisError) -> String {
+    error.detail().map_or_else(|| error.to_string(), str::to_owned)
+}
+
+/// No answer came although one was owed.
+pub(crate) fn silent(address: &str, limit: std::time::Duration) -> Error {
+    Error::new(ErrorKind::Timeout, Applied::Unknown, format!("redis at {address} did not answer within {limit:?}"))
+}

@@ -1,0 +1,45 @@
+//! The names of a queue's keys: the only place that builds them.
+
+use crate::error::Error;
+use crate::protocol::limits;
+
+/// The suffixes in the order of the KEYS vector that every script takes.
+const SUFFIXES: [&str; 10] =
+    ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"];
+
+/// The keys of one queue. All share a hash tag, so that a cluster keeps them in one slot.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// In the order of the KEYS vector.
+    pub(crate) vector: [String; 10],
+    /// The list that idle nodes block on.
+    pub(crate) bell: String,
+    /// The shard channel of hints about the head.
+    pub(crate) notice: String,
+}
+
+impl Keys {
+    /// The keys of the queue of this name, if it is a valid one.
+    pub(crate) fn of_queue(name: &str) -> Result<Self, Error> {
+        limits::check_queue_name(name)?;
+        let base = format!("dueq:{{{name}}}");
+        Ok(Self {
+            vector: SUFFIXES.map(|suffix| format!("{base}:{suffix}")),
+            bell: format!("{base}:bell"),
+            notice: format!("{base}:notice"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_keys_share_the_hash_tag_of_their_queue() {
+        let keys = Keys::of_queue("orders").expect("a valid name");
+        for key in keys.vector.iter().chain([&keys.bell, &keys.notice]) {
+            assert!(key.starts_with("dueq:{orders}:"), "{key}");
+        }
+    }
+}

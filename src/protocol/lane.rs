@@ -1,0 +1,202 @@
+//! A lane to Redis: one connection, kept while it works, on which scripts are called.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisError, Value};
+
+use crate::error::{Applied, Error};
+use crate::protocol::clock::Clock;
+use crate::protocol::connect::Connector;
+use crate::protocol::failure;
+use crate::protocol::keys::Keys;
+use crate::protocol::replies::Reply;
+use crate::protocol::scripts::Verb;
+use crate::retry::Retry;
+
+/// How long a call is repeated before its error is reported.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What may be done about a call whose reply was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Repeat it: twice has the effect of once.
+    Harmless,
+    /// Report it: only a call that certainly was not applied is repeated.
+    Unsafe,
+}
+
+/// A role's way to Redis. Taking a used connection from the pool costs a round trip, so a lane holds on to its own.
+pub(crate) struct Lane {
+    connector: Arc<Connector>,
+    clock: Arc<Clock>,
+    held: Mutex<Option<deadpool_redis::Connection>>,
+}
+
+impl Lane {
+    pub(crate) fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
+        Self { connector, clock, held: Mutex::new(None) }
+    }
+
+    /// A further lane to the same server.
+    pub(crate) fn another(&self) -> Self {
+        Self::new(Arc::clone(&self.connector), Arc::clone(&self.clock))
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<Clock> {
+        &self.clock
+    }
+
+    pub(crate) fn connector(&self) -> &Arc<Connector> {
+        &self.connector
+    }
+
+    /// Gives the connection back to the pool: the role has nothing to do.
+    pub(crate) fn rest(&self) {
+        self.lock().take();
+    }
+
+    /// Calls a script once; one that the server does not know is loaded first.
+    pub(crate) async fn call(&self, verb: Verb, keys: &Keys, args: &[&[u8]]) -> Result<Reply, Error> {
+        let sent = Instant::now();
+        let mut values = self.send(&[(verb, args)], keys).await?;
+        self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent)
+    }
+
+    /// Calls two scripts in one round trip. The second reply counts; the first only has to be no error.
+    pub(crate) async fn call_both(
+        &self,
+        first: (Verb, &[&[u8]]),
+        second: (Verb, &[&[u8]]),
+        keys: &Keys,
+    ) -> Result<Reply, Error> {
+        let sent = Instant::now();
+        let mut values = self.send(&[first, second], keys).await?;
+        let (last, earlier) = (values.pop().unwrap_or(Ok(Value::Nil)), values.pop().unwrap_or(Ok(Value::Nil)));
+        let reply = self.decode(second.0, last, sent)?;
+        if let Err(error) = self.decode(first.0, earlier, sent) {
+            tracing::warn!(verb = first.0.name(), %error, "the first of two calls failed");
+        }
+        Ok(reply)
+    }
+
+    /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe.
+    pub(crate) async fn call_patiently(
+        &self,
+        verb: Verb,
+        keys: &Keys,
+        args: &[&[u8]],
+        repeat: Repeat,
+    ) -> Result<Reply, Error> {
+        let mut patience = Patience::new();
+        loop {
+            match self.call(verb, keys, args).await {
+                Err(error) if patience.allows(&error, repeat) => patience.pause().await,
+                result => return result,
+            }
+        }
+    }
+
+    /// A plain command outside the protocol, such as INFO.
+    pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Error> {
+        let mut connection = self.connection().await?;
+        let result = command.query_async::<Value>(&mut connection).await;
+        result.map_err(|error| self.fail(error))
+    }
+
+    fn decode(&self, verb: Verb, value: Result<Value, RedisError>, sent: Instant) -> Result<Reply, Error> {
+        let value = value.map_err(|error| self.fail(error))?;
+        let reply = Reply::decode(verb, value)?;
+        self.clock.observe(sent, Instant::now(), reply.header.now_us);
+        Ok(reply)
+    }
+
+    /// Sends the calls in one pipeline and loads what the server does not know. Each result stands for itself.
+    async fn send(&self, calls: &[(Verb, &[&[u8]])], keys: &Keys) -> Result<Vec<Result<Value, RedisError>>, Error> {
+        let mut connection = self.connection().await?;
+        let mut pipeline = redis::Pipeline::with_capacity(calls.len());
+        for (verb, args) in calls {
+            pipeline.add_command(evalsha(*verb, keys, args));
+        }
+        let values =
+            connection.send_packed_commands(&pipeline, 0, calls.len()).await.map_err(|error| self.fail(error))?;
+        let mut results = Vec::with_capacity(values.len());
+        for (value, (verb, args)) in values.into_iter().zip(calls) {
+            let mut result = value.extract_error();
+            if result.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
+                let load = redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned();
+                load.query_async::<Value>(&mut connection).await.map_err(|error| self.fail(error))?;
+                result = evalsha(*verb, keys, args).query_async::<Value>(&mut connection).await;
+            }
+            results.push(result);
+        }
+        Ok(results)
+    }
+
+    async fn connection(&self) -> Result<MultiplexedConnection, Error> {
+        if let Some(held) = &*self.lock() {
+            return Ok(MultiplexedConnection::clone(held));
+        }
+        let connection = self.connector.pooled().await?;
+        let handle = MultiplexedConnection::clone(&connection);
+        *self.lock() = Some(connection);
+        Ok(handle)
+    }
+
+    /// After an error that is not the server's own the connection is out of step: it is closed, not given back.
+    fn fail(&self, error: RedisError) -> Error {
+        if (error.code().is_none() || error.is_timeout())
+            && let Some(connection) = self.lock().take()
+        {
+            drop(deadpool_redis::Connection::take(connection));
+        }
+        failure::of_call(&self.connector.address, error)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<deadpool_redis::Connection>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn evalsha(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(verb.sha()).arg(keys.vector.len());
+    for key in &keys.vector {
+        command.arg(key);
+    }
+    for arg in args {
+        command.arg(arg);
+    }
+    command
+}
+
+/// How often, and how long, a failing call is repeated.
+pub(crate) struct Patience {
+    end: Instant,
+    attempt: u32,
+    retry: Retry,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self { end: Instant::now() + PATIENCE, attempt: 0, retry: reconnect_delays() }
+    }
+
+    /// Whether a call that ended so may be sent again.
+    pub(crate) fn allows(&self, error: &Error, repeat: Repeat) -> bool {
+        use crate::error::ErrorKind::{Timeout, Unavailable};
+        let harmless = error.was_applied() == Applied::No || repeat == Repeat::Harmless;
+        harmless && matches!(error.kind(), Timeout | Unavailable) && Instant::now() < self.end
+    }
+
+    pub(crate) async fn pause(&mut self) {
+        self.attempt += 1;
+        tokio::time::sleep(self.retry.delay(self.attempt, fastrand::f64())).await;
+    }
+}
+
+/// The pauses before a lost connection or a refused call is tried again: soon, then up to a second apart.
+pub(crate) fn reconnect_delays() -> Retry {
+    Retry::exponential(Duration::from_millis(10), Duration::from_secs(1)).unwrap_or_default()
+}

@@ -1,0 +1,12 @@
+//! The contract with Redis: key names, scripts, replies, and the connections that carry them.
+//!
+//! Nothing outside this module and `client` names the Redis crates.
+
+pub(crate) mod clock;
+pub(crate) mod connect;
+pub(crate) mod failure;
+pub(crate) mod keys;
+pub(crate) mod lane;
+pub(crate) mod limits;
+pub(crate) mod replies;
+pub(crate) mod scripts;

@@ -1,0 +1,202 @@
+//! Decoding what the scripts answer.
+
+use redis::Value;
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::scripts::Verb;
+
+/// What every reply begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The server's clock, in Unix microseconds.
+    pub(crate) now_us: i64,
+    /// A random word made with the queue, empty while there is no queue: if it changes, the store was emptied.
+    pub(crate) born: String,
+    /// When the first scheduled message is due, in Unix milliseconds.
+    pub(crate) head_ms: Option<u64>,
+    /// When the first lease runs out, in Unix milliseconds.
+    pub(crate) lease_deadline_ms: Option<u64>,
+    /// Whether the queue is paused.
+    pub(crate) paused: bool,
+}
+
+/// A reply: its header, and what follows it.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) header: Header,
+    pub(crate) body: Body,
+}
+
+/// The parts of a reply, taken in order.
+#[derive(Debug)]
+pub(crate) struct Body {
+    verb: Verb,
+    parts: std::vec::IntoIter<Value>,
+}
+
+impl Reply {
+    pub(crate) fn decode(verb: Verb, value: Value) -> Result<Self, Error> {
+        let mut body = Body::of(verb, value)?;
+        let mut header = body.parts()?;
+        let header = Header {
+            now_us: header.integer()?,
+            born: header.text()?,
+            head_ms: {
+                // The sequence number orders calls for those who record them; this client does not need it.
+                let _seq = header.integer()?;
+                u64::try_from(header.integer()?).ok()
+            },
+            lease_deadline_ms: u64::try_from(header.integer()?).ok(),
+            paused: header.integer()? != 0,
+        };
+        Ok(Self { header, body })
+    }
+}
+
+impl Body {
+    fn of(verb: Verb, value: Value) -> Result<Self, Error> {
+        match value {
+            Value::Array(parts) => Ok(Self { verb, parts: parts.into_iter() }),
+            other => Err(unexpected(verb, &format!("an array was expected, not {other:?}"))),
+        }
+    }
+
+    /// The next part, an array, as parts of its own.
+    pub(crate) fn parts(&mut self) -> Result<Self, Error> {
+        let value = self.next()?;
+        Self::of(self.verb, value)
+    }
+
+    /// The next part, an integer.
+    pub(crate) fn integer(&mut self) -> Result<i64, Error> {
+        match self.next()? {
+            Value::Int(number) => Ok(number),
+            other => Err(unexpected(self.verb, &format!("an integer was expected, not {other:?}"))),
+        }
+    }
+
+    /// The next part, an integer that is not negative.
+    pub(crate) fn count(&mut self) -> Result<u64, Error> {
+        let number = self.integer()?;
+        u64::try_from(number).map_err(|_| unexpected(self.verb, &format!("a count was expected, not {number}")))
+    }
+
+    /// The next part, bytes.
+    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Error> {
+        match self.next()? {
+            Value::BulkString(bytes) => Ok(bytes),
+            other => Err(unexpected(self.verb, &format!("a string was expected, not {other:?}"))),
+        }
+    }
+
+    /// The next part, text; what is no UTF-8 is replaced.
+    pub(crate) fn text(&mut self) -> Result<String, Error> {
+        Ok(String::from_utf8(self.bytes()?)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.len() == 0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn next(&mut self) -> Result<Value, Error> {
+        self.parts.next().ok_or_else(|| unexpected(self.verb, "a part is missing"))
+    }
+}
+
+/// The result of one item of a batch: a word and what belongs to it, such as `MOVED 1700000000000`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ItemReply {
+    pub(crate) verb: Verb,
+    pub(crate) word: String,
+    pub(crate) detail: String,
+}
+
+impl ItemReply {
+    pub(crate) fn parse(verb: Verb, text: &str) -> Self {
+        let (word, detail) = text.split_once(' ').unwrap_or((text, ""));
+        Self { verb, word: word.to_owned(), detail: detail.to_owned() }
+    }
+
+    /// The detail as a time in milliseconds.
+    pub(crate) fn time_ms(&self) -> Result<u64, Error> {
+        self.detail.parse().map_err(|_| self.unexpected())
+    }
+
+    /// What a word that the verb does not answer with, or refuses with, becomes.
+    pub(crate) fn refusal(&self) -> Error {
+        match self.word.as_str() {
+            "INVALID" => Error::invalid(self.detail.clone()),
+            "FULL" => Error::new(ErrorKind::Full, Applied::No, self.detail.clone()),
+            _ => self.unexpected(),
+        }
+    }
+
+    fn unexpected(&self) -> Error {
+        unexpected(self.verb, &format!("{} {}", self.word, self.detail))
+    }
+}
+
+fn unexpected(verb: Verb, what: &str) -> Error {
+    let what: String = what.chars().take(200).collect();
+    Error::new(ErrorKind::Server, Applied::Unknown, format!("the reply to {} is not the protocol: {what}", verb.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    #[test]
+    fn a_header_with_and_without_times() {
+        let header = |head, deadline| {
+            Value::Array(vec![
+                Value::Array(vec![
+                    Value::Int(5_000),
+                    text("b"),
+                    Value::Int(9),
+                    Value::Int(head),
+                    Value::Int(deadline),
+                    Value::Int(1),
+                ]),
+                Value::Int(3),
+            ])
+        };
+        let mut reply = Reply::decode(Verb::Promote, header(-1, -1)).expect("a header");
+        assert_eq!(
+            reply.header,
+            Header { now_us: 5_000, born: "b".into(), head_ms: None, lease_deadline_ms: None, paused: true }
+        );
+        assert_eq!(reply.body.count().expect("moved"), 3);
+        let reply = Reply::decode(Verb::Promote, header(7, 8)).expect("a header");
+        assert_eq!((reply.header.head_ms, reply.header.lease_deadline_ms), (Some(7), Some(8)));
+    }
+
+    #[test]
+    fn what_is_not_the_protocol_is_an_error_and_no_panic() {
+        for value in [
+            Value::Nil,
+            Value::Array(vec![]),
+            Value::Array(vec![Value::Int(1)]),
+            Value::Array(vec![Value::Array(vec![text("x")])]),
+        ] {
+            let error = Reply::decode(Verb::Stats, value).expect_err("not a reply");
+            assert_eq!(error.kind(), ErrorKind::Server);
+        }
+    }
+
+    #[test]
+    fn item_replies_split_at_the_first_space_only() {
+        let item = ItemReply::parse(Verb::Push, "INVALID id must be 1 to 200 bytes");
+        assert_eq!((item.word.as_str(), item.detail.as_str()), ("INVALID", "id must be 1 to 200 bytes"));
+        assert_eq!(item.refusal().kind(), ErrorKind::InvalidInput);
+        assert_eq!(ItemReply::parse(Verb::Ack, "OK").detail, "");
+    }
+}

@@ -1,0 +1,358 @@
+//! A named queue: pushing, and changing what waits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::batch::{Batcher, Item, Prefix};
+use crate::client::Client;
+use crate::delivery::{Delivery, Granted};
+use crate::due::Due;
+use crate::error::Error;
+use crate::message::Message;
+use crate::node::worker::Worker;
+use crate::outcome::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
+use crate::protocol::keys::Keys;
+use crate::protocol::lane::{Lane, Repeat};
+use crate::protocol::limits::{self, MAX_ITEMS};
+use crate::protocol::replies::{ItemReply, Reply};
+use crate::protocol::scripts::Verb;
+
+/// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
+///
+/// Calls that arrive while one is in flight are sent as one batch. While Redis is away, calls that can be repeated without
+/// harm are, for 10 s; the others report [`Applied::Unknown`](crate::Applied::Unknown). A dropped future may or may not have taken effect.
+#[derive(Clone)]
+pub struct Queue(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    keys: Arc<Keys>,
+    lane: Arc<Lane>,
+    batchers: Batchers,
+}
+
+/// One for each verb that takes many items.
+pub(crate) struct Batchers {
+    push: Batcher,
+    cancel: Batcher,
+    cancel_dead: Batcher,
+    reschedule: Batcher,
+    run_now: Batcher,
+    requeue: Batcher,
+    pub(crate) ack: Batcher,
+    pub(crate) again: Batcher,
+    pub(crate) retry: Batcher,
+    pub(crate) release: Batcher,
+    pub(crate) bury: Batcher,
+    pub(crate) extend: Batcher,
+}
+
+impl Queue {
+    pub(crate) fn new(client: Client, name: &str) -> Result<Self, Error> {
+        let keys = Arc::new(Keys::of_queue(name)?);
+        // Three connections at most: bulk pushes do not stand before settles, nor claims before either.
+        let (pushes, settles) = (Arc::new(client.lane().another()), Arc::new(client.lane().another()));
+        let batcher = |verb, prefix, lane: &Arc<Lane>| Batcher::new(verb, prefix, Arc::clone(&keys), Arc::clone(lane));
+        let batchers = Batchers {
+            push: batcher(Verb::Push, Prefix::Until, &pushes),
+            cancel: batcher(Verb::Cancel, Prefix::Word(""), &pushes),
+            cancel_dead: batcher(Verb::Cancel, Prefix::Word("1"), &pushes),
+            reschedule: batcher(Verb::Reschedule, Prefix::Nothing, &pushes),
+            run_now: batcher(Verb::RunNow, Prefix::Nothing, &pushes),
+            requeue: batcher(Verb::Requeue, Prefix::Word("ids"), &pushes),
+            ack: batcher(Verb::Ack, Prefix::Nothing, &settles),
+            again: batcher(Verb::Again, Prefix::Nothing, &settles),
+            retry: batcher(Verb::Retry, Prefix::Nothing, &settles),
+            release: batcher(Verb::Release, Prefix::Nothing, &settles),
+            bury: batcher(Verb::Bury, Prefix::Nothing, &settles),
+            extend: batcher(Verb::Extend, Prefix::Nothing, &settles),
+        };
+        let lane = Arc::new(client.lane().another());
+        Ok(Self(Arc::new(Inner { name: name.to_owned(), keys, lane, batchers })))
+    }
+
+    /// The queue's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Stores a message, to be delivered when it is due.
+    ///
+    /// When this returns `Created`, Redis holds the message: it will be delivered, cancelled, buried, or trimmed by a limit
+    /// that an operator set. Pushing the same id again changes nothing and answers `Exists`, or `Finished` if it was
+    /// delivered or cancelled within the last seconds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if id, payload, due time or options are out of range; [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or
+    /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s.
+    pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
+        pushed(self.0.batchers.push.submit(push_item(message)?).await?)
+    }
+
+    /// Pushes many messages, in batches; the results are in the order of the messages, and each stands for itself.
+    ///
+    /// Dropped halfway, some are stored and some are not.
+    pub async fn push_many(&self, messages: impl IntoIterator<Item = Message>) -> Vec<Result<Pushed, Error>> {
+        let mut answers = Vec::new();
+        for message in messages {
+            answers.push(match push_item(message) {
+                Ok(item) => self.0.batchers.push.enqueue(item).await,
+                Err(error) => Err(error),
+            });
+        }
+        let mut results = Vec::with_capacity(answers.len());
+        for answer in answers {
+            results.push(match answer {
+                Ok(receiver) => self.0.batchers.push.answer(receiver).await.and_then(pushed),
+                Err(error) => Err(error),
+            });
+        }
+        results
+    }
+
+    /// Takes back a message that waits. After `Cancelled` it is never delivered: of a cancel and a claim exactly one wins.
+    pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
+        self.cancel_by(&self.0.batchers.cancel, id.as_ref()).await
+    }
+
+    /// As [`cancel`](Queue::cancel), and removes a dead message too.
+    pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
+        self.cancel_by(&self.0.batchers.cancel_dead, id.as_ref()).await
+    }
+
+    async fn cancel_by(&self, batcher: &Batcher, id: &[u8]) -> Result<Cancelled, Error> {
+        let reply = submit_id(batcher, id, [], Repeat::Harmless).await?;
+        match reply.word.as_str() {
+            "CANCELLED" => Ok(Cancelled::Cancelled),
+            "LEASED" => Ok(Cancelled::Leased),
+            "DEAD" => Ok(Cancelled::Dead),
+            "ABSENT" => Ok(Cancelled::Absent),
+            _ => Err(reply.refusal()),
+        }
+    }
+
+    /// Gives a message that waits another due time; from then on only that one counts.
+    ///
+    /// Not repeated when the reply is lost: then the error says [`Applied::Unknown`](crate::Applied::Unknown).
+    pub async fn reschedule(&self, id: impl AsRef<[u8]>, due: impl Into<Due>) -> Result<Rescheduled, Error> {
+        self.reschedule_by(id.as_ref(), due.into(), None).await
+    }
+
+    /// As [`reschedule`](Queue::reschedule), if the message is due at `expected_ms` as the caller believes.
+    pub async fn reschedule_if(
+        &self,
+        id: impl AsRef<[u8]>,
+        due: impl Into<Due>,
+        expected_ms: u64,
+    ) -> Result<Rescheduled, Error> {
+        self.reschedule_by(id.as_ref(), due.into(), Some(expected_ms)).await
+    }
+
+    async fn reschedule_by(&self, id: &[u8], due: Due, expected_ms: Option<u64>) -> Result<Rescheduled, Error> {
+        let repeat = match (due, expected_ms) {
+            (Due::AtMs(_), Some(_)) => Repeat::Harmless,
+            _ => Repeat::Unsafe,
+        };
+        let expected = expected_ms.map(|ms| ms.to_string()).unwrap_or_default();
+        let rest = [due.encode()?.into_bytes(), expected.into_bytes()];
+        let reply = submit_id(&self.0.batchers.reschedule, id, rest, repeat).await?;
+        match reply.word.as_str() {
+            "MOVED" => Ok(Rescheduled::Moved(reply.time_ms()?)),
+            "CONFLICT" => Ok(Rescheduled::Conflict(reply.time_ms()?)),
+            "LEASED" => Ok(Rescheduled::Leased),
+            "DEAD" => Ok(Rescheduled::Dead),
+            "ABSENT" => Ok(Rescheduled::Absent),
+            _ => Err(reply.refusal()),
+        }
+    }
+
+    /// Makes a scheduled message due now. Not repeated when the reply is lost.
+    pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
+        let reply = submit_id(&self.0.batchers.run_now, id.as_ref(), [], Repeat::Unsafe).await?;
+        match reply.word.as_str() {
+            "MOVED" => Ok(RunNow::Moved),
+            "ALREADY" => Ok(RunNow::Already),
+            "LEASED" => Ok(RunNow::Leased),
+            "DEAD" => Ok(RunNow::Dead),
+            "ABSENT" => Ok(RunNow::Absent),
+            _ => Err(reply.refusal()),
+        }
+    }
+
+    /// Revives a dead message: due now, its attempts counted from none. Not repeated when the reply is lost.
+    pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
+        let reply = submit_id(&self.0.batchers.requeue, id.as_ref(), [], Repeat::Unsafe).await?;
+        match reply.word.as_str() {
+            "REQUEUED" => Ok(Requeued::Requeued),
+            "NOT_DEAD" => State::parse(&reply.detail).map(Requeued::NotDead).ok_or_else(|| reply.refusal()),
+            "ABSENT" => Ok(Requeued::Absent),
+            _ => Err(reply.refusal()),
+        }
+    }
+
+    /// Revives all messages that are dead now, the oldest first, a thousand a call; returns how many. One that dies again
+    /// meanwhile is left alone. Dropped or failed halfway, some are revived: calling it again does the rest.
+    pub async fn requeue_all(&self) -> Result<u64, Error> {
+        let (mut total, mut until) = (0, String::new());
+        loop {
+            let limit = MAX_ITEMS.to_string();
+            let mut reply =
+                self.call(Verb::Requeue, &[b"oldest", limit.as_bytes(), until.as_bytes()], Repeat::Unsafe).await?;
+            if until.is_empty() {
+                until = (reply.header.now_us / 1_000).to_string();
+            }
+            total += reply.body.count()?;
+            // In the first call nothing could have died after it began; from the second on `until` leaves out what did.
+            if reply.body.count()? == 0 {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Removes what is scheduled, ready or dead, a thousand messages a call, until the state was found empty or as many are
+    /// gone as were there at the start; returns how many. Leased messages cannot be purged:
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput).
+    pub async fn purge(&self, state: State) -> Result<u64, Error> {
+        if state == State::Leased {
+            return Err(Error::invalid("leased messages cannot be purged: their handlers have them"));
+        }
+        let (mut total, mut expected) = (0, None);
+        loop {
+            let limit = MAX_ITEMS.to_string();
+            let mut reply =
+                self.call(Verb::Purge, &[state.as_str().as_bytes(), limit.as_bytes()], Repeat::Harmless).await?;
+            let (purged, left) = (reply.body.count()?, reply.body.count()?);
+            total += purged;
+            if left == 0 || purged == 0 || total >= *expected.get_or_insert(purged + left) {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// From now on nothing is claimed; pushes, settles and the reaping of lost leases go on.
+    pub async fn pause(&self) -> Result<(), Error> {
+        self.call(Verb::Pause, &[], Repeat::Harmless).await.map(drop)
+    }
+
+    /// Ends a pause.
+    pub async fn resume(&self) -> Result<(), Error> {
+        self.call(Verb::Resume, &[], Repeat::Harmless).await.map(drop)
+    }
+
+    /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is
+    /// due. Beside running workers it gets their fair share: the number of ready messages over that of live workers.
+    ///
+    /// The lower rung below [`Queue::worker`]: the caller extends and settles. If the reply is lost, what was claimed comes
+    /// back when its lease runs out.
+    pub async fn claim(&self, count: usize, lease: Duration) -> Result<Vec<Delivery>, Error> {
+        if !(1..=MAX_ITEMS).contains(&count) {
+            return Err(Error::invalid(format!("claim of {count} messages: 1 to {MAX_ITEMS} can be claimed at once")));
+        }
+        let claim = self.claim_on(&self.0.lane, count, limits::lease_ms(lease)?).await?;
+        Ok(claim.granted.into_iter().map(|granted| Delivery::new(self.clone(), granted)).collect())
+    }
+
+    /// A worker of this queue, to be configured and run.
+    pub fn worker(&self) -> Worker {
+        Worker::new(self.clone())
+    }
+
+    /// Promotes what is due and claims, in one round trip. `count` 0 only gives a wake token back.
+    pub(crate) async fn claim_on(&self, lane: &Lane, count: usize, lease_ms: u64) -> Result<Claim, Error> {
+        let token = *Uuid::new_v4().as_bytes();
+        let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());
+        let claim: [&[u8]; 4] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes()];
+        let reply = if count == 0 {
+            lane.call(Verb::Claim, &self.0.keys, &claim).await?
+        } else {
+            lane.call_both((Verb::Promote, &[b"", b"256", b"1"]), (Verb::Claim, &claim), &self.0.keys).await?
+        };
+        Claim::decode(reply, token)
+    }
+
+    /// Calls a script that takes no batch; `now` is put in front.
+    pub(crate) async fn call(&self, verb: Verb, args: &[&[u8]], repeat: Repeat) -> Result<Reply, Error> {
+        let args: Vec<&[u8]> = [&b""[..]].into_iter().chain(args.iter().copied()).collect();
+        self.0.lane.call_patiently(verb, &self.0.keys, &args, repeat).await
+    }
+
+    pub(crate) fn batchers(&self) -> &Batchers {
+        &self.0.batchers
+    }
+
+    pub(crate) fn lane(&self) -> &Arc<Lane> {
+        &self.0.lane
+    }
+
+    pub(crate) fn keys(&self) -> &Arc<Keys> {
+        &self.0.keys
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("name", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+/// What a claim answered.
+pub(crate) struct Claim {
+    pub(crate) header: crate::protocol::replies::Header,
+    /// How many ready messages it left.
+    pub(crate) left: u64,
+    pub(crate) granted: Vec<Granted>,
+}
+
+impl Claim {
+    fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
+        let left = reply.body.count()?;
+        let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
+        let mut items = reply.body.parts()?;
+        let mut granted = Vec::with_capacity(items.len());
+        while !items.is_empty() {
+            let mut item = items.parts()?;
+            granted.push(Granted {
+                id: item.bytes()?,
+                payload: item.bytes()?,
+                due_ms: item.count()?,
+                attempt: u32::try_from(item.count()?).unwrap_or(u32::MAX),
+                token,
+                deadline_ms,
+            });
+        }
+        Ok(Self { header: reply.header, left, granted })
+    }
+}
+
+fn push_item(message: Message) -> Result<Item, Error> {
+    limits::check_id(&message.id)?;
+    limits::check_payload(&message.payload)?;
+    message.max_attempts.map_or(Ok(()), limits::check_max_attempts)?;
+    let (due, options) = (message.due.encode()?.into_bytes(), message.options().into_bytes());
+    let repeat = if message.is_repeatable() { Repeat::Harmless } else { Repeat::Unsafe };
+    Ok(Item { args: vec![message.id, due, message.payload, options], repeat })
+}
+
+fn pushed(reply: ItemReply) -> Result<Pushed, Error> {
+    match reply.word.as_str() {
+        "CREATED" => Ok(Pushed::Created),
+        "EXISTS" => State::parse(&reply.detail).map(Pushed::Exists).ok_or_else(|| reply.refusal()),
+        "MOVED" => Ok(Pushed::Moved),
+        "FINISHED" => Ok(Pushed::Finished),
+        _ => Err(reply.refusal()),
+    }
+}
+
+async fn submit_id<const N: usize>(
+    batcher: &Batcher,
+    id: &[u8],
+    rest: [Vec<u8>; N],
+    repeat: Repeat,
+) -> Result<ItemReply, Error> {
+    limits::check_id(id)?;
+    let args = [id.to_vec()].into_iter().chain(rest).collect();
+    batcher.submit(Item { args, repeat }).await
+}

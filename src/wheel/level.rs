@@ -1,0 +1,111 @@
+//! Which slot a deadline belongs to: arithmetic only.
+//!
+//! A time is a number of eleven digits in base 64. Level `n` has a slot for each value of digit `n`.
+//! A deadline is filed at the level of the highest digit in which it differs from the wheel's position, under that digit.
+//! So everything at one level comes before everything at the next, and digits never wrap round.
+
+/// Bits in a digit: 64 slots a level, as many as a `u64` bitmap has bits.
+const DIGIT_BITS: u32 = 6;
+/// Slots in a level.
+const DIGITS: usize = 1 << DIGIT_BITS;
+/// Enough levels for every bit of a `u64`: 11 x 6 >= 64.
+pub(super) const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
+/// Slots in the whole wheel.
+pub(super) const SLOTS: usize = LEVELS * DIGITS;
+
+/// A slot, numbered through all levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(u16);
+
+impl Slot {
+    /// Where `when` is filed while the wheel stands at `position <= when`.
+    #[inline]
+    pub(super) fn of(when: u64, position: u64) -> Self {
+        debug_assert!(position <= when);
+        // The `|` makes deadlines within the lowest digit, and the position itself, level 0.
+        let highest_difference = ((when ^ position) | (DIGITS as u64 - 1)).ilog2();
+        let level = highest_difference / DIGIT_BITS;
+        let digit = (when >> (level * DIGIT_BITS)) as usize % DIGITS;
+        Self::new(level as usize, digit)
+    }
+
+    #[inline]
+    pub(super) fn new(level: usize, digit: usize) -> Self {
+        Self((level * DIGITS + digit) as u16)
+    }
+
+    #[inline]
+    pub(super) fn from_index(index: usize) -> Self {
+        debug_assert!(index < SLOTS);
+        Self(index as u16)
+    }
+
+    #[inline]
+    pub(super) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    #[inline]
+    pub(super) fn level(self) -> usize {
+        self.index() / DIGITS
+    }
+
+    #[inline]
+    pub(super) fn digit(self) -> usize {
+        self.index() % DIGITS
+    }
+
+    /// The first tick of an occupied slot, given where the wheel stands: the digits above are those of the position.
+    #[inline]
+    pub(super) fn start(self, position: u64) -> u64 {
+        let shift = self.shift();
+        let above = u64::MAX.checked_shl(shift + DIGIT_BITS).unwrap_or(0);
+        (position & above) | ((self.digit() as u64) << shift)
+    }
+
+    /// Ticks from the slot's first to its last.
+    #[inline]
+    pub(super) fn span(self) -> u64 {
+        (1 << self.shift()) - 1
+    }
+
+    /// Bits of a time that lie below this slot's digit.
+    #[inline]
+    pub(super) fn shift(self) -> u32 {
+        self.level() as u32 * DIGIT_BITS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_boundary_is_filed_under_its_highest_differing_digit() {
+        for level in 1..LEVELS {
+            let boundary = 1_u64 << (level as u32 * DIGIT_BITS);
+            assert_eq!(Slot::of(boundary - 1, 0), Slot::new(level - 1, 63));
+            assert_eq!(Slot::of(boundary, 0), Slot::new(level, 1));
+            assert_eq!(Slot::of(boundary + 1, 0), Slot::new(level, 1));
+            assert_eq!(Slot::of(boundary, boundary - 1), Slot::new(level, 1));
+            assert_eq!(Slot::of(boundary + 1, boundary), Slot::new(0, 1));
+        }
+        assert_eq!(Slot::of(u64::MAX, 0), Slot::new(10, 15));
+        assert_eq!(Slot::of(u64::MAX, u64::MAX), Slot::new(0, 63));
+        assert_eq!(Slot::of(u64::MAX, u64::MAX - 1), Slot::new(0, 63));
+    }
+
+    #[test]
+    fn a_slot_starts_at_or_before_what_is_filed_in_it_and_after_the_position() {
+        for position_bits in 0..64 {
+            for offset_bits in 0..64 {
+                let position = (1_u64 << position_bits) - 1;
+                let when = position.saturating_add(1 << offset_bits);
+                let slot = Slot::of(when, position);
+                let start = slot.start(position);
+                assert!(position < start || slot.level() == 0, "{position} {when}");
+                assert!(start <= when && when - start <= slot.span(), "{position} {when}");
+            }
+        }
+    }
+}

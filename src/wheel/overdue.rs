@@ -1,0 +1,90 @@
+//! Timers whose deadline the wheel had already passed when it was set.
+//!
+//! They are few in any sane program, so a heap does, and it keeps them in the order of their deadlines like all others.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::key::Key;
+use super::slab::Slab;
+
+/// Stale entries that are not worth a sweep.
+const SLACK: usize = 64;
+
+/// The overdue timers, earliest deadline first.
+pub(super) struct Overdue {
+    /// An entry is valid if its timer is overdue with this very deadline.
+    heap: BinaryHeap<Reverse<(u64, Key)>>,
+    live: usize,
+}
+
+impl Overdue {
+    pub(super) fn new() -> Self {
+        Self { heap: BinaryHeap::new(), live: 0 }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Adds a timer. The heap is swept first if most of it is stale.
+    #[cold]
+    pub(super) fn push<T>(&mut self, slab: &mut Slab<T>, index: u32) {
+        if self.heap.len() > 2 * self.live + SLACK {
+            self.sweep(slab);
+        }
+        let Some((key, when)) = slab.place_overdue(index) else {
+            return;
+        };
+        self.heap.push(Reverse((when, key)));
+        self.live += 1;
+    }
+
+    /// A deadline at or before all of these.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u64> {
+        self.heap.peek().map(|&Reverse((when, _))| when)
+    }
+
+    /// Takes the entry at the front, and the timer if it is valid.
+    pub(super) fn pop<T>(&mut self, slab: &Slab<T>) -> Option<u32> {
+        let Reverse(entry) = self.heap.pop()?;
+        is_valid(slab, entry).then(|| {
+            self.leave();
+            entry.1.index
+        })
+    }
+
+    /// Counts off one timer whose entry is no longer valid.
+    pub(super) fn leave(&mut self) {
+        self.live -= 1;
+        if self.live == 0 {
+            self.heap.clear();
+        }
+    }
+
+    /// The exact deadline of the first live timer.
+    pub(super) fn exact<T>(&self, slab: &Slab<T>) -> Option<u64> {
+        self.heap.iter().filter(|&&Reverse(entry)| is_valid(slab, entry)).map(|&Reverse((when, _))| when).min()
+    }
+
+    fn sweep<T>(&mut self, slab: &Slab<T>) {
+        let mut entries = std::mem::take(&mut self.heap).into_vec();
+        entries.retain(|&Reverse(entry)| is_valid(slab, entry));
+        // A timer that was moved away and back has two valid entries; only the first to be popped would find it.
+        entries.sort_unstable();
+        entries.dedup();
+        self.heap = entries.into();
+    }
+
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> usize {
+        self.heap.len()
+    }
+}
+
+/// Whether an entry is that of its timer's present deadline. The position never goes back, so that timer is overdue.
+fn is_valid<T>(slab: &Slab<T>, (when, key): (u64, Key)) -> bool {
+    slab.get(key).is_some_and(|timer| timer.when == when)
+}

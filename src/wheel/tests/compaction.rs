@@ -1,0 +1,113 @@
+//! Entries of timers that have gone: they are cleared away, and nothing else is.
+
+use super::super::{Key, Wheel};
+use super::random::Random;
+use super::{fire, insert};
+
+/// What a wheel of 704 slots may have in stale entries and unfilled chunks beyond twice its timers.
+const SLACK: usize = 704 * 2 * 128;
+
+#[test]
+fn keeps_keys_valid() {
+    let mut wheel = Wheel::new();
+    let keys: Vec<Key> = (0..100_000).map(|n| insert(&mut wheel, 1_000_000 + n)).collect();
+    for (n, &key) in keys.iter().enumerate() {
+        if n % 10 != 3 {
+            assert!(wheel.remove(key).is_some());
+        }
+    }
+    let (entries, _) = wheel.slots.footprint();
+    assert!(entries < 21_000, "{entries} entries for 10,000 timers");
+    for (n, &key) in keys.iter().enumerate() {
+        assert_eq!(wheel.get(key).is_some(), n % 10 == 3);
+    }
+    let expected: Vec<u64> = (0..100_000).filter(|n| n % 10 == 3).map(|n| 1_000_000 + n).collect();
+    assert_eq!(fire(&mut wheel, 2_000_000), expected);
+    assert_eq!(wheel.slots.footprint().0, 0);
+}
+
+#[test]
+fn a_timer_that_comes_and_goes_for_ever_takes_no_more_memory() {
+    let mut wheel = Wheel::new();
+    let stays = insert(&mut wheel, 1_000_000);
+    for _ in 0..100_000 {
+        let key = insert(&mut wheel, 1_000_000);
+        wheel.remove(key);
+    }
+    let (entries, room) = wheel.slots.footprint();
+    assert!(entries <= 256 && room <= 512, "{entries} entries, room for {room}");
+    assert_eq!(wheel.get(stays), Some(&1_000_000));
+}
+
+#[test]
+fn a_timer_that_is_moved_for_ever_takes_no_more_memory() {
+    let mut wheel = Wheel::new();
+    insert(&mut wheel, 20_000);
+    insert(&mut wheel, 50);
+    let key = insert(&mut wheel, 20_000);
+    for _ in 0..50_000 {
+        wheel.reset(key, 50);
+        wheel.remove(key);
+        insert(&mut wheel, 20_000);
+        let last = wheel.len();
+        assert!(last > 1);
+        wheel.clear();
+        insert(&mut wheel, 20_000);
+        insert(&mut wheel, 50);
+    }
+    let (entries, room) = wheel.slots.footprint();
+    assert!(entries <= 512 && room <= 1_024, "{entries} entries, room for {room}");
+}
+
+#[test]
+fn timeouts_that_are_nearly_all_cancelled_take_the_memory_of_those_in_flight() {
+    let mut wheel = Wheel::new();
+    let mut in_flight = std::collections::VecDeque::new();
+    for n in 0..300_000_u64 {
+        let now = n / 10;
+        assert_eq!(wheel.pop_expired(now), None);
+        in_flight.push_back(insert(&mut wheel, now + 30_000));
+        if in_flight.len() > 100 {
+            let answered = in_flight.pop_front().expect("more than 100");
+            assert!(wheel.remove(answered).is_some());
+        }
+    }
+    let (entries, room) = wheel.slots.footprint();
+    assert!(entries < 2_000 && room < 4_000, "{entries} entries, room for {room}");
+}
+
+#[test]
+fn memory_is_bounded_by_the_timers_there_were_at_most() {
+    let mut random = Random::new(7);
+    let mut wheel = Wheel::new();
+    let mut keys: Vec<Key> = (0..20_000).map(|_| insert(&mut wheel, random.below(1 << 22))).collect();
+    for _ in 0..400_000 {
+        let at = random.below(20_000) as usize;
+        if random.below(2) == 0 {
+            wheel.reset(keys[at], random.below(1 << 22));
+        } else {
+            wheel.remove(keys[at]);
+            keys[at] = insert(&mut wheel, random.below(1 << 22));
+        }
+    }
+    let (_, room) = wheel.slots.footprint();
+    assert!(room <= 3 * 20_000 + SLACK, "room for {room}");
+    assert_eq!(wheel.advance(1 << 22).count(), 20_000);
+}
+
+#[test]
+fn in_the_middle_of_spreading_a_slot_loses_nothing() {
+    for work in [1, 100, 127, 128, 129, 500, 999] {
+        let mut wheel = Wheel::new();
+        let keys: Vec<Key> = (0..3_000).map(|n| insert(&mut wheel, 300_000 + n)).collect();
+        assert_eq!(wheel.advance_limited(300_100, work).count(), 0, "still spreading");
+        for key in &keys[200..2_900] {
+            assert!(wheel.remove(*key).is_some());
+        }
+        for key in &keys[100..200] {
+            assert!(wheel.reset(*key, 290_000));
+        }
+        assert_eq!(wheel.next_expiration_exact(), Some(290_000));
+        assert_eq!(wheel.advance(310_000).count(), 300);
+    }
+}

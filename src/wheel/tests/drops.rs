@@ -1,0 +1,148 @@
+//! Every value is dropped exactly once, whatever happens to its timer.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::super::Wheel;
+
+/// Counts its drops in its own cell; panics in the drop if it is told to.
+struct Counted<'a> {
+    drops: &'a Cell<u32>,
+    panics: bool,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.drops.set(self.drops.get() + 1);
+        assert!(!self.panics, "a drop that panics");
+    }
+}
+
+fn cells(count: usize) -> Vec<Cell<u32>> {
+    vec![Cell::new(0); count]
+}
+
+/// A wheel with a timer for each cell, at 100, 200, ….
+fn fill(cells: &[Cell<u32>]) -> Wheel<Counted<'_>> {
+    let mut wheel = Wheel::new();
+    for (when, drops) in (100..).step_by(100).zip(cells) {
+        wheel.insert(when, Counted { drops, panics: false }).expect("there is room");
+    }
+    wheel
+}
+
+fn dropped(cells: &[Cell<u32>]) -> Vec<u32> {
+    cells.iter().map(Cell::get).collect()
+}
+
+#[test]
+fn by_the_wheel_when_it_is_dropped() {
+    let cells = cells(3);
+    drop(fill(&cells));
+    assert_eq!(dropped(&cells), [1, 1, 1]);
+}
+
+#[test]
+fn by_whoever_took_it_out() {
+    let cells = cells(4);
+    let mut wheel = fill(&cells);
+    let expired = wheel.pop_expired(200);
+    drop(wheel);
+    assert_eq!(dropped(&cells), [0, 1, 1, 1]);
+    drop(expired);
+    assert_eq!(dropped(&cells), [1; 4]);
+}
+
+#[test]
+fn not_by_an_iterator_of_what_is_due() {
+    let cells = cells(4);
+    let mut wheel = fill(&cells);
+    drop(wheel.advance(400).next());
+    assert_eq!(dropped(&cells), [1, 0, 0, 0]);
+    drop(wheel);
+    assert_eq!(dropped(&cells), [1; 4]);
+}
+
+#[test]
+fn by_a_drain_that_is_dropped_and_by_clear() {
+    let cells = cells(4);
+    let mut wheel = fill(&cells);
+    drop(wheel.drain().next());
+    assert_eq!(dropped(&cells), [1; 4]);
+    wheel.clear();
+    assert_eq!(dropped(&cells), [1; 4]);
+
+    let mut wheel = fill(&cells);
+    wheel.clear();
+    assert_eq!(dropped(&cells), [2; 4]);
+}
+
+#[test]
+fn not_by_a_drain_that_is_forgotten() {
+    let cells = cells(4);
+    let mut wheel = fill(&cells);
+    let mut drain = wheel.drain();
+    drop(drain.next());
+    std::mem::forget(drain);
+    assert_eq!(dropped(&cells), [1, 0, 0, 0]);
+    assert_eq!(wheel.len(), 3);
+    assert_eq!(wheel.advance(400).count(), 3, "the others are as they were");
+    assert_eq!(dropped(&cells), [1; 4]);
+}
+
+#[test]
+fn not_by_a_full_wheel() {
+    let cells = cells(1);
+    let mut wheel = Wheel::with_capacity_limit(0);
+    let refused = wheel.insert(1, Counted { drops: &cells[0], panics: false });
+    drop(wheel);
+    assert_eq!(dropped(&cells), [0]);
+    drop(refused);
+    assert_eq!(dropped(&cells), [1]);
+}
+
+#[test]
+fn a_drop_that_panics_leaves_the_wheel_empty_and_usable() {
+    for culprit in 0..5 {
+        let cells = cells(6);
+        let mut wheel = fill(&cells[..5]);
+        let key = wheel.drain().map(|(_, value)| value).collect::<Vec<_>>();
+        for (n, mut value) in key.into_iter().enumerate() {
+            value.panics = n == culprit;
+            wheel.insert(n as u64 * 100, value).expect("there is room");
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| wheel.clear()));
+        assert!(result.is_err());
+        assert_eq!(dropped(&cells), [1, 1, 1, 1, 1, 0]);
+        assert_eq!((wheel.len(), wheel.next_expiration()), (0, None));
+
+        wheel.insert(7, Counted { drops: &cells[5], panics: false }).expect("there is room");
+        drop(wheel.pop_expired(7));
+        assert_eq!(cells[5].get(), 1);
+    }
+}
+
+#[test]
+fn a_drop_that_panics_in_the_caller_leaves_the_rest_due() {
+    let cells = cells(3);
+    let mut wheel = Wheel::new();
+    for (n, drops) in cells.iter().enumerate() {
+        wheel.insert(100, Counted { drops, panics: n == 1 }).expect("there is room");
+    }
+    let result = catch_unwind(AssertUnwindSafe(|| wheel.advance(100).for_each(drop)));
+    assert!(result.is_err());
+    assert_eq!(wheel.len(), 1);
+    assert_eq!(wheel.advance(100).count(), 1);
+    assert_eq!(dropped(&cells), [1; 3]);
+}
+
+#[test]
+fn a_drop_that_panics_does_not_keep_the_wheel_from_dropping_the_others() {
+    let cells = cells(4);
+    let mut wheel = Wheel::new();
+    for (n, drops) in cells.iter().enumerate() {
+        wheel.insert(100, Counted { drops, panics: n == 1 }).expect("there is room");
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(wheel))).is_err());
+    assert_eq!(dropped(&cells), [1; 4]);
+}

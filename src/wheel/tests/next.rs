@@ -1,0 +1,118 @@
+//! When to look again.
+
+use super::super::Wheel;
+use super::{boundaries, fire, insert, with};
+
+#[test]
+fn is_none_exactly_if_the_wheel_is_empty() {
+    let mut wheel = Wheel::new();
+    assert_eq!(wheel.next_expiration(), None);
+    assert_eq!(wheel.next_expiration_exact(), None);
+    let key = insert(&mut wheel, u64::MAX);
+    assert!(wheel.next_expiration().is_some());
+    wheel.remove(key);
+    assert_eq!(wheel.next_expiration(), None, "removing the last one lets the sleeper know");
+    assert_eq!(wheel.next_expiration_exact(), None);
+}
+
+#[test]
+fn sleeping_until_it_reaches_any_deadline_in_eleven_steps() {
+    for position in boundaries() {
+        for when in boundaries().filter(|&when| when > position) {
+            let mut wheel = Wheel::new();
+            wheel.pop_expired(position);
+            insert(&mut wheel, when);
+            let (mut steps, mut now) = (0, position);
+            while let Some(next) = wheel.next_expiration() {
+                assert!(now < next && next <= when, "{position} to {when}");
+                now = next;
+                steps += 1;
+                wheel.pop_expired(now);
+            }
+            assert_eq!(now, when, "fired on the dot");
+            assert!(steps <= 11, "{position} to {when}");
+        }
+    }
+}
+
+#[test]
+fn half_a_minute_takes_three_steps_at_most() {
+    let start = 1_700_000_000_123;
+    for delay in [30_000, 29_999, 31_415] {
+        let mut wheel = Wheel::new();
+        wheel.pop_expired(start);
+        insert(&mut wheel, start + delay);
+        let mut steps = 0;
+        while let Some(next) = wheel.next_expiration() {
+            wheel.pop_expired(next);
+            steps += 1;
+        }
+        assert!(steps <= 3);
+    }
+}
+
+#[test]
+fn after_all_that_is_due_has_fired_it_is_in_the_future() {
+    let (mut wheel, keys) = with([100, 101, 163, 164, 165, 5_000]);
+    for (now, key) in (0..6_000).zip(keys.iter().cycle()) {
+        wheel.advance(now).for_each(drop);
+        assert!(wheel.next_expiration().is_none_or(|next| next > now));
+        wheel.reset(*key, now + now % 70);
+        wheel.advance(now).for_each(drop);
+        assert!(wheel.next_expiration().is_none_or(|next| next > now));
+    }
+}
+
+#[test]
+fn while_something_is_due_it_is_not_in_the_future() {
+    let (mut wheel, _) = with([100, 4_000, 4_001, 4_002, 4_100, 90_000]);
+    for _ in 0..5 {
+        assert!(wheel.next_expiration() <= Some(5_000));
+        assert!(wheel.pop_expired(5_000).is_some());
+    }
+    assert!(wheel.next_expiration() > Some(5_000));
+}
+
+#[test]
+fn a_slot_of_cancelled_timers_wakes_nobody() {
+    let (mut wheel, keys) = with([100, 101, 102, 500_000]);
+    for key in &keys[..3] {
+        wheel.remove(*key);
+    }
+    assert!(wheel.next_expiration() > Some(102));
+}
+
+#[test]
+fn exactly_the_earliest_among_timers_that_share_a_slot() {
+    let (mut wheel, keys) = with([5_003, 5_001, 5_002, 5_001]);
+    assert_eq!(wheel.next_expiration_exact(), Some(5_001));
+    wheel.remove(keys[1]);
+    assert_eq!(wheel.next_expiration_exact(), Some(5_001));
+    wheel.remove(keys[3]);
+    assert_eq!(wheel.next_expiration_exact(), Some(5_002));
+    wheel.reset(keys[0], 5_000);
+    assert_eq!(wheel.next_expiration_exact(), Some(5_000));
+}
+
+#[test]
+fn exactly_the_earliest_behind_timers_that_were_reset_to_later() {
+    let (mut wheel, keys) = with([100, 110, 120, 5_000, 300_000]);
+    for key in &keys[..3] {
+        wheel.reset(*key, 400_000);
+    }
+    assert_eq!(wheel.next_expiration_exact(), Some(5_000));
+    wheel.reset(keys[3], 350_000);
+    assert_eq!(wheel.next_expiration_exact(), Some(300_000));
+    assert_eq!(fire(&mut wheel, 200_000), [0u64; 0]);
+    assert_eq!(wheel.next_expiration_exact(), Some(300_000));
+}
+
+#[test]
+fn asking_changes_nothing() {
+    let (mut wheel, _) = with([700, 70, 7]);
+    for _ in 0..3 {
+        assert_eq!(wheel.next_expiration_exact(), Some(7));
+        assert_eq!(wheel.next_expiration(), Some(7));
+    }
+    assert_eq!(fire(&mut wheel, 700), [7, 70, 700]);
+}
