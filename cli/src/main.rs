@@ -17,7 +17,6 @@ use dueq::{Client, Queue};
 #[derive(Parser)]
 #[command(
     version,
-    arg_required_else_help = true,
     after_help = "\
 Examples:
   dueq push orders 'rate order 42' --id order:42 --delay 48h

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{PushInfo, PushKind, Value};
-use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::sync::mpsc::UnboundedSender;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::node::Event;
 use crate::protocol::connect::Connector;
 use crate::protocol::lane::reconnect_delays;
+use crate::protocol::listening::Listening;
 
 /// How long to leave a server alone that does not let us listen.
 const DENIED_PAUSE: Duration = Duration::from_secs(30);
@@ -18,54 +18,23 @@ const DENIED_PAUSE: Duration = Duration::from_secs(30);
 pub(super) async fn listen(connector: Arc<Connector>, channel: String, events: UnboundedSender<Event>) {
     let mut failures = 0;
     loop {
-        let pause = match listen_once(&connector, &channel, &events, &mut failures).await {
-            Ok(()) => {
-                failures += 1;
-                reconnect_delays().delay(failures, fastrand::f64())
-            }
-            Err(error) if error.kind() == ErrorKind::Denied => {
-                tracing::warn!(%error, "no right to listen for notices: messages may be up to a second late");
-                DENIED_PAUSE
-            }
-            Err(error) => {
-                failures += 1;
-                tracing::warn!(%error, "listening for notices failed");
-                reconnect_delays().delay(failures, fastrand::f64())
-            }
-        };
-        tokio::time::sleep(pause).await;
-    }
-}
-
-/// Subscribes, has the head read, then passes notices on until the connection ends.
-async fn listen_once(
-    connector: &Connector,
-    channel: &str,
-    events: &UnboundedSender<Event>,
-    failures: &mut u32,
-) -> Result<(), Error> {
-    let (sender, mut pushes) = mpsc::unbounded_channel();
-    let mut connection = connector.listening(sender).await?;
-    redis::cmd("SSUBSCRIBE")
-        .arg(channel)
-        .query_async::<Value>(&mut connection)
-        .await
-        .map_err(|error| crate::protocol::failure::of_call(&connector.address, error))?;
-    // What was published before this is not coming any more.
-    let _ = events.send(Event::Resync);
-    while let Some(PushInfo { kind, data }) = pushes.recv().await {
-        match kind {
-            PushKind::SMessage => {
-                *failures = 0;
-                if let Some(Value::BulkString(payload)) = data.get(1)
-                    && let Some(due_ms) = std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok())
-                {
+        let mut pause = None;
+        match Listening::to(&connector, &channel).await {
+            Ok(mut listening) => {
+                // What was published before this is not coming any more: look at the head. The conductor outlives us.
+                let _ = events.send(Event::Resync);
+                while let Some(due_ms) = listening.notice().await {
+                    failures = 0;
                     let _ = events.send(Event::Notice(due_ms));
                 }
             }
-            PushKind::Disconnection => return Ok(()),
-            _ => {}
+            Err(error) if error.kind() == ErrorKind::Denied => {
+                tracing::warn!(%error, "no right to listen for notices: messages may be up to a second late");
+                pause = Some(DENIED_PAUSE);
+            }
+            Err(error) => tracing::warn!(%error, "listening for notices failed"),
         }
+        failures += 1;
+        tokio::time::sleep(pause.unwrap_or_else(|| reconnect_delays().delay(failures, fastrand::f64()))).await;
     }
-    Ok(())
 }

@@ -8,5 +8,7 @@ pub(crate) mod failure;
 pub(crate) mod keys;
 pub(crate) mod lane;
 pub(crate) mod limits;
+pub(crate) mod listening;
 pub(crate) mod replies;
 pub(crate) mod scripts;
+pub(crate) mod waiting;
