@@ -9,8 +9,8 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue = string.match(META or '', '^(dueq:{([^{}/%c]+)/?%d*}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -57,7 +57,7 @@ redis.call('HLEN', MESSAGES)
 for i = 1, count do
   local id = ids[i]
   if taken[id] then replies[i] = 'GONE'
-  elseif claims[i] and string.sub(claims[i], 1, 16) == ARGV[2 * i + 1] then
+  elseif claims[i] and #ARGV[2 * i + 1] == 16 and string.sub(claims[i], 1, 16) == ARGV[2 * i + 1] then
     replies[i], taken[id], acked[#acked + 1] = 'OK', true, id
   else replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE' end
 end

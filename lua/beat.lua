@@ -11,8 +11,8 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue = string.match(META or '', '^(dueq:{([^{}/%c]+)/?%d*}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -47,15 +47,20 @@ local function finish(changed, quiet)
   return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
+--- block: forget
+local function forget(count) -- up to so many remembered ids whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
+end
+--- end
 local node = ARGV[2]
 if #ARGV ~= 3 or #node < 1 or #node > 200 or string.find(node, '%c') or not (ARGV[3] == 'stay' or ARGV[3] == 'leave') then
   return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay or leave')
 end
 if not layout then return {finish(false), 0, 0, 0} end
 local lead, lead_until, seen, hold, keep_ms, keep = unpack(redis.call('HMGET', META, 'lead', 'lead_until', 'seen', 'hold', 'dead_keep_ms', 'dead_keep'))
-local old = redis.call('ZCOUNT', RECENT, '-inf', now)
 local dead = redis.call('ZCARD', DEAD) - 1
-redis.call('ZCARD', NODES); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
+redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
 
 local silence = now - tonumber(seen or 0)
 if silence > 3000 or silence < 0 then hold = now + 5000 end
@@ -72,7 +77,7 @@ else
 end
 redis.call('HSET', META, 'seen', now, 'hold', hold or 0, 'lead', lead or '', 'lead_until', lead_until or 0)
 
-if old > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, math.min(old, 500) - 1) end
+forget(500)
 local over = math.max(dead - tonumber(keep or 100000), redis.call('ZCOUNT', DEAD, '-inf', now - tonumber(keep_ms or 2592000000)))
 if over > 0 then
   local ids = redis.call('ZRANGE', DEAD, 0, math.min(over, 500) - 1)

@@ -9,8 +9,8 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue = string.match(META or '', '^(dueq:{([^{}/%c]+)/?%d*}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -46,7 +46,7 @@ local function finish(changed, quiet)
 end
 --- end
 local limit = tonumber(ARGV[2])
-if #ARGV ~= 3 or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
+if #ARGV ~= 3 or not (ARGV[3] == '' or ARGV[3] == '1') or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
   return redis.error_reply('BADARGS promote takes now, limit (1 to 1000), followed (1 or empty)')
 end
 local quiet = ARGV[3] == '1'

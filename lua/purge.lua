@@ -9,8 +9,8 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue = string.match(META or '', '^(dueq:{([^{}/%c]+)/?%d*}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -45,6 +45,12 @@ local function finish(changed, quiet)
   return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
+--- block: forget
+local function forget(count) -- up to so many remembered ids whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
+end
+--- end
 local state, limit = ARGV[2], tonumber(ARGV[3])
 if #ARGV ~= 3 or not (state == 'scheduled' or state == 'ready' or state == 'dead') or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
   return redis.error_reply('BADARGS purge takes now, state (scheduled, ready or dead), limit (1 to 1000)')
@@ -71,5 +77,6 @@ if #ids > 0 then
   redis.call('HDEL', ATTRS, unpack(ids))
   redis.call('ZADD', RECENT, unpack(remember))
   redis.call('HINCRBY', META, 'purged', #ids)
+  forget(2 * #ids)
 end
 return {finish(#ids > 0), #ids, left}

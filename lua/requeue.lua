@@ -9,8 +9,8 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue = string.match(META or '', '^(dueq:{([^{}/%c]+)/?%d*}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -47,6 +47,7 @@ end
 --- end
 --- block: place
 local function place(id)
+  if string.byte(id) == 0 then return 'absent' end -- a sentinel is nobody's message
   if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
   if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
   if redis.call('ZSCORE', DEAD, id) then return 'dead' end

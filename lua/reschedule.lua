@@ -9,8 +9,8 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue = string.match(META or '', '^(dueq:{([^{}/%c]+)/?%d*}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -47,6 +47,7 @@ end
 --- end
 --- block: place
 local function place(id)
+  if string.byte(id) == 0 then return 'absent' end -- a sentinel is nobody's message
   if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
   if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
   if redis.call('ZSCORE', DEAD, id) then return 'dead' end
@@ -80,6 +81,12 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is ne
   return due and due <= now_up + 3155760000000 and due or nil
 end
 --- end
+--- block: forget
+local function forget(count) -- up to so many remembered ids whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
+end
+--- end
 local count = (#ARGV - 1) / 3
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS reschedule takes now, then id, due, expected due for 1 to 1000 messages')
@@ -104,4 +111,5 @@ local function one(id, due, expected)
   return 'MOVED ' .. int(due)
 end
 for i = 1, count do replies[i] = one(ARGV[3 * i - 1], due_ms(ARGV[3 * i]), ARGV[3 * i + 1]) end
+if changed > 0 then forget(2 * changed) end
 return {finish(changed > 0), replies}

@@ -9,8 +9,8 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue = string.match(META or '', '^(dueq:{([^{}/%c]+)/?%d*}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -47,6 +47,7 @@ end
 --- end
 --- block: place
 local function place(id)
+  if string.byte(id) == 0 then return 'absent' end -- a sentinel is nobody's message
   if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
   if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
   if redis.call('ZSCORE', DEAD, id) then return 'dead' end
@@ -61,6 +62,12 @@ end
 local function set_attrs(id, failures, crashes, due, options, reason)
   if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+end
+--- end
+--- block: forget
+local function forget(count) -- up to so many remembered ids whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
 end
 --- end
 if #ARGV < 2 or #ARGV > 1001 then return redis.error_reply('BADARGS run_now takes now, then 1 to 1000 ids') end
@@ -80,4 +87,5 @@ for i = 2, #ARGV do
     replies[i - 1], changed = 'MOVED ' .. int(now), changed + 1
   end
 end
+if changed > 0 then forget(2 * changed) end
 return {finish(changed > 0), replies}
