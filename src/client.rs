@@ -7,9 +7,8 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::protocol::clock::Clock;
 use crate::protocol::connect::Connector;
-use crate::protocol::lane::{Lane, Patience, Repeat};
+use crate::protocol::lane::{Lanes, Patience, Repeat};
 use crate::queue::Queue;
 
 /// A Redis server to keep queues on. Cheap to clone; connections are pooled, made when needed and mended by themselves.
@@ -23,7 +22,7 @@ use crate::queue::Queue;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    lane: Arc<Lane>,
+    lanes: Arc<Lanes>,
 }
 
 impl Client {
@@ -39,7 +38,7 @@ impl Client {
     /// are refused, [`ErrorKind::InvalidInput`] if the URL is none.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let connector = Arc::new(Connector::new(url)?);
-        let client = Self { lane: Arc::new(Lane::new(connector, Arc::new(Clock::new()))) };
+        let client = Self { lanes: Arc::new(Lanes::new(&connector)) };
         let mut patience = Patience::new();
         loop {
             match client.check_server().await {
@@ -66,8 +65,8 @@ impl Client {
         Queue::new(self.clone(), name)
     }
 
-    pub(crate) fn lane(&self) -> &Arc<Lane> {
-        &self.lane
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
     }
 
     /// Whether nothing was reached at all, as opposed to a server that does not serve yet.
@@ -76,19 +75,22 @@ impl Client {
     }
 
     async fn check_server(&self) -> Result<(), Error> {
-        let info = match self.lane.command(redis::cmd("INFO").arg("server").arg("memory").arg("persistence")).await {
-            Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
-            Ok(Value::VerbatimString { text, .. }) => text,
-            Ok(other) => {
-                return Err(Error::new(ErrorKind::Server, Applied::No, format!("INFO answered {other:?}")));
-            }
-            Err(error) if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") => {
-                tracing::warn!("the user may not call INFO: version and eviction policy of the server are not checked");
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        let address = &self.lane.connector().address;
+        let info =
+            match self.lanes.control.command(redis::cmd("INFO").arg("server").arg("memory").arg("persistence")).await {
+                Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
+                Ok(Value::VerbatimString { text, .. }) => text,
+                Ok(other) => {
+                    return Err(Error::new(ErrorKind::Server, Applied::No, format!("INFO answered {other:?}")));
+                }
+                Err(error) if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") => {
+                    tracing::warn!(
+                        "the user may not call INFO: version and eviction policy of the server are not checked"
+                    );
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+        let address = &self.lanes.control.connector().address;
         unfit(&info).map_or(Ok(()), |reason| {
             Err(Error::new(ErrorKind::Unsupported, Applied::No, format!("redis at {address} is not fit: {reason}")))
         })?;
@@ -100,9 +102,9 @@ impl Client {
 
     async fn read_clock(&self) -> Result<(), Error> {
         let sent = Instant::now();
-        let time = self.lane.command(&redis::cmd("TIME")).await?;
+        let time = self.lanes.control.command(&redis::cmd("TIME")).await?;
         if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(time) {
-            self.lane.clock().observe(sent, Instant::now(), seconds * 1_000_000 + micros);
+            self.lanes.control.clock().observe(sent, Instant::now(), seconds * 1_000_000 + micros);
         }
         Ok(())
     }
@@ -110,7 +112,7 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("address", &self.lane.connector().address).finish()
+        f.debug_struct("Client").field("address", &self.lanes.control.connector().address).finish()
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Granted {
 impl Delivery {
     /// Made when its handler is about to start: that is when its lateness is taken.
     pub(crate) fn new(queue: Queue, granted: Granted) -> Self {
-        let now_us = queue.lane().clock().server_us(Instant::now()).unwrap_or_default();
+        let now_us = queue.control().clock().server_us(Instant::now()).unwrap_or_default();
         let late_us = now_us - i64::try_from(granted.due_ms.saturating_mul(1_000)).unwrap_or(i64::MAX);
         Self(Arc::new(Inner {
             queue,

@@ -42,6 +42,8 @@ pub(super) struct Agenda {
 struct Slot {
     armed: Option<(u64, Key)>,
     in_flight: bool,
+    /// What was asked for while a call was in flight: its reply may have been written before.
+    asked: Option<Instant>,
     /// Before this there is no use in trying again.
     not_before: Option<Instant>,
 }
@@ -77,30 +79,31 @@ impl Agenda {
         Some(action)
     }
 
-    /// A promote, reap or beat was answered; with nothing to do now, it is not tried again before the floor, so that a
-    /// message that cannot be moved (the ready window is full, the queue is on hold) does not make the node spin.
-    pub(super) fn landed(&mut self, action: Action, now: Instant, stuck: bool) {
-        if let Some(slot) = self.slot(action) {
-            slot.in_flight = false;
-            slot.not_before = stuck.then(|| now + FLOOR);
+    /// A promote, reap or beat was answered, and the next one makes no sense before `pause` is over.
+    pub(super) fn landed(&mut self, action: Action, now: Instant, pause: Duration) {
+        let Some(slot) = self.slot(action) else { return };
+        slot.in_flight = false;
+        slot.not_before = Some(now + pause);
+        if let Some(at) = slot.asked.take() {
+            self.arm(action, at);
         }
     }
 
     /// The head of the queue is due at this instant: the lead promotes then, the others a little later.
     pub(super) fn head_at(&mut self, at: Instant, now: Instant) {
         let at = at + self.stand_in(at, now);
-        self.arm(Action::Promote, at, now);
+        self.arm(Action::Promote, at);
     }
 
     /// The first lease ends at this instant.
     pub(super) fn lease_ends_at(&mut self, at: Instant, now: Instant) {
         let at = at + self.stand_in(at, now);
-        self.arm(Action::Reap, at, now);
+        self.arm(Action::Reap, at);
     }
 
     /// A beat is due at this instant.
-    pub(super) fn beat_at(&mut self, at: Instant, now: Instant) {
-        self.arm(Action::Beat, at, now);
+    pub(super) fn beat_at(&mut self, at: Instant) {
+        self.arm(Action::Beat, at);
     }
 
     /// A beat that was sent at `sent` said who leads and how many nodes live.
@@ -121,19 +124,18 @@ impl Agenda {
         }
     }
 
-    fn arm(&mut self, action: Action, at: Instant, now: Instant) {
-        let (start, tick_of) =
-            (self.start, |at: Instant, start: Instant| crate::due::ceil_ms(at.saturating_duration_since(start)));
+    fn arm(&mut self, action: Action, at: Instant) {
         let Some(slot) = self.slot(action) else { return };
         if slot.in_flight {
-            return; // its reply says what is next
+            slot.asked = Some(slot.asked.map_or(at, |asked| asked.min(at)));
+            return;
         }
-        let at = slot.not_before.filter(|_| at <= now + FLOOR).map_or(at, |not_before| at.max(not_before));
-        let tick = tick_of(at, start);
-        let old = match slot.armed {
-            Some((armed, _)) if armed <= tick => return,
-            other => other,
-        };
+        let at = slot.not_before.map_or(at, |not_before| at.max(not_before));
+        let old = slot.armed;
+        let tick = self.tick(at);
+        if old.is_some_and(|(armed, _)| armed <= tick) {
+            return;
+        }
         self.unschedule(old.map(|(_, key)| key));
         let armed = self.wheel.insert(tick, action).ok().map(|key| (tick, key));
         if let Some(slot) = self.slot(action) {
@@ -219,18 +221,23 @@ mod tests {
         assert_eq!(due(&mut agenda, start), [Action::Promote]);
         agenda.head_at(start, start);
         assert_eq!(due(&mut agenda, start + MS), []);
-        agenda.landed(Action::Promote, start + 2 * MS, false);
-        agenda.head_at(start, start + 2 * MS);
-        assert_eq!(due(&mut agenda, start + 2 * MS), [Action::Promote]);
+        agenda.landed(Action::Promote, start + 2 * MS, Duration::ZERO);
+        assert_eq!(
+            due(&mut agenda, start + 2 * MS),
+            [Action::Promote],
+            "what was asked for meanwhile is not forgotten"
+        );
+        agenda.landed(Action::Promote, start + 3 * MS, Duration::ZERO);
+        assert_eq!(due(&mut agenda, start + 9 * MS), []);
     }
 
     #[test]
-    fn what_is_stuck_is_not_tried_again_before_the_floor() {
+    fn what_is_stuck_is_not_tried_again_before_its_pause_is_over() {
         let start = Instant::now();
         let mut agenda = leading(start);
         agenda.head_at(start, start);
         assert_eq!(due(&mut agenda, start), [Action::Promote]);
-        agenda.landed(Action::Promote, start + MS, true);
+        agenda.landed(Action::Promote, start + MS, FLOOR);
         agenda.head_at(start, start + MS);
         assert_eq!(due(&mut agenda, start + 999 * MS), []);
         assert_eq!(due(&mut agenda, start + 1_001 * MS), [Action::Promote]);

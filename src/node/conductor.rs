@@ -20,6 +20,8 @@ use crate::wheel::Key;
 
 /// How many messages one promote or reap moves at most, so that it holds Redis for a millisecond, not more.
 const STEP: &[u8] = b"256";
+/// The least time between two promotes that found nothing.
+const TICK: Duration = Duration::from_millis(1);
 /// A resync that follows another one sooner than this is put off: a subscription that fails again and again must not make
 /// the node a burden.
 const RESYNC_PAUSE: Duration = Duration::from_millis(100);
@@ -78,7 +80,7 @@ impl Conductor {
     /// Runs until `stop`; then says goodbye, so that another node takes the lead at once.
     pub(super) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
         let now = Instant::now();
-        self.agenda.beat_at(now, now);
+        self.agenda.beat_at(now);
         loop {
             let next = self.agenda.next();
             let wake = async {
@@ -106,8 +108,14 @@ impl Conductor {
         let now = Instant::now();
         match event {
             Event::Header(header) => self.absorb(&header, now),
-            Event::Notice(due_ms) => self.head_ms(due_ms, now),
-            Event::Resync => self.agenda.beat_at((self.last_beat + RESYNC_PAUSE).max(now), now),
+            Event::Notice(due_ms) => {
+                if self.born.is_empty() {
+                    // The queue has just been made: its lead is free.
+                    self.agenda.beat_at(now);
+                }
+                self.head_ms(due_ms, now);
+            }
+            Event::Resync => self.agenda.beat_at((self.last_beat + RESYNC_PAUSE).max(now)),
             Event::Started { number, delivery, claimed, time_up } => {
                 self.start(number, delivery, claimed, time_up, now)
             }
@@ -116,8 +124,8 @@ impl Conductor {
             Event::Promoted(result) => self.landed(Action::Promote, result, now),
             Event::Reaped(result) => self.landed(Action::Reap, result, now),
             Event::Beaten { sent, result } => {
-                self.agenda.landed(Action::Beat, now, false);
-                self.agenda.beat_at(sent + FLOOR, now);
+                self.agenda.landed(Action::Beat, now, Duration::ZERO);
+                self.agenda.beat_at(sent + FLOOR);
                 match result {
                     Ok((header, lead, nodes)) => {
                         self.agenda.set_lead(lead, nodes, sent);
@@ -140,7 +148,7 @@ impl Conductor {
             }
             self.born.clone_from(&header.born);
             // The lead of a new queue is free.
-            self.agenda.beat_at(now, now);
+            self.agenda.beat_at(now);
         }
         if let Some(head_ms) = header.head_ms.filter(|_| !header.paused) {
             self.head_ms(head_ms, now);
@@ -156,19 +164,25 @@ impl Conductor {
         }
     }
 
-    /// A promote or reap is back. If something is due by Redis's clock and yet nothing was moved, it cannot be moved now; if
-    /// it is not due yet, we were early by less than a millisecond, and try again after one.
+    /// A promote or reap is back. If something is due by Redis's clock and yet nothing was moved, it cannot be moved just
+    /// now (the ready window is full, the queue is on hold), and asking again at once would only spin; if it is not due yet,
+    /// we were early by less than a millisecond.
     fn landed(&mut self, action: Action, result: Result<(Header, u64), Error>, now: Instant) {
         match result {
             Ok((header, moved)) => {
                 let now_ms = u64::try_from(header.now_us / 1_000).unwrap_or(0);
                 let first = if action == Action::Promote { header.head_ms } else { header.lease_deadline_ms };
-                self.agenda.landed(action, now, moved == 0 && first.is_some_and(|ms| ms <= now_ms));
+                let pause = match first {
+                    _ if moved > 0 => Duration::ZERO,
+                    Some(ms) if ms <= now_ms => FLOOR,
+                    _ => TICK,
+                };
+                self.agenda.landed(action, now, pause);
                 self.absorb(&header, now);
             }
             Err(error) => {
                 // The next beat says what is still to be done.
-                self.agenda.landed(action, now, true);
+                self.agenda.landed(action, now, FLOOR);
                 self.warn(if action == Action::Promote { "promote" } else { "reap" }, &error);
             }
         }

@@ -130,7 +130,7 @@ impl Worker {
         let lease_ms = limits::lease_ms(self.lease)?;
         let Self { queue, concurrency, lease, retry, time_limit, grace } = self;
         let node = compact(Uuid::now_v7());
-        let control = Arc::new(queue.lane().another());
+        let control = Arc::clone(queue.control());
         match conductor::beat(&control, &queue, &node, b"stay").await {
             Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => return Err(error),
             // Redis may be away just now: the node keeps trying.
@@ -147,7 +147,6 @@ impl Worker {
         let handlers = TaskTracker::new();
         let claimer = Claimer {
             queue: queue.clone(),
-            lane: queue.lane().another(),
             bell: Bell::new(Arc::clone(&connector), keys.bell.clone()),
             lease_ms,
             places: Arc::new(Semaphore::new(concurrency)),

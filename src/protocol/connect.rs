@@ -18,8 +18,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) const RESPONSE_LIMIT: Duration = Duration::from_secs(2);
 /// How long a caller may wait for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
-/// Few are needed: a call carries a batch, and a lane keeps its connection while it works.
-const POOL_SIZE: usize = 16;
+/// One for each lane, and as many while lost ones are replaced: a call carries a batch, so few are needed.
+const POOL_SIZE: usize = 8;
 
 /// Where the server is and how connections to it are made.
 pub(crate) struct Connector {

@@ -27,7 +27,24 @@ pub(crate) enum Repeat {
     Unsafe,
 }
 
-/// A role's way to Redis. Taking a used connection from the pool costs a round trip, so a lane holds on to its own.
+/// The lanes of a client, shared by all its queues: a bulk push does not stand before a settle, nor either before a beat,
+/// nor four megabytes of claimed payloads before any of them.
+pub(crate) struct Lanes {
+    pub(crate) pushes: Arc<Lane>,
+    pub(crate) settles: Arc<Lane>,
+    pub(crate) claims: Arc<Lane>,
+    pub(crate) control: Arc<Lane>,
+}
+
+impl Lanes {
+    pub(crate) fn new(connector: &Arc<Connector>) -> Self {
+        let clock = Arc::new(Clock::new());
+        let lane = || Arc::new(Lane::new(Arc::clone(connector), Arc::clone(&clock)));
+        Self { pushes: lane(), settles: lane(), claims: lane(), control: lane() }
+    }
+}
+
+/// A way to Redis. Taking a used connection from the pool costs a round trip, so a lane holds on to its own.
 pub(crate) struct Lane {
     connector: Arc<Connector>,
     clock: Arc<Clock>,
@@ -35,13 +52,8 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
+    fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
         Self { connector, clock, held: Mutex::new(None) }
-    }
-
-    /// A further lane to the same server.
-    pub(crate) fn another(&self) -> Self {
-        Self::new(Arc::clone(&self.connector), Arc::clone(&self.clock))
     }
 
     pub(crate) fn clock(&self) -> &Arc<Clock> {
@@ -50,11 +62,6 @@ impl Lane {
 
     pub(crate) fn connector(&self) -> &Arc<Connector> {
         &self.connector
-    }
-
-    /// Gives the connection back to the pool: the role has nothing to do.
-    pub(crate) fn rest(&self) {
-        self.lock().take();
     }
 
     /// Calls a script once; one that the server does not know is loaded first.
