@@ -321,6 +321,7 @@ impl Claim {
                 attempt: u32::try_from(item.count()?).unwrap_or(u32::MAX),
                 token,
                 deadline_ms,
+                claimed_us: reply.header.now_us,
             });
         }
         Ok(Self { header: reply.header, left, granted })

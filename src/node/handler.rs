@@ -11,10 +11,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Granted};
 use crate::error::Error;
 use crate::node::Event;
 use crate::node::settlement::{IntoSettlement, Settlement};
+use crate::queue::Queue;
 use crate::retry::Retry;
 
 /// What all handlers of a node share.
@@ -37,10 +38,13 @@ where
     pub(super) async fn handle(
         self: Arc<Self>,
         number: u64,
-        delivery: Delivery,
+        queue: Queue,
+        granted: Granted,
         claimed: Instant,
         place: OwnedSemaphorePermit,
     ) {
+        // Made here and not where the task was spawned: what it waited for a thread is lateness too.
+        let delivery = Delivery::new(queue, granted);
         let time_up = CancellationToken::new();
         // The conductor outlives the handlers: these sends fail only if the runtime is going down.
         let _ =
