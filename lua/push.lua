@@ -1,12 +1,12 @@
 #!lua
 -- push: absent -> scheduled, for 1 to 1,000 messages.
 -- KEYS   the ten of the queue
--- ARGV   now | until: server ms after which a repetition is refused, or empty | per message: id, due, payload, options
+-- ARGV   now | until: server ms from which on a repetition is refused, or empty | per message: id, due, payload, options
 --        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, reuse
 -- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | EXPIRED | FULL <why> | INVALID <why>, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready window if a conflict moves a ready message
--- Again  EXISTS or FINISHED within `until` (at most 12 s ahead), EXPIRED after it. With reschedule, replace or reuse: pushes anew
+-- Again  EXISTS or FINISHED within `until` (at most 12 s ahead), EXPIRED from then on. With reschedule, replace or reuse: pushes anew
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
