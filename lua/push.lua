@@ -155,7 +155,7 @@ local function one(i)
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
   -- An id used anew is no longer a cancelled one: what remains of the memory is its time.
   local keep = math.max(math.floor(recent), near and limit_ms or 0)
-  if keep > now then remember[#remember + 1] = keep; remember[#remember + 1] = id end
+  if math.max(keep, recent) > now then remember[#remember + 1] = keep; remember[#remember + 1] = id end
   payloads[#payloads + 1] = id; payloads[#payloads + 1] = payload
   dues[#dues + 1] = due; dues[#dues + 1] = id
   if stored ~= '' then options[id] = stored end
