@@ -101,6 +101,6 @@ for i = 1, count do
     end
   end
 end
-if changed > 0 then redis.call('HINCRBY', META, 'retried', changed - died) end
+if changed > died then redis.call('HINCRBY', META, 'retried', changed - died) end
 if died > 0 then redis.call('HINCRBY', META, 'died', died) end
 return {finish(changed > 0), replies}
