@@ -7,3 +7,4 @@ mod queue;
 mod reply;
 mod scripts;
 mod state;
+mod table;

@@ -72,6 +72,14 @@ impl Queue {
         Ok(queue)
     }
 
+    /// Begins anew, with nothing in the server but the scripts.
+    pub(crate) fn empty(&mut self) -> Result<()> {
+        self.command(words!["FLUSHALL"])?;
+        let meta = self.key("meta");
+        self.command(words!["HSET", meta, "test", "1"])?;
+        Ok(())
+    }
+
     /// From now on this source is what the verb runs.
     pub(crate) fn load(&mut self, verb: &'static str, source: &str) -> Result<()> {
         let loaded = self.command(words!["SCRIPT", "LOAD", source])?;

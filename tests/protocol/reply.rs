@@ -54,6 +54,12 @@ impl From<u64> for Text {
     }
 }
 
+impl From<i32> for Text {
+    fn from(number: i32) -> Self {
+        number.to_string().into()
+    }
+}
+
 impl From<&Text> for Text {
     fn from(text: &Text) -> Self {
         text.clone()

@@ -30,20 +30,29 @@ impl World {
     }
 
     pub(super) fn claim(&mut self, now: Now, count: usize, token: &Text, lease: u64) -> Reply {
-        let share = (self.ready.len() / self.nodes.len().max(1)).max(1).min(count);
+        let live = self.nodes.values().filter(|seen| **seen + SILENCE_MS >= now.floor()).count();
+        let share = (self.ready.len() / live.max(1)).max(1).min(count);
         if self.paused || self.ready.is_empty() || count == 0 {
             let left = self.ready.len().into();
             return Reply::List(vec![self.finish(now, false, false), left, (-1i64).into(), Reply::List(Vec::new())]);
         }
         let deadline = now.ceil() + lease;
-        let (mut granted, mut bytes) = (Vec::new(), 0);
+        let (mut granted, mut bytes, mut taken) = (Vec::new(), 0, 0);
         for id in self.ready.iter().take(share) {
             let Some(message) = self.messages.get_mut(id) else { continue };
-            bytes += message.payload.0.len();
-            if !granted.is_empty() && bytes > CLAIM_BYTES {
+            let bytes_then = bytes + message.payload.0.len();
+            if !granted.is_empty() && bytes_then > CLAIM_BYTES {
                 break;
             }
-            let due = message.original.unwrap_or(message.place.time());
+            taken += 1;
+            let due = message.place.time();
+            if due > now.floor() {
+                // The clock went back since it was promoted: it is not due yet.
+                message.place = Place::Scheduled { due };
+                continue;
+            }
+            bytes = bytes_then;
+            let due = message.original.unwrap_or(due);
             message.place = Place::Leased { token: token.clone(), due, deadline };
             granted.push(Reply::List(vec![
                 id.into(),
@@ -53,7 +62,7 @@ impl World {
                 message.options().into(),
             ]));
         }
-        self.ready.drain(..granted.len());
+        self.ready.drain(..taken);
         self.count("claimed", granted.len());
         let left = self.ready.len().into();
         Reply::List(vec![self.finish(now, true, false), left, deadline.into(), Reply::List(granted)])
@@ -239,10 +248,7 @@ impl World {
         let leads = i64::from(lead == *node);
         self.beats = Some((lead, until, clock, hold));
 
-        let mut old: Vec<_> = self.recent.iter().filter(|(_, memory)| memory.score() <= clock as f64).collect();
-        old.sort_by(|(one, first), (other, second)| first.score().total_cmp(&second.score()).then(one.cmp(other)));
-        let forgotten: Vec<Text> = old.into_iter().take(TRIM).map(|(id, _)| id.clone()).collect();
-        self.recent.retain(|id, _| !forgotten.contains(id));
+        self.forget(now, TRIM);
         let trimmed = self.trim_dead(clock);
         self.count("trimmed", trimmed);
         let header = self.finish(now, trimmed > 0, false);

@@ -1,6 +1,7 @@
 //! The guarantees over a whole run, told from the replies alone: what a client may rely on, whatever the model thinks.
 //!
-//! "Now" is the latest time that the server's clock has shown: a clock that steps back undoes no promise.
+//! Leases and `until` are measured by the latest time that the server's clock has shown: when it steps back, what was
+//! over stays over. A due time is measured by the clock as it is: nothing is early because it stepped back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,11 +46,17 @@ impl History {
                     self.pushed((number, place), now, *until, item, &answer)?;
                 }
             }
-            Operation::Claim { token, .. } => self.granted(token, reply)?,
+            Operation::Claim { token, .. } => self.granted(now, token, reply)?,
             Operation::Ack(holds) => {
                 self.settled(holds, reply, |_, _| false)?;
             }
-            Operation::Release(holds) => self.settled(holds, reply, |_, _| true)?,
+            Operation::Release(holds) => {
+                self.settled(holds, reply, |_, _| true)?;
+                self.due_now(now, after);
+            }
+            Operation::RequeueIds(_) | Operation::RequeueOldest { .. } | Operation::Reap { .. } => {
+                self.due_now(now, after);
+            }
             Operation::Bury(items) => {
                 let holds: Vec<Hold> = items.iter().map(|(hold, _)| hold.clone()).collect();
                 self.settled(&holds, reply, |_, _| true)?;
@@ -123,14 +130,23 @@ impl History {
         Ok(())
     }
 
-    fn granted(&mut self, token: &Text, reply: &Reply) -> Result<()> {
+    /// What is released, requeued or reaped for the first time is due now, whatever the clock was when it was claimed.
+    fn due_now(&mut self, now: Now, after: &State) {
+        for (id, life) in &mut self.lives {
+            if State::score(&after.scheduled, id) == Some(now.floor() as f64) {
+                life.due = life.due.min(now.floor());
+            }
+        }
+    }
+
+    fn granted(&mut self, now: Now, token: &Text, reply: &Reply) -> Result<()> {
         let deadline = reply.part(2)?.int()? as u64;
         for delivery in reply.part(3)?.list()? {
             let (id, payload) = (delivery.part(0)?.bytes()?, delivery.part(1)?.bytes()?);
             let life = self.lives.get_mut(id);
             ensure!(life.is_some(), "{id:?}: claimed after it was acked, cancelled or purged");
             let Some(life) = life else { continue };
-            ensure!(life.due <= self.clock, "{id:?}: claimed at {} before it was due at {}", self.clock, life.due);
+            ensure!(life.due <= now.floor(), "{id:?}: claimed at {now:?} before it was due at {}", life.due);
             ensure!(life.payload == *payload, "{id:?}: another payload than was pushed");
             if let Some((_, expires)) = &life.claim {
                 ensure!(*expires <= self.clock, "{id:?}: claimed twice at a time");

@@ -10,7 +10,7 @@ const PATIENCE: usize = 6_000;
 
 /// What is broken, in which script, by replacing what with what.
 const MUTANTS: &[(&str, &str, &str, &str)] = &[
-    ("ack ignores the token", "ack", "and string.sub(claims[i], 1, 16) == ARGV[2 * i + 1]", ""),
+    ("ack ignores the token", "ack", "string.sub(claims[i], 1, 16) == ARGV[2 * i + 1]", "true"),
     ("promote does not remove", "promote", "redis.call('ZREMRANGEBYRANK', SCHEDULED, 0, #entries - 1)", ""),
     ("promote is early by a fraction", "promote", "'-inf', now, 'BYSCORE'", "'-inf', now_up, 'BYSCORE'"),
     (
@@ -26,6 +26,8 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("push takes until itself", "push", "limit_ms <= now", "limit_ms < now"),
     ("push counts a delay from the past", "push", "(sign == '+' and now_up or 0)", "(sign == '+' and now or 0)"),
     ("push moves what is leased", "push", "or state == 'leased'", ""),
+    ("claim does not look at the due", "claim", "if payload and due > now then", "if false then"),
+    ("cancel forgets nobody", "cancel", "forget(2 * gone)", ""),
     ("claim leaves the lease out", "claim", "redis.call('ZADD', LEASES, unpack(leases))", ""),
     ("claim ignores the other nodes", "claim", "math.max(1, nodes)", "1"),
     (

@@ -24,6 +24,15 @@ impl World {
         self.recent.insert(id.clone(), Memory { until, cancelled });
     }
 
+    /// Forgets up to so many ids whose time is over, the oldest first: twice as many as a call remembered, so that
+    /// `recent` cannot grow for ever.
+    pub(super) fn forget(&mut self, now: Now, count: usize) {
+        let mut over: Vec<_> = self.recent.iter().filter(|(_, memory)| !memory.lasts(now)).collect();
+        over.sort_by(|(one, first), (other, second)| first.score().total_cmp(&second.score()).then(one.cmp(other)));
+        let forgotten: Vec<Text> = over.into_iter().take(count).map(|(id, _)| id.clone()).collect();
+        self.recent.retain(|id, _| !forgotten.contains(id));
+    }
+
     pub(super) fn push(&mut self, now: Now, until: Option<u64>, items: &[Item], after: &State) -> Result<Reply> {
         let (mut replies, mut created, mut changed, mut remembered) = (Vec::new(), 0, false, 0);
         for item in items {
@@ -36,11 +45,7 @@ impl World {
             self.create(after)?;
         }
         self.count("pushed", created);
-        // A push that remembers forgets two for each, the oldest first, so that `recent` cannot grow for ever.
-        let mut old: Vec<_> = self.recent.iter().filter(|(_, memory)| !memory.lasts(now)).collect();
-        old.sort_by(|(one, first), (other, second)| first.score().total_cmp(&second.score()).then(one.cmp(other)));
-        let forgotten: Vec<Text> = old.into_iter().take(2 * remembered).map(|(id, _)| id.clone()).collect();
-        self.recent.retain(|id, _| !forgotten.contains(id));
+        self.forget(now, 2 * remembered);
         Ok(Reply::List(vec![self.finish(now, changed, false), Reply::List(replies)]))
     }
 
@@ -122,6 +127,7 @@ impl World {
             }));
         }
         self.count("cancelled", gone);
+        self.forget(now, 2 * gone);
         Reply::List(vec![self.finish(now, gone > 0, false), Reply::List(replies)])
     }
 
@@ -137,7 +143,7 @@ impl World {
     }
 
     pub(super) fn reschedule(&mut self, now: Now, items: &[(Text, Due, Option<u64>)]) -> Reply {
-        let (mut replies, mut changed) = (Vec::new(), false);
+        let (mut replies, mut changed) = (Vec::new(), 0);
         for (id, due, expected) in items {
             let reply = match (due.at(now), self.place(id)) {
                 (None, _) => "INVALID".to_owned(),
@@ -149,17 +155,18 @@ impl World {
                 }
                 (Some(due), Some(_)) => {
                     self.move_to(now, id, due);
-                    changed = true;
+                    changed += 1;
                     format!("MOVED {due}")
                 }
             };
             replies.push(Reply::from(reply));
         }
-        Reply::List(vec![self.finish(now, changed, false), Reply::List(replies)])
+        self.forget(now, 2 * changed);
+        Reply::List(vec![self.finish(now, changed > 0, false), Reply::List(replies)])
     }
 
     pub(super) fn run_now(&mut self, now: Now, ids: &[Text]) -> Reply {
-        let (mut replies, mut changed) = (Vec::new(), false);
+        let (mut replies, mut changed) = (Vec::new(), 0);
         for id in ids {
             let reply = match self.place(id) {
                 None => "ABSENT".to_owned(),
@@ -167,14 +174,15 @@ impl World {
                 Some(Place::Scheduled { due }) if *due <= now.floor() => "ALREADY".to_owned(),
                 Some(Place::Scheduled { .. }) => {
                     self.move_to(now, id, now.floor());
-                    changed = true;
+                    changed += 1;
                     format!("MOVED {}", now.floor())
                 }
                 Some(place) => place.name().to_uppercase(),
             };
             replies.push(Reply::from(reply));
         }
-        Reply::List(vec![self.finish(now, changed, false), Reply::List(replies)])
+        self.forget(now, 2 * changed);
+        Reply::List(vec![self.finish(now, changed > 0, false), Reply::List(replies)])
     }
 
     fn revive(&mut self, now: Now, id: &Text) {
@@ -219,6 +227,7 @@ impl World {
             self.erase(now, id);
         }
         self.count("purged", purged);
+        self.forget(now, 2 * purged);
         Reply::List(vec![self.finish(now, purged > 0, false), purged.into(), (all.len() - purged).into()])
     }
 
