@@ -1,6 +1,6 @@
 //! A lane to Redis: one connection, kept while it works, on which scripts are called.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -8,7 +8,7 @@ use redis::{Cmd, RedisError, Value};
 
 use crate::error::{Applied, Error};
 use crate::protocol::clock::Clock;
-use crate::protocol::connect::Connector;
+use crate::protocol::connect::{Connector, Held};
 use crate::protocol::failure;
 use crate::protocol::keys::Keys;
 use crate::protocol::replies::Reply;
@@ -31,12 +31,13 @@ pub(crate) enum Repeat {
 pub(crate) struct Lane {
     connector: Arc<Connector>,
     clock: Arc<Clock>,
-    held: Mutex<Option<deadpool_redis::Connection>>,
+    held: Arc<Held>,
 }
 
 impl Lane {
     pub(crate) fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
-        Self { connector, clock, held: Mutex::new(None) }
+        let held = connector.holder();
+        Self { connector, clock, held }
     }
 
     /// A further lane to the same server.
