@@ -213,7 +213,9 @@ impl Conductor {
 
     fn start(&mut self, number: u64, delivery: Delivery, claimed: Instant, time_up: CancellationToken, now: Instant) {
         let extend = self.agenda.schedule(Action::Extend(number), claimed + self.lease / 3);
-        let limit = self.time_limit.and_then(|limit| self.agenda.schedule(Action::TimeUp(number), now + limit));
+        // A limit beyond what this machine's clock can tell is none.
+        let time_up_at = self.time_limit.and_then(|limit| now.checked_add(limit));
+        let limit = time_up_at.and_then(|at| self.agenda.schedule(Action::TimeUp(number), at));
         let deadline = claimed + self.lease;
         self.running.insert(number, Running { delivery, deadline, extending: false, extend, limit, time_up });
     }

@@ -1,1 +1,6 @@
-//! t
+//! Workers: how they share, hold on to what they have, start and stop.
+
+mod leases;
+mod sharing;
+mod starting;
+mod stopping;
