@@ -240,6 +240,18 @@ impl Queue {
         self.call(Verb::Resume, &[], Repeat::Harmless).await.map(drop)
     }
 
+    /// Removes the queue with everything in it, in one step; whether there was one. Deliveries that handlers hold answer
+    /// `Gone` from then on; live workers report that the store was emptied, and serve the queue again once it is pushed to.
+    /// Not repeated when the reply is lost.
+    pub async fn delete(&self) -> Result<bool, Error> {
+        self.0.client.delete(&self.0.keys).await
+    }
+
+    /// The names of the ten keys that every script of this queue takes, in that order: for calling them from elsewhere.
+    pub fn keys(&self) -> &[String; 10] {
+        &self.0.keys.vector
+    }
+
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is
     /// due. Beside running workers it gets their fair share: the number of ready messages over that of live workers.
     ///
@@ -287,7 +299,7 @@ impl Queue {
         &self.0.client.lanes().control
     }
 
-    pub(crate) fn keys(&self) -> &Arc<Keys> {
+    pub(crate) fn all_keys(&self) -> &Arc<Keys> {
         &self.0.keys
     }
 }

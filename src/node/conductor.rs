@@ -276,12 +276,12 @@ impl Conductor {
 }
 
 async fn step(lane: &Lane, queue: &Queue, verb: Verb, args: &[&[u8]]) -> Result<(Header, u64), Error> {
-    let Reply { header, mut body } = lane.call(verb, queue.keys(), args).await?;
+    let Reply { header, mut body } = lane.call(verb, queue.all_keys(), args).await?;
     Ok((header, body.count()?))
 }
 
 /// Says that this node lives, or that it leaves.
 pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<(Header, bool, u64), Error> {
-    let Reply { header, mut body } = lane.call(Verb::Beat, queue.keys(), &[b"", node.as_bytes(), word]).await?;
+    let Reply { header, mut body } = lane.call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word]).await?;
     Ok((header, body.integer()? == 1, body.count()?))
 }
