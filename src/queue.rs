@@ -20,6 +20,9 @@ use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::protocol::replies::{ItemReply, Reply};
 use crate::protocol::scripts::Verb;
 
+/// How many messages a claim promotes at least, so that others find some too.
+const STEP: usize = 256;
+
 /// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
 ///
 /// Calls that arrive while one is in flight are sent as one batch. While Redis is away, calls that can be repeated without
@@ -274,7 +277,9 @@ impl Queue {
         let reply = if count == 0 {
             lane.call(Verb::Claim, &self.0.keys, &claim).await?
         } else {
-            lane.call_both((Verb::Promote, &[b"", b"256", b"1"]), (Verb::Claim, &claim), &self.0.keys).await?
+            let room = count.max(STEP).to_string();
+            let promote: [&[u8]; 3] = [b"", room.as_bytes(), b"1"];
+            lane.call_both((Verb::Promote, &promote), (Verb::Claim, &claim), &self.0.keys).await?
         };
         Claim::decode(reply, token)
     }
