@@ -188,7 +188,12 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new() -> Self {
-        Self { end: Instant::now() + PATIENCE, attempt: 0, retry: reconnect_delays() }
+        Self::since(Instant::now())
+    }
+
+    /// Of somebody who has been waiting since `start`.
+    pub(crate) fn since(start: Instant) -> Self {
+        Self { end: start + PATIENCE, attempt: 0, retry: reconnect_delays() }
     }
 
     /// Whether a call that ended so may be sent again.
