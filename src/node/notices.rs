@@ -3,16 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{PushInfo, PushKind, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind, RedisError, Value};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::error::{Error, ErrorKind};
 use crate::node::Event;
 use crate::protocol::connect::Connector;
+use crate::protocol::failure;
 use crate::protocol::lane::reconnect_delays;
 
 /// How long to leave a server alone that does not let us listen.
 const DENIED_PAUSE: Duration = Duration::from_secs(30);
+
+/// After so much silence we ask whether the server is still there: a connection that a firewall forgot, or whose machine
+/// went away without a word, says nothing for ever.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Listens on the channel for ever, and reconnects by itself.
 pub(super) async fn listen(connector: Arc<Connector>, channel: String, events: UnboundedSender<Event>) {
@@ -50,10 +56,19 @@ async fn listen_once(
         .arg(channel)
         .query_async::<Value>(&mut connection)
         .await
-        .map_err(|error| crate::protocol::failure::of_call(&connector.address, error))?;
+        .map_err(|error| failure::of_call(&connector.address, error))?;
     // What was published before this is not coming any more.
     let _ = events.send(Event::Resync);
-    while let Some(PushInfo { kind, data }) = pushes.recv().await {
+    loop {
+        let PushInfo { kind, data } = match tokio::time::timeout(SILENCE, pushes.recv()).await {
+            Ok(Some(push)) => push,
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                alive(&mut connection).await.map_err(|error| failure::of_call(&connector.address, error))?;
+                *failures = 0;
+                continue;
+            }
+        };
         match kind {
             PushKind::SMessage => {
                 *failures = 0;
@@ -67,5 +82,12 @@ async fn listen_once(
             _ => {}
         }
     }
-    Ok(())
+}
+
+/// Whether anybody is at the other end: any answer will do, a refusal included.
+async fn alive(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+    match redis::cmd("PING").query_async::<Value>(connection).await {
+        Err(error) if error.code().is_none() => Err(error),
+        _ => Ok(()),
+    }
 }
