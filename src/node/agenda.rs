@@ -41,7 +41,10 @@ pub(super) struct Agenda {
 #[derive(Default)]
 struct Slot {
     armed: Option<(u64, Key)>,
-    in_flight: bool,
+    /// Since when a call is under way.
+    in_flight: Option<Instant>,
+    /// The first instant that was asked for meanwhile: the call may have been made before it was known.
+    meanwhile: Option<Instant>,
     /// Before this there is no use in trying again.
     not_before: Option<Instant>,
 }
@@ -72,7 +75,7 @@ impl Agenda {
         let action = self.wheel.pop_expired(tick)?.value;
         if let Some(slot) = self.slot(action) {
             slot.armed = None;
-            slot.in_flight = true;
+            slot.in_flight = Some(now);
         }
         Some(action)
     }
@@ -80,21 +83,21 @@ impl Agenda {
     /// A promote, reap or beat was answered; with nothing to do now, it is not tried again before the floor, so that a
     /// message that cannot be moved (the ready window is full, the queue is on hold) does not make the node spin.
     pub(super) fn landed(&mut self, action: Action, now: Instant, stuck: bool) {
-        if let Some(slot) = self.slot(action) {
-            slot.in_flight = false;
-            slot.not_before = stuck.then(|| now + FLOOR);
+        let Some(slot) = self.slot(action) else { return };
+        slot.in_flight = None;
+        slot.not_before = stuck.then(|| now + FLOOR);
+        if let Some(at) = slot.meanwhile.take() {
+            self.arm(action, at, now);
         }
     }
 
     /// The head of the queue is due at this instant: the lead promotes then, the others a little later.
     pub(super) fn head_at(&mut self, at: Instant, now: Instant) {
-        let at = at + self.stand_in(at, now);
         self.arm(Action::Promote, at, now);
     }
 
     /// The first lease ends at this instant.
     pub(super) fn lease_ends_at(&mut self, at: Instant, now: Instant) {
-        let at = at + self.stand_in(at, now);
         self.arm(Action::Reap, at, now);
     }
 
@@ -124,10 +127,16 @@ impl Agenda {
     fn arm(&mut self, action: Action, at: Instant, now: Instant) {
         let (start, tick_of) =
             (self.start, |at: Instant, start: Instant| crate::due::ceil_ms(at.saturating_duration_since(start)));
+        let stand_in = if action == Action::Beat { Duration::ZERO } else { self.stand_in(at, now) };
         let Some(slot) = self.slot(action) else { return };
-        if slot.in_flight {
-            return; // its reply says what is next
+        if let Some(sent) = slot.in_flight {
+            // What was due when the call was sent is its business; its reply may know nothing of what is due later.
+            if at > sent {
+                slot.meanwhile = Some(slot.meanwhile.map_or(at, |other| other.min(at)));
+            }
+            return;
         }
+        let at = at + stand_in;
         let at = slot.not_before.filter(|_| at <= now + FLOOR).map_or(at, |not_before| at.max(not_before));
         let tick = tick_of(at, start);
         let old = match slot.armed {
@@ -222,6 +231,25 @@ mod tests {
         agenda.landed(Action::Promote, start + 2 * MS, false);
         agenda.head_at(start, start + 2 * MS);
         assert_eq!(due(&mut agenda, start + 2 * MS), [Action::Promote]);
+    }
+
+    #[test]
+    fn what_becomes_known_while_a_call_is_in_flight_is_not_forgotten() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        agenda.head_at(start, start);
+        agenda.beat_at(start, start);
+        assert_eq!(due(&mut agenda, start), [Action::Promote, Action::Beat]);
+        agenda.head_at(start + 9 * MS, start);
+        agenda.head_at(start + 5 * MS, start);
+        agenda.head_at(start + 7 * MS, start);
+        agenda.beat_at(start + 6 * MS, start);
+        assert_eq!(due(&mut agenda, start + 2 * MS), []);
+        agenda.landed(Action::Promote, start + 3 * MS, false);
+        assert_eq!(due(&mut agenda, start + 4 * MS), []);
+        assert_eq!(due(&mut agenda, start + 5 * MS), [Action::Promote]);
+        agenda.landed(Action::Beat, start + 6 * MS, false);
+        assert_eq!(due(&mut agenda, start + 6 * MS), [Action::Beat]);
     }
 
     #[test]

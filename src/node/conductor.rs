@@ -106,7 +106,13 @@ impl Conductor {
         let now = Instant::now();
         match event {
             Event::Header(header) => self.absorb(&header, now),
-            Event::Notice(due_ms) => self.head_ms(due_ms, now),
+            Event::Notice(due_ms) => {
+                if self.born.is_empty() {
+                    // The first word of a new queue: its lead is free, and who has it fires on the dot.
+                    self.agenda.beat_at(now, now);
+                }
+                self.head_ms(due_ms, now);
+            }
             Event::Resync => self.agenda.beat_at((self.last_beat + RESYNC_PAUSE).max(now), now),
             Event::Started { number, delivery, claimed, time_up } => {
                 self.start(number, delivery, claimed, time_up, now)
