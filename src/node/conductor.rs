@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::node::Event;
 use crate::node::agenda::{Action, Agenda, FLOOR};
 use crate::outcome::Extended;
-use crate::protocol::lane::Lane;
+use crate::protocol::lane::{Lane, reconnect_delays};
 use crate::protocol::replies::{Header, Reply};
 use crate::protocol::scripts::Verb;
 use crate::queue::Queue;
@@ -36,6 +36,8 @@ pub(super) struct Conductor {
     running: HashMap<u64, Running>,
     born: String,
     last_beat: Instant,
+    /// How many calls failed since the last beat that did not.
+    failures: u32,
 }
 
 /// A delivery that a handler works on.
@@ -72,6 +74,7 @@ impl Conductor {
             running: HashMap::new(),
             born: String::new(),
             last_beat: now,
+            failures: 0,
         }
     }
 
@@ -126,10 +129,11 @@ impl Conductor {
                 self.agenda.beat_at(sent + FLOOR, now);
                 match result {
                     Ok((header, lead, nodes)) => {
+                        self.failures = 0;
                         self.agenda.set_lead(lead, nodes, sent);
                         self.absorb(&header, now);
                     }
-                    Err(error) => self.warn("beat", &error),
+                    Err(error) => self.failed("beat", &error, now),
                 }
             }
         }
@@ -173,9 +177,8 @@ impl Conductor {
                 self.absorb(&header, now);
             }
             Err(error) => {
-                // The next beat says what is still to be done.
-                self.agenda.landed(action, now, true);
-                self.warn(if action == Action::Promote { "promote" } else { "reap" }, &error);
+                self.agenda.landed(action, now, !error.is_retryable());
+                self.failed(if action == Action::Promote { "promote" } else { "reap" }, &error, now);
             }
         }
     }
@@ -262,8 +265,14 @@ impl Conductor {
         });
     }
 
-    fn warn(&self, what: &str, error: &Error) {
+    /// The next beat says what is still to be done. After a fault that may pass it comes soon: nobody should wait for the
+    /// floor because one connection was lost.
+    fn failed(&mut self, what: &str, error: &Error, now: Instant) {
         tracing::warn!(queue = self.queue.name(), %error, "{what} failed, the next beat is within {FLOOR:?}");
+        if error.is_retryable() {
+            self.failures += 1;
+            self.agenda.beat_at(now + reconnect_delays().delay(self.failures, fastrand::f64()), now);
+        }
     }
 }
 
