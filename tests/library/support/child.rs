@@ -8,7 +8,7 @@ use dueq::{Client, Delivery, Message, Settled};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::within;
+use super::{claim_one, within};
 
 const PART: &str = "DUEQ_TEST_PART";
 const URL: &str = "DUEQ_TEST_URL";
@@ -92,9 +92,8 @@ async fn a_part_in_another_test() -> Result<()> {
             queue.worker().concurrency(50).lease(Duration::from_secs(2)).run(handler, std::future::pending()).await?;
         }
         Part::Once => {
-            queue.push(Message::new("once").id("once")).await?;
-            let deliveries = queue.claim(1, Duration::from_secs(60)).await?;
-            let delivery = deliveries.first().context("nothing was granted")?;
+            queue.push(Message::new("once")).await?;
+            let delivery = claim_one(&queue).await?;
             assert_eq!((delivery.payload(), delivery.ack().await?), (&b"once"[..], Settled::Done));
             say("done");
         }
