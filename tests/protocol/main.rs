@@ -8,3 +8,4 @@ mod reply;
 mod scripts;
 mod state;
 mod table;
+mod vectors;

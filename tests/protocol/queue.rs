@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use dueq_testkit::Server;
 use redis::{Cmd, Connection, ConnectionLike};
 
@@ -151,14 +151,32 @@ impl Queue {
         )
     }
 
-    /// Every key of the server, byte for byte as DUMP has it.
-    pub(crate) fn dump(&mut self) -> Result<BTreeMap<Text, Text>> {
+    /// Every key of the server with its type and content, byte for byte: not as DUMP has it, whose order within a hash
+    /// may change with a mere read.
+    pub(crate) fn contents(&mut self) -> Result<BTreeMap<Text, (String, Vec<Text>)>> {
         let keys = self.command(words!["KEYS", "*"])?;
-        let mut dump = BTreeMap::new();
+        let mut contents = BTreeMap::new();
         for key in keys.list()? {
-            let key = key.bytes()?.clone();
-            dump.insert(key.clone(), self.command(words!["DUMP", key])?.bytes()?.clone());
+            let key = key.bytes()?;
+            let kind = self.command(words!["TYPE", key])?.text()?;
+            let read = match kind.as_str() {
+                "string" => words!["GETRANGE", key, 0, "-1"],
+                "list" => words!["LRANGE", key, 0, "-1"],
+                "hash" => words!["HGETALL", key],
+                "zset" => words!["ZRANGE", key, 0, "-1", "WITHSCORES"],
+                _ => bail!("a key of type {kind}"),
+            };
+            let mut content = match self.command(read)? {
+                Reply::List(items) => items.iter().map(|item| item.bytes().cloned()).collect::<Result<_>>()?,
+                other => vec![other.bytes()?.clone()],
+            };
+            if kind == "hash" {
+                let mut pairs: Vec<_> = content.chunks_exact(2).map(<[Text]>::to_vec).collect();
+                pairs.sort();
+                content = pairs.concat();
+            }
+            contents.insert(key.clone(), (kind, content));
         }
-        Ok(dump)
+        Ok(contents)
     }
 }
