@@ -33,6 +33,8 @@ pub(crate) struct Item {
 
 struct Pending {
     item: Item,
+    /// When its caller began to wait.
+    since: Instant,
     answer: oneshot::Sender<Result<ItemReply, Error>>,
 }
 
@@ -71,7 +73,7 @@ impl Batcher {
     /// Puts an item in line; its answer comes by the receiver.
     pub(crate) async fn enqueue(&self, item: Item) -> Result<oneshot::Receiver<Result<ItemReply, Error>>, Error> {
         let (answer, receiver) = oneshot::channel();
-        let mut pending = Pending { item, answer };
+        let mut pending = Pending { item, since: Instant::now(), answer };
         // A task ends with the runtime that it was started on: then the next caller starts another.
         for _ in 0..2 {
             match self.sender().send(pending).await {
@@ -149,7 +151,9 @@ impl Work {
 
     /// Sends a batch and answers everybody in it, whatever happens.
     async fn commit(&self, mut batch: Vec<Pending>) {
-        let mut patience = Patience::new();
+        // Each caller's patience begins with its own waiting, not when those before it have given up; it gets one try.
+        let newest = batch.iter().map(|pending| pending.since).max();
+        let mut patience = Patience::since(newest.unwrap_or_else(Instant::now));
         let mut until = None;
         let mut repeated = false;
         while !batch.is_empty() {

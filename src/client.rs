@@ -1,5 +1,6 @@
 //! A connection to a server that is fit to hold queues.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,6 +9,7 @@ use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::connect::Connector;
+use crate::protocol::keys::{Keys, META_PATTERN, queue_of_meta};
 use crate::protocol::lane::{Lanes, Patience, Repeat};
 use crate::queue::Queue;
 
@@ -63,6 +65,35 @@ impl Client {
     /// Asks nothing of the server.
     pub fn queue(&self, name: &str) -> Result<Queue, Error> {
         Queue::new(self.clone(), name)
+    }
+
+    /// The names of all queues on the server, sorted. Scans its whole key space in small steps: for people, not for loops.
+    /// A queue that is made or deleted meanwhile may or may not be among them.
+    pub async fn queues(&self) -> Result<Vec<String>, Error> {
+        let (mut names, mut cursor) = (BTreeSet::new(), 0_u64);
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(META_PATTERN).arg("COUNT").arg(1_000).arg("TYPE").arg("hash");
+            let answer = self.lanes.control.command(&scan).await?;
+            let (next, found): (u64, Vec<String>) = redis::from_redis_value(answer).map_err(|error| {
+                Error::new(ErrorKind::Server, Applied::No, format!("SCAN answered something unexpected: {error}"))
+            })?;
+            names.extend(found.iter().filter_map(|key| queue_of_meta(key)).map(str::to_owned));
+            cursor = next;
+            if cursor == 0 {
+                return Ok(names.into_iter().collect());
+            }
+        }
+    }
+
+    /// Removes all keys of a queue in one command.
+    pub(crate) async fn delete(&self, keys: &Keys) -> Result<bool, Error> {
+        let mut unlink = redis::cmd("UNLINK");
+        unlink.arg(&keys.vector[..]).arg(&keys.bell);
+        match self.lanes.control.command(&unlink).await? {
+            Value::Int(removed) => Ok(removed > 0),
+            other => Err(Error::new(ErrorKind::Server, Applied::Unknown, format!("UNLINK answered {other:?}"))),
+        }
     }
 
     pub(crate) fn lanes(&self) -> &Lanes {

@@ -15,10 +15,13 @@ use crate::message::Message;
 use crate::node::worker::Worker;
 use crate::outcome::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
 use crate::protocol::keys::Keys;
-use crate::protocol::lane::{Lane, Repeat};
+use crate::protocol::lane::{Lane, Patience, Repeat};
 use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::protocol::replies::{ItemReply, Reply};
 use crate::protocol::scripts::Verb;
+
+/// How many messages a claim promotes at least, so that others find some too.
+const STEP: usize = 256;
 
 /// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
 ///
@@ -240,16 +243,34 @@ impl Queue {
         self.call(Verb::Resume, &[], Repeat::Harmless).await.map(drop)
     }
 
+    /// Removes the queue with everything in it, in one step; whether there was one. Deliveries that handlers hold answer
+    /// `Gone` from then on; live workers report that the store was emptied, and serve the queue again once it is pushed to.
+    /// Not repeated when the reply is lost.
+    pub async fn delete(&self) -> Result<bool, Error> {
+        self.0.client.delete(&self.0.keys).await
+    }
+
+    /// The names of the ten keys that every script of this queue takes, in that order: for calling them from elsewhere.
+    pub fn keys(&self) -> &[String; 10] {
+        &self.0.keys.vector
+    }
+
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is
     /// due. Beside running workers it gets their fair share: the number of ready messages over that of live workers.
     ///
-    /// The lower rung below [`Queue::worker`]: the caller extends and settles. If the reply is lost, what was claimed comes
-    /// back when its lease runs out.
+    /// The lower rung below [`Queue::worker`]: the caller extends and settles. If the reply is lost, the claim is made anew,
+    /// and what the first one took comes back when its lease runs out.
     pub async fn claim(&self, count: usize, lease: Duration) -> Result<Vec<Delivery>, Error> {
         if !(1..=MAX_ITEMS).contains(&count) {
             return Err(Error::invalid(format!("claim of {count} messages: 1 to {MAX_ITEMS} can be claimed at once")));
         }
-        let claim = self.claim_up_to(count, limits::lease_ms(lease)?).await?;
+        let (lease_ms, mut patience) = (limits::lease_ms(lease)?, Patience::new());
+        let claim = loop {
+            match self.claim_up_to(count, lease_ms).await {
+                Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
+                result => break result?,
+            }
+        };
         Ok(claim.granted.into_iter().map(|granted| Delivery::new(self.clone(), granted)).collect())
     }
 
@@ -267,7 +288,9 @@ impl Queue {
         let reply = if count == 0 {
             lane.call(Verb::Claim, &self.0.keys, &claim).await?
         } else {
-            lane.call_both((Verb::Promote, &[b"", b"256", b"1"]), (Verb::Claim, &claim), &self.0.keys).await?
+            let room = count.max(STEP).to_string();
+            let promote: [&[u8]; 3] = [b"", room.as_bytes(), b"1"];
+            lane.call_both((Verb::Promote, &promote), (Verb::Claim, &claim), &self.0.keys).await?
         };
         Claim::decode(reply, token)
     }
@@ -287,7 +310,7 @@ impl Queue {
         &self.0.client.lanes().control
     }
 
-    pub(crate) fn keys(&self) -> &Arc<Keys> {
+    pub(crate) fn all_keys(&self) -> &Arc<Keys> {
         &self.0.keys
     }
 }
@@ -321,6 +344,7 @@ impl Claim {
                 attempt: u32::try_from(item.count()?).unwrap_or(u32::MAX),
                 token,
                 deadline_ms,
+                claimed_us: reply.header.now_us,
             });
         }
         Ok(Self { header: reply.header, left, granted })

@@ -41,9 +41,10 @@ pub(super) struct Agenda {
 #[derive(Default)]
 struct Slot {
     armed: Option<(u64, Key)>,
-    in_flight: bool,
-    /// What was asked for while a call was in flight: its reply may have been written before.
-    asked: Option<Instant>,
+    /// Since when a call is under way.
+    in_flight: Option<Instant>,
+    /// The first instant that was asked for meanwhile: the call may have been made before it was known.
+    meanwhile: Option<Instant>,
     /// Before this there is no use in trying again.
     not_before: Option<Instant>,
 }
@@ -74,7 +75,7 @@ impl Agenda {
         let action = self.wheel.pop_expired(tick)?.value;
         if let Some(slot) = self.slot(action) {
             slot.armed = None;
-            slot.in_flight = true;
+            slot.in_flight = Some(now);
         }
         Some(action)
     }
@@ -82,28 +83,26 @@ impl Agenda {
     /// A promote, reap or beat was answered, and the next one makes no sense before `pause` is over.
     pub(super) fn landed(&mut self, action: Action, now: Instant, pause: Duration) {
         let Some(slot) = self.slot(action) else { return };
-        slot.in_flight = false;
+        slot.in_flight = None;
         slot.not_before = Some(now + pause);
-        if let Some(at) = slot.asked.take() {
-            self.arm(action, at);
+        if let Some(at) = slot.meanwhile.take() {
+            self.arm(action, at, now);
         }
     }
 
     /// The head of the queue is due at this instant: the lead promotes then, the others a little later.
     pub(super) fn head_at(&mut self, at: Instant, now: Instant) {
-        let at = at + self.stand_in(at, now);
-        self.arm(Action::Promote, at);
+        self.arm(Action::Promote, at, now);
     }
 
     /// The first lease ends at this instant.
     pub(super) fn lease_ends_at(&mut self, at: Instant, now: Instant) {
-        let at = at + self.stand_in(at, now);
-        self.arm(Action::Reap, at);
+        self.arm(Action::Reap, at, now);
     }
 
     /// A beat is due at this instant.
-    pub(super) fn beat_at(&mut self, at: Instant) {
-        self.arm(Action::Beat, at);
+    pub(super) fn beat_at(&mut self, at: Instant, now: Instant) {
+        self.arm(Action::Beat, at, now);
     }
 
     /// A beat that was sent at `sent` said who leads and how many nodes live.
@@ -124,13 +123,17 @@ impl Agenda {
         }
     }
 
-    fn arm(&mut self, action: Action, at: Instant) {
+    fn arm(&mut self, action: Action, at: Instant, now: Instant) {
+        let stand_in = if action == Action::Beat { Duration::ZERO } else { self.stand_in(at, now) };
         let Some(slot) = self.slot(action) else { return };
-        if slot.in_flight {
-            slot.asked = Some(slot.asked.map_or(at, |asked| asked.min(at)));
+        if let Some(sent) = slot.in_flight {
+            // What was due when the call was sent is its business; its reply may know nothing of what is due later.
+            if at > sent {
+                slot.meanwhile = Some(slot.meanwhile.map_or(at, |other| other.min(at)));
+            }
             return;
         }
-        let at = slot.not_before.map_or(at, |not_before| at.max(not_before));
+        let at = slot.not_before.map_or(at + stand_in, |not_before| not_before.max(at + stand_in));
         let old = slot.armed;
         let tick = self.tick(at);
         if old.is_some_and(|(armed, _)| armed <= tick) {
@@ -229,6 +232,25 @@ mod tests {
         );
         agenda.landed(Action::Promote, start + 3 * MS, Duration::ZERO);
         assert_eq!(due(&mut agenda, start + 9 * MS), []);
+    }
+
+    #[test]
+    fn what_becomes_known_while_a_call_is_in_flight_is_not_forgotten() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        agenda.head_at(start, start);
+        agenda.beat_at(start, start);
+        assert_eq!(due(&mut agenda, start), [Action::Promote, Action::Beat]);
+        agenda.head_at(start + 9 * MS, start);
+        agenda.head_at(start + 5 * MS, start);
+        agenda.head_at(start + 7 * MS, start);
+        agenda.beat_at(start + 6 * MS, start);
+        assert_eq!(due(&mut agenda, start + 2 * MS), []);
+        agenda.landed(Action::Promote, start + 3 * MS, Duration::ZERO);
+        assert_eq!(due(&mut agenda, start + 4 * MS), []);
+        assert_eq!(due(&mut agenda, start + 5 * MS), [Action::Promote]);
+        agenda.landed(Action::Beat, start + 6 * MS, Duration::ZERO);
+        assert_eq!(due(&mut agenda, start + 6 * MS), [Action::Beat]);
     }
 
     #[test]

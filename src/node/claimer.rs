@@ -85,8 +85,8 @@ where
             // There are as many places as were asked for, and never more deliveries than that.
             let Some(place) = places.split(1) else { return };
             *number += 1;
-            let delivery = Delivery::new(self.queue.clone(), granted);
-            self.handlers.spawn(Arc::clone(&self.handling).handle(*number, delivery, claimed, place));
+            let (handling, queue) = (Arc::clone(&self.handling), self.queue.clone());
+            self.handlers.spawn(handling.handle(*number, queue, granted, claimed, place));
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::node::Event;
 use crate::node::agenda::{Action, Agenda, FLOOR};
 use crate::outcome::Extended;
-use crate::protocol::lane::Lane;
+use crate::protocol::lane::{Lane, reconnect_delays};
 use crate::protocol::replies::{Header, Reply};
 use crate::protocol::scripts::Verb;
 use crate::queue::Queue;
@@ -38,6 +38,8 @@ pub(super) struct Conductor {
     running: HashMap<u64, Running>,
     born: String,
     last_beat: Instant,
+    /// How many calls failed since the last beat that did not.
+    failures: u32,
 }
 
 /// A delivery that a handler works on.
@@ -74,13 +76,14 @@ impl Conductor {
             running: HashMap::new(),
             born: String::new(),
             last_beat: now,
+            failures: 0,
         }
     }
 
     /// Runs until `stop`; then says goodbye, so that another node takes the lead at once.
     pub(super) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
         let now = Instant::now();
-        self.agenda.beat_at(now);
+        self.agenda.beat_at(now, now);
         loop {
             let next = self.agenda.next();
             let wake = async {
@@ -110,12 +113,12 @@ impl Conductor {
             Event::Header(header) => self.absorb(&header, now),
             Event::Notice(due_ms) => {
                 if self.born.is_empty() {
-                    // The queue has just been made: its lead is free.
-                    self.agenda.beat_at(now);
+                    // The first word of a new queue: its lead is free, and who has it fires on the dot.
+                    self.agenda.beat_at(now, now);
                 }
                 self.head_ms(due_ms, now);
             }
-            Event::Resync => self.agenda.beat_at((self.last_beat + RESYNC_PAUSE).max(now)),
+            Event::Resync => self.agenda.beat_at((self.last_beat + RESYNC_PAUSE).max(now), now),
             Event::Started { number, delivery, claimed, time_up } => {
                 self.start(number, delivery, claimed, time_up, now)
             }
@@ -125,13 +128,14 @@ impl Conductor {
             Event::Reaped(result) => self.landed(Action::Reap, result, now),
             Event::Beaten { sent, result } => {
                 self.agenda.landed(Action::Beat, now, Duration::ZERO);
-                self.agenda.beat_at(sent + FLOOR);
+                self.agenda.beat_at(sent + FLOOR, now);
                 match result {
                     Ok((header, lead, nodes)) => {
+                        self.failures = 0;
                         self.agenda.set_lead(lead, nodes, sent);
                         self.absorb(&header, now);
                     }
-                    Err(error) => self.warn("beat", &error),
+                    Err(error) => self.failed("beat", &error, now),
                 }
             }
         }
@@ -148,7 +152,7 @@ impl Conductor {
             }
             self.born.clone_from(&header.born);
             // The lead of a new queue is free.
-            self.agenda.beat_at(now);
+            self.agenda.beat_at(now, now);
         }
         if let Some(head_ms) = header.head_ms.filter(|_| !header.paused) {
             self.head_ms(head_ms, now);
@@ -181,9 +185,9 @@ impl Conductor {
                 self.absorb(&header, now);
             }
             Err(error) => {
-                // The next beat says what is still to be done.
-                self.agenda.landed(action, now, FLOOR);
-                self.warn(if action == Action::Promote { "promote" } else { "reap" }, &error);
+                let pause = if error.is_retryable() { Duration::ZERO } else { FLOOR };
+                self.agenda.landed(action, now, pause);
+                self.failed(if action == Action::Promote { "promote" } else { "reap" }, &error, now);
             }
         }
     }
@@ -213,7 +217,9 @@ impl Conductor {
 
     fn start(&mut self, number: u64, delivery: Delivery, claimed: Instant, time_up: CancellationToken, now: Instant) {
         let extend = self.agenda.schedule(Action::Extend(number), claimed + self.lease / 3);
-        let limit = self.time_limit.and_then(|limit| self.agenda.schedule(Action::TimeUp(number), now + limit));
+        // A limit beyond what this machine's clock can tell is none.
+        let time_up_at = self.time_limit.and_then(|limit| now.checked_add(limit));
+        let limit = time_up_at.and_then(|at| self.agenda.schedule(Action::TimeUp(number), at));
         let deadline = claimed + self.lease;
         self.running.insert(number, Running { delivery, deadline, extending: false, extend, limit, time_up });
     }
@@ -268,18 +274,24 @@ impl Conductor {
         });
     }
 
-    fn warn(&self, what: &str, error: &Error) {
+    /// The next beat says what is still to be done. After a fault that may pass it comes soon: nobody should wait for the
+    /// floor because one connection was lost.
+    fn failed(&mut self, what: &str, error: &Error, now: Instant) {
         tracing::warn!(queue = self.queue.name(), %error, "{what} failed, the next beat is within {FLOOR:?}");
+        if error.is_retryable() {
+            self.failures += 1;
+            self.agenda.beat_at(now + reconnect_delays().delay(self.failures, fastrand::f64()), now);
+        }
     }
 }
 
 async fn step(lane: &Lane, queue: &Queue, verb: Verb, args: &[&[u8]]) -> Result<(Header, u64), Error> {
-    let Reply { header, mut body } = lane.call(verb, queue.keys(), args).await?;
+    let Reply { header, mut body } = lane.call(verb, queue.all_keys(), args).await?;
     Ok((header, body.count()?))
 }
 
 /// Says that this node lives, or that it leaves.
 pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<(Header, bool, u64), Error> {
-    let Reply { header, mut body } = lane.call(Verb::Beat, queue.keys(), &[b"", node.as_bytes(), word]).await?;
+    let Reply { header, mut body } = lane.call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word]).await?;
     Ok((header, body.integer()? == 1, body.count()?))
 }

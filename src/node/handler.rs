@@ -11,11 +11,16 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
-use crate::delivery::Delivery;
-use crate::error::Error;
+use crate::delivery::{Delivery, Granted};
+use crate::due::MAX_DELAY_MS;
+use crate::error::{Error, ErrorKind};
 use crate::node::Event;
 use crate::node::settlement::{IntoSettlement, Settlement};
+use crate::queue::Queue;
 use crate::retry::Retry;
+
+/// A worker's delays may grow without limit; what Redis is asked for has one.
+const MAX_DELAY: Duration = Duration::from_millis(MAX_DELAY_MS);
 
 /// What all handlers of a node share.
 pub(super) struct Handling<H> {
@@ -37,10 +42,13 @@ where
     pub(super) async fn handle(
         self: Arc<Self>,
         number: u64,
-        delivery: Delivery,
+        queue: Queue,
+        granted: Granted,
         claimed: Instant,
         place: OwnedSemaphorePermit,
     ) {
+        // Made here and not where the task was spawned: what it waited for a thread is lateness too.
+        let delivery = Delivery::new(queue, granted);
         let time_up = CancellationToken::new();
         // The conductor outlives the handlers: these sends fail only if the runtime is going down.
         let _ =
@@ -61,7 +69,15 @@ where
         if delivery.is_settled() || delivery.is_lost() {
             return;
         }
-        if let Err(error) = self.settle(&delivery, settlement).await {
+        let mut settled = self.settle(&delivery, settlement).await;
+        // What cannot be asked for, such as a delay of 101 years, is the handler's failure: the message must not wait for
+        // its lease to run out, nor be charged a crash.
+        if let Err(error) = &settled
+            && error.kind() == ErrorKind::InvalidInput
+        {
+            settled = self.settle(&delivery, Settlement::retry(error)).await;
+        }
+        if let Err(error) = settled {
             tracing::warn!(id = %delivery.id(), %error, "a delivery could not be settled: it comes back when its lease runs out");
         }
     }
@@ -71,8 +87,8 @@ where
             Settlement::Ack => delivery.ack().await.map(drop),
             Settlement::Again(due) => delivery.again(due).await.map(drop),
             Settlement::Retry { after, error } => {
-                let after = after.unwrap_or_else(|| self.retry.delay(delivery.attempt(), fastrand::f64()));
-                delivery.retry(after, &error).await.map(drop)
+                let delay = || self.retry.delay(delivery.attempt(), fastrand::f64()).min(MAX_DELAY);
+                delivery.retry(after.unwrap_or_else(delay), &error).await.map(drop)
             }
             Settlement::Release => delivery.release().await.map(drop),
             Settlement::Bury(reason) => delivery.bury(&reason).await.map(drop),

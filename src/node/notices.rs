@@ -1,12 +1,13 @@
 //! Listening for hints that the head of the queue has moved. Losing them costs lateness of at most the floor.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::node::Event;
+use crate::node::agenda::FLOOR;
 use crate::protocol::connect::Connector;
 use crate::protocol::lane::reconnect_delays;
 use crate::protocol::listening::Listening;
@@ -18,23 +19,30 @@ const DENIED_PAUSE: Duration = Duration::from_secs(30);
 pub(super) async fn listen(connector: Arc<Connector>, channel: String, events: UnboundedSender<Event>) {
     let mut failures = 0;
     loop {
-        let mut pause = None;
-        match Listening::to(&connector, &channel).await {
-            Ok(mut listening) => {
-                // What was published before this is not coming any more: look at the head. The conductor outlives us.
-                let _ = events.send(Event::Resync);
-                while let Some(due_ms) = listening.notice().await {
-                    failures = 0;
-                    let _ = events.send(Event::Notice(due_ms));
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::Denied => {
-                tracing::warn!(%error, "no right to listen for notices: messages may be up to a second late");
-                pause = Some(DENIED_PAUSE);
-            }
-            Err(error) => tracing::warn!(%error, "listening for notices failed"),
-        }
-        failures += 1;
-        tokio::time::sleep(pause.unwrap_or_else(|| reconnect_delays().delay(failures, fastrand::f64()))).await;
+        let began = Instant::now();
+        let Err(error) = listen_once(&connector, &channel, &events).await;
+        failures = if began.elapsed() > FLOOR { 1 } else { failures + 1 };
+        let pause = if error.kind() == ErrorKind::Denied {
+            tracing::warn!(%error, "no right to listen for notices: messages may be up to a second late");
+            DENIED_PAUSE
+        } else {
+            tracing::warn!(%error, "listening for notices failed");
+            reconnect_delays().delay(failures, fastrand::f64())
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Subscribes, has the head read, then passes notices on until the connection is lost.
+async fn listen_once(
+    connector: &Connector,
+    channel: &str,
+    events: &UnboundedSender<Event>,
+) -> Result<std::convert::Infallible, Error> {
+    let mut listening = Listening::to(connector, channel).await?;
+    // What was published before this is not coming any more: look at the head. The conductor outlives us.
+    let _ = events.send(Event::Resync);
+    loop {
+        let _ = events.send(Event::Notice(listening.notice().await?));
     }
 }

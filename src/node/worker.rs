@@ -141,7 +141,7 @@ impl Worker {
         // Whoever drops this future stops the node all the same.
         let guards = [stopping.clone(), abort.clone(), leaving.clone()].map(CancellationToken::drop_guard);
         let (sender, events) = mpsc::unbounded_channel();
-        let (connector, keys) = (Arc::clone(control.connector()), Arc::clone(queue.keys()));
+        let (connector, keys) = (Arc::clone(control.connector()), Arc::clone(queue.all_keys()));
         let conductor =
             Conductor::new(node, queue.clone(), control, (lease, time_limit), sender.clone(), leaving.clone());
         let handlers = TaskTracker::new();

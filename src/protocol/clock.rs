@@ -3,60 +3,73 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the best sample is kept before any newer one replaces it: clocks drift by some 50 ppm, so 50 us.
-const SAMPLE_LIFE: Duration = Duration::from_secs(1);
+/// How much two clocks may drift apart, as a share of the time: more than quartz does, as much as a slew may.
+const DRIFT: i64 = 1_000;
 
 /// The server's clock as seen from here.
 ///
-/// A reply that was asked for at `sent` and came at `received` says what the time was somewhere between the two. The
-/// fastest round trip of the last second gives the tightest answer, and is kept; a sample that contradicts it (its
-/// interval does not contain the estimate) means that the server's clock was set, and replaces it at once.
+/// A reply that was asked for at `sent` and came at `received` says that the two clocks differ by something between two
+/// bounds. What is known so far, loosened by the drift since, and what a new reply says are both true: so their common part
+/// is, and a slow reply never spoils what a fast one said. If they have nothing in common, the server's clock was set, and
+/// only the new one counts.
 #[derive(Debug)]
 pub(crate) struct Clock {
     start: Instant,
-    sample: Mutex<Option<Sample>>,
+    bounds: Mutex<Option<Bounds>>,
 }
 
+/// Between which bounds server time less time since `start` was at `taken`, in microseconds.
 #[derive(Debug, Clone, Copy)]
-struct Sample {
-    /// Server time less time since `start`, in microseconds.
-    offset_us: i64,
-    round_trip_us: i64,
+struct Bounds {
+    least: i64,
+    most: i64,
     taken: Instant,
+}
+
+impl Bounds {
+    fn loosened(self, until: Instant) -> Self {
+        let age_us = until.saturating_duration_since(self.taken).as_micros();
+        let drift = i64::try_from(age_us).unwrap_or(i64::MAX) / DRIFT + 1;
+        Self { least: self.least.saturating_sub(drift), most: self.most.saturating_add(drift), taken: until }
+    }
+
+    fn offset_us(self) -> i64 {
+        self.least + (self.most - self.least) / 2
+    }
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), sample: Mutex::new(None) }
+        Self { start: Instant::now(), bounds: Mutex::new(None) }
     }
 
     /// Takes in a reply's timestamp.
     pub(crate) fn observe(&self, sent: Instant, received: Instant, server_us: i64) {
-        let (sent_us, received_us) = (self.since_start_us(sent), self.since_start_us(received));
-        let (least, most) = (server_us - received_us, server_us - sent_us);
-        let new = Sample { offset_us: least + (most - least) / 2, round_trip_us: most - least, taken: received };
-        let mut sample = self.lock();
-        let keep = sample.is_some_and(|old| {
-            (least..=most).contains(&old.offset_us)
-                && old.round_trip_us < new.round_trip_us
-                && received.saturating_duration_since(old.taken) < SAMPLE_LIFE
+        let new = Bounds {
+            least: server_us - self.since_start_us(received),
+            most: server_us - self.since_start_us(sent),
+            taken: received,
+        };
+        let mut bounds = self.lock();
+        let common = bounds.map(|old| old.loosened(received)).map(|old| Bounds {
+            least: old.least.max(new.least),
+            most: old.most.min(new.most),
+            taken: received,
         });
-        if !keep {
-            *sample = Some(new);
-        }
+        *bounds = Some(common.filter(|common| common.least <= common.most).unwrap_or(new));
     }
 
     /// The server's time at `instant`, in Unix microseconds; nothing before the first reply.
     pub(crate) fn server_us(&self, instant: Instant) -> Option<i64> {
-        let sample = (*self.lock())?;
-        Some(self.since_start_us(instant) + sample.offset_us)
+        let bounds = (*self.lock())?;
+        Some(self.since_start_us(instant) + bounds.offset_us())
     }
 
     /// The instant at which the server's clock will show this Unix millisecond; `None` before the first reply, or if that
     /// instant is further away than this machine can tell.
     pub(crate) fn instant_of_ms(&self, server_ms: u64) -> Option<Instant> {
-        let sample = (*self.lock())?;
-        let us = i64::try_from(server_ms).ok()?.checked_mul(1_000)? - sample.offset_us;
+        let bounds = (*self.lock())?;
+        let us = i64::try_from(server_ms).ok()?.checked_mul(1_000)? - bounds.offset_us();
         self.start.checked_add(Duration::from_micros(u64::try_from(us.max(0)).ok()?))
     }
 
@@ -64,8 +77,8 @@ impl Clock {
         i64::try_from(instant.saturating_duration_since(self.start).as_micros()).unwrap_or(i64::MAX)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Sample>> {
-        self.sample.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Bounds>> {
+        self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,7 +87,7 @@ mod tests {
     use super::*;
 
     fn clock_at(start: Instant) -> Clock {
-        Clock { start, sample: Mutex::new(None) }
+        Clock { start, bounds: Mutex::new(None) }
     }
 
     const MS: Duration = Duration::from_millis(1);
@@ -92,6 +105,17 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_reply_that_almost_agrees_does_not_spoil_a_good_estimate() {
+        let start = Instant::now();
+        let clock = clock_at(start);
+        // The true offset is 1,000,000, near the upper end of the first sample's 2 ms and the lower end of the second's 100.
+        clock.observe(start, start + 2 * MS, 1_000_200);
+        clock.observe(start + 10 * MS, start + 110 * MS, 1_109_900);
+        let estimate = clock.server_us(start + 120 * MS).expect("two samples");
+        assert!(estimate.abs_diff(1_120_000) < 1_000, "{estimate}");
+    }
+
+    #[test]
     fn a_clock_that_was_set_is_noticed_at_once() {
         let start = Instant::now();
         let clock = clock_at(start);
@@ -101,13 +125,15 @@ mod tests {
     }
 
     #[test]
-    fn an_old_sample_gives_way() {
+    fn what_is_old_gives_way_to_what_is_new_as_clocks_drift() {
         let start = Instant::now();
         let clock = clock_at(start);
         clock.observe(start, start + MS, 1_000_000);
+        // Two seconds later the server's clock is 1.5 ms ahead of where it should be.
         let later = start + Duration::from_secs(2);
-        clock.observe(later, later + 4 * MS, 3_002_200);
-        assert_eq!(clock.server_us(later + 2 * MS), Some(3_002_200));
+        clock.observe(later, later + MS, 3_001_500);
+        let estimate = clock.server_us(later).expect("two samples");
+        assert!((3_000_500..=3_001_500).contains(&estimate), "{estimate}");
     }
 
     #[test]

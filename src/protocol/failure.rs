@@ -29,12 +29,15 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     let (kind, applied) = match code.as_str() {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "MOVED" | "ASK" | "MISCONF"
         | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
+        // Its scripts were flushed after we had loaded this one: the next try loads it again.
+        "NOSCRIPT" => (ErrorKind::Unavailable, Applied::No),
+        "ERR" if detail.starts_with("max number of clients") => (ErrorKind::Unavailable, Applied::No),
         "OOM" => (ErrorKind::Full, Applied::No),
         "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, Applied::No),
         "LAYOUT" => (ErrorKind::Unsupported, Applied::No),
         "BADARGS" => (ErrorKind::InvalidInput, Applied::No),
         // The scripts read what they write first, so that these come before the first write.
-        "BADKEYS" | "BADNOW" | "WRONGTYPE" | "NOSCRIPT" => (ErrorKind::Server, Applied::No),
+        "BADKEYS" | "BADNOW" | "WRONGTYPE" => (ErrorKind::Server, Applied::No),
         // Redis names the script in errors that it raises while running it, and rolls nothing back.
         _ if detail.contains("script: ") => (ErrorKind::Server, Applied::Unknown),
         _ => (ErrorKind::Server, Applied::No),
@@ -77,4 +80,9 @@ fn reason(error: &RedisError) -> String {
 /// No answer came although one was owed.
 pub(crate) fn silent(address: &str, limit: std::time::Duration) -> Error {
     Error::new(ErrorKind::Timeout, Applied::Unknown, format!("redis at {address} did not answer within {limit:?}"))
+}
+
+/// The server, or something between, closed the connection.
+pub(crate) fn hung_up(address: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, Applied::Unknown, format!("redis at {address} closed the connection"))
 }

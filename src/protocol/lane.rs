@@ -128,15 +128,17 @@ impl Lane {
         }
         let values =
             connection.send_packed_commands(&pipeline, 0, calls.len()).await.map_err(|error| self.fail(error))?;
-        let mut results = Vec::with_capacity(values.len());
-        for (value, (verb, args)) in values.into_iter().zip(calls) {
-            let mut result = value.extract_error();
-            if result.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
-                let load = redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned();
-                load.query_async::<Value>(&mut connection).await.map_err(|error| self.fail(error))?;
-                result = evalsha(*verb, keys, args).query_async::<Value>(&mut connection).await;
+        let mut results: Vec<_> = values.into_iter().map(Value::extract_error).collect();
+        for (place, (verb, args)) in calls.iter().enumerate() {
+            if !is_unknown(&results[place]) {
+                continue;
             }
-            results.push(result);
+            let load = redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned();
+            load.query_async::<Value>(&mut connection).await.map_err(|error| self.fail(error))?;
+            // A call that was made already must not come before one that stood in front of it: then this one is left out.
+            if results[place + 1..].iter().all(is_unknown) {
+                results[place] = evalsha(*verb, keys, args).query_async::<Value>(&mut connection).await;
+            }
         }
         Ok(results)
     }
@@ -166,6 +168,11 @@ impl Lane {
     }
 }
 
+/// Whether the server did not know the script.
+fn is_unknown(result: &Result<Value, RedisError>) -> bool {
+    result.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"))
+}
+
 fn evalsha(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command.arg(verb.sha()).arg(keys.vector.len());
@@ -187,7 +194,12 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new() -> Self {
-        Self { end: Instant::now() + PATIENCE, attempt: 0, retry: reconnect_delays() }
+        Self::since(Instant::now())
+    }
+
+    /// Of somebody who has been waiting since `start`.
+    pub(crate) fn since(start: Instant) -> Self {
+        Self { end: start + PATIENCE, attempt: 0, retry: reconnect_delays() }
     }
 
     /// Whether a call that ended so may be sent again.

@@ -5,6 +5,7 @@
 pub(crate) mod clock;
 pub(crate) mod connect;
 pub(crate) mod failure;
+pub(crate) mod functions;
 pub(crate) mod keys;
 pub(crate) mod lane;
 pub(crate) mod limits;

@@ -11,9 +11,9 @@ use crate::protocol::connect::Connector;
 use crate::protocol::failure;
 
 /// How long Redis keeps a waiting node before it answers that nothing came.
-const WAIT_SECONDS: u32 = 1;
+const WAIT_SECONDS: u32 = 2;
 /// How long we wait for that answer: Redis's own timeout follows its wall clock, which may be set, and ten ticks a second.
-const WAIT_LIMIT: Duration = Duration::from_secs(3);
+const WAIT_LIMIT: Duration = Duration::from_secs(4);
 
 /// A connection for one blocking wait at a time, opened when it is needed.
 pub(crate) struct Waiting {
@@ -27,7 +27,7 @@ impl Waiting {
         Self { connector, bell, connection: None }
     }
 
-    /// Waits for a token for about a second; whether one came. After an error, or dropped, the connection is closed, and a
+    /// Waits for a token for about two seconds; whether one came. After an error, or dropped, the connection is closed, and a
     /// token may be lost with it.
     pub(crate) async fn token(&mut self) -> Result<bool, Error> {
         let mut connection = match self.connection.take() {

@@ -1,0 +1,117 @@
+//! Connections that are killed while messages flow.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Applied, ErrorKind, Message};
+use tokio::task::JoinHandle;
+
+use crate::support::{Setup, acking, command, connection, ids, setup, stats_until};
+
+/// Kills the clients of these types again and again, and itself never, until it is aborted.
+async fn killer(setup: &Setup, types: &'static [&'static str], pause: Duration) -> Result<JoinHandle<()>> {
+    let mut redis = connection(&setup.server.url()).await?;
+    Ok(tokio::spawn(async move {
+        loop {
+            for kind in types {
+                let _: Result<u64> = command(&mut redis, &["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).await;
+            }
+            tokio::time::sleep(pause).await; // the fault has a rhythm
+        }
+    }))
+}
+
+/// Pushes 300 messages while clients are killed; all of them must be handled, and none lost.
+async fn flow_through(types: &'static [&'static str], pause: Duration) -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let (worker, mut seen) = acking(queue.worker().lease(Duration::from_secs(2)));
+    let killer = killer(&setup, types, pause).await?;
+    for id in ids(300) {
+        queue.push(Message::new("").id(id).due(Duration::from_millis(fastrand::u64(0..60)))).await?;
+    }
+    killer.abort();
+    let mut handled = BTreeSet::new();
+    while handled.len() < 300 {
+        handled.insert(seen.next().await?);
+    }
+    assert_eq!(handled.into_iter().collect::<Vec<_>>(), ids(300));
+    let stats = stats_until(queue, "all acked", |stats| stats.acked == 300).await?;
+    assert_eq!((stats.pushed, stats.dead, stats.scheduled + stats.ready + stats.leased), (300, 0, 0));
+    worker.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscribers_that_are_killed() -> Result<()> {
+    flow_through(&["pubsub"], Duration::from_millis(10)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_that_are_killed() -> Result<()> {
+    flow_through(&["normal"], Duration::from_millis(20)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everybody_is_killed() -> Result<()> {
+    flow_through(&["normal", "pubsub"], Duration::from_millis(50)).await
+}
+
+/// An idle client's connections were all closed by the server: the next calls must not notice.
+#[tokio::test]
+async fn every_verb_survives_that_its_idle_connection_was_closed() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let mut redis = setup.redis().await?;
+    let mut kill = async || command::<u64>(&mut redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+    for id in ["one", "two"] {
+        kill().await?;
+        queue.push(Message::new("").id(id)).await?;
+    }
+    kill().await?;
+    let one = queue.claim(1, crate::support::LONG).await?.remove(0);
+    kill().await?;
+    let two = queue.claim(1, crate::support::LONG).await?.remove(0);
+    kill().await?;
+    one.extend(crate::support::LONG).await?;
+    kill().await?;
+    one.ack().await?;
+    kill().await?;
+    two.bury("").await?;
+    kill().await?;
+    assert_eq!(queue.stats().await?.dead, 1);
+    kill().await?;
+    queue.list(dueq::State::Dead, None, 1).await?;
+    kill().await?;
+    queue.cancel_dead("two").await?;
+    kill().await?;
+    queue.pause().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_without_room_for_another_client_is_told_apart_and_waited_for() -> Result<()> {
+    let setup = setup().await?;
+    let mut redis = setup.redis().await?;
+    command::<u64>(&mut redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await?;
+    command::<()>(&mut redis, &["CONFIG", "SET", "maxclients", "1"]).await?;
+    command::<()>(&mut redis, &["CONFIG", "RESETSTAT"]).await?;
+    let error = dueq::Client::connect(&setup.server.url()).await.expect_err("no room");
+    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
+    assert!(error.is_retryable(), "{error}");
+
+    let pushing = tokio::spawn({
+        let queue = setup.queue.clone();
+        async move { queue.push(Message::new("").id("id")).await }
+    });
+    // It has been refused at least once.
+    crate::support::until(
+        "a refusal",
+        async || command::<String>(&mut redis.clone(), &["INFO", "stats"]).await,
+        |info| info.lines().any(|line| line.starts_with("rejected_connections:") && !line.ends_with(":0")),
+    )
+    .await?;
+    command::<()>(&mut redis, &["CONFIG", "SET", "maxclients", "1000"]).await?;
+    assert_eq!(pushing.await??, dueq::Pushed::Created);
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! What goes wrong around the library, and what it must not do to the messages.
+
+mod connections;
+mod emptied;
+mod full;
+mod notices;
+mod proxied;
+mod restarts;
+mod tls;
+mod unreachable;

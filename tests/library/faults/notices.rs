@@ -1,0 +1,100 @@
+//! Without notices, everything fires all the same, at most a floor late.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Client, Delivery, Message};
+use dueq_testkit::Server;
+
+use crate::support::proxy::Proxy;
+use crate::support::{Running, Seen, command, connection, seen, setup};
+
+/// The floor is 1 s; the rest is for a slow machine.
+const FLOOR: Duration = Duration::from_secs(1 + 9);
+
+fn lateness(queue: &dueq::Queue) -> (Running, Seen<Duration>) {
+    let (sender, seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send(delivery.lateness());
+        async {}
+    };
+    (Running::start(queue.worker(), handler), seen)
+}
+
+/// One after the other: each is the head when it is pushed, and would be announced.
+async fn fires(queue: &dueq::Queue, seen: &mut Seen<Duration>) -> Result<()> {
+    for delay in [0, 20, 150, 300, 1_200, 5, 40] {
+        queue.push(Message::new("").due(Duration::from_millis(delay))).await?;
+        let late = seen.next().await?;
+        assert!(late < FLOOR, "due after {delay} ms, {late:?} late");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_without_channels_gets_everything_within_the_floor() -> Result<()> {
+    let server = Server::start(&[])?;
+    let mut admin = connection(&server.url()).await?;
+    let rule = ["ACL", "SETUSER", "worker", "on", ">secret", "~dueq:*", "+@all", "resetchannels"];
+    command::<()>(&mut admin, &rule).await?;
+    let url = format!("redis://worker:secret@127.0.0.1:{}/", server.port());
+    let queue = Client::connect(&url).await?.queue("orders")?;
+    let (worker, mut seen) = lateness(&queue);
+    fires(&queue, &mut seen).await?;
+    let subscribers: (String, u64) = command(&mut admin, &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"]).await?;
+    assert_eq!(subscribers.1, 0, "it had no right to listen");
+    worker.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_subscriber_killed_every_10_ms_everything_fires_within_the_floor() -> Result<()> {
+    let setup = setup().await?;
+    let (worker, mut seen) = lateness(&setup.queue);
+    let mut redis = setup.redis().await?;
+    let killer = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        loop {
+            ticks.tick().await;
+            let _: Result<u64> = command(&mut redis, &["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+        }
+    });
+    let fired = fires(&setup.queue, &mut seen).await;
+    killer.abort();
+    fired?;
+    worker.stop().await
+}
+
+/// Not closed, not answering: as when a firewall forgets a connection. The worker must find out by itself and listen anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_that_went_dead_silently_is_renewed() -> Result<()> {
+    let setup = setup().await?;
+    let proxy = Proxy::start(setup.server.port()).await?;
+    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
+    let (worker, mut seen) = lateness(&queue);
+    let mut redis = setup.redis().await?;
+    let mut subscriber = async || {
+        let clients: String = command(&mut redis, &["CLIENT", "LIST", "TYPE", "pubsub"]).await?;
+        Ok(clients.split_once(' ').map(|(id, _)| id.to_owned()))
+    };
+    let first = crate::support::until("a subscriber", &mut subscriber, Option::is_some).await?;
+    proxy.forsake_open_connections();
+    crate::support::until("another subscriber", &mut subscriber, |other| other.is_some() && *other != first).await?;
+    fires(&queue, &mut seen).await?;
+    worker.stop().await
+}
+
+/// Anybody who may publish may say anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forged_notices_change_nothing() -> Result<()> {
+    let setup = setup().await?;
+    let (worker, mut seen) = lateness(&setup.queue);
+    let mut redis = setup.redis().await?;
+    setup.queue.push(Message::new("").id("far").due(crate::support::HOUR)).await?;
+    for forged in ["0", "1", "-1", "18446744073709551615", "99999999999999999999", "x", "", "\u{1f600}", "1e3"] {
+        command::<u64>(&mut redis, &["SPUBLISH", "dueq:{orders}:notice", forged]).await?;
+    }
+    fires(&setup.queue, &mut seen).await?;
+    let stats = setup.queue.stats().await?;
+    assert_eq!((stats.claimed, stats.scheduled), (7, 1), "nothing fired early");
+    worker.stop().await
+}

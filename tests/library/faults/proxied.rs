@@ -1,0 +1,159 @@
+//! Replies that are lost: the call was made, and nobody heard the answer.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{
+    Applied, Cancelled, Client, Due, ErrorKind, Message, OnConflict, Pushed, Queue, Rescheduled, Settled, State,
+};
+
+use crate::support::proxy::Proxy;
+use crate::support::{HOUR, Setup, claim_one, push_and_claim, setup};
+
+const PUSH: &str = include_str!("../../../lua/push.lua");
+const ACK: &str = include_str!("../../../lua/ack.lua");
+const CANCEL: &str = include_str!("../../../lua/cancel.lua");
+const CLAIM: &str = include_str!("../../../lua/claim.lua");
+const RESCHEDULE: &str = include_str!("../../../lua/reschedule.lua");
+const RETRY: &str = include_str!("../../../lua/retry.lua");
+
+/// A queue that is reached through a proxy, beside the one that is reached directly. All scripts are known to the server.
+async fn proxied() -> Result<(Setup, Proxy, Queue)> {
+    let setup = setup().await?;
+    let proxy = Proxy::start(setup.server.port()).await?;
+    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
+    push_and_claim(&queue, Message::new("").id("warm")).await?.retry(Duration::ZERO, "").await?;
+    claim_one(&queue).await?.ack().await?;
+    queue.cancel("warm").await?;
+    queue.reschedule("warm", HOUR).await?;
+    Ok((setup, proxy, queue))
+}
+
+#[tokio::test]
+async fn a_push_whose_reply_is_lost_is_repeated_and_the_message_exists_once() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    proxy.cut_reply_of(PUSH);
+    assert_eq!(queue.push(Message::new("a").id("id").due(HOUR)).await?, Pushed::Exists(State::Scheduled));
+    assert_eq!(proxy.cuts(), 1);
+    let stats = setup.queue.stats().await?;
+    assert_eq!((stats.scheduled, stats.pushed), (1, 2));
+    Ok(())
+}
+
+/// Delivered and acked between the push and its repetition: it must not run twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_meanwhile() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    let (worker, mut seen) = crate::support::acking(setup.queue.worker());
+    for round in 0..20 {
+        proxy.cut_reply_of(PUSH);
+        let id = format!("{round}");
+        let pushed = queue.push(Message::new("").id(&id)).await?;
+        assert!(matches!(pushed, Pushed::Exists(_) | Pushed::Finished), "{pushed:?}");
+        assert_eq!(seen.next().await?, id);
+    }
+    assert_eq!(proxy.cuts(), 20);
+    worker.stop().await?;
+    assert_eq!(seen.rest(), Vec::<String>::new());
+    assert_eq!(setup.queue.stats().await?.pushed, 21);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_batch_whose_reply_is_lost_tells_each_caller_what_is_true_for_it() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    queue.push(Message::new("old").id("there").due(HOUR)).await?;
+    proxy.cut_reply_of(PUSH);
+    let results = queue
+        .push_many([
+            Message::new("new").id("new").due(HOUR),
+            Message::new("new").id("there").due(HOUR).on_conflict(OnConflict::Replace),
+            Message::new("anew").id("reused").due(HOUR).reuse_id(),
+            Message::new("").id(""),
+        ])
+        .await;
+    assert_eq!(proxy.cuts(), 1);
+    assert!(matches!(results[0], Ok(Pushed::Exists(State::Scheduled))), "{:?}", results[0]);
+    for unknown in &results[1..3] {
+        let error = unknown.as_ref().expect_err("nobody knows");
+        assert_eq!(error.was_applied(), Applied::Unknown, "{error}");
+    }
+    assert_eq!(results[3].as_ref().expect_err("invalid").kind(), ErrorKind::InvalidInput);
+    assert_eq!(setup.queue.get("there").await?.expect("stored").payload, b"new");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_ack_whose_reply_is_lost_is_repeated() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    let delivery = push_and_claim(&queue, Message::new("").id("id")).await?;
+    proxy.cut_reply_of(ACK);
+    assert_eq!(delivery.ack().await?, Settled::Gone, "its first try did it");
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!(setup.queue.stats().await?.acked, 2);
+    Ok(())
+}
+
+/// A repeated retry must not charge a second failure.
+#[tokio::test]
+async fn a_retry_whose_reply_is_lost_is_charged_once() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    let delivery = push_and_claim(&queue, Message::new("").id("id")).await?;
+    proxy.cut_reply_of(RETRY);
+    assert_eq!(delivery.retry(HOUR, "why").await?, dueq::Retried::Lost);
+    assert_eq!(proxy.cuts(), 1);
+    let stored = setup.queue.get("id").await?.expect("scheduled");
+    assert_eq!((stored.failures, stored.error.as_str()), (1, "why"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cancel_whose_reply_is_lost_still_says_cancelled() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    queue.push(Message::new("").id("id").due(HOUR)).await?;
+    proxy.cut_reply_of(CANCEL);
+    assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!(setup.queue.stats().await?.cancelled, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_must_not_be_repeated_says_that_nobody_knows() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    queue.push(Message::new("old").id("id").due(HOUR)).await?;
+
+    proxy.cut_reply_of(RESCHEDULE);
+    let error = queue.reschedule("id", 2 * HOUR).await.expect_err("nobody knows");
+    assert_eq!((error.was_applied(), error.kind()), (Applied::Unknown, ErrorKind::Unavailable), "{error}");
+
+    proxy.cut_reply_of(PUSH);
+    let replace = Message::new("new").id("id").due(HOUR).on_conflict(OnConflict::Replace);
+    let error = queue.push(replace).await.expect_err("nobody knows");
+    assert_eq!((error.was_applied(), error.kind()), (Applied::Unknown, ErrorKind::Unavailable), "{error}");
+    assert_eq!(proxy.cuts(), 2);
+    assert_eq!(setup.queue.get("id").await?.expect("stored").payload, b"new");
+
+    // With an absolute time and an expected one, a repetition is harmless, and so made.
+    let due_ms = queue.get("id").await?.expect("stored").time_ms;
+    proxy.cut_reply_of(RESCHEDULE);
+    let moved = queue.reschedule_if("id", Due::at_ms(due_ms + 5_000), due_ms).await?;
+    assert_eq!((moved, proxy.cuts()), (Rescheduled::Moved(due_ms + 5_000), 3));
+    Ok(())
+}
+
+/// What the lost reply granted comes back when its lease runs out; the call itself goes on.
+#[tokio::test]
+async fn a_claim_whose_reply_is_lost_is_made_anew() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    for id in ["first", "second"] {
+        queue.push(Message::new("").id(id).due(std::time::SystemTime::UNIX_EPOCH)).await?;
+    }
+    proxy.cut_reply_of(CLAIM);
+    let deliveries = queue.claim(1, HOUR).await?;
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!(deliveries.iter().map(|delivery| delivery.id()).collect::<Vec<_>>(), ["second"]);
+    let first = setup.queue.get("first").await?.expect("leased");
+    assert_eq!((first.state, first.crashes), (State::Leased, 0));
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! A server that dies, freezes, or forgets its scripts.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use dueq::{Message, Pushed, Settled};
+
+use crate::support::{
+    HOUR, LONG, acking, claim, claim_one, ids, messages, push_all, seen, setup, setup_with, stats_until,
+};
+
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+/// Killed while pushes, claims and acks are under way, and started again on what it had written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_goes_on_after_the_server_was_killed_and_nothing_is_lost() -> Result<()> {
+    let mut setup = setup_with(&DURABLE).await?;
+    let queue = setup.queue.clone();
+    let (worker, mut seen) = acking(queue.worker().lease(Duration::from_secs(2)));
+    let (pushed, mut pushes) = crate::support::seen();
+    let pushing = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            for id in ids(600) {
+                let delay = Duration::from_millis(fastrand::u64(0..50));
+                queue.push(Message::new("").id(&id).due(delay)).await?;
+                let _ = pushed.send(());
+            }
+            anyhow::Ok(())
+        }
+    });
+    for _ in 0..3 {
+        pushes.take(150).await?;
+        setup.server.kill()?;
+        setup.server.restart()?;
+    }
+    pushing.await??;
+    let mut handled = BTreeSet::new();
+    while handled.len() < 600 {
+        handled.insert(seen.next().await?);
+    }
+    assert_eq!(handled.into_iter().collect::<Vec<_>>(), ids(600));
+    let stats =
+        stats_until(&queue, "an empty queue", |stats| stats.scheduled + stats.ready + stats.leased == 0).await?;
+    assert_eq!((stats.pushed, stats.acked, stats.dead), (600, 600, 0));
+    worker.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_scheduled_ready_leased_or_dead_is_so_after_a_restart() -> Result<()> {
+    let mut setup = setup_with(&DURABLE).await?;
+    let queue = &setup.queue;
+    push_all(queue, messages(30)).await?;
+    let held = claim(queue, 20).await?;
+    for delivery in &held[..10] {
+        delivery.bury("before the restart").await?;
+    }
+    queue.push(Message::new("later").id("later").due(HOUR)).await?;
+    let counts = |stats: dueq::Stats| [stats.scheduled, stats.ready, stats.leased, stats.dead, stats.pushed];
+    let before = counts(queue.stats().await?);
+    setup.server.kill()?;
+    setup.server.restart()?;
+    assert_eq!(counts(setup.queue.stats().await?), before);
+    assert_eq!(before, [1, 10, 10, 10, 31]);
+    for delivery in &held[10..] {
+        assert_eq!(delivery.ack().await?, Settled::Done, "a lease outlives its server");
+    }
+    assert_eq!(claim(&setup.queue, 10).await?.len(), 10);
+    Ok(())
+}
+
+fn signal(signal: &str, pid: u32) -> Result<()> {
+    ensure!(Command::new("kill").args([signal, &pid.to_string()]).status()?.success());
+    Ok(())
+}
+
+/// Longer than a call may take: each is repeated, and the server, once it wakes, finds all of them in its buffers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_froze_for_seconds_has_each_message_once() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let delivery = crate::support::push_and_claim(queue, Message::new("").id("held")).await?;
+    signal("-STOP", setup.server.pid())?;
+    let (sender, mut answers) = seen();
+    for id in ids(50) {
+        let (queue, sender) = (queue.clone(), sender.clone());
+        tokio::spawn(async move {
+            let _ = sender.send(queue.push(Message::new("").id(id).due(HOUR)).await);
+        });
+    }
+    let ack = tokio::spawn(async move { delivery.ack().await });
+    tokio::time::sleep(Duration::from_millis(3_500)).await; // the fault is that so much time passes
+    signal("-CONT", setup.server.pid())?;
+    for answer in answers.take(50).await? {
+        assert!(matches!(answer?, Pushed::Created | Pushed::Exists(_)));
+    }
+    assert!(matches!(ack.await??, Settled::Done | Settled::Gone));
+    let stats = queue.stats().await?;
+    assert_eq!((stats.pushed, stats.scheduled, stats.leased, stats.acked), (51, 50, 0, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn forgotten_scripts_are_loaded_anew() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    for round in 0..20 {
+        setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
+        queue.push(Message::new("").id(format!("{round}"))).await?;
+        setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
+        let delivery = claim_one(queue).await?;
+        setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
+        assert_eq!(delivery.ack().await?, Settled::Done);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_are_forgotten_all_the_time_stop_nobody() -> Result<()> {
+    let setup = setup().await?;
+    let mut redis = setup.redis().await?;
+    let flushing = tokio::spawn(async move {
+        loop {
+            crate::support::command::<()>(&mut redis, &["SCRIPT", "FLUSH"]).await?;
+            tokio::task::yield_now().await;
+        }
+        #[expect(unreachable_code, reason = "it names the type of the errors")]
+        anyhow::Ok(())
+    });
+    let (worker, mut seen) = acking(setup.queue.worker());
+    for id in ids(300) {
+        setup.queue.push(Message::new("").id(id).due(Duration::from_millis(fastrand::u64(0..20)))).await?;
+    }
+    let mut handled = seen.take(300).await?;
+    flushing.abort();
+    handled.sort_unstable();
+    assert_eq!(handled, ids(300));
+    worker.stop().await?;
+    assert_eq!(setup.queue.claim(1, LONG).await?.len(), 0);
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! `rediss://` against a server with a certificate of its own.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+
+use anyhow::{Result, bail};
+use dueq::{Client, ErrorKind};
+use dueq_testkit::Server;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+use crate::support::child::{Part, Process};
+
+#[tokio::test]
+async fn a_server_whose_certificate_is_trusted_is_used_and_another_is_not() -> Result<()> {
+    let folder = std::env::temp_dir().join(format!("dueq-test-tls-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let tested = with_certificates(&folder).await;
+    fs::remove_dir_all(&folder)?;
+    tested
+}
+
+async fn with_certificates(folder: &std::path::Path) -> Result<()> {
+    let mut ca = CertificateParams::new([])?;
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let (ca_key, key) = (KeyPair::generate()?, KeyPair::generate()?);
+    let ca_pem = ca.self_signed(&ca_key)?.pem();
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let pem = CertificateParams::new(names)?.signed_by(&key, &Issuer::new(ca, ca_key))?.pem();
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    fs::write(path("ca"), ca_pem)?;
+    fs::write(path("certificate"), pem)?;
+    fs::write(path("key"), key.serialize_pem())?;
+
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
+    let files =
+        ["--tls-cert-file", &path("certificate"), "--tls-key-file", &path("key"), "--tls-ca-cert-file", &path("ca")];
+    let arguments = [&["--tls-port", &port, "--tls-auth-clients", "no"], &files[..]].concat();
+    let _server = match Server::start(&arguments) {
+        Ok(server) => server,
+        // Redis 7.0 to 8 and Valkey say it in these words if they were built without TLS.
+        Err(error) if error.to_string().contains("Bad directive") || error.to_string().contains("tls-port") => {
+            // Not by a macro, whose words the harness would keep to itself.
+            writeln!(std::io::stderr(), "SKIPPED: {} was built without TLS", dueq_testkit::programs()?[0].display())?;
+            return Ok(());
+        }
+        Err(error) => bail!(error),
+    };
+    for host in ["localhost", "127.0.0.1"] {
+        let url = format!("rediss://{host}:{port}/");
+        // Which certificates are trusted is read from the environment of a process.
+        let mut process = Process::start(Part::Once, &url, &[("SSL_CERT_FILE", &path("ca"))])?;
+        assert_eq!(process.says().await?, "done");
+        let error = Client::connect(&url).await.expect_err("an unknown issuer");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains(&format!("{host}:{port}")), "{error}");
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Processes of a test's own: this very program, told by its environment to play a part.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use dueq::{Client, Delivery, Message, Settled};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::{claim_one, within};
+
+const PART: &str = "DUEQ_TEST_PART";
+const URL: &str = "DUEQ_TEST_URL";
+/// What a part says begins with this, wherever in a line; the test harness writes lines of its own.
+const MARK: &str = "@@ ";
+
+/// What a process can be told to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Handle the messages of `orders` and say their ids.
+    Handle,
+    /// Claim up to 50 messages of `orders` under leases of 2 s, say their ids and never finish.
+    Hold,
+    /// Connect, push, claim and ack one message, and say so.
+    Once,
+}
+
+const PARTS: [(&str, Part); 3] = [("handle", Part::Handle), ("hold", Part::Hold), ("once", Part::Once)];
+
+pub(crate) struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    pub(crate) fn start(part: Part, url: &str, environment: &[(&str, &str)]) -> Result<Self> {
+        let name = PARTS.iter().find(|(_, known)| *known == part).map_or("", |(name, _)| name);
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--exact", "support::child::a_part_in_another_test", "--ignored", "--nocapture"])
+            .env(PART, name)
+            .env(URL, url)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+        Ok(Self { child, lines })
+    }
+
+    /// What it says next.
+    pub(crate) async fn says(&mut self) -> Result<String> {
+        loop {
+            let line = within("the next line of a process", self.lines.next_line()).await??;
+            let line = line.context("the process has ended")?;
+            if let Some((_, said)) = line.split_once(MARK) {
+                return Ok(said.to_owned());
+            }
+        }
+    }
+
+    /// As `kill -9`; waits until it is dead.
+    pub(crate) async fn kill(&mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
+    }
+}
+
+fn say(what: impl std::fmt::Display) {
+    println!("{MARK}{what}");
+}
+
+#[tokio::test]
+#[ignore = "other tests run it as a process of its own"]
+async fn a_part_in_another_test() -> Result<()> {
+    let (Ok(name), Ok(url)) = (std::env::var(PART), std::env::var(URL)) else { return Ok(()) };
+    let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) else { bail!("no part is called {name}") };
+    let queue = Client::connect(&url).await?.queue("orders")?;
+    match part {
+        Part::Handle => {
+            let handler = |delivery: Delivery| {
+                say(delivery.id());
+                async {}
+            };
+            queue.worker().run(handler, std::future::pending()).await?;
+        }
+        Part::Hold => {
+            let handler = |delivery: Delivery| {
+                say(delivery.id());
+                std::future::pending::<()>()
+            };
+            queue.worker().concurrency(50).lease(Duration::from_secs(2)).run(handler, std::future::pending()).await?;
+        }
+        Part::Once => {
+            queue.push(Message::new("once")).await?;
+            let delivery = claim_one(&queue).await?;
+            assert_eq!((delivery.payload(), delivery.ack().await?), (&b"once"[..], Settled::Done));
+            say("done");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! A TCP proxy that loses replies, falls silent and drops connections at the test's word.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    rules: Arc<Rules>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Rules {
+    /// Bytes in a request whose reply is lost, once, together with its connection.
+    cut: Mutex<Option<Vec<u8>>>,
+    cuts: AtomicU64,
+    /// Nothing passes, in either direction.
+    silent: AtomicBool,
+    /// Connections accepted before this many were accepted never pass anything again.
+    forsaken: AtomicU64,
+    accepted: AtomicU64,
+}
+
+impl Proxy {
+    /// Between its own port and `port`, both on this machine.
+    pub(crate) async fn start(port: u16) -> Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let (address, rules) = (listener.local_addr()?, Arc::new(Rules::default()));
+        let task = tokio::spawn(accept(listener, port, Arc::clone(&rules)));
+        Ok(Self { address, rules, task })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}/", self.address)
+    }
+
+    /// Loses the reply to the next call of this script, after the server has sent it, and closes the connection.
+    pub(crate) fn cut_reply_of(&self, script: &str) {
+        let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
+        *self.rules.cut.lock().unwrap_or_else(PoisonError::into_inner) = Some(sha);
+    }
+
+    /// How many replies were lost so far.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.rules.cuts.load(Ordering::SeqCst)
+    }
+
+    /// From now on connections are accepted, and nothing else happens.
+    pub(crate) fn fall_silent(&self) {
+        self.rules.silent.store(true, Ordering::SeqCst);
+    }
+
+    /// The connections that are open now never pass anything again, and are not closed; new ones work.
+    pub(crate) fn forsake_open_connections(&self) {
+        self.rules.forsaken.store(self.rules.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, port: u16, rules: Arc<Rules>) {
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        let rules = Arc::clone(&rules);
+        let number = rules.accepted.fetch_add(1, Ordering::SeqCst);
+        connections.spawn(async move {
+            if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
+                // A closed connection is what either side is told; there is nobody else to tell.
+                let _ = carry(client, server, number, &rules).await;
+            }
+        });
+    }
+}
+
+async fn carry(mut client: TcpStream, mut server: TcpStream, number: u64, rules: &Rules) -> std::io::Result<()> {
+    let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
+    loop {
+        let (request, length) = tokio::select! {
+            read = client.read(&mut up) => (true, read?),
+            read = server.read(&mut down) => (false, read?),
+        };
+        if length == 0 {
+            return Ok(());
+        }
+        if rules.blocks(number) {
+            continue;
+        }
+        if request {
+            let cut = rules.takes_cut(&up[..length]);
+            server.write_all(&up[..length]).await?;
+            if cut {
+                server.read(&mut down).await?;
+                rules.cuts.fetch_add(1, Ordering::SeqCst);
+                return Ok(());
+            }
+        } else {
+            client.write_all(&down[..length]).await?;
+        }
+    }
+}
+
+impl Rules {
+    fn blocks(&self, number: u64) -> bool {
+        self.silent.load(Ordering::SeqCst) || number < self.forsaken.load(Ordering::SeqCst)
+    }
+
+    fn takes_cut(&self, request: &[u8]) -> bool {
+        self.cut
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take_if(|sha| request.windows(sha.len()).any(|window| window == sha))
+            .is_some()
+    }
+}

@@ -1,0 +1,112 @@
+//! Keeping a lease for as long as its handler runs, and losing it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Delivery, Message, Settled};
+
+use crate::support::{Running, acking, holding, messages, push_all, seen, server_us, setup, stats_until, until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
+    let setup = setup().await?;
+    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(2)));
+    push_all(&setup.queue, messages(20)).await?;
+    let held = seen.take(20).await?;
+    // Somebody who would take over what is lost.
+    let (other, mut taken) = acking(setup.queue.worker());
+    let mut redis = setup.redis().await?;
+    let last_ms = held.iter().map(Delivery::deadline_ms).max().unwrap_or(0);
+    until("the first deadlines", async || server_us(&mut redis).await, |us| us / 1_000 > last_ms).await?;
+    let stats = setup.queue.stats().await?;
+    assert_eq!((stats.leased, stats.crashed), (20, 0));
+    assert!(held.iter().all(|delivery| !delivery.is_lost()));
+    assert_eq!(taken.rest(), Vec::<String>::new());
+    for delivery in &held {
+        assert_eq!(delivery.ack().await?, Settled::Done);
+    }
+    other.stop().await?;
+    worker.abort().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_handler_is_told_that_its_lease_is_lost_and_its_late_settle_does_nothing() -> Result<()> {
+    let setup = setup().await?;
+    let (sender, mut seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let sender = sender.clone();
+        async move {
+            let _ = sender.send((delivery.clone(), None));
+            delivery.lost().await;
+            let settled = delivery.ack().await;
+            let _ = sender.send((delivery, Some(settled)));
+            anyhow::Ok(())
+        }
+    };
+    let worker = Running::start(setup.queue.worker().lease(Duration::from_millis(600)).concurrency(1), handler);
+    setup.queue.push(Message::new("").id("id")).await?;
+    let (delivery, _) = seen.next().await?;
+    assert!(!delivery.is_lost());
+    // Somebody else has it now, as far as Redis is concerned.
+    let claims = "dueq:{orders}:claims";
+    let stolen = format!("{}{}", "x".repeat(16), delivery.due_ms());
+    setup.command::<()>(&["HSET", claims, "id", &stolen]).await?;
+    let (delivery, settled) = seen.next().await?;
+    assert!(delivery.is_lost());
+    assert_eq!(settled.expect("the settle's answer")?, Settled::Lost);
+    assert_eq!(setup.command::<String>(&["HGET", claims, "id"]).await?, stolen);
+    assert_eq!(setup.queue.stats().await?.acked, 0);
+    worker.abort().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_whose_message_was_flushed_away_is_told() -> Result<()> {
+    let setup = setup().await?;
+    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_millis(600)));
+    setup.queue.push(Message::new("")).await?;
+    let delivery = seen.next().await?;
+    setup.command::<()>(&["FLUSHALL"]).await?;
+    crate::support::within("the loss", delivery.lost()).await?;
+    assert_eq!(delivery.ack().await?, Settled::Gone);
+    worker.abort().await
+}
+
+/// What a handler settles itself while the lease keeper extends it must not be reported as lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_leases_and_quick_handlers_lose_nothing() -> Result<()> {
+    let setup = setup().await?;
+    let (sender, mut seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let sender = sender.clone();
+        async move {
+            let settled = delivery.ack().await;
+            let _ = sender.send(settled);
+        }
+    };
+    let worker = Running::start(setup.queue.worker().lease(Duration::from_secs(20)).concurrency(200), handler);
+    push_all(&setup.queue, messages(1_000)).await?;
+    for settled in seen.take(1_000).await? {
+        assert_eq!(settled?, Settled::Done);
+    }
+    worker.stop().await?;
+    let stats = setup.queue.stats().await?;
+    assert_eq!((stats.acked, stats.claimed, stats.crashed), (1_000, 1_000, 0));
+    Ok(())
+}
+
+/// The largest time limit is no limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_limits_of_time_are_none() -> Result<()> {
+    let setup = setup().await?;
+    let worker = setup.queue.worker().time_limit(Duration::MAX).grace(Duration::MAX).lease(Duration::from_millis(900));
+    let (worker, mut seen) = holding(worker);
+    setup.queue.push(Message::new("").id("id")).await?;
+    let delivery = seen.next().await?;
+    // The node is alive: it goes on extending the lease.
+    let later = |stored: &Option<dueq::Stored>| {
+        stored.as_ref().is_some_and(|stored| stored.time_ms > delivery.deadline_ms() + 900)
+    };
+    until("extensions", async || Ok(setup.queue.get("id").await?), later).await?;
+    assert_eq!(stats_until(&setup.queue, "a live worker", |stats| stats.nodes == 1).await?.crashed, 0);
+    worker.abort().await
+}

@@ -1,0 +1,6 @@
+//! Workers: how they share, hold on to what they have, start and stop.
+
+mod leases;
+mod sharing;
+mod starting;
+mod stopping;

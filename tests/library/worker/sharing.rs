@@ -1,0 +1,173 @@
+//! Several workers on one queue.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use dueq::{Client, Delivery};
+
+use crate::support::child::{Part, Process};
+use crate::support::{Running, acking, holding, ids, messages, push_all, seen, setup, stats_until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_share_a_thousand_messages_and_handle_none_twice() -> Result<()> {
+    let setup = setup().await?;
+    let url = setup.server.url();
+    // The queue must exist for workers to be counted.
+    setup.queue.resume().await?;
+    setup.queue.pause().await?;
+    let (mut one, mut two) = (Process::start(Part::Handle, &url, &[])?, Process::start(Part::Handle, &url, &[])?);
+    stats_until(&setup.queue, "two workers", |stats| stats.nodes == 2).await?;
+    push_all(&setup.queue, messages(1_000)).await?;
+    setup.queue.resume().await?;
+    let (mut by_one, mut by_two) = (Vec::new(), Vec::new());
+    while by_one.len() + by_two.len() < 1_000 {
+        tokio::select! {
+            said = one.says() => by_one.push(said?),
+            said = two.says() => by_two.push(said?),
+        }
+    }
+    assert!(!by_one.is_empty() && !by_two.is_empty(), "{} and {}", by_one.len(), by_two.len());
+    let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 1_000).await?;
+    assert_eq!((stats.claimed, stats.crashed, stats.released, stats.leased), (1_000, 0, 0, 0));
+    let mut all = [by_one, by_two].concat();
+    all.sort_unstable();
+    assert_eq!(all, ids(1_000));
+    Ok(())
+}
+
+/// All 50 leases of a killed process end within its lease and the floor; each is charged one crash.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_process_held_is_handled_again_charged_one_crash_each() -> Result<()> {
+    let setup = setup().await?;
+    push_all(&setup.queue, messages(50)).await?;
+    let mut victim = Process::start(Part::Hold, &setup.server.url(), &[])?;
+    let mut held = Vec::new();
+    while held.len() < 50 {
+        held.push(victim.says().await?);
+    }
+    held.sort_unstable();
+    assert_eq!(held, ids(50));
+
+    let (sender, mut seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send((delivery.id().into_owned(), delivery.attempt(), delivery.due_ms()));
+        async {}
+    };
+    let worker = Running::start(setup.queue.worker(), handler);
+    stats_until(&setup.queue, "both alive", |stats| stats.nodes == 2).await?;
+    assert_eq!(seen.rest(), [], "the leases are kept as long as their process lives");
+    victim.kill().await?;
+    let killed = Instant::now();
+    let mut handled = seen.take(50).await?;
+    let took = killed.elapsed();
+    // Lease 2 s, floor 1 s; the rest is for a slow machine.
+    assert!(took < Duration::from_secs(3 + 12), "it took {took:?}");
+    handled.sort_unstable();
+    assert_eq!(handled.iter().map(|(id, ..)| id.clone()).collect::<Vec<_>>(), ids(50));
+    assert!(handled.iter().all(|&(_, attempt, _)| attempt == 2), "{handled:?}");
+    let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 50).await?;
+    assert_eq!((stats.claimed, stats.crashed, stats.died), (100, 50, 0));
+    worker.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_due_messages_is_spread_over_the_workers() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    queue.pause().await?;
+    let (one, mut by_one) = holding(queue.worker().concurrency(100));
+    let other = Client::connect(&setup.server.url()).await?.queue("orders")?;
+    let (two, mut by_two) = holding(other.worker().concurrency(100));
+    stats_until(queue, "two workers", |stats| stats.nodes == 2).await?;
+    push_all(queue, messages(100)).await?;
+    queue.resume().await?;
+    stats_until(queue, "all leased", |stats| stats.leased == 100).await?;
+    one.abort().await?;
+    two.abort().await?;
+    let (one, two) = (by_one.rest().len(), by_two.rest().len());
+    assert_eq!(one + two, 100);
+    assert!(one.min(two) >= 10, "{one} and {two}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_handlers_run_at_once_than_was_said() -> Result<()> {
+    let setup = setup().await?;
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (sender, mut seen) = seen();
+    let handler = {
+        let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+        move |_| {
+            let (running, most, sender) = (Arc::clone(&running), Arc::clone(&most), sender.clone());
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                for _ in 0..20 {
+                    tokio::task::yield_now().await;
+                }
+                running.fetch_sub(1, Ordering::SeqCst);
+                let _ = sender.send(());
+            }
+        }
+    };
+    let worker = Running::start(setup.queue.worker().concurrency(7), handler);
+    push_all(&setup.queue, messages(700)).await?;
+    seen.take(700).await?;
+    worker.stop().await?;
+    assert!((1..=7).contains(&most.load(Ordering::SeqCst)), "{most:?}");
+    assert_eq!(setup.queue.stats().await?.claimed, 700);
+    Ok(())
+}
+
+/// With all places taken by messages that never end, what comes afterwards must reach the other worker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_worker_keeps_no_message_from_a_free_one() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    push_all(queue, messages(5)).await?;
+    let (full, mut held) = holding(queue.worker().concurrency(5));
+    held.take(5).await?;
+    let (free, mut handled) = acking(queue.worker().concurrency(5));
+    push_all(queue, (0..300).map(|n| dueq::Message::new("").id(format!("later {n}"))).collect()).await?;
+    assert_eq!(handled.take(300).await?.into_iter().collect::<BTreeSet<_>>().len(), 300);
+    free.stop().await?;
+    full.abort().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_messages_than_the_ready_window_holds_are_all_handled_once() -> Result<()> {
+    let setup = setup().await?;
+    push_all(&setup.queue, messages(5_000)).await?;
+    let (one, mut by_one) = acking(setup.queue.worker());
+    let (two, mut by_two) = acking(setup.queue.worker());
+    stats_until(&setup.queue, "all acked", |stats| stats.acked == 5_000).await?;
+    one.stop().await?;
+    two.stop().await?;
+    let mut all = [by_one.rest(), by_two.rest()].concat();
+    all.sort_unstable();
+    assert_eq!(all, ids(5_000));
+    Ok(())
+}
+
+/// A client may have more queues and workers than its pool has connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_queues_and_workers_than_pooled_connections_do_not_starve_each_other() -> Result<()> {
+    let setup = setup().await?;
+    let queues = (0..24).map(|n| setup.client.queue(&format!("queue {n}"))).collect::<Result<Vec<_>, _>>()?;
+    let started = Instant::now();
+    let workers: Vec<_> = queues.iter().map(|queue| acking(queue.worker())).collect();
+    for queue in &queues {
+        push_all(queue, messages(20)).await?;
+        queue.stats().await?;
+    }
+    for ((worker, mut seen), queue) in workers.into_iter().zip(&queues) {
+        seen.take(20).await?;
+        worker.stop().await?;
+        assert_eq!(queue.stats().await?.acked, 20);
+    }
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(30), "they waited for each other: {took:?}");
+    Ok(())
+}

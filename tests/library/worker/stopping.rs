@@ -1,0 +1,120 @@
+//! Stopping: what runs may end, what does not is given back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Delivery, Message};
+use tokio::sync::Semaphore;
+
+use crate::support::{HOUR, Running, acking, holding, messages, push_all, seen, setup, stats_until, within};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_graceful_stop_lets_handlers_end_and_claims_nothing_more() -> Result<()> {
+    let setup = setup().await?;
+    let gate = Arc::new(Semaphore::new(0));
+    let (sender, mut seen) = seen();
+    let handler = {
+        let gate = Arc::clone(&gate);
+        move |delivery: Delivery| {
+            let (gate, sender) = (Arc::clone(&gate), sender.clone());
+            async move {
+                let _ = sender.send(delivery.id().into_owned());
+                gate.acquire().await.expect("never closed").forget();
+            }
+        }
+    };
+    let worker = Running::start(setup.queue.worker().concurrency(10).grace(HOUR), handler);
+    push_all(&setup.queue, messages(10)).await?;
+    seen.take(10).await?;
+    worker.ask_to_stop();
+    // More work for it, and hands to do it with: it must not take it.
+    push_all(&setup.queue, (0..10).map(|n| Message::new("").id(format!("later {n}"))).collect()).await?;
+    gate.add_permits(5);
+    stats_until(&setup.queue, "five acked", |stats| stats.acked == 5).await?;
+    assert!(!worker.is_finished(), "it left handlers behind");
+    gate.add_permits(5);
+    worker.stop().await?;
+    let stats = setup.queue.stats().await?;
+    assert_eq!((stats.acked, stats.leased, stats.released, stats.crashed), (10, 0, 0, 0));
+    assert_eq!(stats.nodes, 0, "it said goodbye");
+    // What was claimed while the stop was on its way was handled too; the rest is there for others.
+    assert_eq!(seen.rest(), Vec::<String>::new());
+    let (worker, mut seen) = acking(setup.queue.worker());
+    seen.take(10).await?;
+    worker.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_the_grace_time_what_still_runs_is_released_uncharged() -> Result<()> {
+    let setup = setup().await?;
+    let (worker, mut seen) = holding(setup.queue.worker().grace(Duration::from_millis(50)));
+    push_all(&setup.queue, messages(30)).await?;
+    seen.take(30).await?;
+    worker.stop().await?;
+    let stats = setup.queue.stats().await?;
+    assert_eq!((stats.released, stats.leased, stats.crashed, stats.acked), (30, 0, 0, 0));
+    for delivery in crate::support::claim(&setup.queue, 30).await? {
+        assert_eq!(delivery.attempt(), 1);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_the_future_releases_what_it_had() -> Result<()> {
+    let setup = setup().await?;
+    let (worker, mut seen) = holding(setup.queue.worker());
+    push_all(&setup.queue, messages(30)).await?;
+    seen.take(30).await?;
+    worker.abort().await?;
+    let stats = stats_until(&setup.queue, "all released", |stats| stats.released == 30).await?;
+    assert_eq!((stats.leased, stats.crashed), (0, 0));
+    stats_until(&setup.queue, "its goodbye", |stats| stats.nodes == 0).await?;
+    let (other, mut handled) = acking(setup.queue.worker());
+    handled.take(30).await?;
+    other.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.push(Message::new("")).await?;
+    let worker = setup.queue.worker().run(|_| async {}, std::future::ready(()));
+    within("the worker's end", worker).await??;
+    let stats = setup.queue.stats().await?;
+    assert_eq!((stats.leased, stats.nodes), (0, 0));
+    Ok(())
+}
+
+/// Whoever stops may have taken the token that was meant to wake somebody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_that_come_and_go_never_leave_a_message_behind() -> Result<()> {
+    let setup = setup().await?;
+    let (steady, mut handled) = acking(setup.queue.worker().concurrency(2));
+    let mut by_others = 0;
+    for round in 0..25 {
+        let (passing, mut seen) = acking(setup.queue.worker().concurrency(2));
+        push_all(&setup.queue, (0..20).map(|n| Message::new("").id(format!("{round} {n}"))).collect()).await?;
+        if round % 2 == 0 {
+            passing.stop().await?
+        } else {
+            passing.abort().await?
+        }
+        stats_until(&setup.queue, "all acked", |stats| stats.acked == 20 * (round + 1)).await?;
+        by_others += seen.rest().len();
+    }
+    steady.stop().await?;
+    // An aborted handler may have been told to release after it had seen its message.
+    assert!(handled.rest().len() + by_others >= 500);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_while_redis_is_away_ends() -> Result<()> {
+    let mut setup = setup().await?;
+    let (worker, mut seen) = holding(setup.queue.worker().grace(Duration::from_millis(10)));
+    push_all(&setup.queue, messages(3)).await?;
+    seen.take(3).await?;
+    setup.server.kill()?;
+    worker.stop().await
+}
