@@ -37,7 +37,11 @@ local function finish(changed, quiet)
   local head, deadline = first(SCHEDULED), first(LEASES)
   if not paused and not quiet then
     if head <= now or redis.call('LLEN', READY) > 1 then
-      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+      local bell = base .. ':bell'
+      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
+      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
     elseif head < old_head and head - now <= 2000 then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end

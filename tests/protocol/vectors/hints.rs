@@ -141,3 +141,26 @@ fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
     ensure!(queue.state()?.meta.get(&"seq".into()) == Some(&"5".into()));
     Ok(())
 }
+
+#[test]
+fn the_rights_that_the_document_names_are_enough() -> Result<()> {
+    let protocol = include_str!("../../../PROTOCOL.md");
+    let rights = protocol.split("ACL SETUSER orders on >PASSWORD").nth(1).context("no ACL SETUSER")?;
+    let rights = rights.split("```").next().unwrap_or_default().replace("orders", "q");
+    let mut queue = Queue::start()?;
+    let words: Vec<_> = rights.split_whitespace().flat_map(|right| words![right]).collect();
+    let set = queue.command([words!["ACL", "SETUSER", "limited", "on", "nopass"], words].concat())?;
+    ensure!(set == "OK".into(), "{set:?}");
+    for (verb, _) in SCRIPTS {
+        queue.empty()?;
+        seed(&mut queue)?;
+        queue.command(words!["DEL", "dueq:{q}:bell"])?;
+        let mut limited = connect(&queue.server.url().replace("redis://", "redis://limited:any@"))?;
+        std::mem::swap(&mut queue.connection, &mut limited);
+        queue.ok(verb, T0, plausible(verb))?;
+        std::mem::swap(&mut queue.connection, &mut limited);
+        let denied = queue.command(words!["ACL", "LOG"])?;
+        ensure!(denied.list()?.is_empty(), "{verb}: {denied:?}");
+    }
+    Ok(())
+}
