@@ -2,9 +2,11 @@
 //!
 //! Time is what `ARGV[1]` says (queues here carry `meta.test`), so that nothing sleeps and 48 hours pass in a millisecond.
 
+mod migration;
 mod model;
 mod queue;
 mod reply;
 mod scripts;
 mod state;
 mod table;
+mod vectors;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use dueq_testkit::Server;
 use redis::{Cmd, Connection, ConnectionLike};
 
@@ -25,6 +25,8 @@ pub(crate) struct Queue {
     pub(crate) connection: Connection,
     base: String,
     scripts: BTreeMap<&'static str, Text>,
+    /// Reads must ask first: in a slot that arrives here, nothing is shown to who does not.
+    cluster: bool,
 }
 
 /// A token made of one character.
@@ -64,7 +66,8 @@ impl Queue {
     pub(crate) fn start_with(arguments: &[&str]) -> Result<Self> {
         let server = Server::start(arguments)?;
         let connection = connect(&server.url())?;
-        let mut queue = Self { server, connection, base: "dueq:{q}".to_owned(), scripts: BTreeMap::new() };
+        let cluster = arguments.contains(&"--cluster-enabled");
+        let mut queue = Self { server, connection, base: "dueq:{q}".to_owned(), scripts: BTreeMap::new(), cluster };
         for (verb, source) in SCRIPTS {
             queue.load(verb, source)?;
         }
@@ -136,8 +139,18 @@ impl Queue {
         reply.part(3)?.list()?.iter().map(|delivery| delivery.part(0)?.text()).collect()
     }
 
-    /// The whole state, in one round trip.
+    /// The whole state, in one round trip (of a cluster, from what is on this node).
     pub(crate) fn state(&mut self) -> Result<State> {
+        if self.cluster {
+            let contents = self.contents()?;
+            let content = |suffix: &str| {
+                let found = contents.get(&self.key(suffix).into());
+                let items = found.map(|(_, content)| content.iter().map(Reply::from).collect());
+                Reply::List(items.unwrap_or_default())
+            };
+            let replies: Vec<Reply> = KEYS.iter().copied().chain(["bell"]).map(content).collect();
+            return State::from_replies(&replies);
+        }
         let mut pipeline = redis::pipe();
         let commands = State::commands(&self.base);
         for words in &commands {
@@ -151,14 +164,39 @@ impl Queue {
         )
     }
 
-    /// Every key of the server, byte for byte as DUMP has it.
-    pub(crate) fn dump(&mut self) -> Result<BTreeMap<Text, Text>> {
+    /// Every key of the server with its type and content, byte for byte: not as DUMP has it, whose order within a hash
+    /// may change with a mere read.
+    pub(crate) fn contents(&mut self) -> Result<BTreeMap<Text, (String, Vec<Text>)>> {
         let keys = self.command(words!["KEYS", "*"])?;
-        let mut dump = BTreeMap::new();
+        let mut contents = BTreeMap::new();
         for key in keys.list()? {
-            let key = key.bytes()?.clone();
-            dump.insert(key.clone(), self.command(words!["DUMP", key])?.bytes()?.clone());
+            let key = key.bytes()?;
+            let kind = self.read(words!["TYPE", key])?.text()?;
+            let read = match kind.as_str() {
+                "string" => words!["GETRANGE", key, 0, "-1"],
+                "list" => words!["LRANGE", key, 0, "-1"],
+                "hash" => words!["HGETALL", key],
+                "zset" => words!["ZRANGE", key, 0, "-1", "WITHSCORES"],
+                _ => bail!("a key of type {kind}"),
+            };
+            let mut content = match self.read(read)? {
+                Reply::List(items) => items.iter().map(|item| item.bytes().cloned()).collect::<Result<_>>()?,
+                other => vec![other.bytes()?.clone()],
+            };
+            if kind == "hash" {
+                let mut pairs: Vec<_> = content.chunks_exact(2).map(<[Text]>::to_vec).collect();
+                pairs.sort();
+                content = pairs.concat();
+            }
+            contents.insert(key.clone(), (kind, content));
         }
-        Ok(dump)
+        Ok(contents)
+    }
+
+    fn read(&mut self, words: Vec<Text>) -> Result<Reply> {
+        if self.cluster {
+            self.command(words!["ASKING"])?;
+        }
+        self.command(words)
     }
 }

@@ -50,7 +50,7 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("requeue keeps the attempts", "requeue", "set_attrs(id, 0, 0, 0, options, '')", ""),
     ("purge keeps the payload", "purge", "redis.call('HDEL', MESSAGES, unpack(ids))", ""),
     ("beat never lets go of the lead", "beat", "tonumber(lead_until) <= now", "false"),
-    ("nobody is rung after a push", "push", "redis.pcall('RPUSH', base .. ':bell', '1')", ""),
+    ("nobody is rung after a push", "push", "redis.pcall('RPUSH', bell, '1')", ""),
     ("resume does not ring", "resume", "paused, old_head = false, math.huge", "old_head = math.huge"),
 ];
 
