@@ -175,6 +175,7 @@ async fn replay(
     let shop = Shop { queue: queue.clone(), books, schedule, tally: Arc::clone(tally) };
     tokio::select! {
         () = progress.follow(schedule, schedule.instant(last_s), tally, queue) => Ok(()),
+        result = books::checkpoint(database) => result,
         result = async { shop.replay(orders).await?; all_done(queue).await } => result,
     }
 }

@@ -13,6 +13,9 @@ use crate::books::{Entry, Writer};
 /// When a worker dies, its orders are somebody else's after this time.
 const LEASE: Duration = Duration::from_secs(5);
 
+/// Many: each of them only waits for the books, which take all that is there at once.
+const HANDLERS: usize = 512;
+
 /// Works until the parent closes our standard input, by intent or by dying; or until we are asked to terminate.
 pub(crate) async fn work(queue: &str, database: &Path) -> Result<()> {
     let books = Writer::start(database)?;
@@ -25,8 +28,9 @@ pub(crate) async fn work(queue: &str, database: &Path) -> Result<()> {
             () = not_interrupted() => {}
         }
     };
-    queue.worker().lease(LEASE).retry(Retry::fixed(Duration::from_secs(1))).grace(LEASE).run(rate, stop).await?;
-    Ok(())
+    let worker =
+        queue.worker().concurrency(HANDLERS).lease(LEASE).retry(Retry::fixed(Duration::from_secs(1))).grace(LEASE);
+    Ok(worker.run(rate, stop).await?)
 }
 
 /// Acks when the rating is committed. What fails is retried; what is handled twice is rated once.
