@@ -127,12 +127,24 @@ impl Lane {
             if !is_unknown(&results[place]) {
                 continue;
             }
-            let load = redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned();
-            load.query_async::<Value>(&mut connection).await.map_err(|error| self.fail(error))?;
+            let mut pipeline = redis::Pipeline::with_capacity(2);
+            pipeline.add_command(redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned());
             // A call that was made already must not come before one that stood in front of it: then this one is left out.
             if results[place + 1..].iter().all(is_unknown) {
-                results[place] = evalsha(*verb, keys, args).query_async::<Value>(&mut connection).await;
+                // In one piece, so that nobody flushes between the two.
+                pipeline.add_command(evalsha(*verb, keys, args));
             }
+            let mut values = connection
+                .send_packed_commands(&pipeline, 0, pipeline.len())
+                .await
+                .map_err(|error| self.fail(error))?
+                .into_iter()
+                .map(Value::extract_error);
+            results[place] = match (values.next(), values.next()) {
+                (Some(Err(error)), _) => Err(error),
+                (_, Some(result)) => result,
+                _ => continue,
+            };
         }
         Ok(results)
     }
