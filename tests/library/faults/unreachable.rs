@@ -128,8 +128,6 @@ async fn when_the_server_falls_silent_every_call_ends() -> Result<()> {
         ($name:literal, $call:expr) => {{
             let (queue, delivery, sender) = (queue.clone(), delivery.clone(), sender.clone());
             tokio::spawn(async move {
-                let _ = (&queue, &delivery);
-                #[expect(clippy::redundant_closure_call, reason = "it borrows what the task owns")]
                 let result = $call(&queue, &delivery).await;
                 let _ = sender.send(($name, result.map(drop)));
             });

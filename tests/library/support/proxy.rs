@@ -99,7 +99,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, number: u64, rules:
             let cut = rules.takes_cut(&up[..length]);
             server.write_all(&up[..length]).await?;
             if cut {
-                server.read(&mut down).await?;
+                let _lost = server.read(&mut down).await?;
                 rules.cuts.fetch_add(1, Ordering::SeqCst);
                 return Ok(());
             }
