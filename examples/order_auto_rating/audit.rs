@@ -154,3 +154,85 @@ fn imbalances(report: &Report, orders: &[Order], stats: &Stats) -> Vec<String> {
     let differ = equations.into_iter().filter(|(_, found, expected)| found != expected);
     differ.map(|(what, found, expected)| format!("{what}: {found}, not {expected}")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::{Review, WINDOW_S};
+
+    /// One order of each case; the one inside the window lost its race.
+    fn balanced() -> (Report, Vec<Order>, Stats) {
+        let order = |id: &str, after_s: Option<i64>| Order {
+            id: id.to_owned(),
+            delivered_s: 0,
+            review: after_s.map(|at_s| Review { at_s, stars: 5 }),
+        };
+        let orders = vec![order("a", Some(0)), order("b", Some(1)), order("c", Some(WINDOW_S)), order("d", None)];
+        let report = Report {
+            orders: 4,
+            already_reviewed: 1,
+            pushed: 3,
+            cancelled_in_time: 0,
+            races_lost: 1,
+            auto_rated: 3,
+            replaced_by_review: 2,
+            disagreed: 0,
+            never_reviewed: 1,
+            lost: 0,
+            fired_twice: 0,
+            fired_early: 0,
+            lateness_ms: Lateness { p50: 0.0, p99: 0.0, p999: 0.0, max: 0.0 },
+        };
+        let mut stats = Stats::default();
+        (stats.pushed, stats.claimed, stats.acked) = (3, 3, 3);
+        (report, orders, stats)
+    }
+
+    #[test]
+    fn what_balances_is_not_complained_of() {
+        let (report, orders, stats) = balanced();
+        assert_eq!(imbalances(&report, &orders, &stats), Vec::<String>::new());
+    }
+
+    #[test]
+    fn one_more_of_anything_is_complained_of() {
+        let figures: [fn(&mut Report) -> &mut u64; 11] = [
+            |report| &mut report.orders,
+            |report| &mut report.already_reviewed,
+            |report| &mut report.pushed,
+            |report| &mut report.cancelled_in_time,
+            |report| &mut report.races_lost,
+            |report| &mut report.auto_rated,
+            |report| &mut report.replaced_by_review,
+            |report| &mut report.never_reviewed,
+            |report| &mut report.lost,
+            |report| &mut report.fired_twice,
+            |report| &mut report.fired_early,
+        ];
+        for (number, figure) in figures.into_iter().enumerate() {
+            let (mut report, orders, stats) = balanced();
+            *figure(&mut report) += 1;
+            assert_ne!(imbalances(&report, &orders, &stats), Vec::<String>::new(), "figure {number}");
+        }
+        let counts: [fn(&mut Stats) -> &mut u64; 6] = [
+            |stats| &mut stats.pushed,
+            |stats| &mut stats.cancelled,
+            |stats| &mut stats.acked,
+            |stats| &mut stats.claimed,
+            |stats| &mut stats.leased,
+            |stats| &mut stats.dead,
+        ];
+        for (number, count) in counts.into_iter().enumerate() {
+            let (report, orders, mut stats) = balanced();
+            *count(&mut stats) += 1;
+            assert_ne!(imbalances(&report, &orders, &stats), Vec::<String>::new(), "count {number}");
+        }
+    }
+
+    #[test]
+    fn an_order_handled_again_after_a_crash_balances() {
+        let (mut report, orders, mut stats) = balanced();
+        (report.fired_twice, stats.claimed, stats.crashed) = (1, 4, 1);
+        assert_eq!(imbalances(&report, &orders, &stats), Vec::<String>::new());
+    }
+}

@@ -82,7 +82,7 @@ fn parse(text: &[u8]) -> Result<Vec<Order>> {
         match reader.read_record(&mut record) {
             Ok(true) => {}
             Ok(false) => break,
-            Err(error) => bail!("{error}"), // it names the line
+            Err(error) => bail!("line {}: {error}", error.position().map_or(0, csv::Position::line)),
         }
         let line = record.position().map_or(0, csv::Position::line);
         let order = record

@@ -26,7 +26,6 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use dueq::{Client, Limits, Queue, State};
 
-use crate::audit::Audit;
 use crate::input::Order;
 use crate::progress::Progress;
 use crate::replay::{Shop, Tally};
@@ -96,17 +95,20 @@ pub(crate) async fn connect() -> Result<Client> {
 }
 
 /// Completes on Ctrl-C, or when we are asked to terminate.
-pub(crate) async fn interrupted() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        tokio::select! {
-            result = tokio::signal::ctrl_c() => result,
-            _ = terminate.recv() => Ok(()),
-        }
+async fn interrupted() -> std::io::Result<()> {
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result,
+        result = terminated() => result,
     }
+}
+
+/// Completes when we are asked to terminate.
+pub(crate) async fn terminated() -> std::io::Result<()> {
+    #[cfg(unix)]
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?.recv().await;
     #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
+    std::future::pending::<()>().await;
+    Ok(())
 }
 
 async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
@@ -124,19 +126,26 @@ async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
 
     // The name of this run: random, for std seeds its hashers so.
     let run = format!("{:016x}", RandomState::new().build_hasher().finish());
-    let client = connect().await?;
-    let queue = client.queue(&format!("order-auto-rating-{run}"))?;
+    // An order that cannot be rated in five attempts is dead, and the books show it. This also makes the queue.
+    let queue = connect().await?.queue(&format!("order-auto-rating-{run}"))?;
+    queue.configure(Limits::new().max_attempts(5)).await?;
     let database = Database::new(args.database.as_deref(), &run)?;
+    let tally = Arc::new(Tally::default());
+    let mut staff = Staff::hire(args.workers, queue.name(), &database.path, &progress);
     let outcome = tokio::select! {
-        outcome = replay(args, orders, &queue, &database.path, &progress) => outcome,
-        interrupted = interrupted() => {
-            interrupted?;
-            Err(anyhow::anyhow!("interrupted"))
-        }
+        outcome = replay(args, orders, &queue, &database.path, &progress, &tally) => outcome,
+        error = staff.failed() => Err(error),
+        interrupted = interrupted() => interrupted.map_err(anyhow::Error::from).and_then(|()| bail!("interrupted")),
     };
     progress.clear();
-    clean(&queue).await.context("cannot empty the queue")?;
-    let audit = outcome?;
+    let dismissed = staff.dismiss().await;
+    let audit = match outcome.and(dismissed) {
+        Ok(()) => audit::audit(&books::open(&database.path)?, orders, &tally, &queue.stats().await?),
+        Err(error) => Err(error),
+    };
+    let cleaned = clean(&queue).await.context("cannot empty the queue");
+    let audit = audit?;
+    cleaned?;
 
     if args.json {
         println!("{}", serde_json::to_string_pretty(&audit.report)?);
@@ -150,31 +159,25 @@ async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
     bail!("the books do not balance: {}", audit.complaints.join("; "))
 }
 
-/// From the first worker's start to the audit.
-async fn replay(args: &Args, orders: &[Order], queue: &Queue, database: &Path, progress: &Progress) -> Result<Audit> {
-    // An order that cannot be rated in five attempts is dead, and the books show it. This also makes the queue.
-    queue.configure(Limits::new().max_attempts(5)).await?;
-    let mut staff = Staff::hire(args.workers, queue.name(), database, progress);
+/// Completes when all orders have lived their lives and nothing waits any more.
+async fn replay(
+    args: &Args,
+    orders: &[Order],
+    queue: &Queue,
+    database: &Path,
+    progress: &Progress,
+    tally: &Arc<Tally>,
+) -> Result<()> {
+    all_at_work(queue, args.workers).await?;
+    let (first_s, last_s) = span(orders);
+    let schedule = Schedule::new(Instant::now(), first_s, args.speed);
     let books = books::Writer::start(database)?;
-    let tally = Arc::new(Tally::default());
-
-    let work = async {
-        all_at_work(queue, args.workers).await?;
-        let (first_s, last_s) = span(orders);
-        let schedule = Schedule::new(Instant::now(), first_s, args.speed);
-        let shop = Shop { queue: queue.clone(), books, schedule, tally: Arc::clone(&tally) };
-        tokio::select! {
-            () = progress.follow(schedule, schedule.instant(last_s), &tally, queue) => {}
-            result = async { shop.replay(orders).await?; all_done(queue).await } => result?,
-        }
-        Ok::<(), anyhow::Error>(())
-    };
+    let shop = Shop { queue: queue.clone(), books, schedule, tally: Arc::clone(tally) };
     tokio::select! {
-        result = work => result?,
-        error = staff.failed() => return Err(error),
+        () = progress.follow(schedule, schedule.instant(last_s), tally, queue) => Ok(()),
+        result = books::checkpoint(database) => result,
+        result = async { shop.replay(orders).await?; all_done(queue).await } => result,
     }
-    staff.dismiss().await?;
-    audit::audit(&books::open(database)?, orders, &tally, &queue.stats().await?)
 }
 
 fn span(orders: &[Order]) -> (i64, i64) {

@@ -43,10 +43,11 @@ impl Staff {
     /// Lets all of them finish what they have, and waits for them.
     pub(crate) async fn dismiss(mut self) -> Result<()> {
         self.stop.send_replace(true);
+        let mut result = Ok(());
         while let Some(member) = self.members.join_next().await {
-            member??;
+            result = result.and(member?);
         }
-        Ok(())
+        result
     }
 }
 
@@ -59,6 +60,7 @@ async fn member(
 ) -> Result<()> {
     loop {
         let (mut process, begin) = (start(queue, database)?, Instant::now());
+        progress.say(&format!("worker {number} is process {}", process.id().unwrap_or_default()));
         // Taken out, because `wait` closes it: it is the sign to stop.
         let lifeline = process.stdin.take();
         let ended = tokio::select! {
@@ -72,7 +74,7 @@ async fn member(
         if ended.code().is_some_and(|code| code != 0) || begin.elapsed() < SHORTEST_LIFE {
             bail!("worker {number} failed: {ended}");
         }
-        progress.say(&format!("worker {number} is gone ({ended}): starting another one"));
+        progress.say(&format!("worker {number} is gone ({ended}); another one takes its place"));
     }
 }
 

@@ -13,7 +13,10 @@ use crate::books::{Entry, Writer};
 /// When a worker dies, its orders are somebody else's after this time.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// Works until the parent closes our standard input, by intent or by dying; or until a signal says so.
+/// Many: each of them only waits for the books, which take all that is there at once.
+const HANDLERS: usize = 512;
+
+/// Works until the parent closes our standard input, by intent or by dying; or until we are asked to terminate.
 pub(crate) async fn work(queue: &str, database: &Path) -> Result<()> {
     let books = Writer::start(database)?;
     let queue = crate::connect().await?.queue(queue)?;
@@ -21,11 +24,13 @@ pub(crate) async fn work(queue: &str, database: &Path) -> Result<()> {
     let stop = async {
         tokio::select! {
             () = end_of_input() => {}
-            _ = crate::interrupted() => {}
+            _ = crate::terminated() => {}
+            () = not_interrupted() => {}
         }
     };
-    queue.worker().lease(LEASE).retry(Retry::fixed(Duration::from_secs(1))).grace(LEASE).run(rate, stop).await?;
-    Ok(())
+    let worker =
+        queue.worker().concurrency(HANDLERS).lease(LEASE).retry(Retry::fixed(Duration::from_secs(1))).grace(LEASE);
+    Ok(worker.run(rate, stop).await?)
 }
 
 /// Acks when the rating is committed. What fails is retried; what is handled twice is rated once.
@@ -34,6 +39,12 @@ async fn rate(books: Writer, delivery: Delivery) -> Result<Settlement> {
     let (due_ms, fired_us, attempt) = (delivery.due_ms(), delivery.started_us(), delivery.attempt());
     let known = books.enter(Entry::Fired { order_id, due_ms, fired_us, attempt }).await?;
     Ok(if known { Settlement::Ack } else { Settlement::bury("there is no such order") })
+}
+
+/// Ctrl-C reaches all processes of a terminal; what follows is the parent's to say.
+async fn not_interrupted() {
+    while tokio::signal::ctrl_c().await.is_ok() {}
+    std::future::pending().await
 }
 
 async fn end_of_input() {

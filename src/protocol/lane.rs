@@ -133,11 +133,13 @@ impl Lane {
             if !is_unknown(&results[place]) {
                 continue;
             }
-            let load = redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned();
-            load.query_async::<Value>(&mut connection).await.map_err(|error| self.fail(error))?;
-            // A call that was made already must not come before one that stood in front of it: then this one is left out.
+            // A call that was made already must not come before one that stood in front of it: then this one is left out,
+            // and its script only loaded. EVAL, unlike a load and an EVALSHA, cannot be forgotten halfway.
             if results[place + 1..].iter().all(is_unknown) {
-                results[place] = evalsha(*verb, keys, args).query_async::<Value>(&mut connection).await;
+                results[place] = eval(*verb, keys, args).query_async::<Value>(&mut connection).await;
+            } else {
+                let load = redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned();
+                load.query_async::<Value>(&mut connection).await.map_err(|error| self.fail(error))?;
             }
         }
         Ok(results)
@@ -174,8 +176,17 @@ fn is_unknown(result: &Result<Value, RedisError>) -> bool {
 }
 
 fn evalsha(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(verb.sha()).arg(keys.vector.len());
+    call("EVALSHA", verb.sha(), keys, args)
+}
+
+/// The same with the script itself, which the server then knows.
+fn eval(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
+    call("EVAL", verb.code(), keys, args)
+}
+
+fn call(command: &str, script: &str, keys: &Keys, args: &[&[u8]]) -> Cmd {
+    let mut command = redis::cmd(command);
+    command.arg(script).arg(keys.vector.len());
     for key in &keys.vector {
         command.arg(key);
     }
