@@ -9,6 +9,7 @@ mod mutants;
 mod operation;
 mod producers;
 mod reads;
+mod structure;
 mod world;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,8 +21,9 @@ use crate::queue::Queue;
 use crate::reply::{Reply, Text, words};
 use driver::Driver;
 use history::History;
-use operation::{Call, Operation};
-use world::{World, check_structure};
+use operation::Operation;
+use structure::check_structure;
+use world::{Now, World};
 
 const STEPS: usize = 6_000;
 const SEEDS: [u64; 3] = [1, 2, 3];
@@ -113,7 +115,7 @@ struct Run {
     world: World,
     driver: Driver,
     history: History,
-    shown: VecDeque<Call>,
+    shown: VecDeque<(Now, Operation)>,
     coverage: Coverage,
 }
 
@@ -132,7 +134,8 @@ fn run(seed: u64, steps: usize, replaced: &[(&'static str, String)]) -> Result<C
     }
     for step in 0..steps {
         run.step().with_context(|| {
-            let calls: Vec<String> = run.shown.iter().map(|call| format!("  {:?}", call)).collect();
+            let calls: Vec<String> =
+                run.shown.iter().map(|(now, operation)| format!("  {now:?} {operation:?}")).collect();
             format!("DUEQ_MODEL_SEED={seed}, step {step}; the last calls:\n{}", calls.join("\n"))
         })?;
     }
@@ -153,7 +156,7 @@ impl Run {
         if self.shown.len() == SHOWN {
             self.shown.pop_front();
         }
-        self.shown.push_back(Call { now, operation: operation.clone() });
+        self.shown.push_back((now, operation.clone()));
 
         let reply = self.queue.call(operation.verb(), now.word(), operation.words())?;
         ensure!(reply.code().is_none(), "{reply:?}");

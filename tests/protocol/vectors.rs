@@ -10,6 +10,7 @@ mod nodes;
 mod pages;
 mod pushes;
 mod refusals;
+mod repeats;
 mod trims;
 mod types;
 

@@ -1,6 +1,6 @@
 //! What a client may ask: the verbs and their arguments.
 
-use crate::model::world::{Due, Now};
+use crate::model::world::Due;
 use crate::reply::{Text, words};
 
 #[derive(Clone, Debug)]
@@ -121,11 +121,4 @@ impl Operation {
             Self::Get(id) => words![id],
         }
     }
-}
-
-/// A call as it was made, to be printed and to be repeated.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) now: Now,
-    pub(crate) operation: Operation,
 }

@@ -131,7 +131,8 @@ fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
     queue.command(words!["ACL", "SETUSER", "limited", "on", "nopass", "~dueq:*", "+@all", "resetchannels"])?;
     let url = queue.server.url().replace("redis://", "redis://limited:any@");
     let mut limited = connect(&url)?;
-    let published = crate::queue::command(&mut limited, &words!["SPUBLISH", "dueq:{q}:notice", "1"])?;
+    let words = words!["SPUBLISH", "dueq:{q}:notice", "1"];
+    let published = crate::queue::command(&mut limited, &words)?;
     ensure!(published.code() == Some("NOPERM"), "{published:?}");
     std::mem::swap(&mut queue.connection, &mut limited);
     queue.push(T0, "a", T0 + 1_000, "")?;
@@ -156,6 +157,7 @@ fn the_rights_that_the_document_names_are_enough() -> Result<()> {
         seed(&mut queue)?;
         queue.command(words!["DEL", "dueq:{q}:bell"])?;
         let mut limited = connect(&queue.server.url().replace("redis://", "redis://limited:any@"))?;
+        queue.command(words!["ACL", "LOG", "RESET"])?;
         std::mem::swap(&mut queue.connection, &mut limited);
         queue.ok(verb, T0, plausible(verb))?;
         std::mem::swap(&mut queue.connection, &mut limited);

@@ -12,7 +12,7 @@ fn dead(number: u64) -> Result<Queue> {
     for place in 0..number {
         let id = place.to_string();
         queue.push(T0 + place, &id, T0 + place, "payload")?;
-        ensure!(queue.take(T0 + place, 1, &token('a'))? == [id.clone()]);
+        ensure!(queue.take(T0 + place, 1, &token('a'))? == std::slice::from_ref(&id));
         queue.ok("bury", T0 + place, words![&id, token('a'), "why"])?;
     }
     Ok(queue)
