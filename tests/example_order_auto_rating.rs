@@ -49,7 +49,8 @@ impl Run {
         std::fs::write(&input, format!("order_id,delivered_at,reviewed_at,review_score\n{orders}"))?;
         let mut command = Command::new(program()?);
         command.arg("--json").arg("--input").arg(input).args(arguments);
-        command.env("REDIS_URL", server.url()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("REDIS_URL", server.url()).env("TMPDIR", server.folder());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(Self { server, command })
     }
 
@@ -207,7 +208,6 @@ fn workers_do_not_outlive_a_parent_that_is_killed() -> Result<()> {
 #[test]
 fn interrupted_it_leaves_no_process_no_message_and_no_file() -> Result<()> {
     let mut run = Run::new(&sixty(), &["--workers", "2", "--speed", "1"])?;
-    run.command.env("TMPDIR", run.server.folder());
     let mut underway = Underway::new(&mut run)?;
     for _ in 0..2 {
         underway.worker()?;

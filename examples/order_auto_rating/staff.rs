@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::progress::Progress;
 
-/// One that does not even live so long is not replaced: the next one would not either.
+/// How soon after a worker the next one takes its place: a program that dies at once must not keep the machine busy.
 const SHORTEST_LIFE: Duration = Duration::from_millis(200);
 
 /// Some processes of this very program, each a node of the queue. One that is killed is replaced.
@@ -71,10 +71,11 @@ async fn member(
                 return Ok(());
             }
         };
-        if ended.code().is_some_and(|code| code != 0) || begin.elapsed() < SHORTEST_LIFE {
+        if ended.code().is_some_and(|code| code != 0) {
             bail!("worker {number} failed: {ended}");
         }
         progress.say(&format!("worker {number} is gone ({ended}); another one takes its place"));
+        tokio::time::sleep(SHORTEST_LIFE.saturating_sub(begin.elapsed())).await;
     }
 }
 
