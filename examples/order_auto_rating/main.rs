@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
-use dueq::{Client, Limits, Queue, State};
+use dueq::{Client, Limits, Queue};
 
 use crate::input::Order;
 use crate::progress::Progress;
@@ -143,7 +143,7 @@ async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
         Ok(()) => audit::audit(&books::open(&database.path)?, orders, &tally, &queue.stats().await?),
         Err(error) => Err(error),
     };
-    let cleaned = clean(&queue).await.context("cannot empty the queue");
+    let cleaned = queue.delete().await.context("cannot delete the queue");
     let audit = audit?;
     cleaned?;
 
@@ -203,13 +203,6 @@ async fn all_done(queue: &Queue) -> Result<()> {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-async fn clean(queue: &Queue) -> Result<()> {
-    for state in [State::Scheduled, State::Ready, State::Dead] {
-        queue.purge(state).await?;
-    }
-    Ok(())
 }
 
 /// Where the books are; removed at the end unless they were asked for.
