@@ -136,8 +136,9 @@ impl Agenda {
             }
             return;
         }
-        let at = at + stand_in;
-        let at = slot.not_before.filter(|_| at <= now + FLOOR).map_or(at, |not_before| at.max(not_before));
+        // What is due later is not what is stuck.
+        let not_before = slot.not_before.filter(|_| at <= now);
+        let at = (at + stand_in).max(not_before.unwrap_or(at));
         let tick = tick_of(at, start);
         let old = match slot.armed {
             Some((armed, _)) if armed <= tick => return,
@@ -262,6 +263,19 @@ mod tests {
         agenda.head_at(start, start + MS);
         assert_eq!(due(&mut agenda, start + 999 * MS), []);
         assert_eq!(due(&mut agenda, start + 1_001 * MS), [Action::Promote]);
+    }
+
+    #[test]
+    fn what_is_stuck_does_not_delay_what_is_due_later() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        agenda.head_at(start, start);
+        assert_eq!(due(&mut agenda, start), [Action::Promote]);
+        agenda.landed(Action::Promote, start + MS, true);
+        // Others have taken what was due; the next one is due within the floor.
+        agenda.head_at(start + 300 * MS, start + 2 * MS);
+        assert_eq!(due(&mut agenda, start + 299 * MS), []);
+        assert_eq!(due(&mut agenda, start + 300 * MS), [Action::Promote]);
     }
 
     #[test]
