@@ -78,7 +78,8 @@ async fn listen_once(
                     let _ = events.send(Event::Notice(due_ms));
                 }
             }
-            PushKind::Disconnection => return Ok(()),
+            // The second one comes when the queue's slot moves to another server: the connection lives on, and is deaf.
+            PushKind::Disconnection | PushKind::SUnsubscribe => return Ok(()),
             _ => {}
         }
     }
