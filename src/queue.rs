@@ -287,6 +287,10 @@ impl Queue {
     /// Calls a script that takes no batch; `now` is put in front.
     pub(crate) async fn call(&self, verb: Verb, args: &[&[u8]], repeat: Repeat) -> Result<Reply, Error> {
         let args: Vec<&[u8]> = [&b""[..]].into_iter().chain(args.iter().copied()).collect();
+        if repeat == Repeat::Unsafe {
+            // On a connection that the pool has just checked: one that was closed while it idled would leave us not knowing.
+            self.0.lane.rest();
+        }
         self.0.lane.call_patiently(verb, &self.0.keys, &args, repeat).await
     }
 

@@ -83,7 +83,9 @@ async fn every_verb_survives_that_its_idle_connection_was_closed() -> Result<()>
     kill().await?;
     queue.list(dueq::State::Dead, None, 1).await?;
     kill().await?;
-    queue.cancel_dead("two").await?;
+    assert_eq!(queue.requeue_all().await?, 1);
+    kill().await?;
+    queue.cancel("two").await?;
     kill().await?;
     queue.pause().await?;
     Ok(())
