@@ -11,8 +11,8 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -39,12 +39,22 @@ local function finish(changed, quiet)
   local head, deadline = first(SCHEDULED), first(LEASES)
   if not paused and not quiet then
     if head <= now or redis.call('LLEN', READY) > 1 then
-      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+      local bell = base .. ':bell'
+      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
+      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
     elseif head < old_head and head - now <= 2000 then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
   return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+--- block: forget
+local function forget(count) -- up to so many remembered ids whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
 end
 --- end
 local node = ARGV[2]
@@ -53,9 +63,8 @@ if #ARGV ~= 3 or #node < 1 or #node > 200 or string.find(node, '%c') or not (ARG
 end
 if not layout then return {finish(false), 0, 0, 0} end
 local lead, lead_until, seen, hold, keep_ms, keep = unpack(redis.call('HMGET', META, 'lead', 'lead_until', 'seen', 'hold', 'dead_keep_ms', 'dead_keep'))
-local old = redis.call('ZCOUNT', RECENT, '-inf', now)
 local dead = redis.call('ZCARD', DEAD) - 1
-redis.call('ZCARD', NODES); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
+redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
 
 local silence = now - tonumber(seen or 0)
 if silence > 3000 or silence < 0 then hold = now + 5000 end
@@ -72,7 +81,7 @@ else
 end
 redis.call('HSET', META, 'seen', now, 'hold', hold or 0, 'lead', lead or '', 'lead_until', lead_until or 0)
 
-if old > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, math.min(old, 500) - 1) end
+forget(500)
 local over = math.max(dead - tonumber(keep or 100000), redis.call('ZCOUNT', DEAD, '-inf', now - tonumber(keep_ms or 2592000000)))
 if over > 0 then
   local ids = redis.call('ZRANGE', DEAD, 0, math.min(over, 500) - 1)

@@ -9,8 +9,8 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -37,7 +37,11 @@ local function finish(changed, quiet)
   local head, deadline = first(SCHEDULED), first(LEASES)
   if not paused and not quiet then
     if head <= now or redis.call('LLEN', READY) > 1 then
-      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+      local bell = base .. ':bell'
+      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
+      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
     elseif head < old_head and head - now <= 2000 then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
@@ -60,7 +64,7 @@ if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #to
   or not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 then
   return redis.error_reply('BADARGS claim takes now, n (0 to 1000), token (16 bytes), lease ms (1 to 86400000)')
 end
-local ready, nodes = redis.call('LLEN', READY) - 1, redis.call('ZCARD', NODES) - 1
+local ready, nodes = redis.call('LLEN', READY) - 1, redis.call('ZCOUNT', NODES, now - 3000, '(inf')
 local share = math.min(count, math.max(1, math.floor(ready / math.max(1, nodes))))
 if paused or ready < 1 or count == 0 then return {finish(false), math.max(ready, 0), -1, {}} end
 local has_attrs = redis.call('HLEN', ATTRS) > 1
@@ -79,8 +83,10 @@ while taken < #entries and (taken == 0 or bytes < 4194304) do
   for i, payload in ipairs(redis.call('HMGET', MESSAGES, unpack(ids))) do
     if payload and #granted > 0 and bytes + #payload > 4194304 then bytes = 4194304 break end
     taken = taken + 1
-    if payload then -- an entry without a payload is nobody's message: it is dropped
-      local id, due, attempt, options = ids[i], tonumber(dues[i]), 1, ''
+    local id, due, attempt, options = ids[i], tonumber(dues[i]), 1, ''
+    if payload and due > now then -- the clock went back: it is not due yet
+      redis.call('ZADD', SCHEDULED, due, id)
+    elseif payload then -- an entry without a payload is nobody's message: it is dropped
       if has_attrs then
         local failures, crashes, original, stored = attrs(id)
         attempt, options = failures + crashes + 1, stored

@@ -1,17 +1,17 @@
 #!lua
 -- push: absent -> scheduled, for 1 to 1,000 messages.
 -- KEYS   the ten of the queue
--- ARGV   now | until: server ms after which a repetition is refused, or empty | per message: id, due, payload, options
+-- ARGV   now | until: server ms from which on a repetition is refused, or empty | per message: id, due, payload, options
 --        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, reuse
 -- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | EXPIRED | FULL <why> | INVALID <why>, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready window if a conflict moves a ready message
--- Again  EXISTS or FINISHED within `until` (at most 12 s ahead), EXPIRED after it. With reschedule, replace or reuse: pushes anew
+-- Again  EXISTS or FINISHED within `until` (at most 12 s ahead), EXPIRED from then on. With reschedule, replace or reuse: pushes anew
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -38,7 +38,11 @@ local function finish(changed, quiet)
   local head, deadline = first(SCHEDULED), first(LEASES)
   if not paused and not quiet then
     if head <= now or redis.call('LLEN', READY) > 1 then
-      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+      local bell = base .. ':bell'
+      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
+      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
     elseif head < old_head and head - now <= 2000 then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
@@ -52,14 +56,15 @@ local function create()
   local sentinel = '\0' .. string.rep('-', 70)
   for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD'}) do redis.call(read, KEYS[i]) end
   layout, born = '1', string.sub(redis.sha1hex(int(now_us) .. base .. table.concat(ARGV, ' ', 1, math.min(#ARGV, 4))), 1, 16)
-  redis.call('HSET', META, 'layout', layout, 'born', born, sentinel, '')
   for _, zset in ipairs({SCHEDULED, LEASES, DEAD, RECENT, NODES}) do redis.call('ZADD', zset, '+inf', sentinel) end
   for _, hash in ipairs({CLAIMS, MESSAGES, ATTRS}) do redis.call('HSET', hash, sentinel, '') end
   if redis.call('LINDEX', READY, 0) ~= sentinel then redis.call('LPUSH', READY, sentinel) end
+  redis.call('HSET', META, sentinel, '', 'born', born, 'layout', layout) -- last: until then the queue does not exist
 end
 --- end
 --- block: place
 local function place(id)
+  if string.byte(id) == 0 then return 'absent' end -- a sentinel is nobody's message
   if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
   if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
   if redis.call('ZSCORE', DEAD, id) then return 'dead' end
@@ -91,6 +96,12 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is ne
   local sign, digits = string.match(text, '^(%+?)(%d+)$')
   local due = digits and #digits <= 15 and tonumber(digits) + (sign == '+' and now_up or 0)
   return due and due <= now_up + 3155760000000 and due or nil
+end
+--- end
+--- block: forget
+local function forget(count) -- up to so many remembered ids whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
 end
 --- end
 local count, limit_ms = (#ARGV - 2) / 4, tonumber(ARGV[2])
@@ -127,7 +138,7 @@ local function one(i)
   if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
   if #payload > max_payload then return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload) end
   if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse' end
-  if limit_ms and (limit_ms < now or limit_ms > now + REPEAT_MS) then return 'EXPIRED' end
+  if limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS) then return 'EXPIRED' end
 
   local near = due - now <= REPEAT_MS
   if found[i] or taken[id] then
@@ -148,7 +159,7 @@ local function one(i)
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
   -- An id used anew is no longer a cancelled one: what remains of the memory is its time.
   local keep = math.max(math.floor(recent), near and limit_ms or 0)
-  if keep > now then remember[#remember + 1] = keep; remember[#remember + 1] = id end
+  if math.max(keep, recent) > now then remember[#remember + 1] = keep; remember[#remember + 1] = id end
   payloads[#payloads + 1] = id; payloads[#payloads + 1] = payload
   dues[#dues + 1] = due; dues[#dues + 1] = id
   if stored ~= '' then options[id] = stored end
@@ -172,8 +183,7 @@ for id, stored in pairs(options) do
 end
 if #remember > 0 then
   redis.call('ZADD', RECENT, unpack(remember))
-  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), #remember)
-  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
+  forget(#remember) -- twice as many as came in
 end
 if created > 0 then redis.call('HINCRBY', META, 'pushed', created) end
 return {finish(true), replies}

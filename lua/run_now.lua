@@ -9,8 +9,8 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base = #KEYS == 10 and string.match(META, '^(dueq:{[^{}/%c]+/?%d*}):meta$')
-if not base then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
 for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
   if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
 end
@@ -37,7 +37,11 @@ local function finish(changed, quiet)
   local head, deadline = first(SCHEDULED), first(LEASES)
   if not paused and not quiet then
     if head <= now or redis.call('LLEN', READY) > 1 then
-      for _ = tonumber(redis.pcall('LLEN', base .. ':bell')) or 2, 1 do redis.pcall('RPUSH', base .. ':bell', '1') end
+      local bell = base .. ':bell'
+      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
+      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
     elseif head < old_head and head - now <= 2000 then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
@@ -47,6 +51,7 @@ end
 --- end
 --- block: place
 local function place(id)
+  if string.byte(id) == 0 then return 'absent' end -- a sentinel is nobody's message
   if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
   if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
   if redis.call('ZSCORE', DEAD, id) then return 'dead' end
@@ -61,6 +66,12 @@ end
 local function set_attrs(id, failures, crashes, due, options, reason)
   if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+end
+--- end
+--- block: forget
+local function forget(count) -- up to so many remembered ids whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
 end
 --- end
 if #ARGV < 2 or #ARGV > 1001 then return redis.error_reply('BADARGS run_now takes now, then 1 to 1000 ids') end
@@ -80,4 +91,5 @@ for i = 2, #ARGV do
     replies[i - 1], changed = 'MOVED ' .. int(now), changed + 1
   end
 end
+if changed > 0 then forget(2 * changed) end
 return {finish(changed > 0), replies}

@@ -4,7 +4,7 @@
 //! away neither loses nor repeats anybody else's item; its own is sent all the same.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,8 +21,6 @@ const BATCH_BYTES: usize = 1024 * 1024;
 const _: () = assert!(BATCH_ITEMS <= MAX_ITEMS);
 /// Callers beyond this many wait for room: memory is bounded.
 const BACKLOG: usize = 4_096;
-/// A batcher without work gives its connection back after this long.
-const IDLE_LIMIT: Duration = Duration::from_secs(1);
 
 /// What one caller wants done.
 #[derive(Debug, Clone)]
@@ -131,16 +129,9 @@ impl Work {
         loop {
             let first = match next.take() {
                 Some(pending) => pending,
-                None => match tokio::time::timeout(IDLE_LIMIT, receiver.recv()).await {
-                    Ok(Some(pending)) => pending,
-                    Ok(None) => return,
-                    Err(_) => {
-                        self.lane.rest();
-                        match receiver.recv().await {
-                            Some(pending) => pending,
-                            None => return,
-                        }
-                    }
+                None => match receiver.recv().await {
+                    Some(pending) => pending,
+                    None => return,
                 },
             };
             let mut bytes = size(&first);

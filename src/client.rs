@@ -1,5 +1,6 @@
 //! A connection to a server that is fit to hold queues.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,9 +8,9 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::protocol::clock::Clock;
 use crate::protocol::connect::Connector;
-use crate::protocol::lane::{Lane, Patience, Repeat};
+use crate::protocol::keys::{Keys, META_PATTERN, queue_of_meta};
+use crate::protocol::lane::{Lanes, Patience, Repeat};
 use crate::queue::Queue;
 
 /// A Redis server to keep queues on. Cheap to clone; connections are pooled, made when needed and mended by themselves.
@@ -23,7 +24,7 @@ use crate::queue::Queue;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    lane: Arc<Lane>,
+    lanes: Arc<Lanes>,
 }
 
 impl Client {
@@ -39,7 +40,7 @@ impl Client {
     /// answers, [`ErrorKind::Denied`] if user or password are refused, [`ErrorKind::InvalidInput`] if the URL is none.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let connector = Arc::new(Connector::new(url)?);
-        let client = Self { lane: Arc::new(Lane::new(connector, Arc::new(Clock::new()))) };
+        let client = Self { lanes: Arc::new(Lanes::new(&connector)) };
         let mut patience = Patience::new();
         loop {
             match client.check_server().await {
@@ -60,24 +61,56 @@ impl Client {
         Queue::new(self.clone(), name)
     }
 
-    pub(crate) fn lane(&self) -> &Arc<Lane> {
-        &self.lane
+    /// The names of all queues on the server, sorted. Scans its whole key space in small steps: for people, not for loops.
+    /// A queue that is made or deleted meanwhile may or may not be among them.
+    pub async fn queues(&self) -> Result<Vec<String>, Error> {
+        let (mut names, mut cursor) = (BTreeSet::new(), 0_u64);
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(META_PATTERN).arg("COUNT").arg(1_000).arg("TYPE").arg("hash");
+            let answer = self.lanes.control.command(&scan).await?;
+            let (next, found): (u64, Vec<String>) = redis::from_redis_value(answer).map_err(|error| {
+                Error::new(ErrorKind::Server, Applied::No, format!("SCAN answered something unexpected: {error}"))
+            })?;
+            names.extend(found.iter().filter_map(|key| queue_of_meta(key)).map(str::to_owned));
+            cursor = next;
+            if cursor == 0 {
+                return Ok(names.into_iter().collect());
+            }
+        }
+    }
+
+    /// Removes all keys of a queue in one command.
+    pub(crate) async fn delete(&self, keys: &Keys) -> Result<bool, Error> {
+        let mut unlink = redis::cmd("UNLINK");
+        unlink.arg(&keys.vector[..]).arg(&keys.bell);
+        match self.lanes.control.command(&unlink).await? {
+            Value::Int(removed) => Ok(removed > 0),
+            other => Err(Error::new(ErrorKind::Server, Applied::Unknown, format!("UNLINK answered {other:?}"))),
+        }
+    }
+
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
     }
 
     async fn check_server(&self) -> Result<(), Error> {
-        let info = match self.lane.command(redis::cmd("INFO").arg("server").arg("memory").arg("persistence")).await {
-            Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
-            Ok(Value::VerbatimString { text, .. }) => text,
-            Ok(other) => {
-                return Err(Error::new(ErrorKind::Server, Applied::No, format!("INFO answered {other:?}")));
-            }
-            Err(error) if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") => {
-                tracing::warn!("the user may not call INFO: version and eviction policy of the server are not checked");
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        let address = &self.lane.connector().address;
+        let info =
+            match self.lanes.control.command(redis::cmd("INFO").arg("server").arg("memory").arg("persistence")).await {
+                Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
+                Ok(Value::VerbatimString { text, .. }) => text,
+                Ok(other) => {
+                    return Err(Error::new(ErrorKind::Server, Applied::No, format!("INFO answered {other:?}")));
+                }
+                Err(error) if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") => {
+                    tracing::warn!(
+                        "the user may not call INFO: version and eviction policy of the server are not checked"
+                    );
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+        let address = &self.lanes.control.connector().address;
         unfit(&info).map_or(Ok(()), |reason| {
             Err(Error::new(ErrorKind::Unsupported, Applied::No, format!("redis at {address} is not fit: {reason}")))
         })?;
@@ -89,9 +122,9 @@ impl Client {
 
     async fn read_clock(&self) -> Result<(), Error> {
         let sent = Instant::now();
-        let time = self.lane.command(&redis::cmd("TIME")).await?;
+        let time = self.lanes.control.command(&redis::cmd("TIME")).await?;
         if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(time) {
-            self.lane.clock().observe(sent, Instant::now(), seconds * 1_000_000 + micros);
+            self.lanes.control.clock().observe(sent, Instant::now(), seconds * 1_000_000 + micros);
         }
         Ok(())
     }
@@ -99,7 +132,7 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("address", &self.lane.connector().address).finish()
+        f.debug_struct("Client").field("address", &self.lanes.control.connector().address).finish()
     }
 }
 

@@ -35,7 +35,7 @@ struct Inner {
     attempt: u32,
     deadline_ms: u64,
     token: [u8; 16],
-    lateness: Duration,
+    started_us: u64,
     settled: AtomicBool,
     lost: CancellationToken,
 }
@@ -48,13 +48,16 @@ pub(crate) struct Granted {
     pub(crate) attempt: u32,
     pub(crate) token: [u8; 16],
     pub(crate) deadline_ms: u64,
+    /// Redis's time at the claim.
+    pub(crate) claimed_us: i64,
 }
 
 impl Delivery {
-    /// Made when its handler is about to start: that is when its lateness is taken.
+    /// Made when its handler starts: that is when its lateness is taken.
     pub(crate) fn new(queue: Queue, granted: Granted) -> Self {
-        let now_us = queue.lane().clock().server_us(Instant::now()).unwrap_or_default();
-        let late_us = now_us - i64::try_from(granted.due_ms.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        let estimate_us = queue.control().clock().server_us(Instant::now()).unwrap_or_default();
+        // The claim came first, at a time that is no estimate.
+        let started_us = u64::try_from(estimate_us.max(granted.claimed_us)).unwrap_or(0);
         Self(Arc::new(Inner {
             queue,
             id: granted.id,
@@ -63,7 +66,7 @@ impl Delivery {
             attempt: granted.attempt,
             deadline_ms: granted.deadline_ms,
             token: granted.token,
-            lateness: Duration::from_micros(u64::try_from(late_us).unwrap_or(0)),
+            started_us,
             settled: AtomicBool::new(false),
             lost: CancellationToken::new(),
         }))
@@ -108,10 +111,15 @@ impl Delivery {
         self.0.deadline_ms
     }
 
-    /// How long after its due time the handler was started, by the Redis server's clock as estimated here. The estimate is
-    /// off by at most half a round trip; a lateness that would come out below zero is reported as zero.
+    /// When the handler was started (by hand: when the claim was answered), in Unix *micro*seconds, by the Redis server's
+    /// clock as estimated here: off by at most half a round trip, and never before the claim.
+    pub fn started_us(&self) -> u64 {
+        self.0.started_us
+    }
+
+    /// How long after its due time it was [started](Delivery::started_us).
     pub fn lateness(&self) -> Duration {
-        self.0.lateness
+        Duration::from_micros(self.0.started_us.saturating_sub(self.0.due_ms.saturating_mul(1_000)))
     }
 
     /// Whether the lease is known to be lost: from then on another consumer may have the message, and no settle acts.

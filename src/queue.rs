@@ -32,8 +32,8 @@ pub struct Queue(Arc<Inner>);
 
 struct Inner {
     name: String,
+    client: Client,
     keys: Arc<Keys>,
-    lane: Arc<Lane>,
     batchers: Batchers,
 }
 
@@ -56,25 +56,23 @@ pub(crate) struct Batchers {
 impl Queue {
     pub(crate) fn new(client: Client, name: &str) -> Result<Self, Error> {
         let keys = Arc::new(Keys::of_queue(name)?);
-        // Three connections at most: bulk pushes do not stand before settles, nor claims before either.
-        let (pushes, settles) = (Arc::new(client.lane().another()), Arc::new(client.lane().another()));
+        let (pushes, settles) = (&client.lanes().pushes, &client.lanes().settles);
         let batcher = |verb, prefix, lane: &Arc<Lane>| Batcher::new(verb, prefix, Arc::clone(&keys), Arc::clone(lane));
         let batchers = Batchers {
-            push: batcher(Verb::Push, Prefix::Until, &pushes),
-            cancel: batcher(Verb::Cancel, Prefix::Word(""), &pushes),
-            cancel_dead: batcher(Verb::Cancel, Prefix::Word("1"), &pushes),
-            reschedule: batcher(Verb::Reschedule, Prefix::Nothing, &pushes),
-            run_now: batcher(Verb::RunNow, Prefix::Nothing, &pushes),
-            requeue: batcher(Verb::Requeue, Prefix::Word("ids"), &pushes),
-            ack: batcher(Verb::Ack, Prefix::Nothing, &settles),
-            again: batcher(Verb::Again, Prefix::Nothing, &settles),
-            retry: batcher(Verb::Retry, Prefix::Nothing, &settles),
-            release: batcher(Verb::Release, Prefix::Nothing, &settles),
-            bury: batcher(Verb::Bury, Prefix::Nothing, &settles),
-            extend: batcher(Verb::Extend, Prefix::Nothing, &settles),
+            push: batcher(Verb::Push, Prefix::Until, pushes),
+            cancel: batcher(Verb::Cancel, Prefix::Word(""), pushes),
+            cancel_dead: batcher(Verb::Cancel, Prefix::Word("1"), pushes),
+            reschedule: batcher(Verb::Reschedule, Prefix::Nothing, pushes),
+            run_now: batcher(Verb::RunNow, Prefix::Nothing, pushes),
+            requeue: batcher(Verb::Requeue, Prefix::Word("ids"), pushes),
+            ack: batcher(Verb::Ack, Prefix::Nothing, settles),
+            again: batcher(Verb::Again, Prefix::Nothing, settles),
+            retry: batcher(Verb::Retry, Prefix::Nothing, settles),
+            release: batcher(Verb::Release, Prefix::Nothing, settles),
+            bury: batcher(Verb::Bury, Prefix::Nothing, settles),
+            extend: batcher(Verb::Extend, Prefix::Nothing, settles),
         };
-        let lane = Arc::new(client.lane().another());
-        Ok(Self(Arc::new(Inner { name: name.to_owned(), keys, lane, batchers })))
+        Ok(Self(Arc::new(Inner { name: name.to_owned(), client, keys, batchers })))
     }
 
     /// The queue's name.
@@ -245,6 +243,18 @@ impl Queue {
         self.call(Verb::Resume, &[], Repeat::Harmless).await.map(drop)
     }
 
+    /// Removes the queue with everything in it, in one step; whether there was one. Deliveries that handlers hold answer
+    /// `Gone` from then on; live workers report that the store was emptied, and serve the queue again once it is pushed to.
+    /// Not repeated when the reply is lost.
+    pub async fn delete(&self) -> Result<bool, Error> {
+        self.0.client.delete(&self.0.keys).await
+    }
+
+    /// The names of the ten keys that every script of this queue takes, in that order: for calling them from elsewhere.
+    pub fn keys(&self) -> &[String; 10] {
+        &self.0.keys.vector
+    }
+
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is
     /// due. Beside running workers it gets their fair share: the number of ready messages over that of live workers.
     ///
@@ -256,7 +266,7 @@ impl Queue {
         }
         let (lease_ms, mut patience) = (limits::lease_ms(lease)?, Patience::new());
         let claim = loop {
-            match self.claim_on(&self.0.lane, count, lease_ms).await {
+            match self.claim_up_to(count, lease_ms).await {
                 Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
                 result => break result?,
             }
@@ -270,9 +280,10 @@ impl Queue {
     }
 
     /// Promotes what is due and claims, in one round trip. `count` 0 only gives a wake token back.
-    pub(crate) async fn claim_on(&self, lane: &Lane, count: usize, lease_ms: u64) -> Result<Claim, Error> {
+    pub(crate) async fn claim_up_to(&self, count: usize, lease_ms: u64) -> Result<Claim, Error> {
         let token = *Uuid::new_v4().as_bytes();
         let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());
+        let lane = &self.0.client.lanes().claims;
         let claim: [&[u8]; 4] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes()];
         let reply = if count == 0 {
             lane.call(Verb::Claim, &self.0.keys, &claim).await?
@@ -287,22 +298,19 @@ impl Queue {
     /// Calls a script that takes no batch; `now` is put in front.
     pub(crate) async fn call(&self, verb: Verb, args: &[&[u8]], repeat: Repeat) -> Result<Reply, Error> {
         let args: Vec<&[u8]> = [&b""[..]].into_iter().chain(args.iter().copied()).collect();
-        if repeat == Repeat::Unsafe {
-            // On a connection that the pool has just checked: one that was closed while it idled would leave us not knowing.
-            self.0.lane.rest();
-        }
-        self.0.lane.call_patiently(verb, &self.0.keys, &args, repeat).await
+        self.0.client.lanes().control.call_patiently(verb, &self.0.keys, &args, repeat).await
     }
 
     pub(crate) fn batchers(&self) -> &Batchers {
         &self.0.batchers
     }
 
-    pub(crate) fn lane(&self) -> &Arc<Lane> {
-        &self.0.lane
+    /// The lane for what takes no batch.
+    pub(crate) fn control(&self) -> &Arc<Lane> {
+        &self.0.client.lanes().control
     }
 
-    pub(crate) fn keys(&self) -> &Arc<Keys> {
+    pub(crate) fn all_keys(&self) -> &Arc<Keys> {
         &self.0.keys
     }
 }
@@ -336,6 +344,7 @@ impl Claim {
                 attempt: u32::try_from(item.count()?).unwrap_or(u32::MAX),
                 token,
                 deadline_ms,
+                claimed_us: reply.header.now_us,
             });
         }
         Ok(Self { header: reply.header, left, granted })

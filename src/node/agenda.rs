@@ -6,6 +6,8 @@ use crate::wheel::{Key, Wheel};
 
 /// The most that a due message waits if every hint is lost: the time between two beats of a node.
 pub(super) const FLOOR: Duration = Duration::from_secs(1);
+/// The least time between two promotes that found nothing.
+pub(super) const TICK: Duration = Duration::from_millis(1);
 /// A lead that was not renewed for so long is somebody else's.
 const LEAD_LIFE: Duration = Duration::from_millis(2_500);
 /// A node without the lead leaves it this much time, and then a share of up to as much for each live node.
@@ -80,12 +82,11 @@ impl Agenda {
         Some(action)
     }
 
-    /// A promote, reap or beat was answered; with nothing to do now, it is not tried again before the floor, so that a
-    /// message that cannot be moved (the ready window is full, the queue is on hold) does not make the node spin.
-    pub(super) fn landed(&mut self, action: Action, now: Instant, stuck: bool) {
+    /// A promote, reap or beat was answered, and the next one makes no sense before `pause` is over.
+    pub(super) fn landed(&mut self, action: Action, now: Instant, pause: Duration) {
         let Some(slot) = self.slot(action) else { return };
         slot.in_flight = None;
-        slot.not_before = stuck.then(|| now + FLOOR);
+        slot.not_before = Some(now + pause);
         if let Some(at) = slot.meanwhile.take() {
             self.arm(action, at, now);
         }
@@ -125,8 +126,6 @@ impl Agenda {
     }
 
     fn arm(&mut self, action: Action, at: Instant, now: Instant) {
-        let (start, tick_of) =
-            (self.start, |at: Instant, start: Instant| crate::due::ceil_ms(at.saturating_duration_since(start)));
         let stand_in = if action == Action::Beat { Duration::ZERO } else { self.stand_in(at, now) };
         let Some(slot) = self.slot(action) else { return };
         if let Some(sent) = slot.in_flight {
@@ -136,14 +135,14 @@ impl Agenda {
             }
             return;
         }
-        // What is due later is not what is stuck.
-        let not_before = slot.not_before.filter(|_| at <= now);
-        let at = (at + stand_in).max(not_before.unwrap_or(at));
-        let tick = tick_of(at, start);
-        let old = match slot.armed {
-            Some((armed, _)) if armed <= tick => return,
-            other => other,
-        };
+        // What was stuck is due by now; what is due later does not wait for it, but for a tick.
+        let not_before = slot.not_before.filter(|&end| at <= now || end <= now + TICK);
+        let at = not_before.map_or(at + stand_in, |not_before| not_before.max(at + stand_in));
+        let old = slot.armed;
+        let tick = self.tick(at);
+        if old.is_some_and(|(armed, _)| armed <= tick) {
+            return;
+        }
         self.unschedule(old.map(|(_, key)| key));
         let armed = self.wheel.insert(tick, action).ok().map(|key| (tick, key));
         if let Some(slot) = self.slot(action) {
@@ -227,11 +226,14 @@ mod tests {
         let mut agenda = leading(start);
         agenda.head_at(start, start);
         assert_eq!(due(&mut agenda, start), [Action::Promote]);
-        agenda.head_at(start, start);
+        agenda.head_at(start, start + MS);
+        agenda.head_at(start + MS, start + MS);
         assert_eq!(due(&mut agenda, start + MS), []);
-        agenda.landed(Action::Promote, start + 2 * MS, false);
-        agenda.head_at(start, start + 2 * MS);
-        assert_eq!(due(&mut agenda, start + 2 * MS), [Action::Promote]);
+        agenda.landed(Action::Promote, start + 2 * MS, Duration::ZERO);
+        assert_eq!(due(&mut agenda, start + 2 * MS), [Action::Promote], "for what the first one cannot have known");
+        agenda.head_at(start + MS, start + 3 * MS);
+        agenda.landed(Action::Promote, start + 3 * MS, Duration::ZERO);
+        assert_eq!(due(&mut agenda, start + 9 * MS), [], "what was due when it was sent is its business");
     }
 
     #[test]
@@ -246,20 +248,20 @@ mod tests {
         agenda.head_at(start + 7 * MS, start);
         agenda.beat_at(start + 6 * MS, start);
         assert_eq!(due(&mut agenda, start + 2 * MS), []);
-        agenda.landed(Action::Promote, start + 3 * MS, false);
+        agenda.landed(Action::Promote, start + 3 * MS, Duration::ZERO);
         assert_eq!(due(&mut agenda, start + 4 * MS), []);
         assert_eq!(due(&mut agenda, start + 5 * MS), [Action::Promote]);
-        agenda.landed(Action::Beat, start + 6 * MS, false);
+        agenda.landed(Action::Beat, start + 6 * MS, Duration::ZERO);
         assert_eq!(due(&mut agenda, start + 6 * MS), [Action::Beat]);
     }
 
     #[test]
-    fn what_is_stuck_is_not_tried_again_before_the_floor() {
+    fn what_is_stuck_is_not_tried_again_before_its_pause_is_over() {
         let start = Instant::now();
         let mut agenda = leading(start);
         agenda.head_at(start, start);
         assert_eq!(due(&mut agenda, start), [Action::Promote]);
-        agenda.landed(Action::Promote, start + MS, true);
+        agenda.landed(Action::Promote, start + MS, FLOOR);
         agenda.head_at(start, start + MS);
         assert_eq!(due(&mut agenda, start + 999 * MS), []);
         assert_eq!(due(&mut agenda, start + 1_001 * MS), [Action::Promote]);
@@ -271,7 +273,7 @@ mod tests {
         let mut agenda = leading(start);
         agenda.head_at(start, start);
         assert_eq!(due(&mut agenda, start), [Action::Promote]);
-        agenda.landed(Action::Promote, start + MS, true);
+        agenda.landed(Action::Promote, start + MS, FLOOR);
         // Others have taken what was due; the next one is due within the floor.
         agenda.head_at(start + 300 * MS, start + 2 * MS);
         assert_eq!(due(&mut agenda, start + 299 * MS), []);

@@ -13,7 +13,7 @@ use crate::node::Event;
 use crate::node::bell::Bell;
 use crate::node::handler::Handling;
 use crate::node::settlement::IntoSettlement;
-use crate::protocol::lane::{Lane, reconnect_delays};
+use crate::protocol::lane::reconnect_delays;
 use crate::queue::{Claim, Queue};
 
 /// How many messages one claim takes at most.
@@ -21,7 +21,6 @@ const MAX_CLAIM: usize = 256;
 
 pub(super) struct Claimer<H> {
     pub(super) queue: Queue,
-    pub(super) lane: Lane,
     pub(super) bell: Bell,
     pub(super) lease_ms: u64,
     pub(super) places: Arc<Semaphore>,
@@ -56,7 +55,7 @@ where
             }
             let places = with_others(places, &self.places);
             let claimed = Instant::now();
-            match self.queue.claim_on(&self.lane, places.num_permits(), self.lease_ms).await {
+            match self.queue.claim_up_to(places.num_permits(), self.lease_ms).await {
                 Ok(claim) => {
                     failures = 0;
                     more = knows_more(&claim, places.num_permits());
@@ -75,7 +74,7 @@ where
             }
         }
         // A token that the dropped wait may have taken along is given back.
-        if let Err(error) = self.queue.claim_on(&self.lane, 0, self.lease_ms).await {
+        if let Err(error) = self.queue.claim_up_to(0, self.lease_ms).await {
             tracing::warn!(queue = self.queue.name(), %error, "the other nodes could not be rung for; a beat does it within a second");
         }
     }
@@ -86,8 +85,8 @@ where
             // There are as many places as were asked for, and never more deliveries than that.
             let Some(place) = places.split(1) else { return };
             *number += 1;
-            let delivery = Delivery::new(self.queue.clone(), granted);
-            self.handlers.spawn(Arc::clone(&self.handling).handle(*number, delivery, claimed, place));
+            let (handling, queue) = (Arc::clone(&self.handling), self.queue.clone());
+            self.handlers.spawn(handling.handle(*number, queue, granted, claimed, place));
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::node::Event;
-use crate::node::agenda::{Action, Agenda, FLOOR};
+use crate::node::agenda::{Action, Agenda, FLOOR, TICK};
 use crate::outcome::Extended;
 use crate::protocol::lane::{Lane, reconnect_delays};
 use crate::protocol::replies::{Header, Reply};
@@ -125,7 +125,7 @@ impl Conductor {
             Event::Promoted(result) => self.landed(Action::Promote, result, now),
             Event::Reaped(result) => self.landed(Action::Reap, result, now),
             Event::Beaten { sent, result } => {
-                self.agenda.landed(Action::Beat, now, false);
+                self.agenda.landed(Action::Beat, now, Duration::ZERO);
                 self.agenda.beat_at(sent + FLOOR, now);
                 match result {
                     Ok((header, lead, nodes)) => {
@@ -166,18 +166,25 @@ impl Conductor {
         }
     }
 
-    /// A promote or reap is back. If something is due by Redis's clock and yet nothing was moved, it cannot be moved now; if
-    /// it is not due yet, we were early by less than a millisecond, and try again after one.
+    /// A promote or reap is back. If something is due by Redis's clock and yet nothing was moved, it cannot be moved just
+    /// now (the ready window is full, the queue is on hold), and asking again at once would only spin; if it is not due yet,
+    /// we were early by less than a millisecond.
     fn landed(&mut self, action: Action, result: Result<(Header, u64), Error>, now: Instant) {
         match result {
             Ok((header, moved)) => {
                 let now_ms = u64::try_from(header.now_us / 1_000).unwrap_or(0);
                 let first = if action == Action::Promote { header.head_ms } else { header.lease_deadline_ms };
-                self.agenda.landed(action, now, moved == 0 && first.is_some_and(|ms| ms <= now_ms));
+                let pause = match first {
+                    _ if moved > 0 => Duration::ZERO,
+                    Some(ms) if ms <= now_ms => FLOOR,
+                    _ => TICK,
+                };
+                self.agenda.landed(action, now, pause);
                 self.absorb(&header, now);
             }
             Err(error) => {
-                self.agenda.landed(action, now, !error.is_retryable());
+                let pause = if error.is_retryable() { Duration::ZERO } else { FLOOR };
+                self.agenda.landed(action, now, pause);
                 self.failed(if action == Action::Promote { "promote" } else { "reap" }, &error, now);
             }
         }
@@ -277,12 +284,12 @@ impl Conductor {
 }
 
 async fn step(lane: &Lane, queue: &Queue, verb: Verb, args: &[&[u8]]) -> Result<(Header, u64), Error> {
-    let Reply { header, mut body } = lane.call(verb, queue.keys(), args).await?;
+    let Reply { header, mut body } = lane.call(verb, queue.all_keys(), args).await?;
     Ok((header, body.count()?))
 }
 
 /// Says that this node lives, or that it leaves.
 pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<(Header, bool, u64), Error> {
-    let Reply { header, mut body } = lane.call(Verb::Beat, queue.keys(), &[b"", node.as_bytes(), word]).await?;
+    let Reply { header, mut body } = lane.call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word]).await?;
     Ok((header, body.integer()? == 1, body.count()?))
 }

@@ -11,11 +11,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Granted};
 use crate::due::MAX_DELAY_MS;
 use crate::error::{Error, ErrorKind};
 use crate::node::Event;
 use crate::node::settlement::{IntoSettlement, Settlement};
+use crate::queue::Queue;
 use crate::retry::Retry;
 
 /// A worker's delays may grow without limit; what Redis is asked for has one.
@@ -41,10 +42,13 @@ where
     pub(super) async fn handle(
         self: Arc<Self>,
         number: u64,
-        delivery: Delivery,
+        queue: Queue,
+        granted: Granted,
         claimed: Instant,
         place: OwnedSemaphorePermit,
     ) {
+        // Made here and not where the task was spawned: what it waited for a thread is lateness too.
+        let delivery = Delivery::new(queue, granted);
         let time_up = CancellationToken::new();
         // The conductor outlives the handlers: these sends fail only if the runtime is going down.
         let _ =

@@ -130,7 +130,7 @@ impl Worker {
         let lease_ms = limits::lease_ms(self.lease)?;
         let Self { queue, concurrency, lease, retry, time_limit, grace } = self;
         let node = compact(Uuid::now_v7());
-        let control = Arc::new(queue.lane().another());
+        let control = Arc::clone(queue.control());
         match conductor::beat(&control, &queue, &node, b"stay").await {
             Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => return Err(error),
             // Redis may be away just now: the node keeps trying.
@@ -141,13 +141,12 @@ impl Worker {
         // Whoever drops this future stops the node all the same.
         let guards = [stopping.clone(), abort.clone(), leaving.clone()].map(CancellationToken::drop_guard);
         let (sender, events) = mpsc::unbounded_channel();
-        let (connector, keys) = (Arc::clone(control.connector()), Arc::clone(queue.keys()));
+        let (connector, keys) = (Arc::clone(control.connector()), Arc::clone(queue.all_keys()));
         let conductor =
             Conductor::new(node, queue.clone(), control, (lease, time_limit), sender.clone(), leaving.clone());
         let handlers = TaskTracker::new();
         let claimer = Claimer {
             queue: queue.clone(),
-            lane: queue.lane().another(),
             bell: Bell::new(Arc::clone(&connector), keys.bell.clone()),
             lease_ms,
             places: Arc::new(Semaphore::new(concurrency)),

@@ -1,6 +1,5 @@
 //! Opening connections: the pool for commands, and connections of their own for what blocks or listens.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use deadpool_redis::{Manager, Pool, PoolError, Runtime, TimeoutType, Timeouts};
@@ -20,20 +19,15 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) const RESPONSE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a caller may wait for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
-/// Few are needed: a call carries a batch, and a lane keeps its connection while it works. If there are more lanes than
-/// this, they take turns.
-const POOL_SIZE: usize = 16;
-
-/// What a lane holds on to, until somebody else needs it more.
-pub(crate) type Held = Mutex<Option<deadpool_redis::Connection>>;
+/// One for each lane, and as many while lost ones are replaced: a call carries a batch, so few are needed.
+const POOL_SIZE: usize = 8;
 
 /// Where the server is and how connections to it are made.
 pub(crate) struct Connector {
     client: Client,
     /// Without user or password, for error messages.
     pub(crate) address: String,
-    pool: Pool,
-    lanes: Mutex<Vec<Weak<Held>>>,
+    pub(crate) pool: Pool,
 }
 
 impl Connector {
@@ -65,29 +59,11 @@ impl Connector {
                 Error::with_source(ErrorKind::InvalidInput, Applied::No, "the pool cannot be built", error)
             })?;
         let client = Client::open(info).map_err(|error| failure::of_connecting(&address, error))?;
-        Ok(Self { client, address, pool, lanes: Mutex::default() })
+        Ok(Self { client, address, pool })
     }
 
-    /// A place for a lane's connection.
-    pub(crate) fn holder(&self) -> Arc<Held> {
-        let held = Arc::default();
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.retain(|lane| lane.strong_count() > 0);
-        lanes.push(Arc::downgrade(&held));
-        held
-    }
-
-    /// A connection of the pool. If all of them are held, the lanes give back theirs, and fetch one anew for their next
-    /// call: a lane that rests must not starve one that works.
+    /// A connection of the pool.
     pub(crate) async fn pooled(&self) -> Result<deadpool_redis::Connection, Error> {
-        let status = self.pool.status();
-        if status.available == 0 && status.size >= status.max_size {
-            let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            for held in lanes.iter().filter_map(Weak::upgrade) {
-                // A call that is under way on it goes on: connections are shared, and answers find their callers.
-                held.lock().unwrap_or_else(PoisonError::into_inner).take();
-            }
-        }
         self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => failure::of_connecting(&self.address, error),
             PoolError::Timeout(TimeoutType::Wait) => Error::new(

@@ -82,3 +82,8 @@ fn reason(error: &RedisError) -> String {
 pub(crate) fn silent(address: &str, limit: std::time::Duration) -> Error {
     Error::new(ErrorKind::Timeout, Applied::Unknown, format!("redis at {address} did not answer within {limit:?}"))
 }
+
+/// The server, or something between, closed the connection.
+pub(crate) fn hung_up(address: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, Applied::Unknown, format!("redis at {address} closed the connection"))
+}

@@ -31,9 +31,26 @@ impl Keys {
     }
 }
 
+/// What SCAN finds the queues by.
+pub(crate) const META_PATTERN: &str = "dueq:{*}:meta";
+
+/// The name of the queue that this key is the meta hash of.
+pub(crate) fn queue_of_meta(key: &str) -> Option<&str> {
+    let name = key.strip_prefix("dueq:{")?.strip_suffix("}:meta")?;
+    limits::check_queue_name(name).is_ok().then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queue_is_found_by_its_meta_key_and_by_no_other() {
+        assert_eq!(queue_of_meta("dueq:{orders}:meta"), Some("orders"));
+        for other in ["dueq:{orders}:ready", "dueq:{}:meta", "dueq:{a/b}:meta", "orders", "dueq:{a}:b}:meta"] {
+            assert_eq!(queue_of_meta(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn all_keys_share_the_hash_tag_of_their_queue() {

@@ -1,6 +1,6 @@
 //! A lane to Redis: one connection, kept while it works, on which scripts are called.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -8,7 +8,7 @@ use redis::{Cmd, RedisError, Value};
 
 use crate::error::{Applied, Error};
 use crate::protocol::clock::Clock;
-use crate::protocol::connect::{Connector, Held};
+use crate::protocol::connect::Connector;
 use crate::protocol::failure;
 use crate::protocol::keys::Keys;
 use crate::protocol::replies::Reply;
@@ -27,22 +27,33 @@ pub(crate) enum Repeat {
     Unsafe,
 }
 
-/// A role's way to Redis. Taking a used connection from the pool costs a round trip, so a lane holds on to its own.
+/// The lanes of a client, shared by all its queues: a bulk push does not stand before a settle, nor either before a beat,
+/// nor four megabytes of claimed payloads before any of them.
+pub(crate) struct Lanes {
+    pub(crate) pushes: Arc<Lane>,
+    pub(crate) settles: Arc<Lane>,
+    pub(crate) claims: Arc<Lane>,
+    pub(crate) control: Arc<Lane>,
+}
+
+impl Lanes {
+    pub(crate) fn new(connector: &Arc<Connector>) -> Self {
+        let clock = Arc::new(Clock::new());
+        let lane = || Arc::new(Lane::new(Arc::clone(connector), Arc::clone(&clock)));
+        Self { pushes: lane(), settles: lane(), claims: lane(), control: lane() }
+    }
+}
+
+/// A way to Redis. Taking a used connection from the pool costs a round trip, so a lane holds on to its own.
 pub(crate) struct Lane {
     connector: Arc<Connector>,
     clock: Arc<Clock>,
-    held: Arc<Held>,
+    held: Mutex<Option<deadpool_redis::Connection>>,
 }
 
 impl Lane {
-    pub(crate) fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
-        let held = connector.holder();
-        Self { connector, clock, held }
-    }
-
-    /// A further lane to the same server.
-    pub(crate) fn another(&self) -> Self {
-        Self::new(Arc::clone(&self.connector), Arc::clone(&self.clock))
+    fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
+        Self { connector, clock, held: Mutex::new(None) }
     }
 
     pub(crate) fn clock(&self) -> &Arc<Clock> {
@@ -51,11 +62,6 @@ impl Lane {
 
     pub(crate) fn connector(&self) -> &Arc<Connector> {
         &self.connector
-    }
-
-    /// Gives the connection back to the pool: the role has nothing to do.
-    pub(crate) fn rest(&self) {
-        self.lock().take();
     }
 
     /// Calls a script once; one that the server does not know is loaded first.
@@ -127,24 +133,14 @@ impl Lane {
             if !is_unknown(&results[place]) {
                 continue;
             }
-            let mut pipeline = redis::Pipeline::with_capacity(2);
-            pipeline.add_command(redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned());
-            // A call that was made already must not come before one that stood in front of it: then this one is left out.
+            // A call that was made already must not come before one that stood in front of it: then this one is left out,
+            // and its script only loaded. EVAL, unlike a load and an EVALSHA, cannot be forgotten halfway.
             if results[place + 1..].iter().all(is_unknown) {
-                // In one piece, so that nobody flushes between the two.
-                pipeline.add_command(evalsha(*verb, keys, args));
+                results[place] = eval(*verb, keys, args).query_async::<Value>(&mut connection).await;
+            } else {
+                let load = redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned();
+                load.query_async::<Value>(&mut connection).await.map_err(|error| self.fail(error))?;
             }
-            let mut values = connection
-                .send_packed_commands(&pipeline, 0, pipeline.len())
-                .await
-                .map_err(|error| self.fail(error))?
-                .into_iter()
-                .map(Value::extract_error);
-            results[place] = match (values.next(), values.next()) {
-                (Some(Err(error)), _) => Err(error),
-                (_, Some(result)) => result,
-                _ => continue,
-            };
         }
         Ok(results)
     }
@@ -180,8 +176,17 @@ fn is_unknown(result: &Result<Value, RedisError>) -> bool {
 }
 
 fn evalsha(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(verb.sha()).arg(keys.vector.len());
+    call("EVALSHA", verb.sha(), keys, args)
+}
+
+/// The same with the script itself, which the server then knows.
+fn eval(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
+    call("EVAL", verb.code(), keys, args)
+}
+
+fn call(command: &str, script: &str, keys: &Keys, args: &[&[u8]]) -> Cmd {
+    let mut command = redis::cmd(command);
+    command.arg(script).arg(keys.vector.len());
     for key in &keys.vector {
         command.arg(key);
     }

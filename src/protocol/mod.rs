@@ -5,8 +5,11 @@
 pub(crate) mod clock;
 pub(crate) mod connect;
 pub(crate) mod failure;
+pub(crate) mod functions;
 pub(crate) mod keys;
 pub(crate) mod lane;
 pub(crate) mod limits;
+pub(crate) mod listening;
 pub(crate) mod replies;
 pub(crate) mod scripts;
+pub(crate) mod waiting;

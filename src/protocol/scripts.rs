@@ -11,6 +11,9 @@ macro_rules! verbs {
         pub(crate) enum Verb { $($verb),+ }
 
         impl Verb {
+            /// All of them.
+            pub(crate) const ALL: &[Self] = &[$(Self::$verb),+];
+
             /// As the file is named.
             pub(crate) fn name(self) -> &'static str {
                 match self { $(Self::$verb => $name),+ }

@@ -1,5 +1,6 @@
 //! Memory for the queues: chunks of entries in linked lists, recycled through a free list.
 
+use super::grow::grow;
 use super::level::Slot;
 use super::place::CHUNKS_MAX;
 
@@ -36,6 +37,7 @@ impl Chunks {
             let chunk = self.entries.len() as u32;
             // Holds because timers are limited in number, and stale entries to about as many.
             assert!(chunk < CHUNKS_MAX, "the wheel has outgrown its entries");
+            grow(&mut self.entries);
             self.entries.push([NONE; CHUNK]);
             self.links.push(link);
             return chunk;

@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::mem;
 
 use super::key::Key;
 use super::slab::Slab;
@@ -70,7 +71,7 @@ impl Overdue {
     }
 
     fn sweep<T>(&mut self, slab: &Slab<T>) {
-        let mut entries = std::mem::take(&mut self.heap).into_vec();
+        let mut entries = mem::take(&mut self.heap).into_vec();
         entries.retain(|&Reverse(entry)| is_valid(slab, entry));
         // A timer that was moved away and back has two valid entries; only the first to be popped would find it.
         entries.sort_unstable();

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::chunk::NONE;
+use super::grow::grow;
 use super::key::Key;
 use super::place::Place;
 
@@ -72,7 +73,10 @@ impl<T> Slab<T> {
         let timer = Node::Live(Timer { when, value, place: Place::OVERDUE, generation });
         match self.nodes.get_mut(index as usize) {
             Some(node) => *node = timer,
-            None => self.nodes.push(timer),
+            None => {
+                grow(&mut self.nodes);
+                self.nodes.push(timer);
+            }
         }
         self.len += 1;
         Ok(Key { index, generation })

@@ -1,6 +1,6 @@
 //! The slots: a first-in-first-out queue of entries each, and bitmaps of those that hold a timer.
 
-use std::cmp;
+use std::{cmp, iter};
 
 use super::chunk::{CHUNK, Chunks, NONE};
 use super::level::{LEVELS, SLOTS, Slot};
@@ -75,7 +75,7 @@ impl Slots {
     pub(super) fn in_order(&self, position: u64) -> impl Iterator<Item = (Slot, u64)> {
         let by_level = (0..LEVELS).flat_map(move |level| {
             let mut digits = self.occupied[level];
-            std::iter::from_fn(move || {
+            iter::from_fn(move || {
                 let digit = (digits != 0).then(|| digits.trailing_zeros() as usize)?;
                 digits &= digits - 1;
                 Some(Slot::new(level, digit))
@@ -214,7 +214,7 @@ impl Slots {
         let queue = self.queues[slot.index()];
         let alone = (queue.head == NONE && queue.len > 0).then(|| (queue.alone, Place::alone(slot)));
         let mut chunk = queue.head;
-        let chunks = std::iter::from_fn(move || {
+        let chunks = iter::from_fn(move || {
             let current = (chunk != NONE).then_some(chunk)?;
             chunk = self.chunks.next(current);
             Some(current)

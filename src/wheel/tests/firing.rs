@@ -91,7 +91,7 @@ fn what_is_not_consumed_stays_due() {
     let (mut wheel, _) = with([10, 20, 30, 40]);
     assert_eq!(wheel.advance(35).next().map(|expired| expired.value), Some(10));
     assert_eq!(wheel.len(), 3);
-    std::mem::forget(wheel.advance(35));
+    let _ = wheel.advance(35);
     assert_eq!(fire(&mut wheel, 35), [20, 30]);
     assert_eq!(wheel.len(), 1);
 }

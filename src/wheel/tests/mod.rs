@@ -5,6 +5,7 @@ mod drops;
 mod firing;
 mod keys;
 mod limits;
+mod model;
 mod next;
 mod oracle;
 mod random;

@@ -1,40 +1,10 @@
 //! Random operations, checked one by one against a sorted map.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::super::{Expired, Key, Wheel};
+use super::model::Model;
 use super::random::Random;
-
-/// What a wheel is meant to be: timers in the order of their deadlines, and a clock that does not go back.
-#[derive(Default)]
-struct Model {
-    timers: BTreeMap<Key, u64>,
-    by_deadline: BTreeSet<(u64, Key)>,
-    now: u64,
-}
-
-impl Model {
-    fn set(&mut self, key: Key, when: u64) {
-        if let Some(before) = self.timers.insert(key, when) {
-            self.by_deadline.remove(&(before, key));
-        }
-        self.by_deadline.insert((when, key));
-    }
-
-    fn remove(&mut self, key: Key) -> Option<u64> {
-        let when = self.timers.remove(&key)?;
-        self.by_deadline.remove(&(when, key));
-        Some(when)
-    }
-
-    fn earliest(&self) -> Option<u64> {
-        self.by_deadline.first().map(|&(when, _)| when)
-    }
-
-    fn is_due(&self) -> bool {
-        self.earliest().is_some_and(|when| when <= self.now)
-    }
-}
 
 /// The wheel, the model, and the checks that hold after every operation.
 struct Pair {
@@ -186,8 +156,7 @@ impl Pair {
             expected.sort_unstable();
             assert_eq!(drained, expected);
         }
-        self.model.timers.clear();
-        self.model.by_deadline.clear();
+        self.model.clear();
     }
 
     fn step(&mut self, growth: u64) {

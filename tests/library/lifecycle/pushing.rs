@@ -33,7 +33,8 @@ async fn an_id_that_is_there_is_left_as_it_is_in_every_state() -> Result<()> {
     assert_eq!(push("first").await?, Pushed::Created);
     assert_eq!(push("second").await?, Pushed::Exists(State::Scheduled));
     queue.run_now("id").await?;
-    queue.push(Message::new("").id("other")).await?;
+    queue.push(Message::new("").id("other").due(HOUR)).await?;
+    queue.run_now("other").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(delivery.payload(), b"first");
     // The other was promoted together with it.

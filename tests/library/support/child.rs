@@ -36,15 +36,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn start(part: Part, url: &str, environment: &[(&str, &str)]) -> Result<Self> {
         let name = PARTS.iter().find(|(_, known)| *known == part).map_or("", |(name, _)| name);
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["--exact", "support::child::a_part_in_another_test", "--ignored", "--nocapture"])
-            .env(PART, name)
-            .env(URL, url)
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
+        let mut child = this_program(name, url)?.envs(environment.iter().copied()).spawn()?;
         let lines = BufReader::new(child.stdout.take().context("no output")?).lines();
         Ok(Self { child, lines })
     }
@@ -66,14 +58,31 @@ impl Process {
     }
 }
 
+/// This very program, to play the part of this name.
+fn this_program(part: &str, url: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["--exact", "support::child::a_process_plays_the_part_it_is_told_and_no_other", "--nocapture"])
+        .env(PART, part)
+        .env(URL, url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
+    Ok(command)
+}
+
 fn say(what: impl std::fmt::Display) {
     println!("{MARK}{what}");
 }
 
+/// Run by other tests as a process of its own; by itself it sees to it that a process that is told nonsense says so.
 #[tokio::test]
-#[ignore = "other tests run it as a process of its own"]
-async fn a_part_in_another_test() -> Result<()> {
-    let (Ok(name), Ok(url)) = (std::env::var(PART), std::env::var(URL)) else { return Ok(()) };
+async fn a_process_plays_the_part_it_is_told_and_no_other() -> Result<()> {
+    let (Ok(name), Ok(url)) = (std::env::var(PART), std::env::var(URL)) else {
+        let nobody = this_program("nobody", "redis://127.0.0.1:1/")?.stderr(Stdio::null()).output().await?;
+        assert!(!nobody.status.success(), "nobody plays no part");
+        return Ok(());
+    };
     let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) else { bail!("no part is called {name}") };
     let queue = Client::connect(&url).await?.queue("orders")?;
     match part {

@@ -1,0 +1,136 @@
+//! The shop: orders are delivered, and reviewed or not.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use dueq::{Cancelled, Message, Pushed, Queue, State};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until};
+
+use crate::books::{Entry, Writer};
+use crate::input::{Case, Order, Review};
+use crate::schedule::Schedule;
+
+/// What the shop did and what Redis replied.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) delivered: AtomicU64,
+    pub(crate) already_reviewed: AtomicU64,
+    pub(crate) pushed: AtomicU64,
+    pub(crate) cancelled_in_time: AtomicU64,
+    pub(crate) races_lost: AtomicU64,
+    /// The orders whose message Redis has acknowledged and not cancelled: these must be rated, each once.
+    waiting: Mutex<HashSet<String>>,
+}
+
+impl Tally {
+    pub(crate) fn waiting(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Shop {
+    pub(crate) queue: Queue,
+    pub(crate) books: Writer,
+    pub(crate) schedule: Schedule,
+    pub(crate) tally: Arc<Tally>,
+}
+
+impl Shop {
+    /// Lives through all orders, each in a task of its own.
+    pub(crate) async fn replay(&self, orders: &[Order]) -> Result<()> {
+        let mut lives = JoinSet::new();
+        for order in orders {
+            let (shop, order) = (self.clone(), order.clone());
+            lives.spawn(async move { shop.live(&order).await.with_context(|| format!("order {}", order.id)) });
+        }
+        while let Some(life) = lives.join_next().await {
+            life??;
+        }
+        Ok(())
+    }
+
+    async fn live(&self, order: &Order) -> Result<()> {
+        sleep_until(self.schedule.instant(order.delivered_s).into()).await;
+        let delivered = Entry::Delivered { order_id: order.id.clone(), delivered_ms: order.delivered_s * 1_000 };
+        self.books.enter(delivered).await?;
+        count(&self.tally.delivered);
+
+        match order.case() {
+            Case::Before(review) => {
+                self.review(order, review).await?;
+                count(&self.tally.already_reviewed);
+            }
+            Case::Never => self.push(order).await?,
+            Case::Inside(review) => {
+                self.push(order).await?;
+                sleep_until(self.schedule.instant(review.at_s).into()).await;
+                self.review_in_time(order, review).await?;
+            }
+            Case::Late(review) => {
+                self.push(order).await?;
+                sleep_until(self.schedule.instant(review.at_s).into()).await;
+                self.rated(order).await?;
+                self.review(order, review).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Orders the rating. What counts is the moment 48 h after the delivery: when we come late, the delay is shorter.
+    async fn push(&self, order: &Order) -> Result<()> {
+        let delay = self.schedule.due(order.delivered_s).saturating_duration_since(Instant::now());
+        match self.queue.push(Message::new(order.id.as_str()).id(message_id(order)).due(delay)).await? {
+            Pushed::Created => {}
+            other => bail!("the queue is new, and yet it answered {other:?} to the push"),
+        }
+        count(&self.tally.pushed);
+        self.tally.waiting().insert(order.id.clone());
+        Ok(())
+    }
+
+    /// Of a cancel and a claim exactly one wins, and Redis says which: so the cancel decides what happens.
+    ///
+    /// (Where a shop may die between the two, it stores the review first: the worker leaves a stored review alone.)
+    async fn review_in_time(&self, order: &Order, review: Review) -> Result<()> {
+        match self.queue.cancel(message_id(order)).await? {
+            Cancelled::Cancelled => {
+                self.tally.waiting().remove(&order.id);
+                count(&self.tally.cancelled_in_time);
+            }
+            // The worker has it, or had it: the automatic rating comes first, and is replaced.
+            Cancelled::Leased | Cancelled::Dead | Cancelled::Absent => {
+                count(&self.tally.races_lost);
+                self.rated(order).await?;
+            }
+        }
+        self.review(order, review).await
+    }
+
+    /// Completes when the message has done its work.
+    async fn rated(&self, order: &Order) -> Result<()> {
+        let mut pause = Duration::from_millis(1);
+        while self.queue.get(message_id(order)).await?.is_some_and(|message| message.state != State::Dead) {
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    async fn review(&self, order: &Order, review: Review) -> Result<()> {
+        self.books.enter(Entry::Reviewed { order_id: order.id.clone(), stars: review.stars }).await?;
+        Ok(())
+    }
+}
+
+fn message_id(order: &Order) -> String {
+    format!("order-{}", order.id)
+}
+
+fn count(number: &AtomicU64) {
+    number.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,251 @@
+//! The example order_auto_rating, run as its user runs it: processes, SQLite, and books that must balance.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, ensure};
+use dueq_testkit::Server;
+use serde_json::{Value, json};
+
+/// The program, built beside this test. Cargo builds examples for `cargo test`, but not for each way to call it.
+fn program() -> Result<&'static Path> {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(program) = PROGRAM.get() {
+        return Ok(program);
+    }
+    // target/PROFILE/deps/THIS-HASH
+    let this = std::env::current_exe()?;
+    let profile = this.ancestors().nth(2).context("no profile directory")?;
+    let target = profile.parent().context("no target directory")?;
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--locked", "--example", "order_auto_rating", "--target-dir"]).arg(target);
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    // What Cargo tells this test about its package would make build scripts run anew.
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            build.env_remove(name);
+        }
+    }
+    let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status()?;
+    ensure!(built.success(), "cargo build --example order_auto_rating: {built}");
+    Ok(PROGRAM.get_or_init(|| profile.join("examples").join("order_auto_rating")))
+}
+
+/// A server, a directory, and the program with a file of orders.
+struct Run {
+    server: Server,
+    command: Command,
+}
+
+impl Run {
+    fn new(orders: &str, arguments: &[&str]) -> Result<Self> {
+        let server = Server::start(&[])?;
+        let input = server.folder().join("orders.csv");
+        std::fs::write(&input, format!("order_id,delivered_at,reviewed_at,review_score\n{orders}"))?;
+        let mut command = Command::new(program()?);
+        command.arg("--json").arg("--input").arg(input).args(arguments);
+        command.env("REDIS_URL", server.url()).env("TMPDIR", server.folder());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(Self { server, command })
+    }
+
+    fn output(&mut self) -> Result<Output> {
+        Ok(self.command.output()?)
+    }
+}
+
+fn books(output: &Output) -> Result<Value> {
+    let words = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {words}", output.status);
+    serde_json::from_slice(&output.stdout).with_context(|| format!("no JSON on standard output; {words}"))
+}
+
+/// Sixty orders within an hour, ten of each kind: reviewed before and at the delivery, a second after it, a day after it,
+/// at exactly 48 hours, a week after it, and never.
+fn sixty() -> String {
+    let kinds = [
+        ("2018-02-28T00:00:00", "2"),
+        ("", "1"),
+        ("2018-03-02T01:00:00", "3"),
+        ("48 h", "4"),
+        ("2018-03-08T00:00:00", "5"),
+        ("", ""),
+    ];
+    let mut orders = String::new();
+    for minute in 0..10 {
+        for (kind, (reviewed_at, stars)) in kinds.iter().enumerate() {
+            let reviewed_at = match (*reviewed_at, *stars) {
+                ("", "1") => format!("2018-03-01T00:{minute:02}:01"),
+                ("48 h", _) => format!("2018-03-03T00:{minute:02}:00"),
+                (at, _) => at.to_owned(),
+            };
+            let _ = writeln!(orders, "o{minute}-{kind},2018-03-01T00:{minute:02}:00,{reviewed_at},{stars}");
+        }
+    }
+    orders
+}
+
+#[test]
+fn books_balance_with_two_workers() -> Result<()> {
+    let mut run = Run::new(&sixty(), &["--workers", "2", "--speed", "1000000"])?;
+    let mut books = books(&run.output()?)?;
+    let lateness = books["lateness_ms"].take();
+    for name in ["p50", "p99", "p999", "max"] {
+        ensure!(lateness[name].as_f64().is_some_and(|ms| ms >= 0.0), "{name}: {lateness}");
+    }
+    // A machine that stalls for 86 ms loses races, and the books say so.
+    let lost = books["races_lost"].as_u64().context("a number")?;
+    let expected = json!({
+        "orders": 60, "already_reviewed": 10, "pushed": 50, "cancelled_in_time": 20 - lost, "races_lost": lost,
+        "auto_rated": 30 + lost, "replaced_by_review": 20 + lost, "disagreed": 10 + lost, "never_reviewed": 10,
+        "lost": 0, "fired_twice": 0, "fired_early": 0, "lateness_ms": null,
+    });
+    assert_eq!(books, expected);
+    Ok(())
+}
+
+#[test]
+fn races_at_breakneck_speed_are_lost_by_the_books() -> Result<()> {
+    // 48 hours are a millisecond: claims and cancels meet.
+    let mut run = Run::new(&sixty(), &["--workers", "2", "--speed", "1000000000"])?;
+    let books = books(&run.output()?)?;
+    assert_eq!([&books["lost"], &books["fired_twice"], &books["fired_early"]], [0, 0, 0]);
+    Ok(())
+}
+
+#[test]
+fn nothing_is_left_in_the_queue_and_the_books_are_kept_where_asked() -> Result<()> {
+    let mut run = Run::new(&sixty(), &[])?;
+    let database = run.server.folder().join("books.sqlite");
+    run.command.arg("--database").arg(&database);
+    books(&run.output()?)?;
+    let rows =
+        rusqlite::Connection::open(&database)?
+            .query_row("SELECT count(*), sum(stars) FROM orders", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    assert_eq!(rows, (60, 10 * (2 + 1 + 3 + 4 + 5 + 5)));
+    ensure!(run.server.command(&["DBSIZE"])?.starts_with(":1"), "the empty queue's own keys, and no others");
+
+    let again = run.output()?;
+    assert_eq!(again.status.code(), Some(1), "what is there is not overwritten");
+    ensure!(String::from_utf8_lossy(&again.stderr).contains("exists"), "and it says so");
+    Ok(())
+}
+
+/// The program under way, its words line by line. They end when the program and all its workers have.
+struct Underway {
+    program: Child,
+    words: Lines<BufReader<ChildStderr>>,
+}
+
+impl Underway {
+    fn new(run: &mut Run) -> Result<Self> {
+        let mut program = run.command.spawn()?;
+        let words = BufReader::new(program.stderr.take().context("its words are piped")?).lines();
+        Ok(Self { program, words })
+    }
+
+    /// The process of the next worker that is announced.
+    fn worker(&mut self) -> Result<String> {
+        let line = self.words.find(|line| !line.as_ref().is_ok_and(|line| !line.contains("is process")));
+        let line = line.context("it ended without a further worker")??;
+        Ok(line.rsplit(' ').next().unwrap_or_default().to_owned())
+    }
+
+    fn rest(self) -> Result<(Output, String)> {
+        let words = self.words.collect::<Result<Vec<_>, _>>()?.join("\n");
+        Ok((self.program.wait_with_output()?, words))
+    }
+}
+
+/// Sends a signal to a process.
+fn signal(name: &str, process: &str) -> Result<()> {
+    let sent = Command::new("kill").args([name, process]).status()?;
+    ensure!(sent.success(), "kill {name} {process}: {sent}");
+    Ok(())
+}
+
+/// Asks until so many messages were acked; each question waits for its answer.
+fn until_acked(server: &Server, number: u64) -> Result<()> {
+    let script = "local meta = redis.call('KEYS', 'dueq:*:meta')[1]
+        return meta and redis.call('HGET', meta, 'acked') or '0'";
+    while server.command(&["EVAL", script, "0"])?.trim().parse::<u64>().unwrap_or(0) < number {}
+    Ok(())
+}
+
+#[test]
+fn a_worker_that_is_killed_is_replaced_and_the_books_balance() -> Result<()> {
+    // An hour is 36 ms.
+    let mut run = Run::new(&sixty(), &["--workers", "2", "--speed", "100000"])?;
+    let mut underway = Underway::new(&mut run)?;
+    let (first, _second) = (underway.worker()?, underway.worker()?);
+    until_acked(&run.server, 5)?;
+    signal("-KILL", &first)?;
+    let third = underway.worker()?;
+    ensure!(third != first);
+    let (output, words) = underway.rest()?;
+    let books = books(&output).context(words)?;
+    assert_eq!([&books["orders"], &books["lost"], &books["fired_early"]], [60, 0, 0]);
+    Ok(())
+}
+
+#[test]
+fn workers_do_not_outlive_a_parent_that_is_killed() -> Result<()> {
+    let mut run = Run::new(&sixty(), &["--workers", "2", "--speed", "1"])?;
+    let mut underway = Underway::new(&mut run)?;
+    for _ in 0..2 {
+        underway.worker()?;
+    }
+    signal("-KILL", &underway.program.id().to_string())?;
+    // The words end when the last of the processes that can write them has.
+    underway.rest().map(drop)
+}
+
+#[test]
+fn interrupted_it_leaves_no_process_no_message_and_no_file() -> Result<()> {
+    let mut run = Run::new(&sixty(), &["--workers", "2", "--speed", "1"])?;
+    let mut underway = Underway::new(&mut run)?;
+    for _ in 0..2 {
+        underway.worker()?;
+    }
+    signal("-INT", &underway.program.id().to_string())?;
+    let (output, words) = underway.rest()?;
+    assert_eq!(output.status.code(), Some(1));
+    ensure!(words.contains("interrupted"), "{words}");
+    let script = "local left = 0
+        for _, name in ipairs({'scheduled', 'leases'}) do left = left + redis.call('ZCARD', redis.call('KEYS', 'dueq:*:' .. name)[1]) end
+        return left";
+    assert_eq!(run.server.command(&["EVAL", script, "0"])?, ":2\r\n", "the sentinels");
+    for file in std::fs::read_dir(run.server.folder())? {
+        let name = file?.file_name();
+        ensure!(!name.to_string_lossy().contains("sqlite"), "{name:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn without_a_server_it_says_so() -> Result<()> {
+    let mut run = Run::new(&sixty(), &[])?;
+    run.server.kill()?;
+    let output = run.output()?;
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    ensure!(words.contains("cannot reach redis at 127.0.0.1"), "{words}");
+    Ok(())
+}
+
+#[test]
+fn a_bad_file_is_refused_with_its_line_before_anything_is_done() -> Result<()> {
+    let mut run = Run::new("a,2018-03-01T00:00:00,,\nb,2018-03-01T00:00:00,soon,5\n", &[])?;
+    let output = run.output()?;
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    ensure!(words.contains("line 3: reviewed_at: \"soon\""), "{words}");
+    ensure!(output.stdout.is_empty());
+    assert_eq!(run.server.command(&["DBSIZE"])?, ":0\r\n");
+    Ok(())
+}

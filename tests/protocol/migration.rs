@@ -1,0 +1,263 @@
+//! A slot that moves to another cluster node, key by key, while every script is called at every step.
+//!
+//! A twin on a single server gets the calls that were served: its replies and its whole state are what is expected.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::queue::{Queue, SECOND, T0, keys_of, token};
+use crate::reply::{Reply, Text, words};
+use crate::scripts::SCRIPTS;
+use crate::state::KEYS;
+
+const BASE: &str = "dueq:{q}";
+
+/// A cluster of two needs a few seconds to form: nodes wait for 2 s before they say that it is whole.
+const FORMED_WITHIN: Duration = Duration::from_secs(60);
+
+type Call = (&'static str, Vec<Text>);
+
+struct Cluster {
+    source: Queue,
+    target: Queue,
+    twin: Queue,
+    source_id: Text,
+    target_id: Text,
+    slot: Text,
+}
+
+fn node() -> Result<(Queue, u64)> {
+    // The port of the cluster bus: by default 10,000 above the other, which may be beyond the last one there is.
+    let bus = u64::from(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port());
+    let arguments = ["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()];
+    Ok((Queue::start_with(&arguments)?, bus))
+}
+
+impl Cluster {
+    /// Two nodes that know each other; the source has all slots.
+    fn start() -> Result<Self> {
+        let ((mut source, _), (mut target, bus)) = (node()?, node()?);
+        source.command(words!["CLUSTER", "ADDSLOTSRANGE", 0, 16_383])?;
+        source.command(words!["CLUSTER", "MEET", "127.0.0.1", u64::from(target.server.port()), bus])?;
+        let start = Instant::now();
+        for node in [&mut source, &mut target] {
+            while !node.command(words!["CLUSTER", "INFO"])?.text()?.contains("cluster_state:ok")
+                || !node.command(words!["CLUSTER", "INFO"])?.text()?.contains("cluster_known_nodes:2")
+            {
+                ensure!(start.elapsed() < FORMED_WITHIN, "the cluster did not form");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let slot = source.command(words!["CLUSTER", "KEYSLOT", BASE])?.int()? as u64;
+        let id = |node: &mut Queue| node.command(words!["CLUSTER", "MYID"])?.bytes().cloned();
+        let (source_id, target_id) = (id(&mut source)?, id(&mut target)?);
+        source.empty()?;
+        Ok(Self { source, target, twin: Queue::start()?, source_id, target_id, slot: slot.into() })
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let (slot, source, target) = (&self.slot, &self.source_id, &self.target_id);
+        fine(self.target.command(words!["CLUSTER", "SETSLOT", slot, "IMPORTING", source])?)?;
+        fine(self.source.command(words!["CLUSTER", "SETSLOT", slot, "MIGRATING", target])?)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let (slot, target) = (&self.slot, &self.target_id);
+        fine(self.target.command(words!["CLUSTER", "SETSLOT", slot, "NODE", target])?)?;
+        fine(self.source.command(words!["CLUSTER", "SETSLOT", slot, "NODE", target])?)
+    }
+
+    fn migrate(&mut self, key: &str) -> Result<Reply> {
+        let port = u64::from(self.target.server.port());
+        self.source.command(words!["MIGRATE", "127.0.0.1", port, key, 0, 5_000])
+    }
+
+    /// Runs a call at the target as a client does that was sent there by ASK.
+    fn ask(&mut self, (verb, argv): &Call) -> Result<Reply> {
+        fine(self.target.command(words!["ASKING"])?)?;
+        self.target.call_with(verb, keys_of(BASE), argv.clone())
+    }
+
+    /// The calls are served by one of the nodes just as the twin serves them.
+    fn served(&mut self, calls: &[Call], mut serve: impl FnMut(&mut Self, &Call) -> Result<Reply>) -> Result<()> {
+        for call in calls {
+            let reply = serve(self, call)?;
+            let expected = self.twin.call_with(call.0, keys_of(BASE), call.1.clone())?;
+            ensure!(expected.code().is_none(), "{call:?}: {expected:?}");
+            ensure!(reply == expected, "{call:?}\n    is       {reply:?}\n    expected {expected:?}");
+        }
+        Ok(())
+    }
+
+    /// The calls are refused by both nodes, with and without ASKING, and nothing changes anywhere.
+    fn refused(&mut self, calls: &[Call], moved: &[String]) -> Result<()> {
+        let before = (self.source.contents()?, self.target.contents()?);
+        for call in calls {
+            let there = self.source.call_with(call.0, keys_of(BASE), call.1.clone())?;
+            ensure!(there.code() == Some("TRYAGAIN"), "{moved:?} moved, {}: the source says {there:?}", call.0);
+            let asked = self.ask(call)?;
+            ensure!(asked.code() == Some("TRYAGAIN"), "{moved:?} moved, {}: the target says {asked:?}", call.0);
+            let unasked = self.target.call_with(call.0, keys_of(BASE), call.1.clone())?;
+            ensure!(unasked.code() == Some("MOVED"), "{moved:?} moved, {}: the target says {unasked:?}", call.0);
+        }
+        ensure!((self.source.contents()?, self.target.contents()?) == before, "{moved:?} moved: half done");
+        Ok(())
+    }
+
+    /// The state is the twin's, but for the bell, which may fall silent while it moves.
+    fn same(&mut self, at_target: bool) -> Result<()> {
+        let mut state = if at_target { &mut self.target } else { &mut self.source }.state()?;
+        let expected = self.twin.state()?;
+        ensure!(state.bell.len() <= 2);
+        state.bell.clone_from(&expected.bell);
+        let difference = state.difference(&expected);
+        ensure!(difference.is_none(), "{}", difference.unwrap_or_default());
+        Ok(())
+    }
+}
+
+fn fine(reply: Reply) -> Result<()> {
+    ensure!(reply == "OK".into(), "{reply:?}");
+    Ok(())
+}
+
+/// Every verb, at work on messages of this round: something is in every state before and after.
+fn calls(round: u64) -> Vec<Call> {
+    let now = T0 + round * 100 * SECOND;
+    let id = |name: &str| Text::from(format!("{name}{round}"));
+    let held = token('a');
+    let push = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| words![id(name), now, "payload", "max_attempts=3"]);
+    let beats = (0..6).map(|second| ("beat", now + second * SECOND, words!["node", "stay"]));
+    let mut calls = vec![
+        ("configure", now, words!["max_crashes", 4]),
+        ("push", now, [words![now + 10_000], push.concat()].concat()),
+        ("push", now, words!["", id("far"), "+3600000", "", "", id("near"), "+1500", "", ""]),
+        ("promote", now, words![9, ""]),
+        ("claim", now, words![7, &held, 5_500]),
+        ("ack", now, words![id("a"), &held, id("a"), &held, "?", &held]),
+        ("again", now, words![id("b"), &held, "+500"]),
+        ("retry", now, words![id("c"), &held, 700, "error"]),
+        ("release", now, words![id("d"), &held]),
+        ("bury", now, words![id("e"), &held, "why"]),
+        ("extend", now, words![id("f"), &held, 60 * SECOND]),
+        ("requeue", now, words!["ids", id("e")]),
+        ("cancel", now, words!["", id("d"), id("f")]),
+        ("reschedule", now, words![id("near"), "+900", now + 1_500]),
+        ("run_now", now, words![id("far")]),
+        ("pause", now, words![]),
+        ("resume", now, words![]),
+    ];
+    calls.extend(beats);
+    calls.extend([
+        ("reap", now + 6 * SECOND, words![10]),
+        ("purge", now + 6 * SECOND, words!["dead", 10]),
+        ("get", now + 6 * SECOND, words![id("f")]),
+        ("peek", now + 6 * SECOND, words!["scheduled", "", 10]),
+        ("stats", now + 6 * SECOND, words![]),
+    ]);
+    calls.into_iter().map(|(verb, now, words)| (verb, [words![now], words].concat())).collect()
+}
+
+#[test]
+fn the_calls_of_a_round_are_of_every_verb() -> Result<()> {
+    let mut verbs: Vec<_> = calls(1).into_iter().map(|(verb, _)| verb).collect();
+    verbs.sort_unstable();
+    verbs.dedup();
+    ensure!(verbs == SCRIPTS.iter().map(|(verb, _)| *verb).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Moves the queue in this order of its keys, with the bell (if it is in it) as one of them.
+fn moves(order: &[&str]) -> Result<()> {
+    let mut cluster = Cluster::start()?;
+    let at_source: fn(&mut Cluster, &Call) -> Result<Reply> =
+        |cluster, (verb, argv)| cluster.source.call_with(verb, keys_of(BASE), argv.clone());
+    let at_target: fn(&mut Cluster, &Call) -> Result<Reply> =
+        |cluster, (verb, argv)| cluster.target.call_with(verb, keys_of(BASE), argv.clone());
+
+    cluster.served(&calls(0), at_source)?;
+    let bell = format!("{BASE}:bell");
+    if !order.contains(&"bell") {
+        cluster.source.command(words!["DEL", &bell])?;
+    }
+    cluster.begin()?;
+    // Nothing has moved, and all ten keys are there: the source serves, whether or not there is a bell.
+    cluster.served(&calls(1), at_source)?;
+    cluster.same(false)?;
+    if !order.contains(&"bell") {
+        ensure!(cluster.source.state()?.bell.is_empty(), "an absent bell is not made where the slot leaves");
+    }
+
+    let (mut moved, mut data) = (Vec::new(), 0);
+    for suffix in order {
+        let reply = cluster.migrate(&format!("{BASE}:{suffix}"))?;
+        fine(reply).with_context(|| format!("MIGRATE of {suffix} after {moved:?}"))?;
+        moved.push((*suffix).to_owned());
+        data += usize::from(*suffix != "bell");
+        match data {
+            0 => {
+                cluster.served(&calls(9), at_source)?;
+                cluster.same(false)?;
+            }
+            1..10 => cluster.refused(&calls(2), &moved)?,
+            _ => {
+                // All ten have moved: the source sends on, and the target serves who asks.
+                let round = 2 + moved.len() as u64;
+                let call = calls(round).swap_remove(1);
+                let sent_on = cluster.source.call_with(call.0, keys_of(BASE), call.1)?;
+                ensure!(sent_on.code() == Some("ASK"), "{sent_on:?}");
+                cluster.served(&calls(round), Cluster::ask)?;
+                cluster.same(true)?;
+            }
+        }
+    }
+    cluster.end()?;
+    cluster.served(&calls(20), at_target)?;
+    cluster.same(true)?;
+    ensure!(cluster.target.state()?.bell.len() == 2, "the bell rings again");
+    ensure!(cluster.source.contents()?.is_empty(), "nothing is left behind");
+    let call = calls(21).swap_remove(1);
+    let sent_on = cluster.source.call_with(call.0, keys_of(BASE), call.1)?;
+    ensure!(sent_on.code() == Some("MOVED"), "{sent_on:?}");
+    Ok(())
+}
+
+#[test]
+fn a_queue_moves_with_its_bell_first() -> Result<()> {
+    moves(&[&["bell"], &KEYS[..]].concat())
+}
+
+#[test]
+fn a_queue_moves_with_its_bell_in_the_middle() -> Result<()> {
+    let mut order: Vec<&str> = KEYS.into_iter().rev().collect();
+    order.insert(5, "bell");
+    moves(&order)
+}
+
+#[test]
+fn a_queue_moves_with_its_bell_last() -> Result<()> {
+    moves(&[&KEYS[..], &["bell"]].concat())
+}
+
+#[test]
+fn a_queue_moves_without_a_bell() -> Result<()> {
+    moves(&KEYS)
+}
+
+#[test]
+fn a_queue_that_is_not_there_yet_begins_when_the_slot_has_arrived() -> Result<()> {
+    let mut cluster = Cluster::start()?;
+    cluster.source.command(words!["FLUSHALL"])?;
+    cluster.begin()?;
+    let push: Call = ("push", words!["", "", "a", "+1", "", ""]);
+    let at_source = cluster.source.call_with(push.0, keys_of(BASE), push.1.clone())?;
+    ensure!(at_source.code() == Some("ASK"), "{at_source:?}");
+    let asked = cluster.ask(&push)?;
+    ensure!(asked.code() == Some("TRYAGAIN"), "{asked:?}");
+    ensure!(cluster.source.contents()?.is_empty() && cluster.target.contents()?.is_empty());
+    cluster.end()?;
+    ensure!(cluster.target.call_with(push.0, keys_of(BASE), push.1.clone())?.items()? == ["CREATED"]);
+    Ok(())
+}

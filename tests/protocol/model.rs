@@ -1,0 +1,254 @@
+//! The protocol beside a model of it: random calls, and after each one every reply and the whole state are compared.
+//!
+//! `DUEQ_MODEL_SEED` runs one more seed, `DUEQ_MODEL_STEPS` sets the length of each run. A failure names its seed and step.
+
+mod consumers;
+mod driver;
+mod history;
+mod mutants;
+mod operation;
+mod producers;
+mod reads;
+mod structure;
+mod world;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::queue::Queue;
+use crate::reply::{Reply, Text, words};
+use driver::Driver;
+use history::History;
+use operation::Operation;
+use structure::check_structure;
+use world::{Now, World};
+
+const STEPS: usize = 6_000;
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// How many of the last calls a failure shows.
+const SHOWN: usize = 12;
+
+/// How often each verb gave each answer.
+type Coverage = BTreeMap<String, usize>;
+
+/// What a run must have met to be worth its name: each answer of each verb that a model can meet.
+const REQUIRED: &[&str] = &[
+    "push CREATED",
+    "push EXISTS scheduled",
+    "push EXISTS leased",
+    "push EXISTS dead",
+    "push EXISTS ready",
+    "push MOVED",
+    "push FINISHED",
+    "push EXPIRED",
+    "push FULL",
+    "push INVALID",
+    "promote some",
+    "promote none",
+    "claim some",
+    "claim none",
+    "claim after-crash-2",
+    "ack OK",
+    "ack GONE",
+    "ack LOST",
+    "again OK",
+    "again GONE",
+    "again LOST",
+    "again INVALID",
+    "retry SCHEDULED",
+    "retry DEAD",
+    "retry GONE",
+    "retry LOST",
+    "release OK",
+    "release GONE",
+    "release LOST",
+    "bury OK",
+    "bury GONE",
+    "bury LOST",
+    "extend OK",
+    "extend GONE",
+    "extend LOST",
+    "extend INVALID",
+    "reap some",
+    "reap none",
+    "reap died",
+    "cancel CANCELLED",
+    "cancel LEASED",
+    "cancel DEAD",
+    "cancel ABSENT",
+    "reschedule MOVED",
+    "reschedule CONFLICT",
+    "reschedule LEASED",
+    "reschedule DEAD",
+    "reschedule ABSENT",
+    "reschedule INVALID",
+    "run_now MOVED",
+    "run_now ALREADY",
+    "run_now LEASED",
+    "run_now DEAD",
+    "run_now ABSENT",
+    "requeue REQUEUED",
+    "requeue NOT_DEAD",
+    "requeue ABSENT",
+    "requeue some",
+    "requeue none",
+    "purge some",
+    "purge none",
+    "pause OK",
+    "resume OK",
+    "beat leads",
+    "beat follows",
+    "trimmed",
+    "configure OK",
+    "peek some",
+    "peek none",
+    "get some",
+    "get none",
+    "stats some",
+];
+
+struct Run {
+    queue: Queue,
+    world: World,
+    driver: Driver,
+    history: History,
+    shown: VecDeque<(Now, Operation)>,
+    coverage: Coverage,
+}
+
+/// Runs a seed on a server of its own, with some scripts replaced.
+fn run(seed: u64, steps: usize, replaced: &[(&'static str, String)]) -> Result<Coverage> {
+    let mut run = Run {
+        queue: Queue::start()?,
+        world: World::default(),
+        driver: Driver::new(seed),
+        history: History::default(),
+        shown: VecDeque::new(),
+        coverage: Coverage::new(),
+    };
+    for (verb, source) in replaced {
+        run.queue.load(verb, source)?;
+    }
+    for step in 0..steps {
+        run.step().with_context(|| {
+            let calls: Vec<String> =
+                run.shown.iter().map(|(now, operation)| format!("  {now:?} {operation:?}")).collect();
+            format!("DUEQ_MODEL_SEED={seed}, step {step}; the last calls:\n{}", calls.join("\n"))
+        })?;
+    }
+    let counted = run.world.counters.iter().map(|(name, count)| ((*name).to_owned(), *count as usize));
+    run.coverage.extend(counted);
+    Ok(run.coverage)
+}
+
+impl Run {
+    fn step(&mut self) -> Result<()> {
+        self.driver.pass_time(&self.world);
+        if self.world.bell > 0 && self.driver.chance(30) {
+            let bell = self.queue.key("bell");
+            self.queue.command(words!["LPOP", bell])?;
+            self.world.bell -= 1;
+        }
+        let (now, (number, operation)) = (self.driver.now, self.driver.next(&self.world));
+        if self.shown.len() == SHOWN {
+            self.shown.pop_front();
+        }
+        self.shown.push_back((now, operation.clone()));
+
+        let reply = self.queue.call(operation.verb(), now.word(), operation.words())?;
+        ensure!(reply.code().is_none(), "{reply:?}");
+        let after = self.queue.state()?;
+        let rung_at = (!operation.is_quiet()).then_some(now);
+        check_structure(&after, after.meta.contains_key(&"paused".into()), rung_at)?;
+        self.history.note(number, now, &operation, &reply, &after)?;
+        self.cover(&operation, &reply)?;
+        if let Operation::Claim { token, .. } = &operation {
+            let ids = reply.part(3)?.list()?.iter().map(|delivery| delivery.part(0)?.bytes().cloned());
+            self.driver.learn(ids.collect::<Result<_>>()?, token);
+        }
+
+        let expected = self.world.apply(now, &operation, &after)?;
+        let reply = without_reasons(reply);
+        ensure!(reply == expected, "the reply\n    is       {reply:?}\n    expected {expected:?}");
+        if let Some(difference) = after.difference(&self.world.expected()) {
+            anyhow::bail!("the state is not as expected: {difference}");
+        }
+        Ok(())
+    }
+
+    fn cover(&mut self, operation: &Operation, reply: &Reply) -> Result<()> {
+        let some = |count: i64| if count > 0 { "some" } else { "none" }.to_owned();
+        let mut met = match operation {
+            Operation::Promote { .. }
+            | Operation::RequeueOldest { .. }
+            | Operation::Purge { .. }
+            | Operation::Reap { .. } => vec![some(reply.part(1)?.int()?)],
+            Operation::Claim { .. } => vec![some(reply.part(3)?.list()?.len() as i64)],
+            Operation::Peek { .. } => vec![some(reply.part(2)?.list()?.len() as i64)],
+            Operation::Get(_) | Operation::Stats => vec![some(reply.part(1)?.list()?.len() as i64)],
+            Operation::Beat { .. } => vec![if reply.part(1)?.int()? == 1 { "leads" } else { "follows" }.to_owned()],
+            Operation::Pause | Operation::Resume | Operation::Configure(_) => vec![reply.part(1)?.text()?],
+            _ => reply.items()?,
+        };
+        match operation {
+            Operation::Reap { .. } if reply.part(2)?.int()? > 0 => met.push("died".to_owned()),
+            Operation::Claim { .. } => {
+                let originals = self.world.messages.values().any(|message| message.original.is_some());
+                met.extend((originals && self.world.has_work(self.driver.now)).then(|| "after-crash-2".to_owned()));
+            }
+            _ => {}
+        }
+        for answer in met {
+            let words = if answer.starts_with("EXISTS") { 2 } else { 1 };
+            let kind: Vec<&str> = answer.split(' ').take(words).collect();
+            *self.coverage.entry(format!("{} {}", operation.verb(), kind.join(" "))).or_default() += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The reason that follows a refusal is for people: which refusal it is counts.
+fn without_reasons(reply: Reply) -> Reply {
+    let refusal =
+        |text: &Text| ["INVALID", "FULL"].into_iter().find(|code| text.0.starts_with(format!("{code} ").as_bytes()));
+    let item = |item: Reply| match &item {
+        Reply::Text(text) => refusal(text).map_or(item, Reply::from),
+        _ => item,
+    };
+    let part = |part: Reply| match part {
+        Reply::List(items) => Reply::List(items.into_iter().map(item).collect()),
+        other => other,
+    };
+    match reply {
+        Reply::List(parts) => Reply::List(parts.into_iter().map(part).collect()),
+        other => other,
+    }
+}
+
+fn steps() -> Result<usize> {
+    Ok(std::env::var("DUEQ_MODEL_STEPS").map_or(Ok(STEPS), |steps| steps.parse())?)
+}
+
+#[test]
+fn every_reply_and_state_is_the_models() -> Result<()> {
+    let named = std::env::var("DUEQ_MODEL_SEED").ok().map(|seed| seed.parse()).transpose()?;
+    let (start, steps) = (Instant::now(), steps()?);
+    let seeds: Vec<u64> = SEEDS.into_iter().chain(named).collect();
+    let runs: Vec<Result<Coverage>> = std::thread::scope(|scope| {
+        let runs: Vec<_> = seeds.iter().map(|seed| scope.spawn(|| run(*seed, steps, &[]))).collect();
+        runs.into_iter().map(|run| run.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a run panicked")))).collect()
+    });
+    let mut met = Coverage::new();
+    for run in runs {
+        for (answer, count) in run? {
+            *met.entry(answer).or_default() += count;
+        }
+    }
+    println!("{} seeds of {steps} steps in {:?}: {met:#?}", seeds.len(), start.elapsed());
+    let missed: Vec<_> = REQUIRED.iter().filter(|answer| !met.contains_key(**answer)).collect();
+    ensure!(missed.is_empty() || steps < STEPS, "never met: {missed:?}");
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! What nodes do to the world.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::model::operation::Hold;
+use crate::model::world::{Due, Message, Now, Place, WINDOW, World};
+use crate::reply::{Reply, Text};
+use crate::state::State;
+
+const CLAIM_BYTES: usize = 4_194_304;
+const ERROR_BYTES: usize = 1_024;
+const LEASE_MOST: u64 = 86_400_000;
+const SILENCE_MS: u64 = 3_000;
+const LEAD_MS: u64 = 2_500;
+const HOLD_MS: u64 = 5_000;
+const TRIM: usize = 500;
+
+impl World {
+    pub(super) fn promote(&mut self, now: Now, limit: usize, followed: bool) -> Reply {
+        let mut due = self.listed("scheduled");
+        due.retain(|(due, _)| *due <= now.floor() && !self.paused);
+        due.truncate(limit.min(WINDOW - self.ready.len()));
+        for (due, id) in &due {
+            if let Some(message) = self.messages.get_mut(id) {
+                message.place = Place::Ready { due: *due };
+            }
+            self.ready.push(id.clone());
+        }
+        Reply::List(vec![self.finish(now, !due.is_empty(), followed), due.len().into()])
+    }
+
+    pub(super) fn claim(&mut self, now: Now, count: usize, token: &Text, lease: u64) -> Reply {
+        let live = self.nodes.values().filter(|seen| **seen + SILENCE_MS >= now.floor()).count();
+        let share = (self.ready.len() / live.max(1)).max(1).min(count);
+        if self.paused || self.ready.is_empty() || count == 0 {
+            let left = self.ready.len().into();
+            return Reply::List(vec![self.finish(now, false, false), left, (-1i64).into(), Reply::List(Vec::new())]);
+        }
+        let deadline = now.ceil() + lease;
+        let (mut granted, mut bytes, mut taken) = (Vec::new(), 0, 0);
+        for id in self.ready.iter().take(share) {
+            let Some(message) = self.messages.get_mut(id) else { continue };
+            let bytes_then = bytes + message.payload.0.len();
+            if !granted.is_empty() && bytes_then > CLAIM_BYTES {
+                break;
+            }
+            taken += 1;
+            let due = message.place.time();
+            if due > now.floor() {
+                // The clock went back since it was promoted: it is not due yet.
+                message.place = Place::Scheduled { due };
+                continue;
+            }
+            bytes = bytes_then;
+            let due = message.original.unwrap_or(due);
+            message.place = Place::Leased { token: token.clone(), due, deadline };
+            granted.push(Reply::List(vec![
+                id.into(),
+                (&message.payload).into(),
+                due.into(),
+                (message.failures + message.crashes + 1).into(),
+                message.options().into(),
+            ]));
+        }
+        self.ready.drain(..taken);
+        self.count("claimed", granted.len());
+        let left = self.ready.len().into();
+        Reply::List(vec![self.finish(now, true, false), left, deadline.into(), Reply::List(granted)])
+    }
+
+    /// Runs `settle` on the message if the token is that of its claim, with the claim's due time.
+    fn held(&mut self, (id, token): &Hold, settle: impl FnOnce(&mut Message, u64) -> String) -> String {
+        match self.messages.get_mut(id) {
+            None => "GONE".to_owned(),
+            Some(message) => match message.place.clone() {
+                Place::Leased { token: current, due, .. } if current == *token => {
+                    message.original = None;
+                    settle(message, due)
+                }
+                _ => "LOST".to_owned(),
+            },
+        }
+    }
+
+    /// Ends a batch: how many of its items did something is what the counter counts.
+    fn settled(&mut self, now: Now, counter: &'static str, replies: Vec<String>) -> Reply {
+        let refused = |reply: &str| ["GONE", "LOST", "INVALID"].contains(&reply);
+        let done = replies.iter().filter(|reply| !refused(reply)).count();
+        if !counter.is_empty() {
+            self.count(counter, done);
+        }
+        let replies = replies.into_iter().map(Reply::from).collect();
+        Reply::List(vec![self.finish(now, done > 0, false), Reply::List(replies)])
+    }
+
+    pub(super) fn ack(&mut self, now: Now, holds: &[Hold]) -> Reply {
+        let mut replies = Vec::new();
+        for hold in holds {
+            let reply = self.held(hold, |_, _| "OK".to_owned());
+            if reply == "OK" {
+                self.messages.remove(&hold.0);
+            }
+            replies.push(reply);
+        }
+        self.settled(now, "acked", replies)
+    }
+
+    pub(super) fn again(&mut self, now: Now, items: &[(Hold, Due)]) -> Reply {
+        let mut replies = Vec::new();
+        for (hold, due) in items {
+            replies.push(match due.at(now) {
+                None => "INVALID".to_owned(),
+                Some(due) => self.held(hold, |message, _| {
+                    (message.failures, message.crashes, message.error) = (0, 0, Text::default());
+                    message.place = Place::Scheduled { due };
+                    format!("OK {due}")
+                }),
+            });
+        }
+        self.settled(now, "repeated", replies)
+    }
+
+    pub(super) fn retry(&mut self, now: Now, items: &[(Hold, u64, Text)]) -> Reply {
+        let queue_limit = self.limit("max_attempts").unwrap_or(20);
+        let mut replies = Vec::new();
+        for (hold, after, error) in items {
+            replies.push(match Due::In(*after).at(now) {
+                None => "INVALID".to_owned(),
+                Some(due) => self.held(hold, |message, _| {
+                    message.failures += 1;
+                    message.error = Text(error.0.iter().copied().take(ERROR_BYTES).collect());
+                    if message.failures >= message.max_attempts.unwrap_or(queue_limit) {
+                        message.place = Place::Dead { at: now.floor() };
+                        return "DEAD".to_owned();
+                    }
+                    message.place = Place::Scheduled { due };
+                    format!("SCHEDULED {due}")
+                }),
+            });
+        }
+        let died = replies.iter().filter(|reply| *reply == "DEAD").count();
+        let retried = replies.iter().filter(|reply| reply.starts_with("SCHEDULED")).count();
+        self.count("died", died);
+        self.count("retried", retried);
+        self.settled(now, "", replies)
+    }
+
+    pub(super) fn release(&mut self, now: Now, holds: &[Hold]) -> Reply {
+        let release = |message: &mut Message, due: u64| {
+            message.place = Place::Scheduled { due: due.min(now.floor()) };
+            "OK".to_owned()
+        };
+        let replies = holds.iter().map(|hold| self.held(hold, release)).collect();
+        self.settled(now, "released", replies)
+    }
+
+    pub(super) fn bury(&mut self, now: Now, items: &[(Hold, Text)]) -> Reply {
+        let mut replies = Vec::new();
+        for (hold, reason) in items {
+            replies.push(self.held(hold, |message, _| {
+                message.error = Text(reason.0.iter().copied().take(ERROR_BYTES).collect());
+                message.place = Place::Dead { at: now.floor() };
+                "OK".to_owned()
+            }));
+        }
+        self.settled(now, "died", replies)
+    }
+
+    pub(super) fn extend(&mut self, now: Now, items: &[(Hold, u64)]) -> Reply {
+        let mut replies = Vec::new();
+        for ((id, token), lease) in items {
+            let place = self.messages.get_mut(id).map(|message| &mut message.place);
+            replies.push(match place {
+                _ if *lease < 1 || *lease > LEASE_MOST => "INVALID".to_owned(),
+                None => "GONE".to_owned(),
+                Some(Place::Leased { token: current, deadline, .. }) if current == token => {
+                    *deadline = (*deadline).max(now.ceil() + lease);
+                    format!("OK {deadline}")
+                }
+                Some(_) => "LOST".to_owned(),
+            });
+        }
+        self.settled(now, "", replies)
+    }
+
+    /// The delay after the second and later crashes is Redis's choice, within limits that are checked here.
+    pub(super) fn reap(&mut self, now: Now, limit: usize, after: &State) -> Result<Reply> {
+        let mut late = self.listed("leased");
+        let (seen, hold) = self.beats.as_ref().map_or((0, 0), |(_, _, seen, hold)| (*seen, *hold));
+        let awake = seen <= now.floor() && now.floor() - seen <= SILENCE_MS && hold <= now.floor();
+        late.retain(|(deadline, _)| *deadline <= now.floor() && awake);
+        late.truncate(limit);
+        let most = self.limit("max_crashes").unwrap_or(5);
+        let mut died = 0;
+        for (_, id) in &late {
+            let message = self.messages.get_mut(id).context("a lease of no message")?;
+            let Place::Leased { due, .. } = message.place else { continue };
+            message.crashes += 1;
+            let before = message.original.replace(due).filter(|_| message.crashes > 1);
+            ensure!(before.is_none_or(|before| before == due), "the original due of {id:?} has changed");
+            if message.crashes > most {
+                let mut reason = format!("the lease ran out {} times", message.crashes).into_bytes();
+                if !message.error.0.is_empty() {
+                    reason.extend(b"; before that: ");
+                    reason.extend(&message.error.0);
+                }
+                (message.error, message.original) = (Text(reason), None);
+                message.place = Place::Dead { at: now.floor() };
+                died += 1;
+            } else if message.crashes == 1 {
+                message.original = None;
+                message.place = Place::Scheduled { due: due.min(now.floor()) };
+            } else {
+                let chosen = State::score(&after.scheduled, id).context("not scheduled after a crash")? as u64;
+                let half = 500 << (message.crashes - 1).min(20);
+                let range = now.ceil() + half..=now.ceil() + 3 * half;
+                ensure!(range.contains(&chosen), "{id:?} is due at {chosen} after crash {}", message.crashes);
+                message.place = Place::Scheduled { due: chosen };
+            }
+        }
+        self.count("crashed", late.len());
+        self.count("died", died);
+        Ok(Reply::List(vec![self.finish(now, !late.is_empty(), false), late.len().into(), died.into()]))
+    }
+
+    pub(super) fn beat(&mut self, now: Now, node: &Text, leave: bool) -> Reply {
+        if self.born.is_none() {
+            return Reply::List(vec![self.header(now), 0i64.into(), 0i64.into(), 0i64.into()]);
+        }
+        let clock = now.floor();
+        let (mut lead, mut until, seen, mut hold) = self.beats.take().unwrap_or_default();
+        if seen > clock || clock - seen > SILENCE_MS {
+            hold = clock + HOLD_MS;
+        }
+        self.nodes.retain(|_, seen| *seen + SILENCE_MS > clock && *seen <= clock);
+        if leave {
+            self.nodes.remove(node);
+            if lead == *node {
+                lead = Text::default();
+            }
+        } else {
+            self.nodes.insert(node.clone(), clock);
+            let free = lead.0.is_empty() || until <= clock || until > clock + LEAD_MS;
+            if free || lead == *node {
+                (lead, until) = (node.clone(), clock + LEAD_MS);
+            }
+        }
+        let leads = i64::from(lead == *node);
+        self.beats = Some((lead, until, clock, hold));
+
+        self.forget(now, TRIM);
+        let trimmed = self.trim_dead(clock);
+        self.count("trimmed", trimmed);
+        let header = self.finish(now, trimmed > 0, false);
+        Reply::List(vec![header, leads.into(), self.nodes.len().into(), hold.into()])
+    }
+
+    /// The oldest dead go: those kept too long, and those beyond the number that is kept.
+    fn trim_dead(&mut self, clock: u64) -> usize {
+        let dead = self.listed("dead");
+        let keep = self.limit("dead_keep").unwrap_or(100_000) as usize;
+        let keep_ms = self.limit("dead_keep_ms").unwrap_or(2_592_000_000);
+        let old = dead.iter().filter(|(at, _)| at + keep_ms <= clock).count();
+        let over = dead.len().saturating_sub(keep).max(old).min(TRIM);
+        for (_, id) in &dead[..over] {
+            self.messages.remove(id);
+        }
+        over
+    }
+}

@@ -1,0 +1,309 @@
+//! A seeded random client: it chooses times and operations, and repeats what it believes lost.
+
+use fastrand::Rng;
+
+use crate::model::operation::{Hold, Item, Operation};
+use crate::model::world::{Due, Now, Place, World};
+use crate::queue::{DAY, HOUR, T0};
+use crate::reply::Text;
+
+const IDS: [&str; 14] = ["a", "b", "c", "d", "order:42", "12:34", "with space", "grüße", "f", "g", "h", "i", "j", "0"];
+const NODES: [&str; 3] = ["north", "south", "west"];
+const STATES: [&str; 4] = ["scheduled", "ready", "leased", "dead"];
+
+/// How many calls are kept to be repeated.
+const KEPT: usize = 40;
+
+pub(crate) struct Driver {
+    random: Rng,
+    pub(crate) now: Now,
+    /// Claims seen, current and stale.
+    holds: Vec<Hold>,
+    kept: Vec<(usize, Operation)>,
+    /// What comes next, a second apart.
+    planned: Vec<Operation>,
+    calls: usize,
+}
+
+impl Driver {
+    pub(crate) fn new(seed: u64) -> Self {
+        let now = Now(T0 * 1_000);
+        Self { random: Rng::with_seed(seed), now, holds: Vec::new(), kept: Vec::new(), planned: Vec::new(), calls: 0 }
+    }
+
+    pub(crate) fn chance(&mut self, percent: u32) -> bool {
+        self.random.u32(0..100) < percent
+    }
+
+    /// Goes on in time: mostly a little, often exactly to (or a hair beside) a moment that matters, sometimes back.
+    pub(crate) fn pass_time(&mut self, world: &World) {
+        let us = self.now.0;
+        if !self.planned.is_empty() {
+            self.now.0 += self.random.u64(900_000..1_100_000);
+            return;
+        }
+        self.now.0 = match self.random.u32(0..100) {
+            0..35 => us,
+            35..55 => us + self.random.u64(0..20_000),
+            55..65 => us + self.random.u64(0..1_000_000),
+            65..92 => self.moment(world, 2_000_000).unwrap_or(us),
+            92..96 => self.moment(world, 15_000_000).unwrap_or(us),
+            96..97 => self.moment(world, 40 * DAY * 1_000).unwrap_or(us),
+            97..98 => us + self.random.u64(3_000_000..20_000_000),
+            _ => us - self.random.u64(0..400_000),
+        };
+    }
+
+    fn moment(&mut self, world: &World, within_us: u64) -> Option<u64> {
+        let mut moments: Vec<u64> = world.messages.values().map(|message| message.place.time()).collect();
+        moments.extend(world.recent.values().map(|memory| memory.until));
+        if let Some((_, lead_until, seen, hold)) = &world.beats {
+            moments.extend([*lead_until, seen + 3_000, *hold, *hold]);
+        }
+        moments.extend(self.kept.iter().filter_map(|(_, operation)| match operation {
+            Operation::Push { until, .. } => *until,
+            _ => None,
+        }));
+        let from = self.now.0.saturating_sub(300_000);
+        moments.retain(|ms| (from..from.saturating_add(within_us)).contains(&(ms * 1_000)));
+        let chosen = self.random.choice(moments)? * 1_000;
+        let beside = [0, 0, 0, 1, 1_000, 500, -1, -500, -1_000];
+        Some(chosen.saturating_add_signed(self.random.choice(beside)?))
+    }
+
+    /// The next operation, with the number of the call of which it is a repetition, or its own.
+    pub(crate) fn next(&mut self, world: &World) -> (usize, Operation) {
+        self.calls += 1;
+        if let Some(planned) = self.planned.pop() {
+            return (self.calls, planned);
+        }
+        if !self.kept.is_empty() && self.chance(8) {
+            let kept = self.random.usize(0..self.kept.len());
+            return self.kept[kept].clone();
+        }
+        let operation = self.choose(world);
+        let repeated_by_clients = !matches!(operation, Operation::Claim { .. } | Operation::Beat { .. });
+        if repeated_by_clients && self.chance(30) {
+            if self.kept.len() == KEPT {
+                self.kept.remove(0);
+            }
+            self.kept.push((self.calls, operation.clone()));
+        }
+        (self.calls, operation)
+    }
+
+    /// Remembers what a claim granted.
+    pub(crate) fn learn(&mut self, ids: Vec<Text>, token: &Text) {
+        self.holds.extend(ids.into_iter().map(|id| (id, token.clone())));
+        let surplus = self.holds.len().saturating_sub(60);
+        self.holds.drain(..surplus);
+    }
+
+    fn choose(&mut self, world: &World) -> Operation {
+        match self.random.u32(0..1_000) {
+            0..200 => self.push(),
+            200..300 => Operation::Promote { limit: self.limit(), followed: self.chance(30) },
+            300..400 => {
+                let count = self.random.usize(0..6);
+                Operation::Claim { count, token: self.token(), lease: self.lease().clamp(1, DAY) }
+            }
+            400..450 => Operation::Ack(self.holds(world)),
+            450..475 => {
+                let holds = self.holds(world);
+                Operation::Again(holds.into_iter().map(|hold| (hold, self.due())).collect())
+            }
+            475..525 => {
+                let retry = |hold, random: &mut Self| (hold, random.delay(), random.bytes(3));
+                let holds = self.holds(world);
+                Operation::Retry(holds.into_iter().map(|hold| retry(hold, self)).collect())
+            }
+            525..550 => Operation::Release(self.holds(world)),
+            550..570 => {
+                let holds = self.holds(world);
+                Operation::Bury(holds.into_iter().map(|hold| (hold, self.bytes(2))).collect())
+            }
+            570..600 => {
+                let holds = self.holds(world);
+                Operation::Extend(holds.into_iter().map(|hold| (hold, self.lease())).collect())
+            }
+            600..605 => self.plan_crashes(),
+            605..690 => Operation::Reap { limit: self.limit() },
+            690..735 => Operation::Cancel { dead: self.chance(40), ids: self.ids() },
+            735..775 => {
+                let ids = self.ids();
+                Operation::Reschedule(ids.into_iter().map(|id| self.reschedule(world, id)).collect())
+            }
+            775..795 => Operation::RunNow(self.ids()),
+            795..810 => Operation::RequeueIds(self.ids()),
+            810..825 => {
+                let before = self.chance(40).then(|| self.now.floor() - self.random.u64(0..20_000));
+                Operation::RequeueOldest { limit: self.limit(), before }
+            }
+            825..831 => Operation::Purge { state: self.pick(&["scheduled", "ready", "dead"]), limit: self.limit() },
+            831..836 => Operation::Pause,
+            836..850 => Operation::Resume,
+            850..940 => Operation::Beat { node: self.pick(&NODES).into(), leave: self.chance(10) },
+            940..950 => Operation::Configure(self.limits()),
+            950..970 => self.peek(world),
+            970..992 => Operation::Get(self.id()),
+            _ => Operation::Stats,
+        }
+    }
+
+    /// A node that beats while nobody settles, twice over: what is leased crashes, and what is claimed then crashes again.
+    fn plan_crashes(&mut self) -> Operation {
+        let beat = Operation::Beat { node: self.pick(&NODES).into(), leave: false };
+        for _ in 0..2 {
+            let reap = Operation::Reap { limit: self.limit() };
+            let claim = Operation::Claim { count: 5, token: self.token(), lease: 2_000 };
+            let promote = Operation::Promote { limit: 1_000, followed: true };
+            self.planned.extend([claim, promote, reap]);
+            self.planned.extend(vec![beat.clone(); 6]);
+        }
+        beat
+    }
+
+    fn push(&mut self) -> Operation {
+        let clock = self.now.floor();
+        let until = match self.random.u32(0..10) {
+            0..6 => Some(clock + self.random.u64(1..10_000)),
+            6 => Some(clock + self.random.u64(11_998..12_003)),
+            7 => Some(clock - self.random.u64(0..3)),
+            _ => None,
+        };
+        let items = (0..self.random.usize(1..6)).map(|_| self.item()).collect();
+        Operation::Push { until, items }
+    }
+
+    fn item(&mut self) -> Item {
+        let choices =
+            [None, None, Some("keep"), Some("reschedule"), Some("reschedule"), Some("replace"), Some("never")];
+        Item {
+            id: if self.chance(2) { "x".repeat(self.random.usize(0..203)).into() } else { self.id() },
+            due: self.due(),
+            payload: self.payload(),
+            on_conflict: self.pick(&choices),
+            reuse: self.chance(15),
+            max_attempts: self.chance(30).then(|| self.random.u64(1..4)),
+        }
+    }
+
+    fn due(&mut self) -> Due {
+        match self.random.u32(0..20) {
+            0..9 => Due::In(self.delay()),
+            9..13 => Due::In(0),
+            13..16 => Due::At(self.now.floor() - self.random.u64(0..5_000)),
+            16..18 => Due::At(self.now.floor() + self.random.u64(0..20_000)),
+            18 => Due::In(3_155_760_000_000 + self.random.u64(0..2)),
+            _ => Due::Nonsense(self.pick(&["", "soon", "-5", "1.5", "+", "nan", "1e3", "0x10", " 5"])),
+        }
+    }
+
+    fn delay(&mut self) -> u64 {
+        match self.random.u32(0..8) {
+            0..3 => self.random.u64(0..100),
+            3..5 => self.random.u64(0..4_000),
+            5 => self.random.u64(11_998..12_003),
+            6 => self.random.u64(4_000..20_000),
+            _ => self.pick(&[48 * HOUR, DAY, 30 * DAY]),
+        }
+    }
+
+    fn reschedule(&mut self, world: &World, id: Text) -> (Text, Due, Option<u64>) {
+        let current = world.place(&id).map(Place::time);
+        let expected = match self.random.u32(0..3) {
+            0 => None,
+            1 => current,
+            _ => Some(self.now.floor() + self.random.u64(0..5)),
+        };
+        let due = match current {
+            Some(current) if self.chance(20) => Due::At(current),
+            _ => self.due(),
+        };
+        (id, due, expected)
+    }
+
+    /// Mostly claims that last, sometimes stale ones, a token that nobody was given, or one hold twice.
+    fn holds(&mut self, world: &World) -> Vec<Hold> {
+        let current = |(id, message): (&Text, &crate::model::world::Message)| match &message.place {
+            Place::Leased { token, .. } => Some((id.clone(), token.clone())),
+            _ => None,
+        };
+        let current: Vec<Hold> = world.messages.iter().filter_map(current).collect();
+        let count = self.random.usize(1..5);
+        (0..count)
+            .map(|_| {
+                let stranger = (self.id(), self.token());
+                let known = if self.chance(80) { &current } else { &self.holds };
+                if self.random.u32(0..100) < 90 && !known.is_empty() {
+                    known[self.random.usize(0..known.len())].clone()
+                } else {
+                    stranger
+                }
+            })
+            .collect()
+    }
+
+    fn limits(&mut self) -> Vec<(&'static str, Text)> {
+        (0..self.random.usize(1..3))
+            .map(|_| match self.random.u32(0..7) {
+                0 => ("max_attempts", self.random.u64(1..5).into()),
+                1 => ("max_crashes", self.random.u64(0..4).into()),
+                2 => ("max_messages", self.random.u64(7..14).into()),
+                3 => ("max_messages", Text::default()),
+                4 => ("max_payload_bytes", self.pick(&[9u64, 100, 16_777_216]).into()),
+                5 => ("dead_keep_ms", self.pick(&[5_000u64, 2_592_000_000]).into()),
+                _ => ("dead_keep", self.random.u64(1..6).into()),
+            })
+            .collect()
+    }
+
+    fn peek(&mut self, world: &World) -> Operation {
+        let (state, limit) = (self.pick(&STATES), self.random.usize(1..4));
+        let listed = world.listed(state);
+        let cursor = match self.random.choice(listed) {
+            None => Text::default(),
+            _ if self.chance(30) => Text::default(),
+            Some(_) if state == "ready" => format!("{}:", self.random.u32(1..8)).into(),
+            Some((time, id)) => {
+                let time = if self.chance(30) { time + 1 } else { time };
+                Text([format!("{time}:").as_bytes(), &id.0].concat())
+            }
+        };
+        Operation::Peek { state, cursor, limit }
+    }
+
+    fn limit(&mut self) -> usize {
+        self.pick(&[1, 2, 3, 10, 1_000])
+    }
+
+    fn lease(&mut self) -> u64 {
+        self.pick(&[0, 1, 50, 500, 1_000, 2_000, 2_000, 5_000, 30_000, DAY, DAY + 1])
+    }
+
+    fn token(&mut self) -> Text {
+        Text(self.random.u128(..).to_le_bytes().to_vec())
+    }
+
+    fn ids(&mut self) -> Vec<Text> {
+        (0..self.random.usize(1..5)).map(|_| self.id()).collect()
+    }
+
+    fn id(&mut self) -> Text {
+        self.pick(&IDS).into()
+    }
+
+    fn payload(&mut self) -> Text {
+        let length = self.random.usize(0..12);
+        Text((0..length).map(|_| self.random.u8(..)).collect())
+    }
+
+    /// Sometimes more than is kept of an error.
+    fn bytes(&mut self, percent_long: u32) -> Text {
+        if self.chance(percent_long) { "long\0".repeat(210).into() } else { self.payload() }
+    }
+
+    fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.random.usize(0..choices.len())].clone()
+    }
+}

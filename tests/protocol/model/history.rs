@@ -1,0 +1,196 @@
+//! The guarantees over a whole run, told from the replies alone: what a client may rely on, whatever the model thinks.
+//!
+//! Leases and `until` are measured by the latest time that the server's clock has shown: when it steps back, what was
+//! over stays over. A due time is measured by the clock as it is: nothing is early because it stepped back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, ensure};
+
+use crate::model::operation::{Hold, Item, Operation};
+use crate::model::world::Now;
+use crate::reply::{Reply, Text};
+use crate::state::State;
+
+/// A message that a client was told exists.
+#[derive(Debug)]
+struct Life {
+    payload: Text,
+    due: u64,
+    /// Token and deadline of the last claim that nobody settled.
+    claim: Option<(Text, u64)>,
+}
+
+#[derive(Default)]
+pub(crate) struct History {
+    lives: BTreeMap<Text, Life>,
+    /// The pushes that were answered CREATED, by number of the call and place in it.
+    created: BTreeSet<(usize, usize)>,
+    clock: u64,
+}
+
+impl History {
+    /// Notes a call and its reply. A repetition by the client has the number of the call that it repeats.
+    pub(crate) fn note(
+        &mut self,
+        number: usize,
+        now: Now,
+        operation: &Operation,
+        reply: &Reply,
+        after: &State,
+    ) -> Result<()> {
+        self.clock = self.clock.max(now.floor());
+        match operation {
+            Operation::Push { until, items } => {
+                for (place, (item, answer)) in items.iter().zip(reply.items()?).enumerate() {
+                    self.pushed((number, place), now, *until, item, &answer)?;
+                }
+            }
+            Operation::Claim { token, .. } => self.granted(now, token, reply)?,
+            Operation::Ack(holds) => {
+                self.settled(holds, reply, |_, _| false)?;
+            }
+            Operation::Release(holds) => {
+                self.settled(holds, reply, |_, _| true)?;
+                self.due_now(now, after);
+            }
+            Operation::RequeueIds(_) | Operation::RequeueOldest { .. } | Operation::Reap { .. } => {
+                self.due_now(now, after);
+            }
+            Operation::Bury(items) => {
+                let holds: Vec<Hold> = items.iter().map(|(hold, _)| hold.clone()).collect();
+                self.settled(&holds, reply, |_, _| true)?;
+            }
+            Operation::Again(items) => {
+                let holds: Vec<Hold> = items.iter().map(|(hold, _)| hold.clone()).collect();
+                self.settled(&holds, reply, told_due)?;
+            }
+            Operation::Retry(items) => {
+                let holds: Vec<Hold> = items.iter().map(|(hold, ..)| hold.clone()).collect();
+                self.settled(&holds, reply, told_due)?;
+            }
+            Operation::Extend(items) => {
+                for (((id, token), _), answer) in items.iter().zip(reply.items()?) {
+                    let Some(deadline) = number_in(&answer) else { continue };
+                    let claim = self.lives.get_mut(id).and_then(|life| life.claim.as_mut());
+                    ensure!(claim.as_ref().is_some_and(|claim| claim.0 == *token), "{id:?}: extended by a stranger");
+                    if let Some(claim) = claim {
+                        ensure!(deadline >= claim.1, "{id:?}: the lease was shortened");
+                        claim.1 = deadline;
+                    }
+                }
+            }
+            Operation::Cancel { ids, .. } => {
+                for (id, answer) in ids.iter().zip(reply.items()?) {
+                    if answer == "CANCELLED" {
+                        self.lives.remove(id);
+                    }
+                }
+            }
+            Operation::Reschedule(items) => {
+                for ((id, ..), answer) in items.iter().zip(reply.items()?) {
+                    self.moved(id, &answer)?;
+                }
+            }
+            Operation::RunNow(ids) => {
+                for (id, answer) in ids.iter().zip(reply.items()?) {
+                    self.moved(id, &answer)?;
+                }
+            }
+            // Which ones went is not said: they are no longer there.
+            Operation::Purge { .. } | Operation::Beat { .. } => {
+                self.lives.retain(|id, _| after.messages.contains_key(id));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn pushed(&mut self, call: (usize, usize), now: Now, until: Option<u64>, item: &Item, answer: &str) -> Result<()> {
+        let Some(due) = item.due.at(now) else { return Ok(()) };
+        match answer {
+            "CREATED" => {
+                let repeated = !self.created.insert(call);
+                // A clock that has gone back before `until` brings back what was forgotten at it: not promised.
+                let promised = until.is_some_and(|until| self.clock < until) && !item.reuse;
+                ensure!(!(repeated && promised), "{:?}: one push made two messages", item.id);
+                let life = Life { payload: item.payload.clone(), due, claim: None };
+                ensure!(self.lives.insert(item.id.clone(), life).is_none(), "{:?}: made while it was there", item.id);
+            }
+            "MOVED" => {
+                if let Some(life) = self.lives.get_mut(&item.id) {
+                    life.due = due;
+                    if item.on_conflict == Some("replace") {
+                        life.payload = item.payload.clone();
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What is released, requeued or reaped for the first time is due now, whatever the clock was when it was claimed.
+    fn due_now(&mut self, now: Now, after: &State) {
+        for (id, life) in &mut self.lives {
+            if State::score(&after.scheduled, id) == Some(now.floor() as f64) {
+                life.due = life.due.min(now.floor());
+            }
+        }
+    }
+
+    fn granted(&mut self, now: Now, token: &Text, reply: &Reply) -> Result<()> {
+        let deadline = reply.part(2)?.int()? as u64;
+        for delivery in reply.part(3)?.list()? {
+            let (id, payload) = (delivery.part(0)?.bytes()?, delivery.part(1)?.bytes()?);
+            let life = self.lives.get_mut(id);
+            ensure!(life.is_some(), "{id:?}: claimed after it was acked, cancelled or purged");
+            let Some(life) = life else { continue };
+            ensure!(life.due <= now.floor(), "{id:?}: claimed at {now:?} before it was due at {}", life.due);
+            ensure!(life.payload == *payload, "{id:?}: another payload than was pushed");
+            if let Some((_, expires)) = &life.claim {
+                ensure!(*expires <= self.clock, "{id:?}: claimed twice at a time");
+            }
+            life.claim = Some((token.clone(), deadline));
+        }
+        Ok(())
+    }
+
+    /// `stays` says whether the message is still there, and may change its due time.
+    fn settled(&mut self, holds: &[Hold], reply: &Reply, stays: fn(&mut Life, &str) -> bool) -> Result<()> {
+        for ((id, token), answer) in holds.iter().zip(reply.items()?) {
+            let claim = self.lives.get(id).and_then(|life| life.claim.clone());
+            let current = claim.as_ref().is_some_and(|(held, _)| held == token);
+            if ["GONE", "LOST"].contains(&answer.as_str()) {
+                let lasts = claim.is_some_and(|(_, deadline)| deadline > self.clock);
+                ensure!(!(current && lasts), "{id:?}: a lease that lasts was {answer}");
+            } else if !answer.starts_with("INVALID") {
+                ensure!(current, "{id:?}: settled with another token than the claim's: {answer}");
+                let Some(life) = self.lives.get_mut(id) else { continue };
+                life.claim = None;
+                if !stays(life, &answer) {
+                    self.lives.remove(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn moved(&mut self, id: &Text, answer: &str) -> Result<()> {
+        let Some(due) = number_in(answer).filter(|_| answer.starts_with("MOVED")) else { return Ok(()) };
+        ensure!(self.lives.contains_key(id), "{id:?}: moved, but it is not there");
+        if let Some(life) = self.lives.get_mut(id) {
+            life.due = due;
+        }
+        Ok(())
+    }
+}
+
+fn told_due(life: &mut Life, answer: &str) -> bool {
+    life.due = number_in(answer).unwrap_or(life.due);
+    true
+}
+
+fn number_in(answer: &str) -> Option<u64> {
+    answer.split_once(' ')?.1.parse().ok()
+}

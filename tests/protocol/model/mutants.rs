@@ -1,0 +1,70 @@
+//! The test of the test: scripts broken on purpose, each of which the model must notice.
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::model::run;
+use crate::scripts::SCRIPTS;
+
+/// Far more steps than any of these needs to be noticed.
+const PATIENCE: usize = 6_000;
+
+/// What is broken, in which script, by replacing what with what.
+const MUTANTS: &[(&str, &str, &str, &str)] = &[
+    ("ack ignores the token", "ack", "string.sub(claims[i], 1, 16) == ARGV[2 * i + 1]", "true"),
+    ("promote does not remove", "promote", "redis.call('ZREMRANGEBYRANK', SCHEDULED, 0, #entries - 1)", ""),
+    ("promote is early by a fraction", "promote", "'-inf', now, 'BYSCORE'", "'-inf', now_up, 'BYSCORE'"),
+    (
+        "promote loses the order",
+        "promote",
+        "redis.call('RPUSH', READY, unpack(entries))",
+        "for _, e in ipairs(entries) do redis.call('LINSERT', READY, 'AFTER', redis.call('LINDEX', READY, 0), e) end",
+    ),
+    ("cancel forgets ready", "cancel", "redis.call('LREM', READY, 1, entry(id) or '')", "entry(id)"),
+    ("cancel forgets attrs", "cancel", "redis.call('HDEL', ATTRS, id)", ""),
+    ("push forgets who was here", "push", "if recent > now and not reuse then return 'FINISHED' end", ""),
+    ("push remembers too few", "push", "near and limit_ms or 0", "0"),
+    ("push takes until itself", "push", "limit_ms <= now", "limit_ms < now"),
+    ("push counts a delay from the past", "push", "(sign == '+' and now_up or 0)", "(sign == '+' and now or 0)"),
+    ("push moves what is leased", "push", "or state == 'leased'", ""),
+    ("claim does not look at the due", "claim", "if payload and due > now then", "if false then"),
+    ("cancel forgets nobody", "cancel", "forget(2 * gone)", ""),
+    ("claim leaves the lease out", "claim", "redis.call('ZADD', LEASES, unpack(leases))", ""),
+    ("claim ignores the other nodes", "claim", "math.max(1, nodes)", "1"),
+    (
+        "extend shortens",
+        "extend",
+        "math.max(now_up + lease_ms, tonumber(redis.call('ZSCORE', LEASES, id) or 0))",
+        "now_up + lease_ms",
+    ),
+    ("reap ignores the hold", "reap", "or now < tonumber(hold or 0)", ""),
+    ("reap does not wait after a crash", "reap", "* (0.5 + chance)", "* 0"),
+    ("retry does not count", "retry", "failures + 1, changed + 1", "failures, changed + 1"),
+    ("again keeps the failures", "again", "set_attrs(id, 0, 0, 0, options, '')", ""),
+    (
+        "release charges an attempt",
+        "release",
+        "set_attrs(id, failures, crashes, 0,",
+        "set_attrs(id, failures + 1, crashes, 0,",
+    ),
+    ("reschedule ignores what is expected", "reschedule", "tonumber(expected) ~= tonumber(current)", "false"),
+    ("requeue keeps the attempts", "requeue", "set_attrs(id, 0, 0, 0, options, '')", ""),
+    ("purge keeps the payload", "purge", "redis.call('HDEL', MESSAGES, unpack(ids))", ""),
+    ("beat never lets go of the lead", "beat", "tonumber(lead_until) <= now", "false"),
+    ("nobody is rung after a push", "push", "redis.pcall('RPUSH', bell, '1')", ""),
+    ("resume does not ring", "resume", "paused, old_head = false, math.huge", "old_head = math.huge"),
+];
+
+#[test]
+fn every_broken_script_is_noticed() -> Result<()> {
+    for (what, verb, part, replacement) in MUTANTS {
+        let (name, source) = SCRIPTS.iter().find(|(name, _)| name == verb).context("no such script")?;
+        ensure!(source.contains(part), "{what}: {verb}.lua no longer has {part}");
+        let Err(noticed) = run(7, PATIENCE, &[(name, source.replace(part, replacement))]) else {
+            bail!("{what}: not noticed in {PATIENCE} steps");
+        };
+        let reason = format!("{:#}", noticed.root_cause());
+        println!("{what}: {}", reason.split("\n").next().unwrap_or_default());
+        ensure!(!reason.contains("error("), "{what}: a script that fails proves nothing: {reason}");
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! What a client may ask: the verbs and their arguments.
+
+use crate::model::world::Due;
+use crate::reply::{Text, words};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) id: Text,
+    pub(crate) due: Due,
+    pub(crate) payload: Text,
+    pub(crate) on_conflict: Option<&'static str>,
+    pub(crate) reuse: bool,
+    pub(crate) max_attempts: Option<u64>,
+}
+
+impl Item {
+    fn options(&self) -> String {
+        let mut words = Vec::new();
+        words.extend(self.max_attempts.map(|limit| format!("max_attempts={limit}")));
+        words.extend(self.on_conflict.map(|choice| format!("on_conflict={choice}")));
+        words.extend(self.reuse.then(|| "reuse".to_owned()));
+        words.join(" ")
+    }
+}
+
+/// An id and the token of its claim.
+pub(crate) type Hold = (Text, Text);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Push { until: Option<u64>, items: Vec<Item> },
+    Promote { limit: usize, followed: bool },
+    Claim { count: usize, token: Text, lease: u64 },
+    Ack(Vec<Hold>),
+    Again(Vec<(Hold, Due)>),
+    Retry(Vec<(Hold, u64, Text)>),
+    Release(Vec<Hold>),
+    Bury(Vec<(Hold, Text)>),
+    Extend(Vec<(Hold, u64)>),
+    Reap { limit: usize },
+    Cancel { dead: bool, ids: Vec<Text> },
+    Reschedule(Vec<(Text, Due, Option<u64>)>),
+    RunNow(Vec<Text>),
+    RequeueIds(Vec<Text>),
+    RequeueOldest { limit: usize, before: Option<u64> },
+    Purge { state: &'static str, limit: usize },
+    Pause,
+    Resume,
+    Beat { node: Text, leave: bool },
+    Configure(Vec<(&'static str, Text)>),
+    Peek { state: &'static str, cursor: Text, limit: usize },
+    Get(Text),
+    Stats,
+}
+
+impl Operation {
+    pub(crate) fn verb(&self) -> &'static str {
+        match self {
+            Self::Push { .. } => "push",
+            Self::Promote { .. } => "promote",
+            Self::Claim { .. } => "claim",
+            Self::Ack(_) => "ack",
+            Self::Again(_) => "again",
+            Self::Retry(_) => "retry",
+            Self::Release(_) => "release",
+            Self::Bury(_) => "bury",
+            Self::Extend(_) => "extend",
+            Self::Reap { .. } => "reap",
+            Self::Cancel { .. } => "cancel",
+            Self::Reschedule(_) => "reschedule",
+            Self::RunNow(_) => "run_now",
+            Self::RequeueIds(_) | Self::RequeueOldest { .. } => "requeue",
+            Self::Purge { .. } => "purge",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Beat { .. } => "beat",
+            Self::Configure(_) => "configure",
+            Self::Peek { .. } => "peek",
+            Self::Get(_) => "get",
+            Self::Stats => "stats",
+        }
+    }
+
+    /// Reads, and a promote that a claim follows, leave the bell alone.
+    pub(crate) fn is_quiet(&self) -> bool {
+        matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats | Self::Promote { followed: true, .. })
+    }
+
+    /// ARGV without now.
+    pub(crate) fn words(&self) -> Vec<Text> {
+        let flag = |set: &bool| Text::from(if *set { "1" } else { "" });
+        let number = |value: &Option<u64>| value.map_or_else(Text::default, Text::from);
+        let flat = |holds: &[Hold]| holds.iter().flat_map(|(id, token)| words![id, token]).collect();
+        match self {
+            Self::Push { until, items } => {
+                let item = |item: &Item| words![&item.id, item.due.word(), &item.payload, item.options()];
+                [number(until)].into_iter().chain(items.iter().flat_map(item)).collect()
+            }
+            Self::Promote { limit, followed } => words![*limit as u64, flag(followed)],
+            Self::Claim { count, token, lease } => words![*count as u64, token, *lease],
+            Self::Ack(holds) | Self::Release(holds) => flat(holds),
+            Self::Again(items) => items.iter().flat_map(|((id, token), due)| words![id, token, due.word()]).collect(),
+            Self::Retry(items) => {
+                items.iter().flat_map(|((id, token), after, error)| words![id, token, *after, error]).collect()
+            }
+            Self::Bury(items) => items.iter().flat_map(|((id, token), reason)| words![id, token, reason]).collect(),
+            Self::Extend(items) => items.iter().flat_map(|((id, token), lease)| words![id, token, *lease]).collect(),
+            Self::Reap { limit } => words![*limit as u64],
+            Self::Cancel { dead, ids } => [flag(dead)].into_iter().chain(ids.iter().cloned()).collect(),
+            Self::Reschedule(items) => {
+                items.iter().flat_map(|(id, due, expected)| words![id, due.word(), number(expected)]).collect()
+            }
+            Self::RunNow(ids) => ids.clone(),
+            Self::RequeueIds(ids) => ["ids".into()].into_iter().chain(ids.iter().cloned()).collect(),
+            Self::RequeueOldest { limit, before } => words!["oldest", *limit as u64, number(before)],
+            Self::Purge { state, limit } => words![*state, *limit as u64],
+            Self::Pause | Self::Resume | Self::Stats => Vec::new(),
+            Self::Beat { node, leave } => words![node, if *leave { "leave" } else { "stay" }],
+            Self::Configure(pairs) => pairs.iter().flat_map(|(name, value)| words![*name, value]).collect(),
+            Self::Peek { state, cursor, limit } => words![*state, cursor, *limit as u64],
+            Self::Get(id) => words![id],
+        }
+    }
+}

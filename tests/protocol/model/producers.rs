@@ -1,0 +1,255 @@
+//! What producers and operators do to the world.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::model::operation::Item;
+use crate::model::world::{Due, Memory, Message, Now, Place, REPEAT_MS, World};
+use crate::reply::{Reply, Text};
+use crate::state::State;
+
+const MEBIBYTE: u64 = 1_048_576;
+
+impl World {
+    /// A queue begins with the first call that has something to keep. Its `born` is Redis's to choose, once.
+    fn create(&mut self, after: &State) -> Result<()> {
+        if self.born.is_none() {
+            let born = after.meta.get(&Text::from("born")).context("the queue was not created")?;
+            ensure!(born.0.len() == 16, "born is {born:?}");
+            self.born = Some(born.clone());
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, id: &Text, until: u64, cancelled: bool) {
+        self.recent.insert(id.clone(), Memory { until, cancelled });
+    }
+
+    /// Forgets up to so many ids whose time is over, the oldest first: twice as many as a call remembered, so that
+    /// `recent` cannot grow for ever.
+    pub(super) fn forget(&mut self, now: Now, count: usize) {
+        let mut over: Vec<_> = self.recent.iter().filter(|(_, memory)| !memory.lasts(now)).collect();
+        over.sort_by(|(one, first), (other, second)| first.score().total_cmp(&second.score()).then(one.cmp(other)));
+        let forgotten: Vec<Text> = over.into_iter().take(count).map(|(id, _)| id.clone()).collect();
+        self.recent.retain(|id, _| !forgotten.contains(id));
+    }
+
+    pub(super) fn push(&mut self, now: Now, until: Option<u64>, items: &[Item], after: &State) -> Result<Reply> {
+        let (mut replies, mut created, mut changed, mut remembered) = (Vec::new(), 0, false, 0);
+        for item in items {
+            let reply = self.push_one(now, until, item, &mut remembered);
+            created += usize::from(reply == "CREATED");
+            changed |= reply == "CREATED" || reply == "MOVED";
+            replies.push(Reply::from(reply));
+        }
+        if changed {
+            self.create(after)?;
+        }
+        self.count("pushed", created);
+        self.forget(now, 2 * remembered);
+        Ok(Reply::List(vec![self.finish(now, changed, false), Reply::List(replies)]))
+    }
+
+    fn push_one(&mut self, now: Now, until: Option<u64>, item: &Item, remembered: &mut usize) -> String {
+        let id = &item.id;
+        let Some(due) = item.due.at(now) else { return "INVALID".to_owned() };
+        let too_long = item.payload.0.len() as u64 > self.limit("max_payload_bytes").unwrap_or(MEBIBYTE);
+        let conflict = item.on_conflict.unwrap_or("keep");
+        if !(1..=200).contains(&id.0.len()) || too_long || !["keep", "reschedule", "replace"].contains(&conflict) {
+            return "INVALID".to_owned();
+        }
+        if until.is_some_and(|until| until <= now.floor() || until > now.floor() + REPEAT_MS) {
+            return "EXPIRED".to_owned();
+        }
+        let near = due <= now.floor() + REPEAT_MS;
+        if let Some(message) = self.messages.get_mut(id) {
+            let movable = matches!(message.place, Place::Scheduled { .. } | Place::Ready { .. });
+            if conflict == "keep" || !movable {
+                return format!("EXISTS {}", message.place.name());
+            }
+            if conflict == "replace" {
+                (message.payload, message.max_attempts) = (item.payload.clone(), item.max_attempts);
+                (message.failures, message.crashes, message.error) = (0, 0, Text::default());
+            }
+            (message.original, message.place) = (None, Place::Scheduled { due });
+            self.unready(id);
+            if near {
+                self.remember(id, now.ceil() + REPEAT_MS, false);
+                *remembered += 1;
+            }
+            return "MOVED".to_owned();
+        }
+        let memory = self.recent.get(id).copied();
+        let lasts = memory.is_some_and(|memory| memory.lasts(now));
+        if lasts && !item.reuse {
+            return "FINISHED".to_owned();
+        }
+        if self.limit("max_messages").is_some_and(|most| self.messages.len() as u64 >= most) {
+            return "FULL".to_owned();
+        }
+        let until = memory.map_or(0, |memory| memory.until).max(until.filter(|_| near).unwrap_or(0));
+        if lasts || until > now.floor() {
+            self.remember(id, until, false);
+            *remembered += 1;
+        }
+        let message = Message {
+            payload: item.payload.clone(),
+            max_attempts: item.max_attempts,
+            failures: 0,
+            crashes: 0,
+            error: Text::default(),
+            original: None,
+            place: Place::Scheduled { due },
+        };
+        self.messages.insert(id.clone(), message);
+        "CREATED".to_owned()
+    }
+
+    /// A message leaves for good, and a late repetition of its push must not bring it back.
+    fn erase(&mut self, now: Now, id: &Text) {
+        self.messages.remove(id);
+        self.unready(id);
+        self.remember(id, now.ceil() + REPEAT_MS, true);
+    }
+
+    pub(super) fn cancel(&mut self, now: Now, dead: bool, ids: &[Text]) -> Reply {
+        let (mut replies, mut gone) = (Vec::new(), 0);
+        for id in ids {
+            replies.push(Reply::from(match self.place(id) {
+                Some(Place::Leased { .. }) => "LEASED",
+                Some(Place::Dead { .. }) if !dead => "DEAD",
+                Some(_) => {
+                    self.erase(now, id);
+                    gone += 1;
+                    "CANCELLED"
+                }
+                None if self.recent.get(id).is_some_and(|memory| memory.cancelled && memory.lasts(now)) => "CANCELLED",
+                None => "ABSENT",
+            }));
+        }
+        self.count("cancelled", gone);
+        self.forget(now, 2 * gone);
+        Reply::List(vec![self.finish(now, gone > 0, false), Reply::List(replies)])
+    }
+
+    /// From here on only this due time counts.
+    fn move_to(&mut self, now: Now, id: &Text, due: u64) {
+        if let Some(message) = self.messages.get_mut(id) {
+            (message.original, message.place) = (None, Place::Scheduled { due });
+        }
+        self.unready(id);
+        if due <= now.floor() + REPEAT_MS {
+            self.remember(id, now.ceil() + REPEAT_MS, false);
+        }
+    }
+
+    pub(super) fn reschedule(&mut self, now: Now, items: &[(Text, Due, Option<u64>)]) -> Reply {
+        let (mut replies, mut changed) = (Vec::new(), 0);
+        for (id, due, expected) in items {
+            let reply = match (due.at(now), self.place(id)) {
+                (None, _) => "INVALID".to_owned(),
+                (_, None) => "ABSENT".to_owned(),
+                (_, Some(place @ (Place::Leased { .. } | Place::Dead { .. }))) => place.name().to_uppercase(),
+                (Some(due), Some(place)) if place.time() == due => format!("MOVED {due}"),
+                (Some(_), Some(place)) if expected.is_some_and(|expected| expected != place.time()) => {
+                    format!("CONFLICT {}", place.time())
+                }
+                (Some(due), Some(_)) => {
+                    self.move_to(now, id, due);
+                    changed += 1;
+                    format!("MOVED {due}")
+                }
+            };
+            replies.push(Reply::from(reply));
+        }
+        self.forget(now, 2 * changed);
+        Reply::List(vec![self.finish(now, changed > 0, false), Reply::List(replies)])
+    }
+
+    pub(super) fn run_now(&mut self, now: Now, ids: &[Text]) -> Reply {
+        let (mut replies, mut changed) = (Vec::new(), 0);
+        for id in ids {
+            let reply = match self.place(id) {
+                None => "ABSENT".to_owned(),
+                Some(Place::Ready { .. }) => "ALREADY".to_owned(),
+                Some(Place::Scheduled { due }) if *due <= now.floor() => "ALREADY".to_owned(),
+                Some(Place::Scheduled { .. }) => {
+                    self.move_to(now, id, now.floor());
+                    changed += 1;
+                    format!("MOVED {}", now.floor())
+                }
+                Some(place) => place.name().to_uppercase(),
+            };
+            replies.push(Reply::from(reply));
+        }
+        self.forget(now, 2 * changed);
+        Reply::List(vec![self.finish(now, changed > 0, false), Reply::List(replies)])
+    }
+
+    fn revive(&mut self, now: Now, id: &Text) {
+        if let Some(message) = self.messages.get_mut(id) {
+            (message.failures, message.crashes, message.error, message.original) = (0, 0, Text::default(), None);
+            message.place = Place::Scheduled { due: now.floor() };
+        }
+    }
+
+    pub(super) fn requeue_ids(&mut self, now: Now, ids: &[Text]) -> Reply {
+        let (mut replies, mut changed) = (Vec::new(), 0);
+        for id in ids {
+            replies.push(Reply::from(match self.place(id) {
+                None => "ABSENT".to_owned(),
+                Some(Place::Dead { .. }) => {
+                    self.revive(now, id);
+                    changed += 1;
+                    "REQUEUED".to_owned()
+                }
+                Some(place) => format!("NOT_DEAD {}", place.name()),
+            }));
+        }
+        self.count("requeued", changed);
+        Reply::List(vec![self.finish(now, changed > 0, false), Reply::List(replies)])
+    }
+
+    pub(super) fn requeue_oldest(&mut self, now: Now, limit: usize, before: Option<u64>) -> Reply {
+        let mut old = self.listed("dead");
+        old.retain(|(at, _)| before.is_none_or(|before| *at <= before));
+        let changed = old.len().min(limit);
+        for (_, id) in &old[..changed] {
+            self.revive(now, id);
+        }
+        self.count("requeued", changed);
+        Reply::List(vec![self.finish(now, changed > 0, false), changed.into(), (old.len() - changed).into()])
+    }
+
+    pub(super) fn purge(&mut self, now: Now, state: &str, limit: usize) -> Reply {
+        let all = self.listed(state);
+        let purged = all.len().min(limit);
+        for (_, id) in &all[..purged] {
+            self.erase(now, id);
+        }
+        self.count("purged", purged);
+        self.forget(now, 2 * purged);
+        Reply::List(vec![self.finish(now, purged > 0, false), purged.into(), (all.len() - purged).into()])
+    }
+
+    pub(super) fn pause(&mut self, now: Now, after: &State) -> Result<Reply> {
+        self.create(after)?;
+        let changed = !std::mem::replace(&mut self.paused, true);
+        Ok(Reply::List(vec![self.finish(now, changed, false), "OK".into()]))
+    }
+
+    pub(super) fn resume(&mut self, now: Now) -> Reply {
+        let changed = std::mem::take(&mut self.paused);
+        Reply::List(vec![self.finish(now, changed, false), "OK".into()])
+    }
+
+    pub(super) fn configure(&mut self, now: Now, pairs: &[(&'static str, Text)], after: &State) -> Result<Reply> {
+        self.create(after)?;
+        for (name, value) in pairs {
+            self.limits.remove(name);
+            if !value.0.is_empty() {
+                self.limits.insert(name, value.clone());
+            }
+        }
+        Ok(Reply::List(vec![self.finish(now, true, false), "OK".into()]))
+    }
+}

@@ -1,0 +1,139 @@
+//! What can be asked of the world without changing it, and which verb does what.
+
+use anyhow::Result;
+
+use crate::model::operation::Operation;
+use crate::model::world::{Now, Place, World};
+use crate::reply::{Reply, Text};
+use crate::state::State;
+
+const COUNTERS: [&str; 12] = [
+    "pushed",
+    "claimed",
+    "acked",
+    "repeated",
+    "retried",
+    "released",
+    "crashed",
+    "died",
+    "cancelled",
+    "requeued",
+    "purged",
+    "trimmed",
+];
+const LIMITS: [(&str, u64); 6] = [
+    ("max_attempts", 20),
+    ("max_crashes", 5),
+    ("max_messages", 0),
+    ("max_payload_bytes", 1_048_576),
+    ("dead_keep_ms", 2_592_000_000),
+    ("dead_keep", 100_000),
+];
+
+impl World {
+    /// The reply that the operation must get; `after` is the state it left in Redis, for what is Redis's to choose.
+    pub(crate) fn apply(&mut self, now: Now, operation: &Operation, after: &State) -> Result<Reply> {
+        Ok(match operation {
+            Operation::Push { until, items } => self.push(now, *until, items, after)?,
+            Operation::Promote { limit, followed } => self.promote(now, *limit, *followed),
+            Operation::Claim { count, token, lease } => self.claim(now, *count, token, *lease),
+            Operation::Ack(holds) => self.ack(now, holds),
+            Operation::Again(items) => self.again(now, items),
+            Operation::Retry(items) => self.retry(now, items),
+            Operation::Release(holds) => self.release(now, holds),
+            Operation::Bury(items) => self.bury(now, items),
+            Operation::Extend(items) => self.extend(now, items),
+            Operation::Reap { limit } => self.reap(now, *limit, after)?,
+            Operation::Cancel { dead, ids } => self.cancel(now, *dead, ids),
+            Operation::Reschedule(items) => self.reschedule(now, items),
+            Operation::RunNow(ids) => self.run_now(now, ids),
+            Operation::RequeueIds(ids) => self.requeue_ids(now, ids),
+            Operation::RequeueOldest { limit, before } => self.requeue_oldest(now, *limit, *before),
+            Operation::Purge { state, limit } => self.purge(now, state, *limit),
+            Operation::Pause => self.pause(now, after)?,
+            Operation::Resume => self.resume(now),
+            Operation::Beat { node, leave } => self.beat(now, node, *leave),
+            Operation::Configure(pairs) => self.configure(now, pairs, after)?,
+            Operation::Peek { state, cursor, limit } => self.peek(now, state, cursor, *limit),
+            Operation::Get(id) => self.get(now, id),
+            Operation::Stats => self.stats(now),
+        })
+    }
+
+    fn get(&self, now: Now, id: &Text) -> Reply {
+        let Some(message) = self.messages.get(id) else {
+            return Reply::List(vec![self.header(now), Reply::List(Vec::new())]);
+        };
+        let pairs: [(&str, Reply); 7] = [
+            ("state", message.place.name().into()),
+            ("time_ms", message.place.time().into()),
+            ("failures", message.failures.into()),
+            ("crashes", message.crashes.into()),
+            ("options", message.options().into()),
+            ("error", (&message.error).into()),
+            ("payload", (&message.payload).into()),
+        ];
+        let flat = pairs.into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
+        Reply::List(vec![self.header(now), Reply::List(flat)])
+    }
+
+    /// A page goes on after the last one shown, or at its time if it has moved; of the ready ones, at a position.
+    fn peek(&self, now: Now, state: &str, cursor: &Text, limit: usize) -> Reply {
+        let listed = self.listed(state);
+        let cut = cursor.0.iter().position(|byte| *byte == b':');
+        let last = cut.map(|colon| {
+            let time: u64 = String::from_utf8_lossy(&cursor.0[..colon]).parse().unwrap_or(0);
+            (time, Text(cursor.0[colon + 1..].to_vec()))
+        });
+        let start = match last {
+            None => 0,
+            Some((position, _)) if state == "ready" => (position as usize - 1).min(listed.len()),
+            Some(last) => match listed.iter().position(|item| *item == last) {
+                Some(position) => position + 1,
+                None => listed.iter().filter(|(time, _)| *time < last.0).count(),
+            },
+        };
+        let page: Vec<_> = listed[start..].iter().take(limit).collect();
+        let next = match page.last() {
+            Some(_) if page.len() < limit => Text::default(),
+            Some(_) if state == "ready" => format!("{}:", start + limit + 1).into(),
+            Some((time, id)) => Text([format!("{time}:").as_bytes(), &id.0].concat()),
+            None => Text::default(),
+        };
+        let item = |(time, id): &&(u64, Text)| {
+            let message = self.messages.get(id);
+            let (failures, crashes) = message.map_or((0, 0), |message| (message.failures, message.crashes));
+            let error = message.map(|message| message.error.clone()).unwrap_or_default();
+            Reply::List(vec![id.into(), (*time).into(), failures.into(), crashes.into(), error.into()])
+        };
+        Reply::List(vec![self.header(now), next.into(), Reply::List(page.iter().map(item).collect())])
+    }
+
+    fn stats(&self, now: Now) -> Reply {
+        if self.born.is_none() {
+            return Reply::List(vec![self.header(now), Reply::List(Vec::new())]);
+        }
+        let clock = now.floor();
+        let scheduled = self.listed("scheduled");
+        let due = scheduled.iter().filter(|(due, _)| *due <= clock).count();
+        let ready_due = self.ready.first().and_then(|id| self.place(id)).map(Place::time);
+        let oldest = scheduled.first().map(|(due, _)| *due).into_iter().chain(ready_due).min();
+        let live = self.nodes.values().filter(|seen| **seen + 3_000 >= clock).count();
+        let mut pairs: Vec<(&str, Reply)> = vec![
+            ("scheduled", scheduled.len().into()),
+            ("due", due.into()),
+            ("ready", self.ready.len().into()),
+            ("leased", self.listed("leased").len().into()),
+            ("dead", self.listed("dead").len().into()),
+            ("recent", self.recent.len().into()),
+            ("nodes", live.into()),
+            ("overdue_ms", oldest.map_or(0, |oldest| clock.saturating_sub(oldest)).into()),
+        ];
+        pairs.extend(COUNTERS.map(|name| (name, self.counters.get(name).copied().unwrap_or(0).into())));
+        pairs.extend(LIMITS.map(|(name, default)| (name, self.limit(name).unwrap_or(default).into())));
+        let (lead, lead_until, _, hold) = self.beats.clone().unwrap_or_default();
+        pairs.extend([("lead_until", lead_until.into()), ("hold", hold.into()), ("lead", lead.into())]);
+        let flat = pairs.into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
+        Reply::List(vec![self.header(now), Reply::List(flat)])
+    }
+}

@@ -1,0 +1,47 @@
+//! What holds of any state in Redis, whatever the model thinks.
+
+use anyhow::{Result, ensure};
+
+use crate::model::world::{Now, WINDOW};
+use crate::reply::Text;
+use crate::state::{Fields, Scores, State, sentinel};
+
+/// `rung_at` is the time of a call that must have rung for the work it left.
+pub(crate) fn check_structure(state: &State, paused: bool, rung_at: Option<Now>) -> Result<()> {
+    let Some(_) = state.meta.get(&Text::from("layout")) else { return Ok(()) };
+    let ids =
+        |scores: &Scores| scores.iter().map(|(id, _)| id.clone()).filter(|id| *id != sentinel()).collect::<Vec<_>>();
+    let fields = |fields: &Fields| fields.keys().filter(|id| **id != sentinel()).cloned().collect::<Vec<_>>();
+    for (name, scores) in
+        [("scheduled", &state.scheduled), ("leases", &state.leases), ("dead", &state.dead), ("recent", &state.recent)]
+    {
+        ensure!(State::score(scores, &sentinel()) == Some(f64::INFINITY), "{name} has lost its sentinel");
+    }
+    ensure!(State::score(&state.nodes, &sentinel()).is_some(), "nodes has lost its sentinel");
+    ensure!(state.ready.first() == Some(&sentinel()), "ready does not begin with its sentinel");
+    for (name, hash) in
+        [("claims", &state.claims), ("messages", &state.messages), ("attrs", &state.attrs), ("meta", &state.meta)]
+    {
+        ensure!(hash.contains_key(&sentinel()), "{name} has lost its sentinel");
+    }
+
+    let after_colon = |entry: &Text| {
+        let colon = entry.0.iter().position(|byte| *byte == b':').unwrap_or(0);
+        Text(entry.0[colon + 1..].to_vec())
+    };
+    let mut placed: Vec<Text> = state.ready.iter().skip(1).map(after_colon).collect();
+    placed.extend([ids(&state.scheduled), ids(&state.leases), ids(&state.dead)].concat());
+    placed.sort();
+    ensure!(placed == fields(&state.messages), "an id is not in exactly one state: {placed:?}");
+    let mut leased = ids(&state.leases);
+    leased.sort();
+    ensure!(leased == fields(&state.claims), "claims are not the leases");
+    ensure!(fields(&state.attrs).iter().all(|id| state.messages.contains_key(id)), "attrs of no message");
+    ensure!(state.ready.len() <= WINDOW + 1, "more than a window is ready");
+    ensure!(state.bell.len() <= 2, "the bell has {} tokens", state.bell.len());
+    if let Some(now) = rung_at.filter(|_| !paused) {
+        let due = state.scheduled.iter().any(|(_, due)| *due <= now.floor() as f64);
+        ensure!(!(due || state.ready.len() > 1) || state.bell.len() == 2, "work is left and nobody is rung");
+    }
+    Ok(())
+}

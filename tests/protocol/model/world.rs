@@ -1,0 +1,282 @@
+//! What the queue is, in the model's own terms, and how Redis must hold it.
+
+use std::collections::BTreeMap;
+
+use crate::reply::{Reply, Text};
+use crate::state::{Fields, Scores, State, in_order, sentinel};
+
+/// How long an id that left early is remembered, and how far ahead a push's `until` may be.
+pub(crate) const REPEAT_MS: u64 = 12_000;
+/// At most so many messages are ready at once.
+pub(crate) const WINDOW: usize = 1_000;
+const CENTURY_MS: u64 = 3_155_760_000_000;
+
+/// The server's clock, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Now(pub(crate) u64);
+
+impl Now {
+    /// What may be called past.
+    pub(crate) fn floor(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// What delays count from.
+    pub(crate) fn ceil(self) -> u64 {
+        self.0.div_ceil(1_000)
+    }
+
+    /// As ARGV\[1\]: ms, with a fraction if there is one.
+    pub(crate) fn word(self) -> Text {
+        match self.0 % 1_000 {
+            0 => self.floor().into(),
+            fraction => format!("{}.{fraction:03}", self.floor()).into(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Scheduled { due: u64 },
+    Ready { due: u64 },
+    Leased { token: Text, due: u64, deadline: u64 },
+    Dead { at: u64 },
+}
+
+impl Place {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Scheduled { .. } => "scheduled",
+            Self::Ready { .. } => "ready",
+            Self::Leased { .. } => "leased",
+            Self::Dead { .. } => "dead",
+        }
+    }
+
+    /// The time that `get` and `peek` show, and by which the state is ordered.
+    pub(crate) fn time(&self) -> u64 {
+        match self {
+            Self::Scheduled { due } | Self::Ready { due } => *due,
+            Self::Leased { deadline, .. } => *deadline,
+            Self::Dead { at } => *at,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) payload: Text,
+    pub(crate) max_attempts: Option<u64>,
+    pub(crate) failures: u64,
+    pub(crate) crashes: u64,
+    pub(crate) error: Text,
+    /// The due time that a message has beside the one it waits for, after its second crash.
+    pub(crate) original: Option<u64>,
+    pub(crate) place: Place,
+}
+
+impl Message {
+    pub(crate) fn options(&self) -> String {
+        self.max_attempts.map(|limit| format!("max_attempts={limit}")).unwrap_or_default()
+    }
+
+    fn attributes(&self) -> Option<Text> {
+        let numbers = [self.failures, self.crashes, self.original.unwrap_or(0)];
+        if numbers == [0; 3] && self.max_attempts.is_none() && self.error.0.is_empty() {
+            return None;
+        }
+        let mut text = format!("{} {} {} {}\n", numbers[0], numbers[1], numbers[2], self.options()).into_bytes();
+        text.extend(&self.error.0);
+        Some(Text(text))
+    }
+}
+
+/// That an id was here: until when a repetition is recognised, and whether it was cancelled (or purged).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Memory {
+    pub(crate) until: u64,
+    pub(crate) cancelled: bool,
+}
+
+impl Memory {
+    /// In `recent` a half millisecond tells the cancelled ones.
+    pub(crate) fn score(self) -> f64 {
+        self.until as f64 + if self.cancelled { 0.5 } else { 0.0 }
+    }
+
+    pub(crate) fn lasts(self, now: Now) -> bool {
+        self.score() > now.floor() as f64
+    }
+}
+
+/// A queue. Whoever leads and who was seen matter only from the first beat on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct World {
+    /// The text is Redis's choice; that it never changes is ours to check.
+    pub(crate) born: Option<Text>,
+    pub(crate) seq: u64,
+    pub(crate) paused: bool,
+    pub(crate) messages: BTreeMap<Text, Message>,
+    /// The ids that are ready, first to be claimed first.
+    pub(crate) ready: Vec<Text>,
+    pub(crate) recent: BTreeMap<Text, Memory>,
+    pub(crate) nodes: BTreeMap<Text, u64>,
+    /// lead, lead_until, seen, hold.
+    pub(crate) beats: Option<(Text, u64, u64, u64)>,
+    pub(crate) limits: BTreeMap<&'static str, Text>,
+    pub(crate) counters: BTreeMap<&'static str, u64>,
+    pub(crate) bell: usize,
+}
+
+impl World {
+    pub(crate) fn limit(&self, name: &str) -> Option<u64> {
+        self.limits.get(name).and_then(|value| value.text().parse().ok())
+    }
+
+    pub(crate) fn count(&mut self, name: &'static str, more: usize) {
+        if more > 0 {
+            *self.counters.entry(name).or_default() += more as u64;
+        }
+    }
+
+    pub(crate) fn place(&self, id: &Text) -> Option<&Place> {
+        self.messages.get(id).map(|message| &message.place)
+    }
+
+    /// The ids in a state, by time and then by id; the ready ones in the order in which they are claimed.
+    pub(crate) fn listed(&self, state: &str) -> Vec<(u64, Text)> {
+        if state == "ready" {
+            let due = |id: &Text| self.place(id).map_or(0, Place::time);
+            return self.ready.iter().map(|id| (due(id), id.clone())).collect();
+        }
+        let in_state = self.messages.iter().filter(|(_, message)| message.place.name() == state);
+        let mut listed: Vec<_> = in_state.map(|(id, message)| (message.place.time(), id.clone())).collect();
+        listed.sort();
+        listed
+    }
+
+    /// Takes an id out of the ready list, if it is there.
+    pub(crate) fn unready(&mut self, id: &Text) {
+        self.ready.retain(|ready| ready != id);
+    }
+
+    /// What every reply begins with.
+    pub(crate) fn header(&self, now: Now) -> Reply {
+        let Some(born) = &self.born else {
+            return Reply::List(vec![
+                now.0.into(),
+                "".into(),
+                0i64.into(),
+                (-1i64).into(),
+                (-1i64).into(),
+                0i64.into(),
+            ]);
+        };
+        let first = |state| self.listed(state).first().map_or(-1, |(time, _)| *time as i64);
+        Reply::List(vec![
+            now.0.into(),
+            born.into(),
+            self.seq.into(),
+            first("scheduled").into(),
+            first("leased").into(),
+            i64::from(self.paused).into(),
+        ])
+    }
+
+    /// Ends a call: the change is numbered, and a bell rung for what waits; `quiet` calls do not ring.
+    pub(crate) fn finish(&mut self, now: Now, changed: bool, quiet: bool) -> Reply {
+        if self.born.is_some() {
+            self.seq += u64::from(changed);
+            if self.has_work(now) && !self.paused && !quiet {
+                self.bell = 2;
+            }
+        }
+        self.header(now)
+    }
+
+    /// Something could be claimed now.
+    pub(crate) fn has_work(&self, now: Now) -> bool {
+        let due = |message: &Message| matches!(message.place, Place::Scheduled { due } if due <= now.floor());
+        !self.ready.is_empty() || self.messages.values().any(due)
+    }
+
+    /// How Redis must hold this.
+    pub(crate) fn expected(&self) -> State {
+        let mut meta = Fields::from([("test".into(), "1".into())]);
+        let Some(born) = &self.born else { return State { meta, ..State::default() } };
+        let zset = |members: Vec<(Text, f64)>| -> Scores {
+            in_order(members.into_iter().chain([(sentinel(), f64::INFINITY)]).collect())
+        };
+        let hash =
+            |fields: Vec<(Text, Text)>| -> Fields { fields.into_iter().chain([(sentinel(), "".into())]).collect() };
+        let placed = |state| {
+            let listed = self.listed(state).into_iter();
+            zset(listed.map(|(time, id)| (id, time as f64)).collect())
+        };
+        let claim = |(id, message): (&Text, &Message)| match &message.place {
+            Place::Leased { token, due, .. } => {
+                Some((id.clone(), Text([&token.0[..], due.to_string().as_bytes()].concat())))
+            }
+            _ => None,
+        };
+        let entry = |(due, id): (u64, Text)| Text([format!("{due}:").as_bytes(), &id.0].concat());
+        let attributes = |(id, message): (&Text, &Message)| message.attributes().map(|text| (id.clone(), text));
+
+        meta.extend([("layout".into(), "1".into()), ("born".into(), born.clone()), (sentinel(), "".into())]);
+        if self.seq > 0 {
+            meta.insert("seq".into(), self.seq.into());
+        }
+        if self.paused {
+            meta.insert("paused".into(), "1".into());
+        }
+        if let Some((lead, lead_until, seen, hold)) = &self.beats {
+            meta.insert("lead".into(), lead.clone());
+            for (name, time) in [("lead_until", lead_until), ("seen", seen), ("hold", hold)] {
+                meta.insert(name.into(), (*time).into());
+            }
+        }
+        meta.extend(self.limits.iter().map(|(name, limit)| (Text::from(*name), limit.clone())));
+        meta.extend(self.counters.iter().map(|(name, count)| (Text::from(*name), (*count).into())));
+        State {
+            scheduled: placed("scheduled"),
+            ready: [sentinel()].into_iter().chain(self.listed("ready").into_iter().map(entry)).collect(),
+            leases: placed("leased"),
+            claims: hash(self.messages.iter().filter_map(claim).collect()),
+            messages: hash(self.messages.iter().map(|(id, message)| (id.clone(), message.payload.clone())).collect()),
+            attrs: hash(self.messages.iter().filter_map(attributes).collect()),
+            dead: placed("dead"),
+            recent: zset(self.recent.iter().map(|(id, memory)| (id.clone(), memory.score())).collect()),
+            nodes: zset(self.nodes.iter().map(|(node, seen)| (node.clone(), *seen as f64)).collect()),
+            meta,
+            bell: vec!["1".into(); self.bell],
+        }
+    }
+}
+
+/// A due time as a caller gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    At(u64),
+    In(u64),
+    Nonsense(&'static str),
+}
+
+impl Due {
+    pub(crate) fn word(&self) -> Text {
+        match self {
+            Self::At(due) => (*due).into(),
+            Self::In(delay) => format!("+{delay}").into(),
+            Self::Nonsense(text) => (*text).into(),
+        }
+    }
+
+    /// The time in ms, unless it is nonsense or beyond 100 years.
+    pub(crate) fn at(&self, now: Now) -> Option<u64> {
+        let due = match self {
+            Self::At(due) => *due,
+            Self::In(delay) => now.ceil() + delay,
+            Self::Nonsense(_) => return None,
+        };
+        (due <= now.ceil() + CENTURY_MS).then_some(due)
+    }
+}

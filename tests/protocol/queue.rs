@@ -1,0 +1,202 @@
+//! A queue on a server of its own, spoken to through the scripts and nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use dueq_testkit::Server;
+use redis::{Cmd, Connection, ConnectionLike};
+
+use crate::reply::{Reply, Text, words};
+use crate::scripts::SCRIPTS;
+use crate::state::{KEYS, State};
+
+/// When the tests begin, in unix ms.
+pub(crate) const T0: u64 = 1_700_000_000_000;
+pub(crate) const SECOND: u64 = 1_000;
+pub(crate) const HOUR: u64 = 3_600_000;
+pub(crate) const DAY: u64 = 24 * HOUR;
+
+/// How long a server may take to answer before a test gives up: far more than it needs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Queue {
+    pub(crate) server: Server,
+    pub(crate) connection: Connection,
+    base: String,
+    scripts: BTreeMap<&'static str, Text>,
+    /// Reads must ask first: in a slot that arrives here, nothing is shown to who does not.
+    cluster: bool,
+}
+
+/// A token made of one character.
+pub(crate) fn token(character: char) -> Text {
+    character.to_string().repeat(16).into()
+}
+
+/// A connection that gives up in the end.
+pub(crate) fn connect(url: &str) -> Result<Connection> {
+    let connection = redis::Client::open(url)?.get_connection()?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))?;
+    Ok(connection)
+}
+
+/// One command on a connection; what the server refuses is a reply, too.
+pub(crate) fn command(connection: &mut Connection, words: &[Text]) -> Result<Reply> {
+    let mut command = Cmd::new();
+    for word in words {
+        command.arg(&word.0);
+    }
+    Reply::from_server(connection.req_command(&command))
+}
+
+/// The ten keys of the queue with this base, such as `dueq:{q}`.
+pub(crate) fn keys_of(base: &str) -> Vec<Text> {
+    KEYS.iter().map(|suffix| format!("{base}:{suffix}").into()).collect()
+}
+
+impl Queue {
+    /// The queue `q` on a new server, with the now override allowed and nothing in it.
+    pub(crate) fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same, on a server with further arguments.
+    pub(crate) fn start_with(arguments: &[&str]) -> Result<Self> {
+        let server = Server::start(arguments)?;
+        let connection = connect(&server.url())?;
+        let cluster = arguments.contains(&"--cluster-enabled");
+        let mut queue = Self { server, connection, base: "dueq:{q}".to_owned(), scripts: BTreeMap::new(), cluster };
+        for (verb, source) in SCRIPTS {
+            queue.load(verb, source)?;
+        }
+        queue.command(words!["HSET", "dueq:{q}:meta", "test", "1"])?;
+        Ok(queue)
+    }
+
+    /// Begins anew, with nothing in the server but the scripts.
+    pub(crate) fn empty(&mut self) -> Result<()> {
+        self.command(words!["FLUSHALL"])?;
+        let meta = self.key("meta");
+        self.command(words!["HSET", meta, "test", "1"])?;
+        Ok(())
+    }
+
+    /// From now on this source is what the verb runs.
+    pub(crate) fn load(&mut self, verb: &'static str, source: &str) -> Result<()> {
+        let loaded = self.command(words!["SCRIPT", "LOAD", source])?;
+        self.scripts.insert(verb, loaded.bytes().with_context(|| format!("{verb}.lua"))?.clone());
+        Ok(())
+    }
+
+    pub(crate) fn key(&self, suffix: &str) -> String {
+        format!("{}:{suffix}", self.base)
+    }
+
+    pub(crate) fn command(&mut self, words: Vec<Text>) -> Result<Reply> {
+        command(&mut self.connection, &words)
+    }
+
+    /// Runs a verb at a time in ms (a number, or text with a fraction), with the rest of ARGV.
+    pub(crate) fn call(&mut self, verb: &str, now: impl Into<Text>, arguments: Vec<Text>) -> Result<Reply> {
+        let mut argv = vec![now.into()];
+        argv.extend(arguments);
+        self.call_with(verb, keys_of(&self.base), argv)
+    }
+
+    /// Runs a verb with these KEYS and all of ARGV.
+    pub(crate) fn call_with(&mut self, verb: &str, keys: Vec<Text>, argv: Vec<Text>) -> Result<Reply> {
+        let script = self.scripts.get(verb).with_context(|| format!("no script {verb}"))?;
+        let mut words = words!["EVALSHA", script, keys.len() as u64];
+        words.extend(keys);
+        words.extend(argv);
+        self.command(words)
+    }
+
+    /// The same, and fails if the script does.
+    pub(crate) fn ok(&mut self, verb: &str, now: impl Into<Text>, arguments: Vec<Text>) -> Result<Reply> {
+        let reply = self.call(verb, now, arguments)?;
+        ensure!(reply.code().is_none(), "{verb}: {reply:?}");
+        Ok(reply)
+    }
+
+    /// What a batch answered, item by item.
+    pub(crate) fn items(&mut self, verb: &str, now: impl Into<Text>, arguments: Vec<Text>) -> Result<Vec<String>> {
+        self.ok(verb, now, arguments)?.items()
+    }
+
+    /// Pushes one message without `until` and options and returns what was answered to it.
+    pub(crate) fn push(&mut self, now: u64, id: &str, due: impl Into<Text>, payload: &str) -> Result<String> {
+        let mut replies = self.items("push", now, words!["", id, due, payload, ""])?;
+        replies.pop().context("no reply to the message")
+    }
+
+    /// Promotes up to 1,000 messages, claims up to `count` of them for 30 s and returns their ids.
+    pub(crate) fn take(&mut self, now: u64, count: u64, token: &Text) -> Result<Vec<String>> {
+        self.ok("promote", now, words![1000, "1"])?;
+        let reply = self.ok("claim", now, words![count, token, 30 * SECOND])?;
+        reply.part(3)?.list()?.iter().map(|delivery| delivery.part(0)?.text()).collect()
+    }
+
+    /// The whole state, in one round trip (of a cluster, from what is on this node).
+    pub(crate) fn state(&mut self) -> Result<State> {
+        if self.cluster {
+            let contents = self.contents()?;
+            let content = |suffix: &str| {
+                let found = contents.get(&self.key(suffix).into());
+                let items = found.map(|(_, content)| content.iter().map(Reply::from).collect());
+                Reply::List(items.unwrap_or_default())
+            };
+            let replies: Vec<Reply> = KEYS.iter().copied().chain(["bell"]).map(content).collect();
+            return State::from_replies(&replies);
+        }
+        let mut pipeline = redis::pipe();
+        let commands = State::commands(&self.base);
+        for words in &commands {
+            let (name, rest) = words.split_first().context("an empty command")?;
+            pipeline.cmd(name).arg(rest);
+        }
+        let packed = pipeline.get_packed_pipeline();
+        let replies = self.connection.req_packed_commands(&packed, 0, commands.len())?;
+        State::from_replies(
+            &replies.into_iter().map(|value| Reply::from_server(Ok(value))).collect::<Result<Vec<_>>>()?,
+        )
+    }
+
+    /// Every key of the server with its type and content, byte for byte: not as DUMP has it, whose order within a hash
+    /// may change with a mere read.
+    pub(crate) fn contents(&mut self) -> Result<BTreeMap<Text, (String, Vec<Text>)>> {
+        let keys = self.command(words!["KEYS", "*"])?;
+        let mut contents = BTreeMap::new();
+        for key in keys.list()? {
+            let key = key.bytes()?;
+            let kind = self.read(words!["TYPE", key])?.text()?;
+            let read = match kind.as_str() {
+                "string" => words!["GETRANGE", key, 0, "-1"],
+                "list" => words!["LRANGE", key, 0, "-1"],
+                "hash" => words!["HGETALL", key],
+                "zset" => words!["ZRANGE", key, 0, "-1", "WITHSCORES"],
+                _ => bail!("a key of type {kind}"),
+            };
+            let mut content = match self.read(read)? {
+                Reply::List(items) => items.iter().map(|item| item.bytes().cloned()).collect::<Result<_>>()?,
+                other => vec![other.bytes()?.clone()],
+            };
+            if kind == "hash" {
+                let mut pairs: Vec<_> = content.chunks_exact(2).map(<[Text]>::to_vec).collect();
+                pairs.sort();
+                content = pairs.concat();
+            }
+            contents.insert(key.clone(), (kind, content));
+        }
+        Ok(contents)
+    }
+
+    fn read(&mut self, words: Vec<Text>) -> Result<Reply> {
+        if self.cluster {
+            self.command(words!["ASKING"])?;
+        }
+        self.command(words)
+    }
+}

@@ -1,0 +1,215 @@
+//! Replies and their words, readable in a failing assertion.
+
+use std::fmt;
+
+use anyhow::{Context, Result, bail};
+use redis::{RedisResult, Value};
+
+/// Bytes: an id, a payload, a token, a word of ARGV. Most are text, all print as text.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Text(pub(crate) Vec<u8>);
+
+impl Text {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            0..=1200 => write!(out, "\"{}\"", self.0.escape_ascii()),
+            length => write!(out, "\"{}...\" ({length} bytes)", self.0[..40].escape_ascii()),
+        }
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<&String> for Text {
+    fn from(text: &String) -> Self {
+        Self(text.as_bytes().into())
+    }
+}
+
+impl From<&[u8]> for Text {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl From<u64> for Text {
+    fn from(number: u64) -> Self {
+        number.to_string().into()
+    }
+}
+
+impl From<i32> for Text {
+    fn from(number: i32) -> Self {
+        number.to_string().into()
+    }
+}
+
+impl From<&Text> for Text {
+    fn from(text: &Text) -> Self {
+        text.clone()
+    }
+}
+
+/// Words of a call: `words!["id", T0 + 5, payload]`.
+macro_rules! words {
+    ($($word:expr),* $(,)?) => { vec![$({ let word: crate::reply::Text = $word.into(); word }),*] };
+}
+pub(crate) use words;
+
+/// What a script or a command answered. An error of the server is an answer, too.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Nil,
+    Int(i64),
+    Text(Text),
+    List(Vec<Reply>),
+    Error(String),
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nil => write!(out, "nil"),
+            Self::Int(number) => write!(out, "{number}"),
+            Self::Text(text) => write!(out, "{text:?}"),
+            Self::List(items) => out.debug_list().entries(items).finish(),
+            Self::Error(error) => write!(out, "error({error})"),
+        }
+    }
+}
+
+impl From<i64> for Reply {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+impl From<u64> for Reply {
+    fn from(number: u64) -> Self {
+        Self::Int(number as i64)
+    }
+}
+
+impl From<usize> for Reply {
+    fn from(number: usize) -> Self {
+        Self::Int(number as i64)
+    }
+}
+
+macro_rules! texts_are_replies {
+    ($($text:ty)*) => { $(impl From<$text> for Reply {
+        fn from(text: $text) -> Self {
+            Self::Text(text.into())
+        }
+    })* };
+}
+texts_are_replies!(&str String Text &Text);
+
+impl Reply {
+    /// A reply, or an error if the connection is what failed.
+    pub(crate) fn from_server(result: RedisResult<Value>) -> Result<Self> {
+        match result {
+            Ok(value) => Self::from_value(value),
+            Err(error) => {
+                let code = error.code().map(str::to_owned);
+                let Some(code) = code else { return Err(error.into()) };
+                Ok(Self::Error(format!("{code} {}", error.detail().unwrap_or_default())))
+            }
+        }
+    }
+
+    fn from_value(value: Value) -> Result<Self> {
+        Ok(match value {
+            Value::Nil => Self::Nil,
+            Value::Int(number) => Self::Int(number),
+            Value::BulkString(bytes) => Self::Text(Text(bytes)),
+            Value::SimpleString(text) => Self::Text(text.into()),
+            Value::Okay => Self::Text("OK".into()),
+            Value::Array(items) => Self::List(items.into_iter().map(Self::from_value).collect::<Result<_>>()?),
+            Value::ServerError(error) => {
+                Self::Error(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+            }
+            other => bail!("a reply of an unexpected type: {other:?}"),
+        })
+    }
+
+    pub(crate) fn list(&self) -> Result<&[Self]> {
+        let Self::List(items) = self else { bail!("not a list: {self:?}") };
+        Ok(items)
+    }
+
+    pub(crate) fn int(&self) -> Result<i64> {
+        let Self::Int(number) = self else { bail!("not an integer: {self:?}") };
+        Ok(*number)
+    }
+
+    pub(crate) fn bytes(&self) -> Result<&Text> {
+        let Self::Text(text) = self else { bail!("not a text: {self:?}") };
+        Ok(text)
+    }
+
+    pub(crate) fn text(&self) -> Result<String> {
+        Ok(self.bytes()?.text())
+    }
+
+    /// The part of a script's reply at `index`; the header is part 0.
+    pub(crate) fn part(&self, index: usize) -> Result<&Self> {
+        self.list()?.get(index).with_context(|| format!("no part {index} in {self:?}"))
+    }
+
+    /// Part 1 as texts: the replies of a batch.
+    pub(crate) fn items(&self) -> Result<Vec<String>> {
+        self.part(1)?.list()?.iter().map(Self::text).collect()
+    }
+
+    /// The error's first word, or nothing if it is not an error.
+    pub(crate) fn code(&self) -> Option<&str> {
+        match self {
+            Self::Error(error) => error.split(' ').next(),
+            _ => None,
+        }
+    }
+}
+
+/// What every reply of a script begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) now_us: i64,
+    pub(crate) born: String,
+    pub(crate) seq: i64,
+    pub(crate) head: i64,
+    pub(crate) deadline: i64,
+    pub(crate) paused: bool,
+}
+
+impl Header {
+    pub(crate) fn of(reply: &Reply) -> Result<Self> {
+        let [now_us, born, seq, head, deadline, paused] = reply.part(0)?.list()? else {
+            bail!("not a header in {reply:?}");
+        };
+        Ok(Self {
+            now_us: now_us.int()?,
+            born: born.text()?,
+            seq: seq.int()?,
+            head: head.int()?,
+            deadline: deadline.int()?,
+            paused: paused.int()? == 1,
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! The whole state of a queue as Redis holds it: its ten keys and the bell.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use anyhow::{Result, bail};
+
+use crate::reply::{Reply, Text};
+
+/// The suffixes of KEYS, in their order.
+pub(crate) const KEYS: [&str; 10] =
+    ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"];
+
+/// The member that every key but meta holds for ever, and a field of meta.
+pub(crate) fn sentinel() -> Text {
+    Text(format!("\0{}", "-".repeat(70)).into_bytes())
+}
+
+pub(crate) type Scores = Vec<(Text, f64)>;
+pub(crate) type Fields = BTreeMap<Text, Text>;
+
+/// Sorted sets are in Redis's own order: by score, then by bytes. An absent key is an empty one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct State {
+    pub(crate) scheduled: Scores,
+    pub(crate) ready: Vec<Text>,
+    pub(crate) leases: Scores,
+    pub(crate) claims: Fields,
+    pub(crate) messages: Fields,
+    pub(crate) attrs: Fields,
+    pub(crate) dead: Scores,
+    pub(crate) recent: Scores,
+    pub(crate) nodes: Scores,
+    pub(crate) meta: Fields,
+    pub(crate) bell: Vec<Text>,
+}
+
+impl State {
+    /// The commands that read it, in the order in which `from_replies` wants their replies.
+    pub(crate) fn commands(base: &str) -> Vec<Vec<String>> {
+        let read = |suffix: &str| {
+            let words: &[&str] = match suffix {
+                "ready" | "bell" => &["LRANGE", "", "0", "-1"],
+                "claims" | "messages" | "attrs" | "meta" => &["HGETALL", ""],
+                _ => &["ZRANGE", "", "0", "-1", "WITHSCORES"],
+            };
+            let key = format!("{base}:{suffix}");
+            words.iter().map(|word| if word.is_empty() { key.clone() } else { (*word).to_owned() }).collect()
+        };
+        KEYS.iter().copied().chain(["bell"]).map(read).collect()
+    }
+
+    pub(crate) fn from_replies(replies: &[Reply]) -> Result<Self> {
+        let [scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta, bell] = replies else {
+            bail!("{} replies to the commands that read the state", replies.len());
+        };
+        Ok(Self {
+            scheduled: scores(scheduled)?,
+            ready: texts(ready)?,
+            leases: scores(leases)?,
+            claims: fields(claims)?,
+            messages: fields(messages)?,
+            attrs: fields(attrs)?,
+            dead: scores(dead)?,
+            recent: scores(recent)?,
+            nodes: scores(nodes)?,
+            meta: fields(meta)?,
+            bell: texts(bell)?,
+        })
+    }
+
+    /// What differs from the state that was expected, key by key.
+    pub(crate) fn difference(&self, expected: &Self) -> Option<String> {
+        let mut lines = String::new();
+        let mut compare = |key: &str, found: &dyn Debug, expected: &dyn Debug| {
+            lines.push_str(&format!("{key}\n    is       {found:?}\n    expected {expected:?}\n"));
+        };
+        macro_rules! compare {
+            ($($key:ident)*) => { $(if self.$key != expected.$key { compare(stringify!($key), &self.$key, &expected.$key); })* };
+        }
+        compare!(scheduled ready leases claims messages attrs dead recent nodes meta bell);
+        (!lines.is_empty()).then_some(lines)
+    }
+
+    /// A score of a member, if it has one.
+    pub(crate) fn score(scores: &Scores, id: &Text) -> Option<f64> {
+        scores.iter().find(|(member, _)| member == id).map(|(_, score)| *score)
+    }
+}
+
+/// Sorts as Redis does.
+pub(crate) fn in_order(mut scores: Scores) -> Scores {
+    scores.sort_by(|one, other| one.1.total_cmp(&other.1).then_with(|| one.0.cmp(&other.0)));
+    scores
+}
+
+fn texts(reply: &Reply) -> Result<Vec<Text>> {
+    reply.list()?.iter().map(|item| item.bytes().cloned()).collect()
+}
+
+fn scores(reply: &Reply) -> Result<Scores> {
+    texts(reply)?.chunks_exact(2).map(|pair| Ok((pair[0].clone(), pair[1].text().parse()?))).collect()
+}
+
+fn fields(reply: &Reply) -> Result<Fields> {
+    Ok(texts(reply)?.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+}

@@ -1,0 +1,209 @@
+//! Every cell of the tables "Verb × state" in PROTOCOL.md, done on a server: the reply and the state that results.
+//!
+//! The document is the expectation: a cell that says something else than the scripts do fails here, and so does a verb
+//! without a row.
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::queue::{Queue, SECOND, T0, token};
+use crate::reply::words;
+use crate::scripts::SCRIPTS;
+
+const PROTOCOL: &str = include_str!("../../PROTOCOL.md");
+
+/// What the tables do not have rows for: these do not act on a message.
+const NO_ROW: [&str; 6] = ["beat", "configure", "pause", "peek", "resume", "stats"];
+
+/// The message that is acted on, and the times of its life.
+const ID: &str = "order:42";
+const DUE: u64 = T0 + 60 * SECOND;
+const ELSEWHEN: u64 = T0 + 90 * SECOND;
+const LEASE: u64 = 30 * SECOND;
+
+/// The rows of the table whose first line begins so.
+fn rows(heading: &str) -> Result<Vec<Vec<&'static str>>> {
+    let table = PROTOCOL.lines().skip_while(|line| !line.starts_with(heading));
+    let rows: Vec<Vec<&str>> = table
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    ensure!(rows.len() > 2, "no table {heading}");
+    Ok(rows)
+}
+
+/// A cell is one case, or several with conditions: ``due: `1` → ready; paused: `0` → scheduled``.
+fn cases(cell: &str) -> Result<Vec<(&str, String, &str)>> {
+    cell.split("; ")
+        .map(|case| {
+            let (reply, state) = case.split_once(" → ").with_context(|| format!("no state in {case:?}"))?;
+            let (condition, reply) = reply.split_once(": ").unwrap_or(("", reply));
+            Ok((condition, reply.replace('`', ""), state))
+        })
+        .collect()
+}
+
+/// The queue with the message in a state of the table, under a condition, and the time at which the verb comes.
+fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result<u64> {
+    queue.empty()?;
+    queue.ok("configure", T0, words!["max_attempts", "20"])?;
+    let due = if state == "scheduled" { DUE } else { T0 };
+    if state != "absent" && !state.starts_with("remembered") {
+        queue.push(T0, ID, due, "payload")?;
+    }
+    if !["absent", "scheduled"].contains(&state) && !state.starts_with("remembered") {
+        queue.ok("promote", T0, words![1, "1"])?;
+    }
+    if state.starts_with("leased") || state == "dead" {
+        queue.ok("claim", T0, words![1, token('a'), LEASE])?;
+    }
+    match state {
+        "dead" => ensure!(queue.items("bury", T0, words![ID, token('a'), "why"])? == ["OK"]),
+        "remembered, after an ack" => {
+            ensure!(queue.items("push", T0, words![T0 + 10 * SECOND, ID, T0, "payload", ""])? == ["CREATED"]);
+            ensure!(queue.take(T0, 1, &token('a'))? == [ID]);
+            ensure!(queue.items("ack", T0, words![ID, token('a')])? == ["OK"]);
+        }
+        "remembered, after a cancel or purge" => {
+            queue.push(T0, ID, DUE, "payload")?;
+            ensure!(queue.items("cancel", T0, words!["", ID])? == ["CANCELLED"]);
+        }
+        _ => {}
+    }
+    let mut beats = |seconds: &[u64]| -> Result<u64> {
+        for second in seconds {
+            queue.ok("beat", T0 + second * SECOND, words!["node", "stay"])?;
+        }
+        Ok(T0 + seconds.last().unwrap_or(&0) * SECOND)
+    };
+    Ok(match (condition, verb) {
+        ("due", _) => DUE,
+        ("paused", "promote") => {
+            queue.ok("pause", T0, words![])?;
+            DUE
+        }
+        ("paused", _) => {
+            queue.ok("pause", T0, words![])?;
+            T0
+        }
+        ("limit", _) => {
+            queue.ok("configure", T0, words!["max_attempts", "1"])?;
+            T0
+        }
+        ("hold", _) => beats(&[31])?,
+        ("lease runs", _) => beats(&[20, 22, 24, 26])?,
+        ("ran out" | "", "reap") => beats(&[25, 27, 29, 30])?,
+        ("ran out, limit", "reap") => {
+            let now = beats(&[25, 27, 29, 30])?;
+            queue.ok("configure", now, words!["max_crashes", "0"])?;
+            now
+        }
+        ("" | "not due" | "same due" | "other expected", _) => T0,
+        _ => bail!("{verb}: an unknown condition {condition:?}"),
+    })
+}
+
+/// Acts once and says what was answered, with D and T for the times that the document calls so.
+fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> Result<String> {
+    let claimed = token(if state == "leased, another token" { 'b' } else { 'a' });
+    let current = if state == "scheduled" { DUE } else { T0 };
+    let mut item = |verb: &str, arguments| -> Result<String> {
+        Ok(queue.items(verb, now, arguments)?.first().context("no result")?.clone())
+    };
+    let timed = |reply: String, letter: &str, time: u64| reply.replace(&time.to_string(), letter);
+    match row {
+        "push, keep" => item("push", words!["", ID, ELSEWHEN, "other", ""]),
+        "push, reschedule" => item("push", words!["", ID, ELSEWHEN, "other", "on_conflict=reschedule"]),
+        "push, replace" => item("push", words!["", ID, ELSEWHEN, "other", "on_conflict=replace"]),
+        "push, any on_conflict" => item("push", words!["", ID, ELSEWHEN, "other", "on_conflict=replace"]),
+        "push with reuse" => item("push", words!["", ID, ELSEWHEN, "other", "reuse"]),
+        "ack" | "release" => item(row, words![ID, claimed]),
+        "again" => Ok(timed(item(row, words![ID, claimed, ELSEWHEN])?, "D", ELSEWHEN)),
+        "retry" => Ok(timed(item(row, words![ID, claimed, 1_000, "error"])?, "D", now + 1_000)),
+        "bury" => item(row, words![ID, claimed, "reason"]),
+        "extend" => Ok(timed(item(row, words![ID, claimed, LEASE + 1])?, "T", now + LEASE + 1)),
+        "cancel" => item("cancel", words!["", ID]),
+        "cancel dead" => item("cancel", words!["1", ID]),
+        "reschedule" => match condition {
+            "same due" => Ok(timed(item(row, words![ID, current, current + 1])?, "D", current)),
+            "other expected" => Ok(timed(item(row, words![ID, ELSEWHEN, current + 1])?, "D", current)),
+            _ => Ok(timed(item(row, words![ID, ELSEWHEN, current])?, "D", ELSEWHEN)),
+        },
+        "run_now" => Ok(timed(item(row, words![ID])?, "D", now)),
+        "requeue ids" => item("requeue", words!["ids", ID]),
+        "promote" => Ok(queue.ok(row, now, words![10, ""])?.part(1)?.int()?.to_string()),
+        "claim" => {
+            let reply = queue.ok(row, now, words![10, token('c'), LEASE])?;
+            Ok(if reply.part(3)?.list()?.is_empty() { "none" } else { "granted" }.to_owned())
+        }
+        "reap" => two(queue, row, now, words![10]),
+        "requeue oldest" => two(queue, "requeue", now, words!["oldest", 10, ""]),
+        "purge scheduled" | "purge ready" | "purge dead" => two(queue, "purge", now, words![&row[6..], 10]),
+        "get" => got(queue, now, current),
+        _ => bail!("a row of an unknown verb: {row}"),
+    }
+}
+
+fn two(queue: &mut Queue, verb: &str, now: u64, arguments: Vec<crate::reply::Text>) -> Result<String> {
+    let reply = queue.ok(verb, now, arguments)?;
+    Ok(format!("{}, {}", reply.part(1)?.int()?, reply.part(2)?.int()?))
+}
+
+fn got(queue: &mut Queue, now: u64, due: u64) -> Result<String> {
+    let reply = queue.ok("get", now, words![ID])?;
+    let [_, state, _, time, ..] = reply.part(1)?.list()? else { return Ok("{}".to_owned()) };
+    let (state, time) = (state.text()?, time.int()? as u64);
+    let name = match state.as_str() {
+        "leased" if time == T0 + LEASE => "deadline",
+        "dead" if time == T0 => "died",
+        "scheduled" | "ready" if time == due => "due",
+        _ => "another time",
+    };
+    Ok(format!("{state}, {name}"))
+}
+
+fn state_of(queue: &mut Queue, now: u64) -> Result<String> {
+    let reply = queue.ok("get", now, words![ID])?;
+    let pairs = reply.part(1)?.list()?;
+    pairs.get(1).map_or(Ok("absent".to_owned()), |state| state.text())
+}
+
+fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize> {
+    let verb = row.split([' ', ',']).next().unwrap_or(row);
+    let cases = cases(cell)?;
+    for (condition, reply, then) in &cases {
+        let now = set_up(queue, verb, state, condition)?;
+        let (first, mut before) = (state_of(queue, now)?, queue.state()?);
+        let found = act(queue, row, state, condition, now)?;
+        ensure!(found == *reply, "{condition:?}: the reply is {found:?}, not {reply:?}");
+        let (last, after) = (state_of(queue, now)?, queue.state()?);
+        ensure!(last == *then, "{condition:?}: the state is {last}, not {then}");
+        let changed = condition != &"same due" && (found.starts_with("OK") || found.starts_with("MOVED"));
+        if first == last && !changed {
+            before.bell.clone_from(&after.bell);
+            let difference = after.difference(&before);
+            ensure!(difference.is_none(), "{condition:?}: it was refused, but {}", difference.unwrap_or_default());
+        }
+    }
+    Ok(cases.len())
+}
+
+#[test]
+fn every_cell_is_what_the_document_says() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let (mut verbs, mut checked) = (Vec::new(), 0);
+    for heading in ["| Verb | absent | scheduled |", "| Verb | remembered, after an ack |"] {
+        let rows = rows(heading)?;
+        for row in &rows[2..] {
+            let name = row[0].replace('`', "");
+            verbs.push(name.split([' ', ',']).next().unwrap_or_default().to_owned());
+            for (state, cell) in rows[0].iter().zip(row).skip(1) {
+                checked += check(&mut queue, &name, state, cell).with_context(|| format!("{name}, {state}"))?;
+            }
+        }
+    }
+    let missing: Vec<_> =
+        SCRIPTS.iter().map(|(name, _)| *name).filter(|name| !verbs.iter().any(|verb| verb == name)).collect();
+    ensure!(missing == NO_ROW, "without a row: {missing:?}");
+    println!("{checked} cases");
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! One risk a test: seed a state, act, compare what is there then.
+
+mod bytes;
+mod claims;
+mod crashes;
+mod due;
+mod hints;
+mod memory;
+mod nodes;
+mod pages;
+mod pushes;
+mod refusals;
+mod repeats;
+mod trims;
+mod types;
+
+use anyhow::{Result, ensure};
+
+use crate::queue::{Queue, SECOND, T0, token};
+use crate::reply::{Text, words};
+use crate::state::{Scores, State, in_order};
+
+/// A queue with a message in every state: `s` scheduled in an hour, `r` ready, `l` leased (token `l`), `d` dead.
+fn with_every_state() -> Result<Queue> {
+    let mut queue = Queue::start()?;
+    seed(&mut queue)?;
+    Ok(queue)
+}
+
+fn seed(queue: &mut Queue) -> Result<()> {
+    queue.push(T0, "d", T0, "dead")?;
+    ensure!(queue.take(T0, 1, &token('d'))? == ["d"]);
+    queue.ok("bury", T0, words!["d", token('d'), "why"])?;
+    queue.push(T0, "l", T0, "leased")?;
+    ensure!(queue.take(T0, 1, &token('l'))? == ["l"]);
+    queue.push(T0, "r", T0, "ready")?;
+    queue.ok("promote", T0, words![1, ""])?;
+    queue.push(T0, "s", T0 + 3_600 * SECOND, "scheduled")?;
+    Ok(())
+}
+
+/// Arguments with which each verb does something to the queue of `with_every_state`.
+fn plausible(verb: &str) -> Vec<Text> {
+    match verb {
+        "push" => words!["", "new", "+1000", "payload", "max_attempts=3", "s", "+0", "other", "on_conflict=replace"],
+        "promote" => words![10, ""],
+        "claim" => words![10, token('x'), 30 * SECOND],
+        "ack" | "release" => words!["l", token('l')],
+        "again" => words!["l", token('l'), "+5"],
+        "retry" => words!["l", token('l'), 5, "error"],
+        "bury" => words!["l", token('l'), "reason"],
+        "extend" => words!["l", token('l'), 60 * SECOND],
+        "reap" => words![10],
+        "cancel" => words!["1", "s", "r", "d"],
+        "reschedule" => words!["s", "+5", "", "r", "+5", ""],
+        "run_now" => words!["s"],
+        "requeue" => words!["ids", "d"],
+        "purge" => words!["scheduled", 10],
+        "beat" => words!["node", "stay"],
+        "configure" => words!["max_attempts", 3],
+        "peek" => words!["scheduled", "", 10],
+        "get" => words!["r"],
+        _ => words![],
+    }
+}
+
+/// Fails unless the state of the queue is the one before with these changes.
+fn expect(queue: &mut Queue, mut before: State, change: impl FnOnce(&mut State)) -> Result<()> {
+    change(&mut before);
+    let difference = queue.state()?.difference(&before);
+    ensure!(difference.is_none(), "{}", difference.unwrap_or_default());
+    Ok(())
+}
+
+fn add(scores: &mut Scores, id: &str, score: u64) {
+    scores.push((id.into(), score as f64));
+    *scores = in_order(std::mem::take(scores));
+}
+
+fn remove(scores: &mut Scores, id: &str) {
+    scores.retain(|(member, _)| *member != Text::from(id));
+}
+
+/// Adds to a number in meta.
+fn count(state: &mut State, field: &str, more: u64) {
+    let number = state.meta.entry(field.into()).or_default();
+    *number = (number.text().parse::<u64>().unwrap_or(0) + more).into();
+}
+
+/// The ids without the sentinel, in order.
+fn ids(scores: &Scores) -> Vec<String> {
+    scores.iter().filter(|(_, score)| score.is_finite()).map(|(id, _)| id.text()).collect()
+}
+
+/// Promotes and claims until nothing is left, acks all of it, and returns the ids in their order.
+fn drain(queue: &mut Queue, now: u64) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    loop {
+        let taken = queue.take(now, 1_000, &token('z'))?;
+        if taken.is_empty() {
+            return Ok(all);
+        }
+        let settles = taken.iter().flat_map(|id| words![id, token('z')]).collect();
+        ensure!(queue.items("ack", now, settles)?.iter().all(|reply| reply == "OK"));
+        all.extend(taken);
+    }
+}

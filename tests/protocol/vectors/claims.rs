@@ -1,0 +1,156 @@
+//! What a claim hands out, and what it does with what should not be there.
+
+use anyhow::{Result, ensure};
+
+use super::{add, count, expect};
+use crate::queue::{Queue, SECOND, T0, token};
+use crate::reply::{Reply, Text, words};
+
+/// The queue with these payload sizes ready, as ids 0, 1, 2 and so on.
+fn ready(sizes: &[usize]) -> Result<Queue> {
+    let mut queue = Queue::start()?;
+    queue.ok("configure", T0, words!["max_payload_bytes", 16_777_216u64])?;
+    for (place, size) in sizes.iter().enumerate() {
+        ensure!(queue.push(T0, &place.to_string(), T0 - 1_000 + place as u64, &"x".repeat(*size))? == "CREATED");
+    }
+    queue.ok("promote", T0, words![1_000, "1"])?;
+    Ok(queue)
+}
+
+fn granted(queue: &mut Queue, count: u64) -> Result<usize> {
+    Ok(queue.ok("claim", T0, words![count, token('a'), SECOND])?.part(3)?.list()?.len())
+}
+
+#[test]
+fn a_claim_stops_at_4_mib_but_grants_at_least_one() -> Result<()> {
+    const MIB: usize = 1_048_576;
+    let mut queue = ready(&[MIB; 6])?;
+    ensure!(granted(&mut queue, 10)? == 4, "exactly 4 MiB");
+    ensure!(granted(&mut queue, 10)? == 2);
+
+    let mut queue = ready(&[5 * MIB, 5 * MIB, 1])?;
+    ensure!(granted(&mut queue, 10)? == 1, "one beyond the limit comes alone");
+    ensure!(granted(&mut queue, 10)? == 1);
+    ensure!(granted(&mut queue, 10)? == 1);
+
+    let mut queue = ready(&[4 * MIB - 1, 1, 1])?;
+    ensure!(granted(&mut queue, 10)? == 2, "filled to the byte");
+
+    // Small ones first, so that many are read at a time, then large ones.
+    let sizes: Vec<usize> = [vec![10; 200], vec![MIB; 5], vec![0; 20]].concat();
+    let mut queue = ready(&sizes)?;
+    ensure!(granted(&mut queue, 1_000)? == 203);
+    ensure!(granted(&mut queue, 1_000)? == 22);
+    ensure!(queue.state()?.leases.len() == 226 && queue.state()?.ready.len() == 1);
+    Ok(())
+}
+
+#[test]
+fn a_node_takes_its_share_of_what_is_ready() -> Result<()> {
+    let mut queue = ready(&[1; 100])?;
+    for node in ["a", "b", "c", "d"] {
+        queue.ok("beat", T0, words![node, "stay"])?;
+    }
+    ensure!(granted(&mut queue, 1_000)? == 25, "a quarter");
+    ensure!(granted(&mut queue, 10)? == 10, "not more than it asks for");
+    ensure!(granted(&mut queue, 1_000)? == 16, "a quarter of 65, rounded down");
+    queue.ok("beat", T0, words!["d", "leave"])?;
+    ensure!(granted(&mut queue, 1_000)? == 16, "a third of 49");
+    let (mut left, mut calls) = (33, 0);
+    while left > 0 {
+        left -= granted(&mut queue, 3)?;
+        calls += 1;
+    }
+    ensure!(calls > 11, "the last ones are shared, too: {calls}");
+    ensure!(granted(&mut queue, 1_000)? == 0);
+    Ok(())
+}
+
+#[test]
+fn at_least_one_is_granted_however_many_nodes_there_are() -> Result<()> {
+    let mut queue = ready(&[1; 3])?;
+    for node in 0..50 {
+        queue.ok("beat", T0, words![node, "stay"])?;
+    }
+    for _ in 0..3 {
+        ensure!(granted(&mut queue, 10)? == 1);
+    }
+    ensure!(granted(&mut queue, 10)? == 0);
+    Ok(())
+}
+
+#[test]
+fn silent_nodes_have_no_share() -> Result<()> {
+    let mut queue = ready(&[1; 8])?;
+    queue.ok("beat", T0 - 3_001, words!["silent", "stay"])?;
+    queue.ok("beat", T0 - 1, words!["alive", "stay"])?;
+    ensure!(granted(&mut queue, 100)? == 8);
+    Ok(())
+}
+
+#[test]
+fn a_claim_is_one_transition_of_the_whole_state() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.ok("push", T0, words!["", "a", T0, "A", "max_attempts=7", "b", T0 + 1, "B", "", "c", T0 + 2, "C", ""])?;
+    queue.ok("promote", T0 + 5, words![10, ""])?;
+    let before = queue.state()?;
+    let reply = queue.ok("claim", T0 + 10, words![2, token('t'), 500])?;
+    let deliveries = Reply::List(vec![
+        Reply::List(vec!["a".into(), "A".into(), T0.into(), 1u64.into(), "max_attempts=7".into()]),
+        Reply::List(vec!["b".into(), "B".into(), (T0 + 1).into(), 1u64.into(), "".into()]),
+    ]);
+    ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? as u64 == T0 + 510);
+    ensure!(*reply.part(3)? == deliveries, "{reply:?}");
+    expect(&mut queue, before, |state| {
+        state.ready = vec![crate::state::sentinel(), format!("{}:c", T0 + 2).into()];
+        for (id, due) in [("a", T0), ("b", T0 + 1)] {
+            add(&mut state.leases, id, T0 + 510);
+            state.claims.insert(id.into(), format!("{}{due}", token('t').text()).into());
+        }
+        count(state, "claimed", 2);
+        count(state, "seq", 1);
+    })
+}
+
+#[test]
+fn entries_of_no_message_and_malformed_ones_are_dropped() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.push(T0, "first", T0, "1")?;
+    queue.ok("promote", T0, words![1, ""])?;
+    let entries = words![format!("{T0}:nobody"), "nonsense", "", ":", format!("{T0}:")];
+    queue.command([words!["RPUSH", "dueq:{q}:ready"], entries].concat())?;
+    queue.push(T0, "last", T0 + 1, "2")?;
+    queue.ok("promote", T0 + 1, words![10, ""])?;
+    ensure!(queue.take(T0 + 1, 100, &token('a'))? == ["first", "last"]);
+    let state = queue.state()?;
+    ensure!(state.ready.len() == 1 && state.leases.len() == 3 && state.claims.len() == 3);
+    Ok(())
+}
+
+#[test]
+fn a_claim_of_none_only_rings() -> Result<()> {
+    let mut queue = ready(&[1])?;
+    let bell: Text = queue.key("bell").into();
+    queue.command(words!["DEL", &bell])?;
+    let before = queue.state()?;
+    let reply = queue.ok("claim", T0, words![0, token('a'), SECOND])?;
+    ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? == -1);
+    expect(&mut queue, before, |state| state.bell = words!["1", "1"])
+}
+
+#[test]
+fn paused_nobody_claims_and_afterwards_everybody_does() -> Result<()> {
+    let mut queue = ready(&[1, 1])?;
+    queue.command(words!["DEL", "dueq:{q}:bell"])?;
+    queue.ok("pause", T0, words![])?;
+    let before = queue.state()?;
+    ensure!(granted(&mut queue, 10)? == 0);
+    ensure!(queue.ok("promote", T0, words![10, ""])?.part(1)?.int()? == 0);
+    expect(&mut queue, before.clone(), |_| {})?;
+    queue.ok("pause", T0, words![])?;
+    expect(&mut queue, before, |_| {})?;
+    queue.ok("resume", T0, words![])?;
+    ensure!(queue.state()?.bell.len() == 2, "resume rings for what waits");
+    ensure!(granted(&mut queue, 10)? == 2);
+    Ok(())
+}

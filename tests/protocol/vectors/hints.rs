@@ -1,0 +1,168 @@
+//! The bell and the notices: who is told, when, and that nothing depends on it.
+
+use anyhow::{Context, Result, ensure};
+use redis::{Connection, Value};
+
+use super::{plausible, seed};
+use crate::queue::{Queue, SECOND, T0, connect, token};
+use crate::reply::{Reply, words};
+use crate::scripts::SCRIPTS;
+
+/// A connection that hears the notices of a queue.
+struct Listener {
+    connection: Connection,
+}
+
+impl Listener {
+    fn start(queue: &Queue) -> Result<Self> {
+        let mut connection = connect(&queue.server.url())?;
+        connection.send_packed_command(&redis::cmd("SSUBSCRIBE").arg("dueq:{q}:notice").get_packed_command())?;
+        connection.recv_response()?;
+        Ok(Self { connection })
+    }
+
+    /// The notices since the last look: all that came before a mark that is published now.
+    fn heard(&mut self, queue: &mut Queue) -> Result<Vec<String>> {
+        queue.command(words!["SPUBLISH", "dueq:{q}:notice", "mark"])?;
+        let mut heard = Vec::new();
+        loop {
+            let message = match self.connection.recv_response()? {
+                Value::Push { data, .. } => Reply::from_server(Ok(Value::Array(data)))?,
+                other => Reply::from_server(Ok(other))?,
+            };
+            let text = message.list()?.last().context("an empty message")?.text()?;
+            if text == "mark" {
+                return Ok(heard);
+            }
+            heard.push(text);
+        }
+    }
+}
+
+#[test]
+fn a_notice_tells_of_an_earlier_head_within_2_s() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let mut listener = Listener::start(&queue)?;
+    let mut hears = |queue: &mut Queue, due: u64, heard: &[u64]| -> Result<()> {
+        queue.push(T0, &due.to_string(), T0 + due, "")?;
+        let expected: Vec<String> = heard.iter().map(|due| (T0 + due).to_string()).collect();
+        let found = listener.heard(queue)?;
+        ensure!(found == expected, "{due}: {found:?}");
+        Ok(())
+    };
+    hears(&mut queue, 2_001, &[])?;
+    hears(&mut queue, 2_000, &[2_000])?;
+    hears(&mut queue, 2_500, &[])?;
+    hears(&mut queue, 1_000, &[1_000])?;
+    hears(&mut queue, 1_000, &[])?;
+    hears(&mut queue, 1, &[1])?;
+    // What is due is rung for, not told.
+    hears(&mut queue, 0, &[])?;
+    ensure!(queue.state()?.bell.len() == 2);
+    Ok(())
+}
+
+#[test]
+fn whoever_moves_the_head_tells_of_it_and_resume_always_does() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let mut listener = Listener::start(&queue)?;
+    queue.push(T0, "a", T0 + 10 * SECOND, "")?;
+    queue.ok("reschedule", T0, words!["a", T0 + 500, ""])?;
+    ensure!(listener.heard(&mut queue)? == [(T0 + 500).to_string()]);
+    queue.ok("pause", T0, words![])?;
+    queue.ok("reschedule", T0, words!["a", T0 + 400, ""])?;
+    ensure!(listener.heard(&mut queue)?.is_empty(), "paused");
+    queue.ok("resume", T0, words![])?;
+    ensure!(listener.heard(&mut queue)? == [(T0 + 400).to_string()]);
+    ensure!(queue.take(T0 + 400, 1, &token('a'))? == ["a"]);
+    queue.ok("retry", T0 + 400, words!["a", token('a'), 100, ""])?;
+    ensure!(listener.heard(&mut queue)? == [(T0 + 500).to_string()]);
+    Ok(())
+}
+
+#[test]
+fn work_that_is_left_rings_twice_and_never_more() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for (verb, _) in SCRIPTS {
+        for tokens in 0..3 {
+            queue.empty()?;
+            seed(&mut queue)?;
+            queue.push(T0, "due", T0, "")?;
+            queue.command(words!["DEL", "dueq:{q}:bell"])?;
+            for _ in 0..tokens {
+                queue.command(words!["RPUSH", "dueq:{q}:bell", "1"])?;
+            }
+            // Reads do not ring, and a paused queue is silent; everything else leaves something due.
+            let silent = ["get", "peek", "stats", "pause"].contains(verb);
+            let mut arguments = plausible(verb);
+            if *verb == "claim" || *verb == "promote" {
+                arguments[0] = "1".into();
+            }
+            if *verb == "purge" {
+                arguments[0] = "dead".into();
+            }
+            queue.ok(verb, T0, arguments)?;
+            let expected = if silent { tokens } else { 2 };
+            ensure!(queue.state()?.bell.len() == expected, "{verb} with {tokens}: {:?}", queue.state()?.bell);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_promote_that_a_claim_follows_leaves_the_ringing_to_it() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for id in ["a", "b"] {
+        queue.push(T0, id, T0 + 1, "")?;
+    }
+    queue.ok("promote", T0 + 1, words![10, "1"])?;
+    ensure!(queue.state()?.bell.is_empty());
+    queue.ok("claim", T0 + 1, words![1, token('a'), SECOND])?;
+    ensure!(queue.state()?.bell.len() == 2, "one is left");
+    queue.command(words!["DEL", "dueq:{q}:bell"])?;
+    queue.ok("claim", T0 + 1, words![1, token('b'), SECOND])?;
+    ensure!(queue.state()?.bell.is_empty(), "nothing is left");
+    Ok(())
+}
+
+#[test]
+fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.command(words!["ACL", "SETUSER", "limited", "on", "nopass", "~dueq:*", "+@all", "resetchannels"])?;
+    let url = queue.server.url().replace("redis://", "redis://limited:any@");
+    let mut limited = connect(&url)?;
+    let words = words!["SPUBLISH", "dueq:{q}:notice", "1"];
+    let published = crate::queue::command(&mut limited, &words)?;
+    ensure!(published.code() == Some("NOPERM"), "{published:?}");
+    std::mem::swap(&mut queue.connection, &mut limited);
+    queue.push(T0, "a", T0 + 1_000, "")?;
+    queue.ok("reschedule", T0, words!["a", T0 + 500, ""])?;
+    ensure!(queue.take(T0 + 500, 1, &token('a'))? == ["a"]);
+    ensure!(queue.items("ack", T0 + 500, words!["a", token('a')])? == ["OK"]);
+    ensure!(queue.state()?.meta.get(&"seq".into()) == Some(&"5".into()));
+    Ok(())
+}
+
+#[test]
+fn the_rights_that_the_document_names_are_enough() -> Result<()> {
+    let protocol = include_str!("../../../PROTOCOL.md");
+    let rights = protocol.split("ACL SETUSER orders on >PASSWORD").nth(1).context("no ACL SETUSER")?;
+    let rights = rights.split("```").next().unwrap_or_default().replace("orders", "q");
+    let mut queue = Queue::start()?;
+    let words: Vec<_> = rights.split_whitespace().flat_map(|right| words![right]).collect();
+    let set = queue.command([words!["ACL", "SETUSER", "limited", "on", "nopass"], words].concat())?;
+    ensure!(set == "OK".into(), "{set:?}");
+    for (verb, _) in SCRIPTS {
+        queue.empty()?;
+        seed(&mut queue)?;
+        queue.command(words!["DEL", "dueq:{q}:bell"])?;
+        let mut limited = connect(&queue.server.url().replace("redis://", "redis://limited:any@"))?;
+        queue.command(words!["ACL", "LOG", "RESET"])?;
+        std::mem::swap(&mut queue.connection, &mut limited);
+        queue.ok(verb, T0, plausible(verb))?;
+        std::mem::swap(&mut queue.connection, &mut limited);
+        let denied = queue.command(words!["ACL", "LOG"])?;
+        ensure!(denied.list()?.is_empty(), "{verb}: {denied:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! A server whose memory is full: what adds is refused, and what consumers need goes on.
+
+use anyhow::{Result, ensure};
+
+use super::{plausible, seed};
+use crate::queue::{Queue, SECOND, T0, token};
+use crate::reply::words;
+use crate::scripts::SCRIPTS;
+
+const ADDING: [&str; 4] = ["push", "requeue", "reschedule", "run_now"];
+
+fn full(queue: &mut Queue) -> Result<()> {
+    ensure!(queue.command(words!["CONFIG", "SET", "maxmemory-policy", "noeviction"])?.code().is_none());
+    ensure!(queue.command(words!["CONFIG", "SET", "maxmemory", "1"])?.code().is_none());
+    Ok(())
+}
+
+#[test]
+fn what_adds_is_refused_without_a_trace_and_the_rest_is_served() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for (verb, _) in SCRIPTS {
+        queue.command(words!["CONFIG", "SET", "maxmemory", "0"])?;
+        queue.empty()?;
+        seed(&mut queue)?;
+        full(&mut queue)?;
+        let before = queue.contents()?;
+        let reply = queue.call(verb, T0, plausible(verb))?;
+        if ADDING.contains(verb) {
+            ensure!(reply.code() == Some("OOM"), "{verb}: {reply:?}");
+            ensure!(queue.contents()? == before, "{verb} left a trace");
+        } else {
+            ensure!(reply.code().is_none(), "{verb}: {reply:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_first_push_into_a_full_server_makes_no_queue() -> Result<()> {
+    let mut queue = Queue::start()?;
+    full(&mut queue)?;
+    let before = queue.contents()?;
+    ensure!(queue.call("push", T0, plausible("push"))?.code() == Some("OOM"));
+    ensure!(queue.contents()? == before);
+    Ok(())
+}
+
+#[test]
+fn consumers_drain_a_full_server_and_pushes_come_back() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for id in 0..50 {
+        queue.push(T0, &id.to_string(), T0, &"x".repeat(10_000))?;
+    }
+    full(&mut queue)?;
+    ensure!(queue.call("push", T0, words!["", "more", "+1", "", ""])?.code() == Some("OOM"));
+    for node in ["a", "b"] {
+        queue.ok("beat", T0, words![node, "stay"])?;
+    }
+    ensure!(queue.take(T0, 5, &token('r'))?.len() == 5);
+    queue.ok("extend", T0, words!["0", token('r'), 60 * SECOND])?;
+    queue.ok("retry", T0, words!["0", token('r'), 0, "error"])?;
+    queue.ok("release", T0, words!["1", token('r')])?;
+    queue.ok("again", T0, words!["10", token('r'), "+0"])?;
+    queue.ok("bury", T0, words!["11", token('r'), "why"])?;
+    queue.ok("cancel", T0, words!["1", "11"])?;
+    let drained = super::drain(&mut queue, T0)?;
+    ensure!(drained.len() == 48, "{} of 48: one is leased, one was cancelled", drained.len());
+    ensure!(queue.items("ack", T0, words!["12", token('r')])? == ["OK"]);
+    ensure!(queue.state()?.messages.len() == 1, "nothing but the sentinel");
+    queue.command(words!["CONFIG", "SET", "maxmemory", "0"])?;
+    ensure!(queue.push(T0, "more", "+1", "")? == "CREATED");
+    Ok(())
+}

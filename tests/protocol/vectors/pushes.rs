@@ -1,0 +1,252 @@
+//! What a push does with an id that is there, with one that comes twice, and with a bad one.
+
+use anyhow::{Result, ensure};
+
+use super::{add, count, expect, ids, remove, with_every_state};
+use crate::queue::{HOUR, Queue, SECOND, T0, token};
+use crate::reply::{Text, words};
+
+#[test]
+fn the_first_push_makes_the_whole_queue() -> Result<()> {
+    let mut queue = Queue::start()?;
+    ensure!(queue.items("push", T0, words![T0 + 10_000, "a", T0 + 5, "payload", "max_attempts=3"])? == ["CREATED"]);
+    let found = queue.state()?;
+    let born = found.meta.get(&Text::from("born")).cloned().unwrap_or_default();
+    ensure!(born.0.len() == 16 && born.0.iter().all(u8::is_ascii_hexdigit), "{born:?}");
+    let sentinel = crate::state::sentinel();
+    let zset = || vec![(sentinel.clone(), f64::INFINITY)];
+    let hash = || [(sentinel.clone(), Text::default())].into();
+    let mut expected = crate::state::State {
+        scheduled: zset(),
+        ready: vec![sentinel.clone()],
+        leases: zset(),
+        claims: hash(),
+        messages: hash(),
+        attrs: hash(),
+        dead: zset(),
+        recent: zset(),
+        nodes: zset(),
+        meta: hash(),
+        bell: Vec::new(),
+    };
+    add(&mut expected.scheduled, "a", T0 + 5);
+    add(&mut expected.recent, "a", T0 + 10_000);
+    expected.messages.insert("a".into(), "payload".into());
+    expected.attrs.insert("a".into(), "0 0 0 max_attempts=3\n".into());
+    for (field, value) in [("test", "1"), ("layout", "1"), ("seq", "1"), ("pushed", "1"), ("born", &born.text())] {
+        expected.meta.insert(field.into(), value.into());
+    }
+    ensure!(found.difference(&expected).is_none(), "{:?}", found.difference(&expected));
+    Ok(())
+}
+
+#[test]
+fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
+    let mut queue = with_every_state()?;
+    let before = queue.state()?;
+    let all = |option: &str| {
+        words![
+            "", "s", "+1", "new", option, "r", "+1", "new", option, "l", "+1", "new", option, "d", "+1", "new", option
+        ]
+    };
+    let kept = ["EXISTS scheduled", "EXISTS ready", "EXISTS leased", "EXISTS dead"];
+    ensure!(queue.items("push", T0, all(""))? == kept && queue.items("push", T0, all("on_conflict=keep"))? == kept);
+    expect(&mut queue, before.clone(), |_| {})?;
+
+    let moved = ["MOVED", "MOVED", "EXISTS leased", "EXISTS dead"];
+    ensure!(queue.items("push", T0, all("on_conflict=reschedule max_attempts=9"))? == moved);
+    let rescheduled = |state: &mut crate::state::State| {
+        remove(&mut state.scheduled, "s");
+        for id in ["s", "r"] {
+            add(&mut state.scheduled, id, T0 + 1);
+            add(&mut state.recent, id, T0 + 12_000);
+        }
+        state.ready.truncate(1);
+        count(state, "seq", 1);
+    };
+    expect(&mut queue, before.clone(), rescheduled)?;
+    let before = queue.state()?;
+    ensure!(queue.items("push", T0, all("max_attempts=9 on_conflict=replace"))? == moved);
+    expect(&mut queue, before, |state| {
+        for id in ["s", "r"] {
+            state.messages.insert(id.into(), "new".into());
+            state.attrs.insert(id.into(), "0 0 0 max_attempts=9\n".into());
+        }
+        count(state, "seq", 1);
+    })
+}
+
+#[test]
+fn replacing_begins_anew_and_rescheduling_does_not() -> Result<()> {
+    for (option, attrs) in
+        [("on_conflict=reschedule", Some("1 0 0 max_attempts=5\nerror")), ("on_conflict=replace", None)]
+    {
+        let mut queue = Queue::start()?;
+        queue.ok("push", T0, words!["", "a", T0, "old", "max_attempts=5"])?;
+        ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+        queue.ok("retry", T0, words!["a", token('a'), 1_000, "error"])?;
+        ensure!(queue.items("push", T0, words!["", "a", T0 + HOUR, "new", option])? == ["MOVED"]);
+        ensure!(queue.state()?.attrs.get(&"a".into()).cloned() == attrs.map(Text::from), "{option}");
+        let payload = if attrs.is_some() { "old" } else { "new" };
+        ensure!(queue.state()?.messages.get(&"a".into()) == Some(&payload.into()), "{option}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_id_twice_in_a_batch_is_the_second_one_of_two_calls() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let words = words![
+        "",
+        "a",
+        T0 + 5,
+        "1",
+        "max_attempts=2",
+        "a",
+        T0 + 6,
+        "2",
+        "",
+        "a",
+        T0 + 7,
+        "3",
+        "on_conflict=reschedule", //
+        "b",
+        T0 + 8,
+        "4",
+        "",
+        "b",
+        T0 + 9,
+        "5",
+        "on_conflict=replace max_attempts=4"
+    ];
+    ensure!(queue.items("push", T0, words)? == ["CREATED", "EXISTS scheduled", "MOVED", "CREATED", "MOVED"]);
+    let state = queue.state()?;
+    let due = |id: &str| crate::state::State::score(&state.scheduled, &id.into());
+    ensure!(due("a") == Some((T0 + 7) as f64) && due("b") == Some((T0 + 9) as f64));
+    ensure!(
+        state.messages.get(&"a".into()) == Some(&"1".into()) && state.messages.get(&"b".into()) == Some(&"5".into())
+    );
+    ensure!(state.attrs.get(&"a".into()) == Some(&"0 0 0 max_attempts=2\n".into()));
+    ensure!(state.attrs.get(&"b".into()) == Some(&"0 0 0 max_attempts=4\n".into()));
+    ensure!(state.meta.get(&"pushed".into()) == Some(&"2".into()));
+    Ok(())
+}
+
+#[test]
+fn a_full_queue_takes_no_more_and_says_so_item_by_item() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.ok("configure", T0, words!["max_messages", 2])?;
+    let three = words!["", "a", "+1", "", "", "b", "+1", "", "", "c", "+1", "", "", "a", "+1", "", ""];
+    let replies = queue.items("push", T0, three)?;
+    ensure!(
+        replies[..2] == ["CREATED", "CREATED"] && replies[2].starts_with("FULL ") && replies[3] == "EXISTS scheduled"
+    );
+    ensure!(queue.push(T0, "c", "+1", "")?.starts_with("FULL "));
+    queue.ok("cancel", T0, words!["", "a"])?;
+    ensure!(queue.push(T0, "c", "+1", "")? == "CREATED");
+    queue.ok("configure", T0, words!["max_messages", ""])?;
+    ensure!(queue.push(T0, "d", "+1", "")? == "CREATED");
+    Ok(())
+}
+
+#[test]
+fn one_bad_item_never_fails_its_neighbours() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let words = words![
+        "",
+        "a",
+        "+1",
+        "",
+        "",
+        "",
+        "+1",
+        "",
+        "",
+        "bell\u{7}",
+        "+1",
+        "",
+        "",
+        "x".repeat(201),
+        "+1",
+        "",
+        "", //
+        "b",
+        "soon",
+        "",
+        "",
+        "b",
+        "-1",
+        "",
+        "",
+        "b",
+        "1.5",
+        "",
+        "",
+        "b",
+        "nan",
+        "",
+        "",
+        "b",
+        "0x10",
+        "",
+        "", //
+        "b",
+        "+1",
+        "",
+        "unknown",
+        "b",
+        "+1",
+        "",
+        "max_attempts=0",
+        "b",
+        "+1",
+        "",
+        "max_attempts=1000001", //
+        "b",
+        "+1",
+        "",
+        "on_conflict=never",
+        "b",
+        "+1",
+        "x".repeat(1_048_577),
+        "",
+        "z",
+        "+1",
+        "",
+        "  max_attempts=1  "
+    ];
+    let replies = queue.items("push", T0, words)?;
+    ensure!(replies[0] == "CREATED" && replies[replies.len() - 1] == "CREATED");
+    ensure!(replies[1..replies.len() - 1].iter().all(|reply| reply.starts_with("INVALID ")), "{replies:?}");
+    ensure!(ids(&queue.state()?.scheduled) == ["a", "z"]);
+
+    queue.ok("promote", T0 + SECOND, words![10, "1"])?;
+    queue.ok("claim", T0 + SECOND, words![10, token('a'), 30 * SECOND])?;
+    let (good, bad, now) = (token('a'), token('b'), T0 + SECOND);
+    ensure!(
+        queue.items("extend", now, words!["a", &good, "x", "a", &bad, 5, "q", &good, 5, "z", &good, 60_000])?[..3]
+            == ["INVALID lease must be 1 to 86400000 ms", "LOST", "GONE"]
+    );
+    let again =
+        queue.items("again", now, words!["a", &good, "soon", "a", &bad, "+1", "q", &good, "+1", "a", &good, "+1"])?;
+    ensure!(
+        again[0].starts_with("INVALID")
+            && again[1..] == ["LOST".to_owned(), "GONE".to_owned(), format!("OK {}", now + 1)]
+    );
+    let retry = queue.items(
+        "retry",
+        now,
+        words!["z", &good, "-1", "", "z", &good, "+1", "", "z", &bad, 1, "", "z", &good, 1, ""],
+    )?;
+    ensure!(
+        retry[0].starts_with("INVALID") && retry[1].starts_with("INVALID") && retry[2] == "LOST" && retry[3] == "DEAD"
+    );
+    let moves = queue.items(
+        "reschedule",
+        now,
+        words!["a", "x", "", "a", "+9", "x", "nobody", "+9", "", "z", "+9", "", "a", "+9", ""],
+    )?;
+    ensure!(moves[0].starts_with("INVALID") && moves[1].starts_with("INVALID"));
+    ensure!(moves[2..] == ["ABSENT".to_owned(), "DEAD".to_owned(), format!("MOVED {}", now + 9)]);
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! What is refused: by a coded error, before anything is written, and without a trace.
+
+use anyhow::{Result, ensure};
+
+use super::{plausible, seed, with_every_state};
+use crate::queue::{Queue, T0, keys_of, token};
+use crate::reply::{Reply, Text, words};
+use crate::scripts::SCRIPTS;
+use crate::state::sentinel;
+
+/// Fails unless every one of these calls gets the error, and not a byte changes.
+fn refused(queue: &mut Queue, code: &str, calls: Vec<(&str, Vec<Text>, Vec<Text>)>) -> Result<()> {
+    let before = queue.contents()?;
+    for (verb, keys, argv) in calls {
+        let reply = queue.call_with(verb, keys, argv.clone())?;
+        ensure!(reply.code() == Some(code), "{verb} {argv:?}: {reply:?}, not {code}");
+        ensure!(queue.contents()? == before, "{verb} {argv:?} left a trace");
+    }
+    Ok(())
+}
+
+fn argv(verb: &str) -> Vec<Text> {
+    [words![T0], plausible(verb)].concat()
+}
+
+#[test]
+fn keys_that_are_not_the_ten_of_one_queue() -> Result<()> {
+    let mut queue = with_every_state()?;
+    let good = keys_of("dueq:{q}");
+    let changed = |place: usize, key: &str| {
+        let mut keys = good.clone();
+        keys[place] = key.into();
+        keys
+    };
+    let mut bad = vec![
+        Vec::new(),
+        good[..9].to_vec(),
+        [good.clone(), words!["dueq:{q}:bell"]].concat(),
+        changed(9, "dueq:{other}:meta"),
+        good.iter().rev().cloned().collect(),
+    ];
+    bad.extend((0..9).map(|place| changed(place, "dueq:{other}:scheduled")));
+    bad.extend((0..9).map(|place| changed(place, &good[(place + 1) % 9].text())));
+    let names = ["", "{", "}", "a{b", "a/b", "a/", "/1", "a/1/2", "new\nline", &"x".repeat(129)];
+    bad.extend(names.map(|name| keys_of(&format!("dueq:{{{name}}}"))));
+    bad.extend(["dueq:q", "q", "other:{q}", "dueq:{q}:x", "Dueq:{q}"].map(keys_of));
+    let calls = SCRIPTS.iter().flat_map(|(verb, _)| bad.iter().map(|keys| (*verb, keys.clone(), argv(verb)))).collect();
+    refused(&mut queue, "BADKEYS", calls)
+}
+
+#[test]
+fn names_at_their_limits_are_served() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for name in ["x", "a b:c", "grüße", "q/0", "q/17", &"x".repeat(128)] {
+        let base = format!("dueq:{{{name}}}");
+        queue.command(words!["HSET", format!("{base}:meta"), "test", "1"])?;
+        let reply = queue.call_with("push", keys_of(&base), words![T0, "", "a", "+1", "", ""])?;
+        ensure!(reply.code().is_none() && reply.items()? == ["CREATED"], "{name}: {reply:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_queue_of_another_layout() -> Result<()> {
+    let mut queue = with_every_state()?;
+    for layout in ["2", "0", "", "one"] {
+        queue.command(words!["HSET", "dueq:{q}:meta", "layout", layout])?;
+        let calls = SCRIPTS.iter().map(|(verb, _)| (*verb, keys_of("dueq:{q}"), argv(verb))).collect();
+        refused(&mut queue, "LAYOUT", calls)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_clock_of_the_callers_own() -> Result<()> {
+    let mut queue = with_every_state()?;
+    let keys = || keys_of("dueq:{q}");
+    let with = |verb: &'static str, now: &str| (verb, keys(), [words![now], plausible(verb)].concat());
+    let nonsense = ["soon", "-1", "1e12", "0x10", " 1", "1 ", "nan", "inf", "+1", ".5", "1.2.3"];
+    let calls = SCRIPTS.iter().flat_map(|(verb, _)| nonsense.map(|now| with(verb, now))).collect();
+    refused(&mut queue, "BADNOW", calls)?;
+    refused(&mut queue, "BADNOW", SCRIPTS.iter().map(|(verb, _)| (*verb, keys(), Vec::new())).collect())?;
+
+    queue.command(words!["HDEL", "dueq:{q}:meta", "test"])?;
+    refused(&mut queue, "BADNOW", SCRIPTS.iter().map(|(verb, _)| with(verb, &T0.to_string())).collect())?;
+    queue.command(words!["FLUSHALL"])?;
+    refused(&mut queue, "BADNOW", SCRIPTS.iter().map(|(verb, _)| with(verb, &T0.to_string())).collect())
+}
+
+/// Arguments (without now) that a verb must not take.
+fn nonsense(verb: &str) -> Vec<Vec<Text>> {
+    let numbers = ["", "x", "0", "-1", "1.5", "1001", "nan", "inf"];
+    let with_numbers = |make: &dyn Fn(&str) -> Vec<Text>| numbers.map(make).to_vec();
+    let many =
+        |item: Vec<Text>, count: usize| item.iter().cycle().take(item.len() * count).cloned().collect::<Vec<_>>();
+    let item = match verb {
+        "push" => words!["a", "+1", "", ""],
+        "ack" | "release" => words!["l", token('l')],
+        "again" | "bury" | "extend" => words!["l", token('l'), "5"],
+        "retry" => words!["l", token('l'), "5", ""],
+        "reschedule" => words!["s", "+5", ""],
+        _ => words!["s"],
+    };
+    let mut bad = match verb {
+        "promote" => {
+            [with_numbers(&|limit| words![limit, ""]), vec![words![10], words![10, "2"], words![10, "", ""]]].concat()
+        }
+        "claim" => {
+            let leases = ["", "x", "0", "-1", "1.5", "86400001", "nan"];
+            let counts = ["", "x", "-1", "0.5", "1001", "nan"];
+            let tokens = [Text::default(), "x".repeat(15).into(), "x".repeat(17).into()];
+            let mut bad = vec![words![], words![1, token('a')], words![1, token('a'), 5, ""]];
+            bad.extend(leases.map(|lease| words![1, token('a'), lease]));
+            bad.extend(counts.map(|count| words![count, token('a'), 5]));
+            bad.extend(tokens.map(|token| words![1, token, 5]));
+            bad
+        }
+        "reap" => [with_numbers(&|limit| words![limit]), vec![words![10, 10]]].concat(),
+        "purge" => {
+            let states = ["", "leased", "absent", "x"].map(|state| words![state, 10]).to_vec();
+            [with_numbers(&|limit| words!["dead", limit]), states, vec![words!["dead"], words!["dead", 1, 1]]].concat()
+        }
+        "requeue" => {
+            let mut bad = with_numbers(&|limit| words!["oldest", limit, ""]);
+            bad.extend([
+                words![],
+                words!["ids"],
+                words!["newest", 1, ""],
+                words!["oldest", 1],
+                words!["oldest", 1, "", ""],
+            ]);
+            bad.extend(["x", "-1", "1.5"].map(|before| words!["oldest", 1, before]));
+            bad.push([words!["ids"], many(item, 1_001)].concat());
+            bad
+        }
+        "peek" => {
+            let mut bad = with_numbers(&|limit| words!["dead", "", limit]);
+            bad.extend(["", "absent"].map(|state| words![state, "", 10]));
+            bad.extend(["x", ":", "-1:a", "1.5:a"].map(|cursor| words!["dead", cursor, 10]));
+            bad.extend([words![], words!["dead"], words!["dead", "", 1, 1]]);
+            bad
+        }
+        "beat" => {
+            let nodes = [Text::default(), "x".repeat(201).into(), "a\nb".into()];
+            let mut bad = vec![words![], words!["node"], words!["node", "go"], words!["node", "stay", ""]];
+            bad.extend(nodes.map(|node| words![node, "stay"]));
+            bad
+        }
+        "configure" => {
+            let limits = ["max_attempts", "max_payload_bytes", "dead_keep_ms", "dead_keep", "max_messages"];
+            let mut bad =
+                vec![words![], words!["max_attempts"], words!["unknown", 1], words!["max_attempts", 3, "unknown", 1]];
+            bad.extend(limits.map(|name| words![name, 0]));
+            bad.extend(["x", "-1", "1.5", "", "nan"].map(|value| words!["max_crashes", value]));
+            bad.push(words!["max_payload_bytes", 16_777_217u64]);
+            bad
+        }
+        "get" => vec![words![], words!["a", "b"]],
+        "pause" | "resume" | "stats" => vec![words![""]],
+        "push" => {
+            let mut bad = vec![words![], words![""], words!["", "a"], words!["", "a", "+1", "", "", "b"]];
+            bad.extend(["x", "-1", "1.5", "+5"].map(|until| [words![until], item.clone()].concat()));
+            bad.push([words![""], many(item, 1_001)].concat());
+            bad
+        }
+        "cancel" => vec![words![], words![""], words!["2", "s"], [words![""], many(item, 1_001)].concat()],
+        _ => vec![words![], many(item, 1_001)],
+    };
+    if ["ack", "again", "bury", "extend", "release", "reschedule", "retry"].contains(&verb) {
+        bad.extend([words!["l"], [plausible(verb), words!["l"]].concat()]);
+    }
+    bad
+}
+
+#[test]
+fn arguments_of_another_number_or_form() -> Result<()> {
+    let calls = || -> Vec<(&str, Vec<Text>, Vec<Text>)> {
+        let of = |verb: &'static str| {
+            nonsense(verb).into_iter().map(move |bad| (verb, keys_of("dueq:{q}"), [words![T0], bad].concat()))
+        };
+        SCRIPTS.iter().flat_map(|(verb, _)| of(verb)).collect()
+    };
+    let mut queue = Queue::start()?;
+    refused(&mut queue, "BADARGS", calls())?;
+    seed(&mut queue)?;
+    refused(&mut queue, "BADARGS", calls())
+}
+
+#[test]
+fn a_refused_push_leaves_no_trace() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let before = queue.contents()?;
+    for words in [
+        words!["", "a", "soon", "", ""],
+        words!["", "", "+1", "", "", "b", "+1", "", "nonsense"],
+        words![T0, "a", "+1", "", ""],
+        words!["", "a", "+1", "x".repeat(1_048_577), ""],
+    ] {
+        let replies = queue.items("push", T0, words)?;
+        ensure!(replies.iter().all(|reply| reply.starts_with("INVALID ") || reply == "EXPIRED"), "{replies:?}");
+        ensure!(queue.contents()? == before, "a trace of {replies:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
+    let creating = ["push", "pause", "configure"];
+    let mut queue = Queue::start()?;
+    let before = queue.contents()?;
+    for (verb, _) in SCRIPTS.iter().filter(|(verb, _)| !creating.contains(verb)) {
+        let reply = queue.ok(verb, T0, plausible(verb))?;
+        let header = vec![(T0 * 1_000).into(), "".into(), 0u64.into(), Reply::Int(-1), Reply::Int(-1), 0u64.into()];
+        ensure!(*reply.part(0)? == Reply::List(header), "{verb}: {reply:?}");
+        ensure!(queue.contents()? == before, "{verb} left a trace of an absent queue");
+    }
+
+    seed(&mut queue)?;
+    let before = queue.contents()?;
+    let stranger = token('s');
+    for (verb, arguments, answer) in [
+        ("ack", words!["?", &stranger], "GONE"),
+        ("release", words!["?", &stranger], "GONE"),
+        ("again", words!["?", &stranger, "+1"], "GONE"),
+        ("retry", words!["?", &stranger, 1, ""], "GONE"),
+        ("bury", words!["?", &stranger, ""], "GONE"),
+        ("extend", words!["?", &stranger, 1], "GONE"),
+        ("cancel", words!["1", "?"], "ABSENT"),
+        ("reschedule", words!["?", "+1", ""], "ABSENT"),
+        ("run_now", words!["?"], "ABSENT"),
+        ("requeue", words!["ids", "?"], "ABSENT"),
+    ] {
+        ensure!(queue.items(verb, T0, arguments)? == [answer]);
+        ensure!(queue.contents()? == before, "{verb} left a trace of an unknown id");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_sentinel_is_nobodys_message() -> Result<()> {
+    let mut queue = with_every_state()?;
+    let (before, id) = (queue.contents()?, sentinel());
+    for token in [Text::default(), token('l')] {
+        for (verb, rest) in [
+            ("ack", words![]),
+            ("release", words![]),
+            ("again", words!["+1"]),
+            ("retry", words![1, ""]),
+            ("bury", words![""]),
+            ("extend", words![1]),
+        ] {
+            let replies = queue.items(verb, T0, [words![&id, &token], rest].concat())?;
+            ensure!(replies == ["GONE"] || replies == ["LOST"], "{verb}: {replies:?}");
+            ensure!(queue.contents()? == before, "{verb} took the sentinel for a message");
+        }
+    }
+    for (verb, words) in [
+        ("cancel", words!["1", &id]),
+        ("reschedule", words![&id, "+1", ""]),
+        ("run_now", words![&id]),
+        ("requeue", words!["ids", &id]),
+    ] {
+        ensure!(queue.items(verb, T0, words)? == ["ABSENT"], "{verb}");
+        ensure!(queue.contents()? == before, "{verb} took the sentinel for a message");
+    }
+    ensure!(queue.ok("get", T0, words![&id])?.part(1)?.list()?.is_empty());
+    ensure!(queue.items("push", T0, words!["", &id, "+1", "", "on_conflict=replace"])?[0].starts_with("INVALID"));
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! A call whose reply was lost and that the client repeats: the effect of one.
+
+use anyhow::{Result, ensure};
+
+use crate::queue::{HOUR, Queue, T0, token};
+use crate::reply::words;
+
+#[test]
+fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
+    // Whatever became of the first one meanwhile, until its `until` and from then on.
+    type Fate = fn(&mut Queue) -> Result<()>;
+    let fates: [(&str, &str, Fate); 6] = [
+        ("acked", "FINISHED", |queue| {
+            queue.take(T0, 1, &token('a'))?;
+            queue.ok("ack", T0, words!["a", token('a')]).map(drop)
+        }),
+        ("cancelled", "FINISHED", |queue| queue.ok("cancel", T0, words!["", "a"]).map(drop)),
+        ("purged", "FINISHED", |queue| queue.ok("purge", T0, words!["scheduled", 10]).map(drop)),
+        ("run now and acked", "FINISHED", |queue| {
+            queue.ok("run_now", T0, words!["a"])?;
+            queue.take(T0, 1, &token('a'))?;
+            queue.ok("ack", T0, words!["a", token('a')]).map(drop)
+        }),
+        ("moved near and acked", "FINISHED", |queue| {
+            queue.ok("reschedule", T0, words!["a", T0, ""])?;
+            queue.take(T0, 1, &token('a'))?;
+            queue.ok("ack", T0, words!["a", token('a')]).map(drop)
+        }),
+        ("left alone", "EXISTS scheduled", |_| Ok(())),
+    ];
+    for (fate, answer, make) in fates {
+        for due in [T0, T0 + 12_000, T0 + 12_001, T0 + HOUR] {
+            let mut queue = Queue::start()?;
+            let push = words![T0 + 10_000, "a", due, "payload", ""];
+            ensure!(queue.items("push", T0, push.clone())? == ["CREATED"]);
+            make(&mut queue)?;
+            let there = queue.state()?.messages.len() > 1;
+            let answer = if there { "EXISTS scheduled" } else { answer };
+            for at in [T0, T0 + 1, T0 + 9_999] {
+                ensure!(queue.items("push", at, push.clone())? == [answer], "{fate}, due {due}, at {at}");
+            }
+            for at in [T0 + 10_000, T0 + 10_001, T0 + HOUR] {
+                ensure!(queue.items("push", at, push.clone())? == ["EXPIRED"], "{fate}, due {due}, at {at}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn until_may_be_12_s_ahead_and_not_more() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let mut push = |until: u64| queue.items("push", T0, words![until, "a", T0, "", ""]);
+    ensure!(push(T0 - 1)? == ["EXPIRED"] && push(T0)? == ["EXPIRED"] && push(T0 + 12_001)? == ["EXPIRED"]);
+    ensure!(push(T0 + 12_000)? == ["CREATED"]);
+    Ok(())
+}
+
+#[test]
+fn reuse_is_for_cancel_then_push_again_on_purpose() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.push(T0, "a", T0 + HOUR, "first")?;
+    ensure!(queue.items("cancel", T0, words!["", "a"])? == ["CANCELLED"]);
+    ensure!(queue.push(T0, "a", T0 + HOUR, "second")? == "FINISHED");
+    ensure!(queue.items("push", T0, words!["", "a", T0, "second", "reuse"])? == ["CREATED"]);
+    ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+    ensure!(queue.items("ack", T0, words!["a", token('a')])? == ["OK"]);
+    // What remains is that it was here; not that it was cancelled.
+    ensure!(queue.items("cancel", T0, words!["", "a"])? == ["ABSENT"]);
+    ensure!(queue.push(T0 + 11_999, "a", T0 + HOUR, "third")? == "FINISHED");
+    ensure!(queue.push(T0 + 12_000, "a", T0 + HOUR, "third")? == "CREATED");
+    Ok(())
+}
+
+#[test]
+fn a_cancel_is_recognised_for_12_s() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.push(T0, "a", T0 + HOUR, "")?;
+    for (at, answer) in [(0, "CANCELLED"), (1, "CANCELLED"), (12_000, "CANCELLED"), (12_001, "ABSENT")] {
+        ensure!(queue.items("cancel", T0 + at, words!["", "a"])? == [answer], "{at} ms later");
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Somebody else's key under one of ours: the call fails before it writes, or does not need that key.
+
+use anyhow::{Result, ensure};
+
+use super::{plausible, seed};
+use crate::queue::{Queue, T0};
+use crate::reply::words;
+use crate::scripts::SCRIPTS;
+use crate::state::KEYS;
+
+/// Which keys a verb can do without, in the queue of `seed`: then it is served, and the stranger stays as it was.
+fn not_needed(verb: &str) -> &'static [&'static str] {
+    match verb {
+        "push" => &["nodes"],
+        "promote" | "pause" | "resume" | "configure" => &["claims", "messages", "attrs", "dead", "recent", "nodes"],
+        "claim" => &["dead", "recent"],
+        "ack" | "again" | "release" => &["dead", "recent", "nodes"],
+        "extend" => &["attrs", "dead", "recent", "nodes"],
+        "retry" | "bury" => &["recent", "nodes"],
+        "reap" => &["messages", "recent", "nodes"],
+        "cancel" | "reschedule" | "run_now" => &["nodes"],
+        "requeue" => &["recent", "nodes"],
+        "purge" => &["claims", "nodes"],
+        "beat" => &["claims"],
+        "get" => &["recent", "nodes"],
+        "peek" => &["claims", "messages", "dead", "recent", "nodes"],
+        "stats" => &["claims", "messages", "attrs"],
+        _ => &[],
+    }
+}
+
+#[test]
+fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for (verb, _) in SCRIPTS {
+        for key in KEYS {
+            queue.empty()?;
+            seed(&mut queue)?;
+            // So that reap has something to do, which would otherwise read no further.
+            let beats = ["seen", &T0.to_string(), "hold", "0"].map(crate::reply::Text::from);
+            queue.command([words!["HSET", "dueq:{q}:meta"], beats.to_vec()].concat())?;
+            queue.command(words!["ZADD", "dueq:{q}:leases", T0, "l"])?;
+            let key = queue.key(key);
+            queue.command(words!["SET", &key, "somebody else's"])?;
+            let before = queue.contents()?;
+
+            let reply = queue.call(verb, T0, plausible(verb))?;
+            let after = queue.contents()?;
+            let suffix = key.rsplit(':').next().unwrap_or_default();
+            if not_needed(verb).contains(&suffix) {
+                ensure!(reply.code().is_none(), "{verb} needs {key}: {reply:?}");
+                ensure!(after.get(&(&key).into()) == before.get(&(&key).into()), "{verb} changed {key}");
+            } else {
+                ensure!(reply.code() == Some("WRONGTYPE"), "{verb} with a stranger under {key}: {reply:?}");
+                ensure!(after == before, "{verb} with a stranger under {key} failed half done");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_type_where_a_queue_would_be_made_makes_nothing() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for verb in ["push", "pause", "configure"] {
+        for key in KEYS {
+            queue.empty()?;
+            let key = queue.key(key);
+            queue.command(words!["SET", &key, "somebody else's"])?;
+            let before = queue.contents()?;
+            let reply = queue.call(verb, T0, plausible(verb))?;
+            ensure!(reply.code() == Some("WRONGTYPE"), "{verb} with a stranger under {key}: {reply:?}");
+            ensure!(queue.contents()? == before, "{verb} with a stranger under {key} failed half done");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_type_under_the_bell_stops_nobody() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for (verb, _) in SCRIPTS {
+        queue.empty()?;
+        seed(&mut queue)?;
+        let bell = queue.key("bell");
+        queue.command(words!["SET", &bell, "somebody else's"])?;
+        queue.ok(verb, T0, plausible(verb))?;
+        ensure!(queue.command(words!["GET", &bell])? == "somebody else's".into());
+    }
+    Ok(())
+}

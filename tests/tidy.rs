@@ -1,0 +1,163 @@
+//! Holds the invariants of ARCHITECTURE.md that a look at the files can hold.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// All files below a folder of the repository with this extension, as (path from the root, text).
+fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut found, mut folders) = (Vec::new(), vec![root.join(folder)]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+            let path: PathBuf = entry.expect("a readable folder").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                let name = path.strip_prefix(root).expect("below the root").display().to_string();
+                found.push((name, fs::read_to_string(&path).expect("text")));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no .{extension} files below {folder}: this test looks in the wrong place");
+    found.sort();
+    found
+}
+
+/// The code without comments and without its unit tests.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]").next().unwrap_or(text);
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn only_protocol_and_client_name_the_redis_crates() {
+    for (name, text) in files("src", "rs") {
+        if name.starts_with("src/protocol/") || name == "src/client.rs" {
+            continue;
+        }
+        for word in ["redis::", "deadpool"] {
+            assert!(!code(&text).contains(word), "{name} names {word}: only src/protocol and src/client.rs may");
+        }
+    }
+}
+
+#[test]
+fn key_names_and_lua_are_in_one_file_each() {
+    for (name, text) in files("src", "rs") {
+        let code = code(&text);
+        assert!(name == "src/protocol/keys.rs" || !code.contains("dueq:{"), "{name} builds a key name");
+        assert!(name == "src/protocol/scripts.rs" || !code.contains(".lua"), "{name} includes Lua");
+    }
+}
+
+#[test]
+fn what_may_import_what() {
+    // A folder or file, and what of this crate it may name.
+    let may: &[(&str, &[&str])] = &[
+        ("src/wheel/", &["wheel"]),
+        ("src/error.rs", &[]),
+        ("src/outcome.rs", &[]),
+        ("src/due.rs", &["error"]),
+        ("src/retry.rs", &["error"]),
+        ("src/message.rs", &["error", "due"]),
+        ("src/protocol/", &["error", "due", "retry", "protocol"]),
+        ("src/batch.rs", &["error", "protocol"]),
+        ("src/client.rs", &["error", "protocol", "queue"]),
+    ];
+    let pure = [
+        "src/wheel/",
+        "src/error.rs",
+        "src/outcome.rs",
+        "src/due.rs",
+        "src/retry.rs",
+        "src/message.rs",
+        "src/node/agenda.rs",
+    ];
+    for (name, text) in files("src", "rs") {
+        let code = code(&text);
+        if let Some((_, allowed)) = may.iter().find(|(place, _)| name.starts_with(place)) {
+            for used in code.match_indices("crate::").map(|(at, prefix)| &code[at + prefix.len()..]) {
+                let module: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                assert!(allowed.contains(&module.as_str()), "{name} names crate::{module}");
+            }
+        }
+        if pure.iter().any(|place| name.starts_with(place)) && !name.contains("/tests/") {
+            assert!(!code.contains("tokio"), "{name} is to be pure, and names tokio");
+            assert!(!code.contains("SystemTime::now") && !code.contains("Instant::now"), "{name} reads a clock");
+        }
+        if name.starts_with("src/node/") {
+            assert!(!code.contains("crate::client"), "{name} names the client");
+        }
+    }
+    for folder in ["cli/src", "examples"] {
+        for (name, text) in files(folder, "rs") {
+            assert!(!code(&text).contains("redis::"), "{name} goes around the public API");
+        }
+    }
+}
+
+#[test]
+fn nothing_reads_the_wall_clock_in_the_library() {
+    for (name, text) in files("src", "rs") {
+        assert!(!code(&text).contains("SystemTime::now"), "{name}: due times are Redis's, the rest is monotonic");
+    }
+}
+
+#[test]
+fn scripts_have_their_header_and_the_same_blocks() {
+    let mut blocks: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for (name, text) in files("lua", "lua") {
+        let verb = Path::new(&name).file_stem().and_then(|stem| stem.to_str()).expect("a name");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("#!lua"), "{name} begins with #!lua and its flags");
+        assert!(lines[1].starts_with(&format!("-- {verb}: ")), "{name} says first what it does");
+        for word in ["KEYS", "ARGV", "Reply", "Errors", "Cost", "Again"] {
+            assert!(lines.iter().any(|line| line.starts_with(&format!("-- {word}"))), "{name} has no line {word}");
+        }
+        assert!(text.contains("--- block: prelude"), "{name} checks framing and layout like all others");
+        for block in text.split("--- block: ").skip(1) {
+            let (block, _) = block.split_once("--- end").unwrap_or_else(|| panic!("{name} has a block without an end"));
+            let title = block.lines().next().expect("a title").to_owned();
+            let (first, known) = blocks.entry(title.clone()).or_insert_with(|| (name.clone(), block.to_owned()));
+            assert!(block == known, "the block {title} differs between {first} and {name}");
+        }
+    }
+}
+
+#[test]
+fn no_file_grows_beyond_what_one_reads_at_once() {
+    for folder in ["src", "cli", "testkit", "tests", "examples"] {
+        for (name, text) in files(folder, "rs") {
+            assert!(text.lines().count() <= 400, "{name} has {} lines: split it", text.lines().count());
+        }
+    }
+    for (name, text) in files("lua", "lua") {
+        assert!(text.lines().count() <= 200, "{name} has {} lines", text.lines().count());
+    }
+}
+
+#[test]
+fn architecture_names_every_part_of_the_library() {
+    let map =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    for (name, _) in files("src", "rs") {
+        let part = if name.starts_with("src/wheel/") {
+            "wheel"
+        } else {
+            name.trim_end_matches(".rs").rsplit('/').next().unwrap_or("")
+        };
+        assert!(part == "mod" || map.contains(part), "ARCHITECTURE.md does not name {name}");
+    }
+}
+
+#[test]
+fn protocol_names_every_script() {
+    let contract = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("PROTOCOL.md")).expect("PROTOCOL.md");
+    let headings: String = contract.lines().filter(|line| line.starts_with("### ")).collect::<Vec<_>>().join(", ");
+    for (name, _) in files("lua", "lua") {
+        let verb = name.trim_start_matches("lua/").trim_end_matches(".lua");
+        let has = headings.split([' ', ',']).any(|word| word == verb);
+        assert!(has, "PROTOCOL.md has no section on the script {verb}");
+    }
+}
