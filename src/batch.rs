@@ -154,6 +154,9 @@ impl Work {
         // Each caller's patience begins with its own waiting, not when those before it have given up; it gets one try.
         let newest = batch.iter().map(|pending| pending.since).max();
         let mut patience = Patience::since(newest.unwrap_or_else(Instant::now));
+        if batch.iter().any(|pending| pending.item.repeat == Repeat::Unsafe) {
+            self.lane.distrust_idle();
+        }
         let mut until = None;
         let mut repeated = false;
         while !batch.is_empty() {

@@ -36,8 +36,8 @@ impl Client {
     /// call INFO, these checks are left out, with a warning.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] within some ten seconds if nobody answers there, [`ErrorKind::Denied`] if user or password
-    /// are refused, [`ErrorKind::InvalidInput`] if the URL is none.
+    /// [`ErrorKind::Unavailable`] at once if nobody listens there, [`ErrorKind::Timeout`] within some ten seconds if nobody
+    /// answers, [`ErrorKind::Denied`] if user or password are refused, [`ErrorKind::InvalidInput`] if the URL is none.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let connector = Arc::new(Connector::new(url)?);
         let client = Self { lanes: Arc::new(Lanes::new(&connector)) };
@@ -45,13 +45,7 @@ impl Client {
         loop {
             match client.check_server().await {
                 // A refused connection is told at once: at the start a wrong address is likelier than a restart.
-                Err(error)
-                    if error.kind() == ErrorKind::Unavailable
-                        && !client.refused(&error)
-                        && patience.allows(&error, Repeat::Harmless) =>
-                {
-                    patience.pause().await;
-                }
+                Err(error) if !refused(&error) && patience.allows(&error, Repeat::Harmless) => patience.pause().await,
                 Err(error) => return Err(error),
                 Ok(()) => break,
             }
@@ -100,11 +94,6 @@ impl Client {
         &self.lanes
     }
 
-    /// Whether nothing was reached at all, as opposed to a server that does not serve yet.
-    fn refused(&self, error: &Error) -> bool {
-        error.to_string().starts_with("cannot reach")
-    }
-
     async fn check_server(&self) -> Result<(), Error> {
         let info =
             match self.lanes.control.command(redis::cmd("INFO").arg("server").arg("memory").arg("persistence")).await {
@@ -145,6 +134,11 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("address", &self.lanes.control.connector().address).finish()
     }
+}
+
+/// Whether nothing was reached at all, as opposed to a server that is slow or does not serve yet.
+fn refused(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unavailable && error.to_string().starts_with("cannot reach")
 }
 
 /// Why a server that describes itself so may not hold queues, and what to change.

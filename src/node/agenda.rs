@@ -6,6 +6,8 @@ use crate::wheel::{Key, Wheel};
 
 /// The most that a due message waits if every hint is lost: the time between two beats of a node.
 pub(super) const FLOOR: Duration = Duration::from_secs(1);
+/// The least time between two promotes that found nothing.
+pub(super) const TICK: Duration = Duration::from_millis(1);
 /// A lead that was not renewed for so long is somebody else's.
 const LEAD_LIFE: Duration = Duration::from_millis(2_500);
 /// A node without the lead leaves it this much time, and then a share of up to as much for each live node.
@@ -133,7 +135,9 @@ impl Agenda {
             }
             return;
         }
-        let at = slot.not_before.map_or(at + stand_in, |not_before| not_before.max(at + stand_in));
+        // What was stuck is due by now; what is due later does not wait for it, but for a tick.
+        let not_before = slot.not_before.filter(|&end| at <= now || end <= now + TICK);
+        let at = not_before.map_or(at + stand_in, |not_before| not_before.max(at + stand_in));
         let old = slot.armed;
         let tick = self.tick(at);
         if old.is_some_and(|(armed, _)| armed <= tick) {
@@ -261,6 +265,19 @@ mod tests {
         agenda.head_at(start, start + MS);
         assert_eq!(due(&mut agenda, start + 999 * MS), []);
         assert_eq!(due(&mut agenda, start + 1_001 * MS), [Action::Promote]);
+    }
+
+    #[test]
+    fn what_is_stuck_does_not_delay_what_is_due_later() {
+        let start = Instant::now();
+        let mut agenda = leading(start);
+        agenda.head_at(start, start);
+        assert_eq!(due(&mut agenda, start), [Action::Promote]);
+        agenda.landed(Action::Promote, start + MS, FLOOR);
+        // Others have taken what was due; the next one is due within the floor.
+        agenda.head_at(start + 300 * MS, start + 2 * MS);
+        assert_eq!(due(&mut agenda, start + 299 * MS), []);
+        assert_eq!(due(&mut agenda, start + 300 * MS), [Action::Promote]);
     }
 
     #[test]

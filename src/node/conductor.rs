@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::node::Event;
-use crate::node::agenda::{Action, Agenda, FLOOR};
+use crate::node::agenda::{Action, Agenda, FLOOR, TICK};
 use crate::outcome::Extended;
 use crate::protocol::lane::{Lane, reconnect_delays};
 use crate::protocol::replies::{Header, Reply};
@@ -20,8 +20,6 @@ use crate::wheel::Key;
 
 /// How many messages one promote or reap moves at most, so that it holds Redis for a millisecond, not more.
 const STEP: &[u8] = b"256";
-/// The least time between two promotes that found nothing.
-const TICK: Duration = Duration::from_millis(1);
 /// A resync that follows another one sooner than this is put off: a subscription that fails again and again must not make
 /// the node a burden.
 const RESYNC_PAUSE: Duration = Duration::from_millis(100);

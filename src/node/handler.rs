@@ -2,9 +2,9 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedSemaphorePermit;
@@ -59,8 +59,11 @@ where
             () = time_up.cancelled() => {
                 Settlement::retry(format_args!("the handler exceeded its time limit of {:?}", self.time_limit.unwrap_or_default()))
             }
-            result = caught(|| (self.handler)(delivery.clone())) => match result {
-                Ok(settled) => settled.into_settlement(),
+            result = caught(|| {
+                let handling = (self.handler)(delivery.clone());
+                async { handling.await.into_settlement() }
+            }) => match result {
+                Ok(settlement) => settlement,
                 Err(panic) => Settlement::retry(format_args!("the handler panicked: {}", text_of(&*panic))),
             },
         };
@@ -99,13 +102,31 @@ where
 /// Runs what `start` returns; a panic of either is a value.
 async fn caught<F: Future>(start: impl FnOnce() -> F) -> Result<F::Output, Box<dyn Any + Send>> {
     // What the handler leaves half done is its own: nothing here is shared with it.
-    let mut future = pin!(catch_unwind(AssertUnwindSafe(start))?);
-    std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+    let mut future = Shielded(Some(Box::pin(catch_unwind(AssertUnwindSafe(start))?)));
+    std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
         Err(panic) => Poll::Ready(Err(panic)),
     })
     .await
+}
+
+/// A future that may be dropped at any time: a panic of its values' drops must not keep its delivery from being settled.
+struct Shielded<F>(Option<Pin<Box<F>>>);
+
+impl<F: Future> Shielded<F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.0.as_mut().map_or(Poll::Pending, |future| future.as_mut().poll(context))
+    }
+}
+
+impl<F> Drop for Shielded<F> {
+    fn drop(&mut self) {
+        let future = self.0.take();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
+            tracing::error!("a handler panicked when it was dropped: {}", text_of(&*panic));
+        }
+    }
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> &str {

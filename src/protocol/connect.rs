@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deadpool_redis::{Manager, Pool, PoolError, Runtime, Timeouts};
+use deadpool_redis::{Manager, Pool, PoolError, Runtime, TimeoutType, Timeouts};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
@@ -14,8 +14,9 @@ use crate::protocol::failure;
 
 /// How long opening a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// How long one command may take before its connection is given up.
-pub(crate) const RESPONSE_LIMIT: Duration = Duration::from_secs(2);
+/// How long one command may take before its connection is given up. Not less: a claim that is given up leaves what it took
+/// without a consumer until the lease runs out, and servers do stall for seconds, on a slow disk or in a fork.
+pub(crate) const RESPONSE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a caller may wait for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
 /// One for each lane, and as many while lost ones are replaced: a call carries a batch, so few are needed.
@@ -50,7 +51,7 @@ impl Connector {
             .timeouts(Timeouts {
                 wait: Some(POOL_WAIT_LIMIT),
                 create: Some(CONNECT_LIMIT),
-                recycle: Some(RESPONSE_LIMIT),
+                recycle: Some(CONNECT_LIMIT),
             })
             .runtime(Runtime::Tokio1)
             .build()
@@ -65,8 +66,13 @@ impl Connector {
     pub(crate) async fn pooled(&self) -> Result<deadpool_redis::Connection, Error> {
         self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => failure::of_connecting(&self.address, error),
-            PoolError::Timeout(_) => Error::new(
+            PoolError::Timeout(TimeoutType::Wait) => Error::new(
                 ErrorKind::Unavailable,
+                Applied::No,
+                format!("no free connection to redis at {} within {POOL_WAIT_LIMIT:?}", self.address),
+            ),
+            PoolError::Timeout(_) => Error::new(
+                ErrorKind::Timeout,
                 Applied::No,
                 format!("cannot reach redis at {}: no connection within {CONNECT_LIMIT:?}", self.address),
             ),

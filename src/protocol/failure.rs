@@ -57,8 +57,9 @@ pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
         Some(_) => of_call(address, error),
         None if error.kind() == RedisKind::AuthenticationFailed => denied(address, error),
         None => {
+            let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Unavailable };
             let message = format!("cannot reach redis at {address}: {}", reason(&error));
-            Error::with_source(ErrorKind::Unavailable, Applied::No, message, error)
+            Error::with_source(kind, Applied::No, message, error)
         }
     }
 }

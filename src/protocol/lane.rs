@@ -18,6 +18,9 @@ use crate::retry::Retry;
 /// How long a call is repeated before its error is reported.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
+/// After this long a connection that is held is not trusted to be open still.
+const IDLE_LIMIT: Duration = Duration::from_secs(1);
+
 /// What may be done about a call whose reply was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
@@ -48,7 +51,12 @@ impl Lanes {
 pub(crate) struct Lane {
     connector: Arc<Connector>,
     clock: Arc<Clock>,
-    held: Mutex<Option<deadpool_redis::Connection>>,
+    held: Mutex<Option<Held>>,
+}
+
+struct Held {
+    connection: deadpool_redis::Connection,
+    used: Instant,
 }
 
 impl Lane {
@@ -62,6 +70,12 @@ impl Lane {
 
     pub(crate) fn connector(&self) -> &Arc<Connector> {
         &self.connector
+    }
+
+    /// Before a call that must not be repeated: a connection that has idled may have been closed meanwhile, and whoever sends
+    /// on it learns nothing. The pool checks what it hands out.
+    pub(crate) fn distrust_idle(&self) {
+        self.lock().take_if(|held| held.used.elapsed() > IDLE_LIMIT);
     }
 
     /// Calls a script once; one that the server does not know is loaded first.
@@ -96,6 +110,9 @@ impl Lane {
         args: &[&[u8]],
         repeat: Repeat,
     ) -> Result<Reply, Error> {
+        if repeat == Repeat::Unsafe {
+            self.distrust_idle();
+        }
         let mut patience = Patience::new();
         loop {
             match self.call(verb, keys, args).await {
@@ -146,26 +163,27 @@ impl Lane {
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection, Error> {
-        if let Some(held) = &*self.lock() {
-            return Ok(MultiplexedConnection::clone(held));
+        if let Some(held) = &mut *self.lock() {
+            held.used = Instant::now();
+            return Ok(MultiplexedConnection::clone(&held.connection));
         }
         let connection = self.connector.pooled().await?;
         let handle = MultiplexedConnection::clone(&connection);
-        *self.lock() = Some(connection);
+        *self.lock() = Some(Held { connection, used: Instant::now() });
         Ok(handle)
     }
 
     /// After an error that is not the server's own the connection is out of step: it is closed, not given back.
     fn fail(&self, error: RedisError) -> Error {
         if (error.code().is_none() || error.is_timeout())
-            && let Some(connection) = self.lock().take()
+            && let Some(held) = self.lock().take()
         {
-            drop(deadpool_redis::Connection::take(connection));
+            drop(deadpool_redis::Connection::take(held.connection));
         }
         failure::of_call(&self.connector.address, error)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<deadpool_redis::Connection>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

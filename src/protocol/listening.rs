@@ -54,7 +54,8 @@ impl Listening {
                         return Ok(due_ms);
                     }
                 }
-                None | Some(PushInfo { kind: PushKind::Disconnection, .. }) => {
+                // The last comes when the queue's slot moves to another server: the connection lives on, and is deaf.
+                None | Some(PushInfo { kind: PushKind::Disconnection | PushKind::SUnsubscribe, .. }) => {
                     return Err(failure::hung_up(&self.address));
                 }
                 Some(_) => {}

@@ -7,7 +7,7 @@ use anyhow::Result;
 use dueq::{Applied, ErrorKind, Message};
 use tokio::task::JoinHandle;
 
-use crate::support::{Setup, acking, command, connection, ids, setup, stats_until};
+use crate::support::{HOUR, Setup, acking, command, connection, ids, setup, stats_until};
 
 /// Kills the clients of these types again and again, and itself never, until it is aborted.
 async fn killer(setup: &Setup, types: &'static [&'static str], pause: Duration) -> Result<JoinHandle<()>> {
@@ -86,6 +86,30 @@ async fn every_verb_survives_that_its_idle_connection_was_closed() -> Result<()>
     queue.cancel_dead("two").await?;
     kill().await?;
     queue.pause().await?;
+    Ok(())
+}
+
+/// Of a call that must not be repeated, a connection that was closed long ago must not leave the caller not knowing.
+#[tokio::test]
+async fn what_must_not_be_repeated_is_not_sent_on_a_connection_that_was_closed_long_ago() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let mut redis = setup.redis().await?;
+    let mut idle = async || {
+        command::<u64>(&mut redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await?;
+        tokio::time::sleep(Duration::from_millis(1_100)).await; // the fault is that so much time passes
+        anyhow::Ok(())
+    };
+    queue.push(Message::new("").id("id").due(HOUR)).await?;
+    idle().await?;
+    queue.reschedule("id", 2 * HOUR).await?;
+    idle().await?;
+    queue.push(Message::new("").id("id").due(HOUR).on_conflict(dueq::OnConflict::Replace)).await?;
+    idle().await?;
+    assert_eq!(queue.run_now("id").await?, dueq::RunNow::Moved);
+    crate::support::claim_one(queue).await?.bury("").await?;
+    idle().await?;
+    assert_eq!(queue.requeue_all().await?, 1);
     Ok(())
 }
 

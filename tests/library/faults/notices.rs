@@ -83,6 +83,28 @@ async fn a_subscription_that_went_dead_silently_is_renewed() -> Result<()> {
     worker.stop().await
 }
 
+/// As in a cluster whose slots move: the connection stays, the subscription does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_that_the_server_ended_is_made_anew() -> Result<()> {
+    let setup = crate::support::setup_with(&["--cluster-enabled", "yes"]).await?;
+    let mut redis = setup.redis().await?;
+    command::<()>(&mut redis, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await?;
+    let ok = async || command::<String>(&mut redis, &["CLUSTER", "INFO"]).await;
+    crate::support::until("the cluster", ok, |info| info.contains("cluster_state:ok")).await?;
+    let (worker, mut seen) = lateness(&setup.queue);
+    let mut subscribers = async || {
+        let channel = ["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"];
+        Ok(command::<(String, u64)>(&mut redis, &channel).await?.1)
+    };
+    crate::support::until("a subscriber", &mut subscribers, |count| *count == 1).await?;
+    let slot: u64 = setup.command(&["CLUSTER", "KEYSLOT", "dueq:{orders}:meta"]).await?;
+    setup.command::<()>(&["CLUSTER", "DELSLOTS", &slot.to_string()]).await?;
+    setup.command::<()>(&["CLUSTER", "ADDSLOTS", &slot.to_string()]).await?;
+    crate::support::until("a subscriber", &mut subscribers, |count| *count == 1).await?;
+    fires(&setup.queue, &mut seen).await?;
+    worker.stop().await
+}
+
 /// Anybody who may publish may say anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_notices_change_nothing() -> Result<()> {

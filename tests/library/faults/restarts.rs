@@ -76,7 +76,7 @@ fn signal(signal: &str, pid: u32) -> Result<()> {
     Ok(())
 }
 
-/// Longer than a call may take: each is repeated, and the server, once it wakes, finds all of them in its buffers.
+/// For longer than a call may take: each is repeated, and the server, once it wakes, finds all of them in its buffers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_froze_for_seconds_has_each_message_once() -> Result<()> {
     let setup = setup().await?;
@@ -91,7 +91,7 @@ async fn a_server_that_froze_for_seconds_has_each_message_once() -> Result<()> {
         });
     }
     let ack = tokio::spawn(async move { delivery.ack().await });
-    tokio::time::sleep(Duration::from_millis(3_500)).await; // the fault is that so much time passes
+    tokio::time::sleep(Duration::from_millis(6_500)).await; // the fault is that so much time passes
     signal("-CONT", setup.server.pid())?;
     for answer in answers.take(50).await? {
         assert!(matches!(answer?, Pushed::Created | Pushed::Exists(_)));

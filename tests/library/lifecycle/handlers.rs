@@ -145,6 +145,40 @@ async fn a_handler_beyond_its_time_limit_is_dropped_and_its_message_retried() ->
     worker.stop().await
 }
 
+/// Whatever panics, and wherever: in a value that is dropped with the handler, or in making a settlement of its result.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_panic_leaves_a_message_in_the_hands_of_nobody() -> Result<()> {
+    let one = setup().await?;
+    let worker = one.queue.worker().time_limit(Duration::from_millis(30)).retry(hourly());
+    let handler = |_| async {
+        let bomb = Bomb;
+        std::future::pending::<()>().await;
+        drop(bomb);
+    };
+    let worker = Running::start(worker, handler);
+    one.queue.push(Message::new("").id("id")).await?;
+    stats_until(&one.queue, "the retry", |stats| stats.retried == 1).await?;
+    worker.stop().await?;
+
+    let stored = handled(&setup().await?, hourly(), |_| async { Bomb }).await?.expect("scheduled");
+    assert_eq!((stored.failures, stored.error.as_str()), (1, "the handler panicked: no settlement"));
+    Ok(())
+}
+
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "in a drop");
+    }
+}
+
+impl dueq::IntoSettlement for Bomb {
+    fn into_settlement(self) -> Settlement {
+        panic!("no settlement")
+    }
+}
+
 struct Guard(tokio::sync::mpsc::UnboundedSender<()>);
 
 impl Drop for Guard {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use dueq::{Client, Delivery, IntoSettlement, Message, Queue, Stats, Worker};
 use dueq_testkit::Server;
 use redis::aio::MultiplexedConnection;
-use redis::{FromRedisValue, cmd};
+use redis::{AsyncConnectionConfig, FromRedisValue, cmd};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,9 @@ impl Setup {
 }
 
 pub(crate) async fn connection(url: &str) -> Result<MultiplexedConnection> {
-    Ok(redis::Client::open(url)?.get_multiplexed_async_connection().await?)
+    // Half a second and a second, unless said: a slow machine takes longer.
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(LIMIT)).set_response_timeout(Some(LIMIT));
+    Ok(redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
 pub(crate) async fn command<T: FromRedisValue>(redis: &mut MultiplexedConnection, words: &[&str]) -> Result<T> {
