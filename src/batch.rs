@@ -174,6 +174,10 @@ impl Work {
                     // What is left was refused as too late at its first attempt: our idea of the server's time was wrong,
                     // and the reply has put it right.
                     until = None;
+                    let error = unsteady(self.verb);
+                    if !batch.is_empty() && !patience.allows(&error, Repeat::Harmless) {
+                        return fail(batch, &error);
+                    }
                     if !batch.is_empty() {
                         patience.pause().await;
                     }
@@ -250,6 +254,13 @@ fn distribute(batch: Vec<Pending>, replies: Vec<ItemReply>, repeated: bool) -> V
         let _ = pending.answer.send(answer);
     }
     early
+}
+
+/// The server's clock is set again and again, faster than we can follow.
+fn unsteady(verb: Verb) -> Error {
+    let message =
+        format!("{} was refused as too late for {PATIENCE:?}: is the clock of the server steady?", verb.name());
+    Error::new(ErrorKind::Timeout, Applied::No, message)
 }
 
 fn fail(batch: Vec<Pending>, error: &Error) {
