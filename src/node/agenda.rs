@@ -92,6 +92,11 @@ impl Agenda {
         }
     }
 
+    /// Whether a promote, reap or beat was named and has not landed yet.
+    pub(super) fn is_in_flight(&mut self, action: Action) -> bool {
+        self.slot(action).is_some_and(|slot| slot.in_flight.is_some())
+    }
+
     /// The head of the queue is due at this instant: the lead promotes then, the others a little later.
     pub(super) fn head_at(&mut self, at: Instant, now: Instant) {
         self.arm(Action::Promote, at, now);

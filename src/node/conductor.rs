@@ -100,6 +100,12 @@ impl Conductor {
                 self.perform(action, now);
             }
         }
+        // A beat that is under way must not come after the goodbye: it would bring a node back that is no more, with the lead.
+        while self.agenda.is_in_flight(Action::Beat)
+            && let Some(event) = events.recv().await
+        {
+            self.take(event);
+        }
         if let Err(error) = beat(&self.lane, &self.queue, &self.node, b"leave").await {
             tracing::warn!(queue = self.queue.name(), %error, "the node could not say goodbye; it is forgotten in 3 s");
         }
