@@ -49,7 +49,8 @@ async fn a_worker_waits_while_its_queue_is_paused_and_goes_on_when_it_is_resumed
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.pause().await?;
-    let (worker, mut seen) = acking(queue.worker());
+    // One at a time, so that they are handled in the order of their claims.
+    let (worker, mut seen) = acking(queue.worker().concurrency(1));
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
     queue.push(Message::new("").id("due").due(Duration::ZERO)).await?;
     queue.push(Message::new("").id("soon").due(Duration::from_millis(100))).await?;
