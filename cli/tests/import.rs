@@ -233,9 +233,18 @@ async fn what_cannot_be_read_is_counted_and_named_and_the_rest_is_imported() -> 
     }
     assert!(told.contains("no frame \\u{1b}[2J") && !told.contains('\x1b'), "{told}");
 
-    // A second codec takes what the first could not, where that helps.
+    // A second codec takes what the first could not, where that helps; and what no queue takes is refused, alone.
+    let large = "return redis.call('RPUSH', KEYS[1], string.rep('x', 2097152), 'after')";
+    server.command(&["EVAL", large, "1", "text"])?;
     let (report, code) = import(&server, &["text"])?;
-    assert_eq!((counts(&report), code), ([21, 1, 17, 3], Some(1)));
+    assert_eq!((counts(&report), code), ([23, 2, 17, 4], Some(1)), "{report}");
+    let output = dueq(&server, &["import", "redisson", "text", "--json"])?;
+    let lines: Vec<Value> =
+        output.stdout.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    assert_eq!(lines.len(), 5, "four unreadable, one report");
+    let large = &lines[3]["unreadable"];
+    assert_eq!(large["key"], "text");
+    assert!(large["reason"].as_str().is_some_and(|reason| reason.starts_with("refused")), "{large}");
     Ok(())
 }
 
@@ -246,7 +255,7 @@ async fn refusals_say_why() -> Result<()> {
     for (args, reason) in [
         (&["absent"][..], "no such RDelayedQueue"),
         (&["other"], "WRONGTYPE"),
-        (&["{tagged}:text"], "queue name"),
+        (&["{tagged}:text"], "--into"),
         (&["text", "--from", "redis://me:secret@127.0.0.1:1/"], "127.0.0.1:1"),
         (&["text", "--from", "nonsense"], "--from is no URL"),
     ] {
@@ -254,6 +263,7 @@ async fn refusals_say_why() -> Result<()> {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
         assert!(told.contains(reason) && !told.contains("secret"), "{args:?}: {told}");
+        assert_eq!(told.lines().count(), 1, "{args:?}: {told}");
     }
     // From another server, and without what is due already.
     let target = Server::start(&[])?;

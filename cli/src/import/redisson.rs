@@ -30,8 +30,8 @@ Stop the programs that use the RDelayedQueue first. Then:
 and start workers of the queue. Redisson's keys are only read, never changed: delete them when you are sure.
 
 Interrupted or repeated it goes on where it was: an element has the same id each time, and the ids that were imported are
-remembered in the key dueq-import:redisson:{INTO}:NAME until you delete it (or the queue), so that what was handled in
-the meantime does not come back.")]
+remembered in the set dueq-import:redisson:{INTO}:NAME until you delete it, so that what was handled in the meantime does
+not come back.")]
 pub(crate) struct Redisson {
     /// The name of the RDelayedQueue, that is of its destination queue
     #[arg(value_name = "QUEUE")]
@@ -62,7 +62,10 @@ pub(crate) struct Redisson {
 impl Redisson {
     pub(crate) async fn run(self, common: &Common) -> Result<()> {
         let into = self.into.clone().unwrap_or_else(|| self.name.clone());
-        let queue = common.queue(&into).await?;
+        let queue = common.queue(&into).await.map_err(|error| match &self.into {
+            None if self.name.contains(['/', '{', '}']) => anyhow!("{error}; choose a name by --into"),
+            _ => error,
+        })?;
         let from = Store::open(self.from.as_deref().unwrap_or(&common.redis)).await?;
         let journal = Journal {
             store: Store::open(&common.redis).await?,
@@ -70,6 +73,7 @@ impl Redisson {
             is_ignored: false,
         };
         let mut run = Run { keys: Keys::of(&self.name), options: self, queue, from, journal, tally: Tally::default() };
+        run.check().await?;
         let done = run.all(common.json).await;
         run.report(common.json, done.is_ok())?;
         if let Err(error) = done {
@@ -105,7 +109,9 @@ impl Keys {
 
 /// The ids that were imported, in a set beside the queue.
 ///
-/// The queue itself forgets an id some seconds after its message was handled.
+/// The queue itself forgets an id some seconds after its message was handled. An id is noted after its push: if the program
+/// dies in between, and the message is handled and forgotten before the next run, that message comes once more; noted before,
+/// it would be lost.
 struct Journal {
     store: Store,
     key: String,
@@ -139,7 +145,6 @@ struct Run {
 
 impl Run {
     async fn all(&mut self, json: bool) -> Result<()> {
-        self.check().await?;
         let mut told = Instant::now();
         self.timeouts(json, &mut told).await?;
         self.list(json, &mut told).await?;
@@ -225,7 +230,8 @@ impl Run {
         }
     }
 
-    /// What is due and not taken yet: bare elements, the same one perhaps many times.
+    /// What is due and not taken yet: bare elements, the same one perhaps many times. The one step whose memory grows, by some
+    /// 40 bytes a distinct element.
     async fn destination(&mut self, json: bool, told: &mut Instant) -> Result<()> {
         let (mut start, mut seen) = (0, HashMap::<[u8; 16], u32>::new());
         loop {
