@@ -192,7 +192,7 @@ impl Run {
                 }
             }
             self.tally.known += self.push(elements, json).await?;
-            self.progress(told);
+            self.progress("delayed elements", told);
             cursor = next;
             if cursor == 0 {
                 return Ok(());
@@ -226,7 +226,7 @@ impl Run {
                 // Nearly all were counted as they came from the ZSET.
                 self.tally.read += count - self.push(elements, json).await?;
             }
-            self.progress(told);
+            self.progress(&format!("comparing the list, {start} done"), told);
         }
     }
 
@@ -257,7 +257,7 @@ impl Run {
                 }
             }
             self.tally.known += self.push(elements, json).await?;
-            self.progress(told);
+            self.progress("due elements", told);
         }
     }
 
@@ -332,11 +332,11 @@ impl Run {
         Ok(())
     }
 
-    fn progress(&self, told: &mut Instant) {
+    fn progress(&self, step: &str, told: &mut Instant) {
         if told.elapsed() >= PROGRESS {
             *told = Instant::now();
             let Tally { read, created, known, unreadable } = self.tally;
-            eprintln!("{read} read, {created} imported, {known} known, {unreadable} unreadable");
+            eprintln!("{step}: {read} read, {created} imported, {known} known, {unreadable} unreadable");
         }
     }
 
