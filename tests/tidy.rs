@@ -92,6 +92,11 @@ fn what_may_import_what() {
     }
     for folder in ["cli/src", "examples"] {
         for (name, text) in files(folder, "rs") {
+            // Reads keys of other programs, which are no queues: the public API has no call for them.
+            if name == "cli/src/import/store.rs" {
+                assert!(!code(&text).contains("dueq:{"), "{name} touches keys of a queue");
+                continue;
+            }
             assert!(!code(&text).contains("redis::"), "{name} goes around the public API");
         }
     }

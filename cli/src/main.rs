@@ -1,5 +1,6 @@
 //! The program `dueq`: pushes to, works and looks at delay queues on Redis.
 
+mod import;
 mod output;
 mod push;
 mod stats;
@@ -57,6 +58,8 @@ enum Command {
     Work(work::Work),
     /// What a queue holds and has done
     Stats(stats::Stats),
+    /// Take over what waits in another program's queue
+    Import(import::Import),
 }
 
 impl Common {
@@ -88,6 +91,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Push(push) => push.run(&cli.common).await,
         Command::Work(work) => work.run(&cli.common).await,
         Command::Stats(stats) => stats.run(&cli.common).await,
+        Command::Import(import) => import.run(&cli.common).await,
     }
 }
 
