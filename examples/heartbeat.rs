@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
 use dueq::{Client, Delivery, Message, OnConflict, Pushed, Queue};
 use tokio::sync::{mpsc, watch};
@@ -90,7 +90,8 @@ async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
 /// A heartbeat, through whichever node the device talks to. `lives` holds, for each time online, the last heartbeat.
 async fn beat(node: &Queue, device: &'static str, speed: u32, lives: &mut Vec<(&str, Instant)>) -> anyhow::Result<()> {
     let now = Instant::now();
-    // `reuse_id`, for else a device that has just gone offline could not come back for some seconds.
+    // `reuse_id`, for at speed the silence is shorter than the 10 s for which a repeated push is recognised: without it a
+    // device that has just gone offline would be told `Finished`, and its heartbeat ignored.
     let offline = Message::new("").id(device).due(SILENCE / speed).on_conflict(OnConflict::Reschedule).reuse_id();
     match node.push(offline).await? {
         Pushed::Created => {
@@ -99,7 +100,8 @@ async fn beat(node: &Queue, device: &'static str, speed: u32, lives: &mut Vec<(&
         }
         Pushed::Moved => lives.iter_mut().rfind(|life| life.0 == device).context("it was online")?.1 = now,
         // It is being reported at this moment: its next heartbeat brings it back.
-        Pushed::Exists(_) | Pushed::Finished => {}
+        Pushed::Exists(_) => {}
+        Pushed::Finished => bail!("a heartbeat of {device} was ignored"),
     }
     Ok(())
 }
