@@ -2,39 +2,11 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Lines};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
-use dueq_testkit::Server;
+use dueq_testkit::{Server, example};
 use serde_json::{Value, json};
-
-/// The program, built beside this test. Cargo builds examples for `cargo test`, but not for each way to call it.
-fn program() -> Result<&'static Path> {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(program) = PROGRAM.get() {
-        return Ok(program);
-    }
-    // target/PROFILE/deps/THIS-HASH
-    let this = std::env::current_exe()?;
-    let profile = this.ancestors().nth(2).context("no profile directory")?;
-    let target = profile.parent().context("no target directory")?;
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--locked", "--example", "order_auto_rating", "--target-dir"]).arg(target);
-    if profile.ends_with("release") {
-        build.arg("--release");
-    }
-    // What Cargo tells this test about its package would make build scripts run anew.
-    for (name, _) in std::env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-            build.env_remove(name);
-        }
-    }
-    let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status()?;
-    ensure!(built.success(), "cargo build --example order_auto_rating: {built}");
-    Ok(PROGRAM.get_or_init(|| profile.join("examples").join("order_auto_rating")))
-}
 
 /// A server, a directory, and the program with a file of orders.
 struct Run {
@@ -47,7 +19,7 @@ impl Run {
         let server = Server::start(&[])?;
         let input = server.folder().join("orders.csv");
         std::fs::write(&input, format!("order_id,delivered_at,reviewed_at,review_score\n{orders}"))?;
-        let mut command = Command::new(program()?);
+        let mut command = Command::new(example("order_auto_rating")?);
         command.arg("--json").arg("--input").arg(input).args(arguments);
         command.env("REDIS_URL", server.url()).env("TMPDIR", server.folder());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

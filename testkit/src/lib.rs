@@ -2,6 +2,10 @@
 //!
 //! Which programs to run is named by `DUEQ_TEST_SERVERS` (paths separated by colons); without it, what is on `PATH` or
 //! what `scripts/server` has put into `target/server`. A test uses the first; a matrix runs the tests once per program.
+//!
+//! And the programs among the examples, for tests that run them on such a server: [`example`].
+
+mod examples;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,6 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+
+pub use examples::example;
 
 /// How long a server may take to answer: far more than it needs, so that only a broken one is given up on.
 const START_LIMIT: Duration = Duration::from_secs(60);

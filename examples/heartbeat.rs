@@ -1,0 +1,107 @@
+//! A device is offline after 30 seconds of silence.
+//!
+//! Every heartbeat pushes the same id again, due in 30 seconds, and `OnConflict::Reschedule` moves the one message that
+//! waits. It is delivered only when the heartbeats stop, to one of the two nodes.
+//!
+//! `scripts/with-server cargo run --example heartbeat -- --speed 20`
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use clap::Parser;
+use dueq::{Client, Delivery, Message, OnConflict, Pushed, Queue};
+use tokio::sync::{mpsc, watch};
+
+const RHYTHM: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Reports devices that were silent for 30 seconds. REDIS_URL names the server.
+#[derive(Parser)]
+struct Args {
+    /// How many times as fast as life
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    speed: u32,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let speed = Args::parse().speed;
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
+    let name = format!("example-heartbeat-{}", std::process::id());
+    // Two nodes share nothing but Redis. Here they share a process too.
+    let nodes = [Client::connect(&url).await?.queue(&name)?, Client::connect(&url).await?.queue(&name)?];
+    let told = tokio::select! {
+        told = story(&nodes, speed) => told,
+        _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
+    };
+    nodes[0].delete().await?;
+    told
+}
+
+async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
+    let (report, mut reports) = mpsc::unbounded_channel();
+    let (running, stopped) = watch::channel(());
+    let node = |queue: &Queue, name: &'static str| {
+        let (report, mut stopped) = (report.clone(), stopped.clone());
+        let offline = move |delivery: Delivery| {
+            println!("node {name}: {} is offline", delivery.id());
+            let _ = report.send((delivery.id().into_owned(), Instant::now()));
+            async {}
+        };
+        let run = queue.worker().run(offline, async move { stopped.changed().await.unwrap_or_default() });
+        async { anyhow::Ok(run.await?) }
+    };
+    let devices = async {
+        let (mut lives, mut offline) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            for (node, device) in [(a, "door"), (b, "lamp"), (a, "oven")] {
+                beat(node, device, speed, &mut lives).await?;
+            }
+            tokio::time::sleep(RHYTHM / speed).await;
+        }
+        // Only the door goes on, until the lamp is reported; then that comes back for a while.
+        while !offline.iter().any(|(device, _)| device == "lamp") {
+            beat(a, "door", speed, &mut lives).await?;
+            offline.extend(tokio::time::timeout(RHYTHM / speed, reports.recv()).await.ok().flatten());
+        }
+        for _ in 0..3 {
+            beat(a, "lamp", speed, &mut lives).await?;
+            tokio::time::sleep(RHYTHM / speed).await;
+        }
+        while offline.len() < lives.len() {
+            offline.push(reports.recv().await.context("the nodes are gone")?);
+        }
+        drop(running);
+        Ok((lives, offline))
+    };
+    let ((), (), (lives, mut offline)) = tokio::try_join!(node(a, "A"), node(b, "B"), devices)?;
+
+    ensure!(reports.try_recv().is_err(), "a device was reported once more than it came online");
+    for (device, last_beat) in &lives {
+        let report = offline.iter().position(|(name, _)| name == device).context("one report was of another device")?;
+        let silence = offline.remove(report).1.duration_since(*last_beat);
+        ensure!(silence >= SILENCE / speed, "{device} was reported after {silence:?}");
+        println!("{device} was reported after {silence:.3?} of silence");
+    }
+    println!("whoever came online went offline once, and never before {:?} of silence", SILENCE / speed);
+    Ok(())
+}
+
+/// A heartbeat, through whichever node the device talks to. `lives` holds, for each time online, the last heartbeat.
+async fn beat(node: &Queue, device: &'static str, speed: u32, lives: &mut Vec<(&str, Instant)>) -> anyhow::Result<()> {
+    let now = Instant::now();
+    // `reuse_id`, for at speed the silence is shorter than the 10 s for which a repeated push is recognised: without it a
+    // device that has just gone offline would be told `Finished`, and its heartbeat ignored.
+    let offline = Message::new("").id(device).due(SILENCE / speed).on_conflict(OnConflict::Reschedule).reuse_id();
+    match node.push(offline).await? {
+        Pushed::Created => {
+            println!("{device} is online");
+            lives.push((device, now));
+        }
+        Pushed::Moved => lives.iter_mut().rfind(|life| life.0 == device).context("it was online")?.1 = now,
+        // It is being reported at this moment: its next heartbeat brings it back.
+        Pushed::Exists(_) => {}
+        Pushed::Finished => bail!("a heartbeat of {device} was ignored"),
+    }
+    Ok(())
+}

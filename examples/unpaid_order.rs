@@ -1,0 +1,100 @@
+//! An order is cancelled after 30 minutes unless it is paid.
+//!
+//! Each order pushes a message that is due in 30 minutes; its payment cancels the message. Of the two exactly one wins,
+//! and `Cancelled` says which. Four buyers pay at four moments: in time, while the order is being cancelled, after that,
+//! and when its cancellation has failed.
+//!
+//! `scripts/with-server cargo run --example unpaid_order -- --speed 600`
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, ensure};
+use clap::Parser;
+use dueq::{Cancelled, Client, Delivery, Message, Queue, Settlement};
+use tokio::sync::{Notify, mpsc};
+
+const TIME_TO_PAY: Duration = Duration::from_secs(30 * 60);
+
+/// Cancels orders that are not paid within 30 minutes. REDIS_URL names the server.
+#[derive(Parser)]
+struct Args {
+    /// How many times as fast as life
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    speed: u32,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let speed = Args::parse().speed;
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
+    let orders = Client::connect(&url).await?.queue(&format!("example-unpaid-order-{}", std::process::id()))?;
+    let told = tokio::select! {
+        told = story(&orders, TIME_TO_PAY / speed) => told,
+        _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
+    };
+    orders.delete().await?;
+    told
+}
+
+async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
+    let placed = Instant::now();
+    for buyer in ["ann", "bob", "cid", "dee"] {
+        orders.push(Message::new(buyer).id(format!("order:{buyer}")).due(time_to_pay)).await?;
+        println!("{buyer} orders, and has {time_to_pay:?} to pay");
+    }
+    ensure!(pay(orders, "ann").await? == Cancelled::Cancelled, "ann paid in time");
+
+    let (began, mut begun) = mpsc::unbounded_channel();
+    let paid = Arc::new(Notify::new());
+    let cid_paid = Arc::clone(&paid);
+    let cancel_order = move |delivery: Delivery| {
+        let (began, paid) = (began.clone(), Arc::clone(&paid));
+        async move {
+            let buyer = String::from_utf8_lossy(delivery.payload()).into_owned();
+            println!("{buyer} has not paid in time: the order is cancelled ({:?} late)", delivery.lateness());
+            let _ = began.send((buyer.clone(), placed.elapsed()));
+            match buyer.as_str() {
+                // Cancelling takes its time: meanwhile this buyer pays.
+                "cid" => paid.notified().await,
+                "dee" => return Settlement::bury("the warehouse does not know this order"),
+                _ => {}
+            }
+            Settlement::Ack
+        }
+    };
+    let street = async {
+        for _ in ["bob", "cid", "dee"] {
+            let (buyer, after) = begun.recv().await.context("the worker is gone")?;
+            ensure!(after >= time_to_pay && buyer != "ann", "{buyer} had {after:?} to pay");
+            if buyer == "cid" {
+                ensure!(pay(orders, "cid").await? == Cancelled::Leased, "cid's order was being cancelled");
+                cid_paid.notify_one();
+            }
+        }
+        Ok(())
+    };
+    // In life the shop's workers run all the time. This one stops when the street has nothing more to tell.
+    let mut told = Ok(());
+    orders.worker().run(cancel_order, async { told = street.await }).await?;
+    told?;
+
+    // It has settled what it had: only now is it certain what those find who pay even later.
+    ensure!(pay(orders, "bob").await? == Cancelled::Absent, "bob's order was cancelled");
+    ensure!(pay(orders, "dee").await? == Cancelled::Dead, "dee's order could not be cancelled");
+    println!("each payment learned what had become of its order");
+    Ok(())
+}
+
+/// A payment arrives. What it means for the shop is what became of the message.
+async fn pay(orders: &Queue, buyer: &str) -> anyhow::Result<Cancelled> {
+    let outcome = orders.cancel(format!("order:{buyer}")).await?;
+    let meaning = match outcome {
+        Cancelled::Cancelled => "in time: the order ships",
+        Cancelled::Leased => "too late, the order is being cancelled just now: the money goes back",
+        Cancelled::Absent => "too late, the order is cancelled: the money goes back",
+        Cancelled::Dead => "but cancelling the order had failed: somebody must look at it",
+    };
+    println!("{buyer} pays: {meaning}");
+    Ok(outcome)
+}

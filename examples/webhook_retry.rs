@@ -1,0 +1,107 @@
+//! A webhook is retried with growing delays until it is delivered, or until the limit of attempts sets it aside.
+//!
+//! Two events are to be delivered. One endpoint stutters, and gets its event at the third attempt. The other is down:
+//! after five attempts its event is dead, with the last error beside it, until somebody has looked at it and requeues it.
+//!
+//! `scripts/with-server cargo run --example webhook_retry -- --speed 100`
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, ensure};
+use clap::Parser;
+use dueq::{Client, Delivery, Message, Queue, Requeued, Retry, State};
+use tokio::sync::mpsc;
+
+const ATTEMPTS: u32 = 5;
+
+/// Whether the endpoint `down` is up again.
+static REPAIRED: AtomicBool = AtomicBool::new(false);
+
+/// Delivers webhooks to endpoints that fail. REDIS_URL names the server.
+#[derive(Parser)]
+struct Args {
+    /// How many times as fast as life
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    speed: u32,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let speed = Args::parse().speed;
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
+    let hooks = Client::connect(&url).await?.queue(&format!("example-webhook-retry-{}", std::process::id()))?;
+    // About 10, 20, 40 and 80 seconds, each less a random part.
+    let retry = Retry::exponential(Duration::from_secs(10) / speed, Duration::from_secs(3600) / speed)?;
+    let told = tokio::select! {
+        told = story(&hooks, retry) => told,
+        _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
+    };
+    hooks.delete().await?;
+    told
+}
+
+async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {
+    for (id, event) in [("stutters", "order 1 is paid"), ("down", "order 2 is refunded")] {
+        hooks.push(Message::new(event).id(id).max_attempts(ATTEMPTS)).await?;
+    }
+
+    let attempts = deliver(hooks, retry, 2).await?;
+    ensure!(attempts == [("down".to_owned(), ATTEMPTS), ("stutters".to_owned(), 3)], "{attempts:?}");
+
+    // In the morning somebody looks at what is dead.
+    let dead = hooks.list(State::Dead, None, 10).await?.messages;
+    for hook in &dead {
+        println!("dead: {} after {} failures: {}", String::from_utf8_lossy(&hook.id), hook.failures, hook.error);
+    }
+    ensure!(dead.len() == 1 && dead[0].id == b"down" && dead[0].failures == ATTEMPTS, "dead: {dead:?}");
+    let Some(stored) = hooks.get("down").await? else { bail!("a dead message stays until it is requeued") };
+    println!("it says: {}", String::from_utf8_lossy(&stored.payload));
+
+    // The endpoint is repaired, and the event begins anew with all its attempts.
+    REPAIRED.store(true, Ordering::Relaxed);
+    let requeued = hooks.requeue("down").await?;
+    ensure!(requeued == Requeued::Requeued, "{requeued:?}");
+    println!("down is repaired and requeued");
+    let attempts = deliver(hooks, retry, 1).await?;
+    ensure!(attempts == [("down".to_owned(), 1)], "{attempts:?}");
+    println!("both events are delivered");
+    Ok(())
+}
+
+/// Delivers until so many events came to their end, well or ill; says which, and at which attempt.
+async fn deliver(hooks: &Queue, retry: Retry, number: usize) -> anyhow::Result<Vec<(String, u32)>> {
+    let (end, mut ends) = mpsc::unbounded_channel();
+    let post = move |delivery: Delivery| {
+        let (id, attempt) = (delivery.id().into_owned(), delivery.attempt());
+        let answer = endpoint(&id, attempt);
+        match &answer {
+            Ok(()) => println!("{id}: attempt {attempt} is delivered"),
+            Err(error) => println!("{id}: attempt {attempt} failed: {error}"),
+        }
+        if answer.is_ok() || attempt == ATTEMPTS {
+            let _ = end.send((id, attempt));
+        }
+        // Ok acks, Err retries after the worker's delay; the queue counts the attempts.
+        async { answer }
+    };
+    let mut ended = Vec::new();
+    let all_ended = async {
+        while ended.len() < number {
+            ended.extend(ends.recv().await);
+        }
+    };
+    // Stopped, the worker settles what it has before it returns: then what has failed is dead.
+    hooks.worker().retry(retry).run(post, all_ended).await?;
+    ended.sort();
+    Ok(ended)
+}
+
+/// What would be an HTTP request.
+fn endpoint(id: &str, attempt: u32) -> anyhow::Result<()> {
+    match id {
+        "stutters" if attempt < 3 => bail!("503 Service Unavailable"),
+        "down" if !REPAIRED.load(Ordering::Relaxed) => bail!("connection refused"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,123 @@
+//! The examples of a page, run as their readers run them, but faster than life.
+
+use std::process::{Command, Output};
+
+use anyhow::{Result, ensure};
+use dueq_testkit::{Server, example};
+
+/// What an example prints. It has to succeed and to leave nothing on its server.
+fn run(name: &str, arguments: &[&str]) -> Result<String> {
+    let server = Server::start(&[])?;
+    let output = output(&server, name, arguments)?;
+    let words = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{name}: {}: {words}", output.status);
+    ensure!(words.is_empty(), "{name}: {words}");
+    assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "{name} removes its queue");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn output(server: &Server, name: &str, arguments: &[&str]) -> Result<Output> {
+    Ok(Command::new(example(name)?).args(arguments).env("REDIS_URL", server.url()).output()?)
+}
+
+/// How many lines hold these words.
+fn lines(text: &str, words: &str) -> usize {
+    text.lines().filter(|line| line.contains(words)).count()
+}
+
+#[test]
+fn of_a_payment_and_a_cancellation_one_wins() -> Result<()> {
+    let told = run("unpaid_order", &["--speed", "1800"])?;
+    for line in [
+        "ann pays: in time",
+        "bob has not paid in time: the order is cancelled",
+        "bob pays: too late, the order is cancelled:",
+        "cid has not paid in time",
+        "cid pays: too late, the order is being cancelled just now",
+        "dee has not paid in time",
+        "dee pays: but cancelling the order had failed",
+        "each payment learned what had become of its order",
+    ] {
+        assert_eq!(lines(&told, line), 1, "{line}: {told}");
+    }
+    assert_eq!(lines(&told, "ann has not paid"), 0, "{told}");
+    Ok(())
+}
+
+#[test]
+fn a_device_goes_offline_once_for_each_time_online() -> Result<()> {
+    let told = run("heartbeat", &["--speed", "50"])?;
+    for device in ["door", "lamp", "oven"] {
+        // A machine that stalls for half a second silences a device more often than the story does.
+        let online = lines(&told, &format!("{device} is online"));
+        assert!(online >= 1, "{told}");
+        assert_eq!(lines(&told, &format!("{device} is offline")), online, "{told}");
+        assert_eq!(lines(&told, &format!("{device} was reported after")), online, "{told}");
+    }
+    assert_eq!(lines(&told, "whoever came online went offline once, and never before 600ms of silence"), 1, "{told}");
+    Ok(())
+}
+
+#[test]
+fn a_campaign_reaches_everybody_once_at_the_moment_of_its_zone() -> Result<()> {
+    // A lifetime in seconds.
+    let at = ["--at", "2099-12-31T20:00:00[Asia/Shanghai]", "--speed", "1000000000", "--recipients", "500"];
+    let told = run("campaign", &at)?;
+    let moment = "2099-12-31T20:00:00+08:00[Asia/Shanghai], which is 2099-12-31T12:00:00Z";
+    assert_eq!(lines(&told, moment), 1, "{told}");
+    assert_eq!(lines(&told, "500 recipients reached, each once"), 1, "{told}");
+
+    let told = run("campaign", &["--speed", "86400"])?;
+    assert_eq!(lines(&told, "T20:00:00+08:00[Asia/Shanghai], which is "), 1, "{told}");
+    assert_eq!(lines(&told, "2000 recipients reached, each once"), 1, "{told}");
+    Ok(())
+}
+
+#[test]
+fn a_moment_that_is_none_or_is_over_is_refused() -> Result<()> {
+    let server = Server::start(&[])?;
+    for (at, code, reason) in [
+        ("2099-03-29T02:30:00[Europe/Berlin]", 2, "falls into a gap"),
+        ("2099-10-25T02:30:00[Europe/Berlin]", 2, "falls into a fold"),
+        ("2099-12-31T20:00:00", 2, "time zone"),
+        ("2020-12-31T20:00:00[Asia/Shanghai]", 1, "is over"),
+    ] {
+        let output = output(&server, "campaign", &["--at", at])?;
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{at}: {words}");
+        ensure!(words.contains(reason), "{at}: {words}");
+    }
+    assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n");
+    Ok(())
+}
+
+#[test]
+fn a_webhook_is_retried_dies_and_is_revived() -> Result<()> {
+    let told = run("webhook_retry", &["--speed", "200"])?;
+    for line in [
+        "stutters: attempt 2 failed: 503 Service Unavailable",
+        "stutters: attempt 3 is delivered",
+        "down: attempt 5 failed: connection refused",
+        "dead: down after 5 failures: connection refused",
+        "it says: order 2 is refunded",
+        "down: attempt 1 is delivered",
+        "both events are delivered",
+    ] {
+        assert_eq!(lines(&told, line), 1, "{line}: {told}");
+    }
+    assert_eq!(lines(&told, "attempt 6"), 0, "{told}");
+    Ok(())
+}
+
+#[test]
+fn without_a_server_they_fail() -> Result<()> {
+    let mut server = Server::start(&[])?;
+    server.kill()?;
+    for name in ["unpaid_order", "heartbeat", "campaign", "webhook_retry"] {
+        let output = output(&server, name, &["--speed", "86400"])?;
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{name}: {words}");
+        ensure!(words.contains("cannot reach redis at 127.0.0.1"), "{name}: {words}");
+    }
+    Ok(())
+}
