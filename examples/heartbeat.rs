@@ -90,9 +90,7 @@ async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
 /// A heartbeat, through whichever node the device talks to. `lives` holds, for each time online, the last heartbeat.
 async fn beat(node: &Queue, device: &'static str, speed: u32, lives: &mut Vec<(&str, Instant)>) -> anyhow::Result<()> {
     let now = Instant::now();
-    // `reuse_id`, for at speed the silence is shorter than the 10 s for which a repeated push is recognised: without it a
-    // device that has just gone offline would be told `Finished`, and its heartbeat ignored.
-    let offline = Message::new("").id(device).due(SILENCE / speed).on_conflict(OnConflict::Reschedule).reuse_id();
+    let offline = Message::new("").id(device).due(SILENCE / speed).on_conflict(OnConflict::Reschedule);
     match node.push(offline).await? {
         Pushed::Created => {
             println!("{device} is online");

@@ -90,6 +90,8 @@ impl Message {
 
     /// What to do if the id waits already; [`OnConflict::Keep`] unless said.
     ///
+    /// If the id is not there, the message is stored as by any push, even if the id was handled or cancelled a moment ago
+    /// (see [`reuse_id`](Message::reuse_id)); if a handler has it, the push answers `Exists(Leased)` and changes nothing.
     /// A push that may move or replace is not repeated by the client when its reply is lost: the error says
     /// [`Applied::Unknown`](crate::Applied::Unknown).
     #[must_use]
@@ -127,7 +129,8 @@ impl Message {
             OnConflict::Reschedule => words.push("on_conflict=reschedule".to_owned()),
             OnConflict::Replace => words.push("on_conflict=replace".to_owned()),
         }
-        if self.reuse_id {
+        // A heartbeat that comes just after its silence was handled is no late repetition of the last one.
+        if !self.is_repeatable() {
             words.push("reuse".to_owned());
         }
         words.join(" ")
@@ -161,7 +164,8 @@ mod tests {
     #[test]
     fn options_are_the_words_of_the_script() {
         assert_eq!(Message::new("").options(), "");
-        let message = Message::new("").max_attempts(3).on_conflict(OnConflict::Replace).reuse_id();
+        assert_eq!(Message::new("").reuse_id().options(), "reuse");
+        let message = Message::new("").max_attempts(3).on_conflict(OnConflict::Replace);
         assert_eq!(message.options(), "max_attempts=3 on_conflict=replace reuse");
         assert!(!message.is_repeatable());
     }

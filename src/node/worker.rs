@@ -105,7 +105,7 @@ impl Worker {
     }
 
     /// Handles messages until `stop` completes; then claims no more, lets the handlers finish within the grace time,
-    /// releases the rest, and returns.
+    /// releases the rest, and returns when every settle has had its answer.
     ///
     /// The handler gets each delivery and returns nothing, a [`Settlement`](crate::Settlement), or a `Result` of either: `Ok`
     /// acks, `Err` retries. A panic is a failure like any other. What the handler settles itself is left alone. Handlers
