@@ -1,5 +1,7 @@
 //! The program `dueq`: pushes to, works and looks at delay queues on Redis.
 
+mod dev;
+mod group;
 mod output;
 mod push;
 mod stats;
@@ -57,6 +59,8 @@ enum Command {
     Work(work::Work),
     /// What a queue holds and has done
     Stats(stats::Stats),
+    /// Run a private Redis or Valkey, for trying things out, until Ctrl-C
+    Dev(dev::Dev),
 }
 
 impl Common {
@@ -88,6 +92,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Push(push) => push.run(&cli.common).await,
         Command::Work(work) => work.run(&cli.common).await,
         Command::Stats(stats) => stats.run(&cli.common).await,
+        Command::Dev(dev) => dev.run(&cli.common).await,
     }
 }
 

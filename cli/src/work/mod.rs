@@ -1,0 +1,140 @@
+//! `dueq work`: handles messages as they become due.
+
+mod exec;
+mod print;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use dueq::{Delivery, Limits, Settlement};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Common, group, time};
+
+/// What the ends of handlers may take after the grace, before the library drops them.
+const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
+
+#[derive(Args)]
+#[command(after_help = "\
+--exec runs the command by sh -c, once a message. The payload is its standard input; its environment has
+  DUEQ_ID, DUEQ_ATTEMPT (1 is the first), DUEQ_DUE_MS (Unix milliseconds) and DUEQ_QUEUE.
+  Exit code 0: done. 65: hopeless, set aside as dead. Anything else, or a signal: retried after a growing delay, until
+  the limit of attempts. The end of what it writes to stderr is remembered with the message.
+  It has a process group of its own. When it ends, when its lease is lost, at --timeout and at the end of the grace, all
+  that is left of the group gets SIGTERM, and SIGKILL 2 seconds later.
+
+A message is delivered at least once: should a worker die, its messages run again elsewhere. So what handles a message
+must do no harm when it is done twice; the id tells.
+
+Stop it with Ctrl-C or SIGTERM: it claims no more, finishes what it has within the grace, and gives back the rest,
+uncharged. A second one ends the grace.
+
+Examples:
+  dueq work orders --print --json | jq .id
+  dueq work orders --exec 'jq -r .email | xargs ./rate-order \"$DUEQ_ID\"' --concurrency 8 --timeout 1m")]
+pub(crate) struct Work {
+    /// The queue
+    queue: String,
+    #[command(flatten)]
+    how: How,
+    /// How many messages are handled at once
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    concurrency: usize,
+    /// How long a message is this worker's without a sign of life; it is renewed while the handler runs
+    #[arg(long, value_parser = time::delay, default_value = "30s")]
+    lease: Duration,
+    /// How long to let handlers finish after the stop
+    #[arg(long, value_parser = time::delay, default_value = "30s")]
+    grace: Duration,
+    /// How long one message may take; then it has failed and is retried [default: no limit for --exec]
+    #[arg(long, value_parser = time::delay, conflicts_with = "print")]
+    timeout: Option<Duration>,
+    /// Set the queue's limit, for all its workers and until it is set again: dead after so many failed attempts (20 if
+    /// never set). A message pushed with a limit of its own keeps that
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<u32>,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct How {
+    /// Run this command for each message: exit 0 done, 65 hopeless, anything else retry
+    #[arg(long, value_name = "CMD")]
+    exec: Option<String>,
+    /// Print each message and ack it
+    #[arg(long)]
+    print: bool,
+}
+
+/// What is done with a message.
+enum Handler {
+    Exec(exec::Exec),
+    Print(print::Print),
+}
+
+impl Handler {
+    async fn handle(&self, delivery: &Delivery) -> Settlement {
+        match self {
+            Self::Exec(exec) => exec.handle(delivery).await,
+            Self::Print(print) => print.handle(delivery),
+        }
+    }
+}
+
+impl Work {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<()> {
+        let queue = common.queue(&self.queue).await?;
+        let (stop, over) = (CancellationToken::new(), CancellationToken::new());
+        let handler = Arc::new(match self.how {
+            How { exec: Some(command), .. } => {
+                Handler::Exec(exec::Exec::new(command, self.queue, self.timeout, over.clone())?)
+            }
+            How { .. } => Handler::Print(print::Print { json: common.json, unread: stop.clone() }),
+        });
+        // Heard from now on: a signal must not kill us with a command half done.
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        if let Some(max_attempts) = self.max_attempts {
+            queue.configure(Limits::new().max_attempts(max_attempts)).await?;
+        }
+
+        let handling = Arc::clone(&handler);
+        // The library would release a message as soon as the grace is over; here its command is ended before.
+        let worker = queue
+            .worker()
+            .concurrency(self.concurrency)
+            .lease(self.lease)
+            .grace(self.grace.saturating_add(ENDING))
+            .run(
+                move |delivery: Delivery| {
+                    let handler = Arc::clone(&handling);
+                    async move { handler.handle(&delivery).await }
+                },
+                stop.cancelled(),
+            );
+        let signals = async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                () = stop.cancelled() => {}
+            }
+            stop.cancel();
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                () = tokio::time::sleep(self.grace) => {}
+            }
+            over.cancel();
+            std::future::pending::<()>().await;
+        };
+        let result = tokio::select! {
+            result = worker => result,
+            () = signals => Ok(()),
+        };
+        if let Handler::Exec(exec) = &*handler {
+            exec.finish().await;
+        }
+        Ok(result?)
+    }
+}

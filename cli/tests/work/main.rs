@@ -1,0 +1,5 @@
+//! `dueq work` and `dueq dev` as an operator uses them, on private servers.
+
+mod dev;
+mod exec;
+mod support;
