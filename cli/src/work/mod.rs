@@ -1,8 +1,12 @@
 //! `dueq work`: handles messages as they become due.
 
+mod address;
 mod exec;
+mod http;
 mod print;
+mod signature;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +19,8 @@ use crate::{Common, group, time};
 
 /// What the ends of handlers may take after the grace, before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
+/// A receiver that says nothing for so long has failed.
+const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -25,6 +31,13 @@ const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
   It has a process group of its own. When it ends, when its lease is lost, at --timeout and at the end of the grace, all
   that is left of the group gets SIGTERM, and SIGKILL 2 seconds later.
 
+--http posts the payload to a URL, signed after https://www.standardwebhooks.com: webhook-id is the message's id (what is
+  not visible ASCII, % and . percent-encoded), webhook-timestamp the time of this attempt, webhook-signature an
+  HMAC-SHA256. The secret, whsec_ and base64, comes from --secret-file or DUEQ_WEBHOOK_SECRET; several, one a line, sign
+  side by side while you change them.
+  2xx: done. 4xx: hopeless, set aside as dead, but for 408, 409, 425 and 429. These and all else: retried; 429 and 503
+  after what Retry-After says (1 second to a day). Redirects are not followed, proxies not used.
+
 A message is delivered at least once: should a worker die, its messages run again elsewhere. So what handles a message
 must do no harm when it is done twice; the id tells.
 
@@ -33,7 +46,8 @@ uncharged. A second one ends the grace.
 
 Examples:
   dueq work orders --print --json | jq .id
-  dueq work orders --exec 'jq -r .email | xargs ./rate-order \"$DUEQ_ID\"' --concurrency 8 --timeout 1m")]
+  dueq work orders --exec 'jq -r .email | xargs ./rate-order \"$DUEQ_ID\"' --concurrency 8 --timeout 1m
+  dueq work orders --http https://example.com/hooks/orders --secret-file secret --max-attempts 8")]
 pub(crate) struct Work {
     /// The queue
     queue: String,
@@ -48,13 +62,26 @@ pub(crate) struct Work {
     /// How long to let handlers finish after the stop
     #[arg(long, value_parser = time::delay, default_value = "30s")]
     grace: Duration,
-    /// How long one message may take; then it has failed and is retried [default: no limit for --exec]
+    /// How long one message may take; then it has failed and is retried [default: none for --exec, 30s for --http]
     #[arg(long, value_parser = time::delay, conflicts_with = "print")]
     timeout: Option<Duration>,
     /// Set the queue's limit, for all its workers and until it is set again: dead after so many failed attempts (20 if
     /// never set). A message pushed with a limit of its own keeps that
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
+    #[command(flatten)]
+    http: HttpOptions,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Options of --http")]
+struct HttpOptions {
+    /// A file with the secret that signs; else it is in DUEQ_WEBHOOK_SECRET
+    #[arg(long, value_name = "FILE", requires = "http")]
+    secret_file: Option<PathBuf>,
+    /// Post also to private, loopback and link-local addresses
+    #[arg(long, requires = "http")]
+    allow_private: bool,
 }
 
 #[derive(Args)]
@@ -66,11 +93,15 @@ struct How {
     /// Print each message and ack it
     #[arg(long)]
     print: bool,
+    /// Post each message to this URL: 2xx done, most 4xx hopeless, anything else retry
+    #[arg(long, value_name = "URL")]
+    http: Option<String>,
 }
 
 /// What is done with a message.
 enum Handler {
     Exec(exec::Exec),
+    Http(http::Http),
     Print(print::Print),
 }
 
@@ -78,6 +109,7 @@ impl Handler {
     async fn handle(&self, delivery: &Delivery) -> Settlement {
         match self {
             Self::Exec(exec) => exec.handle(delivery).await,
+            Self::Http(http) => http.handle(delivery).await,
             Self::Print(print) => print.handle(delivery),
         }
     }
@@ -90,6 +122,13 @@ impl Work {
         let handler = Arc::new(match self.how {
             How { exec: Some(command), .. } => {
                 Handler::Exec(exec::Exec::new(command, self.queue, self.timeout, over.clone())?)
+            }
+            How { http: Some(url), .. } => {
+                let environment = std::env::var("DUEQ_WEBHOOK_SECRET").ok();
+                let secrets = signature::Secrets::load(self.http.secret_file.as_deref(), environment.as_deref())?;
+                let timeout = self.timeout.unwrap_or(HTTP_TIMEOUT);
+                let http = http::Http::new(&url, secrets, timeout, self.http.allow_private, over.clone()).await?;
+                Handler::Http(http)
             }
             How { .. } => Handler::Print(print::Print { json: common.json, unread: stop.clone() }),
         });

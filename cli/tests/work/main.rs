@@ -2,4 +2,5 @@
 
 mod dev;
 mod exec;
+mod http;
 mod support;
