@@ -4,7 +4,6 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -54,14 +53,14 @@ impl Dev {
         };
         fs::create_dir_all(&dir).map_err(|error| anyhow!("cannot make {}: {error}", dir.display()))?;
         let dir = dir.canonicalize()?;
-        // Held to the end: two servers that append to one file would ruin it.
-        let _lock = lock(&dir)?;
+        // Two servers that append to one file would ruin it. Held by the server too, which may outlive this process.
+        let lock = lock(&dir)?;
         let port = free(self.port)?;
         let url = if port == 6379 { "redis://127.0.0.1/".to_owned() } else { format!("redis://127.0.0.1:{port}/") };
 
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let guard = Guard::start()?;
-        let mut child = spawn(&program, port, &dir)?;
+        let mut child = spawn(&program, port, &dir, lock.try_clone()?)?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
             guard.add(group);
@@ -120,14 +119,14 @@ fn free(port: u16) -> anyhow::Result<u16> {
     }
 }
 
-fn spawn(program: &Path, port: u16, dir: &Path) -> anyhow::Result<Child> {
+fn spawn(program: &Path, port: u16, dir: &Path, lock: File) -> anyhow::Result<Child> {
     let log = File::create(dir.join("log"))?;
     Command::new(program)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--daemonize", "no"])
         .args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"])
         // Its data go where it runs.
         .current_dir(dir)
-        .stdin(Stdio::null())
+        .stdin(lock)
         .stdout(log.try_clone()?)
         .stderr(log)
         .process_group(0)

@@ -199,4 +199,19 @@ mod tests {
         let resolved = PublicOnly.resolve("localhost".parse().expect("a name")).await;
         assert!(resolved.is_err_and(|error| error.to_string().contains("no public address")));
     }
+
+    #[tokio::test]
+    async fn a_client_does_not_connect_to_a_private_address_behind_a_name() -> anyhow::Result<()> {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+        // Only to have the library choose a TLS provider.
+        let _ = dueq::Client::connect("redis://127.0.0.1:1/").await;
+        let client = reqwest::Client::builder().no_proxy().dns_resolver(PublicOnly).build()?;
+        let url = format!("http://localhost:{}/", listener.local_addr()?.port());
+        let refused = tokio::select! {
+            answer = client.post(url).send() => answer.err().map(anyhow::Error::from),
+            _ = listener.accept() => None,
+        };
+        assert!(refused.is_some_and(|error| format!("{error:#}").contains("no public address")));
+        Ok(())
+    }
 }

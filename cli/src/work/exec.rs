@@ -213,4 +213,32 @@ mod tests {
         assert_eq!(exit(127, "sh: x: not found\n"), Settlement::retry("exit status 127: sh: x: not found"));
         assert_eq!(settlement(ExitStatus::from_raw(9), b""), Settlement::retry("killed by signal 9"));
     }
+
+    #[tokio::test]
+    async fn a_dropped_handler_leaves_nothing_running() -> anyhow::Result<()> {
+        let server = dueq_testkit::Server::start(&[])?;
+        let orders = dueq::Client::connect(&server.url()).await?.queue("orders")?;
+        orders.push(dueq::Message::new("")).await?;
+        let delivery = orders.claim(1, Duration::from_secs(30)).await?.remove(0);
+        let file = server.folder().join("group").display().to_string();
+        let command = format!("sleep 1000 & echo $$ > {file}.part; mv {file}.part {file}; wait");
+        let exec = Exec::new(command, "orders".to_owned(), None, CancellationToken::new())?;
+
+        let mut handler = Box::pin(exec.handle(&delivery));
+        let group = loop {
+            tokio::select! {
+                settlement = &mut handler => anyhow::bail!("it ended: {settlement:?}"),
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+            }
+            if let Ok(group) = std::fs::read_to_string(&file) {
+                break group.trim().to_owned();
+            }
+        };
+        drop(handler);
+        exec.finish().await;
+        let living = format!("ps -e -o pgid=,stat= | awk '$1 == {group} && $2 !~ /^Z/'");
+        let living = std::process::Command::new("sh").args(["-c", &living]).output()?;
+        assert_eq!(String::from_utf8_lossy(&living.stdout), "");
+        Ok(())
+    }
 }

@@ -19,6 +19,8 @@ use crate::{Common, group, time};
 
 /// What the ends of handlers may take after the grace, before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
+const HOW: &str = "What to do with a message, one of";
+
 /// A receiver that says nothing for so long has failed.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -29,7 +31,7 @@ const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
   Exit code 0: done. 65: hopeless, set aside as dead. Anything else, or a signal: retried after a growing delay, until
   the limit of attempts. The end of what it writes to stderr is remembered with the message.
   It has a process group of its own. When it ends, when its lease is lost, at --timeout and at the end of the grace, all
-  that is left of the group gets SIGTERM, and SIGKILL 2 seconds later.
+  that is left of the group gets SIGTERM, and SIGKILL 2 seconds later. Only what leaves the group (setsid) stays.
 
 --http posts the payload to a URL, signed after https://www.standardwebhooks.com: webhook-id is the message's id (what is
   not visible ASCII, % and . percent-encoded), webhook-timestamp the time of this attempt, webhook-signature an
@@ -63,7 +65,7 @@ pub(crate) struct Work {
     #[arg(long, value_parser = time::delay, default_value = "30s")]
     grace: Duration,
     /// How long one message may take; then it has failed and is retried [default: none for --exec, 30s for --http]
-    #[arg(long, value_parser = time::delay, conflicts_with = "print")]
+    #[arg(long, value_parser = limit, conflicts_with = "print")]
     timeout: Option<Duration>,
     /// Set the queue's limit, for all its workers and until it is set again: dead after so many failed attempts (20 if
     /// never set). A message pushed with a limit of its own keeps that
@@ -88,14 +90,22 @@ struct HttpOptions {
 #[group(required = true, multiple = false)]
 struct How {
     /// Run this command for each message: exit 0 done, 65 hopeless, anything else retry
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, help_heading = HOW, value_name = "CMD")]
     exec: Option<String>,
     /// Print each message and ack it
-    #[arg(long)]
+    #[arg(long, help_heading = HOW)]
     print: bool,
     /// Post each message to this URL: 2xx done, most 4xx hopeless, anything else retry
-    #[arg(long, value_name = "URL")]
+    #[arg(long, help_heading = HOW, value_name = "URL")]
     http: Option<String>,
+}
+
+/// A time limit: no message could keep one of nothing.
+fn limit(text: &str) -> Result<Duration, String> {
+    match time::delay(text)? {
+        Duration::ZERO => Err("the limit must be above zero; leave it out for none".to_owned()),
+        limit => Ok(limit),
+    }
 }
 
 /// What is done with a message.
