@@ -1,6 +1,8 @@
 //! The program `dueq`: pushes to, works and looks at delay queues on Redis.
 
 mod import;
+mod dev;
+mod group;
 mod output;
 mod push;
 mod stats;
@@ -60,6 +62,8 @@ enum Command {
     Stats(stats::Stats),
     /// Take over what waits in another program's queue
     Import(import::Import),
+    /// Run a private Redis or Valkey, for trying things out, until Ctrl-C
+    Dev(dev::Dev),
 }
 
 impl Common {
@@ -92,6 +96,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Work(work) => work.run(&cli.common).await,
         Command::Stats(stats) => stats.run(&cli.common).await,
         Command::Import(import) => import.run(&cli.common).await,
+        Command::Dev(dev) => dev.run(&cli.common).await,
     }
 }
 

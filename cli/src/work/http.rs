@@ -1,0 +1,206 @@
+//! `--http`: a signed POST a message, after the Standard Webhooks specification.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail};
+use dueq::{Delivery, Settlement};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::{Client, Response, StatusCode, Url, redirect};
+use tokio_util::sync::CancellationToken;
+
+use crate::output;
+use crate::work::address::{self, PublicOnly};
+use crate::work::signature::Secrets;
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// A receiver may ask for patience: at least this, so that it cannot make us spin, and at most that.
+const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(24 * 3600)];
+/// How much of an answer is read: a short one, so that its connection can be used again.
+const ANSWER: usize = 16 * 1024;
+/// How much of an answer is kept as the error.
+const SAID: usize = 300;
+
+pub(super) struct Http {
+    url: Url,
+    client: Client,
+    secrets: Secrets,
+    /// The grace is over.
+    over: CancellationToken,
+}
+
+impl Http {
+    pub(super) async fn new(
+        url: &str,
+        secrets: Secrets,
+        timeout: Duration,
+        allow_private: bool,
+        over: CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let url = parse(url)?;
+        // Proxies of the environment are not used: they would connect to what is not checked here.
+        let mut client = Client::builder()
+            .user_agent(concat!("dueq/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_LIMIT)
+            .timeout(timeout);
+        if !allow_private {
+            address::check_host(&url).await?;
+            client = client.dns_resolver(PublicOnly);
+        }
+        Ok(Self { url, client: client.build()?, secrets, over })
+    }
+
+    pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
+        tokio::select! {
+            settlement = self.post(delivery) => settlement,
+            // Nobody's failure; and what is lost is not settled at all.
+            () = self.over.cancelled() => Settlement::Release,
+            () = delivery.lost() => Settlement::Release,
+        }
+    }
+
+    async fn post(&self, delivery: &Delivery) -> Settlement {
+        let now = SystemTime::now();
+        let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let id = header_id(delivery.id_bytes());
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header("webhook-id", &id)
+            .header("webhook-timestamp", seconds)
+            .header("webhook-signature", self.secrets.sign(&id, seconds, delivery.payload()))
+            .header(CONTENT_TYPE, content_type(delivery.payload()))
+            .body(delivery.payload().to_vec());
+        match request.send().await {
+            Ok(response) => {
+                let (status, headers) = (response.status(), response.headers().clone());
+                settlement(status, &headers, SystemTime::now(), &answer(response).await)
+            }
+            // The URL may hold a secret, and the message's error is for many eyes.
+            Err(error) => Settlement::retry(format_args!("{:#}", anyhow::Error::from(error.without_url()))),
+        }
+    }
+}
+
+fn parse(text: &str) -> anyhow::Result<Url> {
+    let url = Url::parse(text).context("--http needs a URL such as https://example.com/hook")?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        bail!("--http needs an http:// or https:// URL");
+    }
+    Ok(url)
+}
+
+/// The id as a header and the signature can hold it: visible ASCII as it is, the rest percent-encoded.
+///
+/// So are the percent sign, which keeps different ids different, and the full stop, which separates the parts of what is signed.
+fn header_id(id: &[u8]) -> String {
+    let mut text = String::with_capacity(id.len());
+    for &byte in id {
+        match byte {
+            b'!'..=b'~' if !matches!(byte, b'%' | b'.') => text.push(char::from(byte)),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+fn content_type(payload: &[u8]) -> &'static str {
+    let is_json = serde_json::from_slice::<serde_json::Value>(payload).is_ok();
+    if is_json { "application/json" } else { "application/octet-stream" }
+}
+
+/// The beginning of the answer, in one line that no control character can disturb.
+async fn answer(mut response: Response) -> String {
+    let mut body = Vec::new();
+    while body.len() < ANSWER
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        body.extend_from_slice(&chunk);
+    }
+    body.truncate(SAID);
+    output::visible(body.trim_ascii())
+}
+
+fn settlement(status: StatusCode, headers: &HeaderMap, now: SystemTime, said: &str) -> Settlement {
+    let error = if said.is_empty() { format!("HTTP {status}") } else { format!("HTTP {status}: {said}") };
+    match status.as_u16() {
+        200..=299 => Settlement::Ack,
+        // 408 too slow, 409 in conflict, 425 too early, 429 too many: another time may do.
+        400..=499 if !matches!(status.as_u16(), 408 | 409 | 425 | 429) => Settlement::bury(error),
+        429 | 503 => match retry_after(headers, now) {
+            Some(after) => Settlement::retry_after(after, error),
+            None => Settlement::retry(error),
+        },
+        300..=399 => Settlement::retry(format_args!("{error}: redirects are not followed, give the last URL")),
+        _ => Settlement::retry(error),
+    }
+}
+
+/// Seconds, or a date.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let after = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default(),
+    };
+    Some(after.clamp(PATIENCE[0], PATIENCE[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(code: u16) -> Settlement {
+        settlement(StatusCode::from_u16(code).expect("a status"), &HeaderMap::new(), SystemTime::now(), "")
+    }
+
+    #[test]
+    fn statuses_settle() {
+        for code in [200, 201, 202, 204, 299] {
+            assert_eq!(of(code), Settlement::Ack, "{code}");
+        }
+        for code in [400, 401, 403, 404, 410, 413, 422] {
+            assert!(matches!(of(code), Settlement::Bury(_)), "{code}");
+        }
+        for code in [301, 302, 307, 308, 408, 409, 425, 429, 500, 502, 503, 504, 599] {
+            assert!(matches!(of(code), Settlement::Retry { after: None, .. }), "{code}");
+        }
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_within_reason() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").expect("a date");
+        let after = |text: &str| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().expect("a value"))]);
+            retry_after(&headers, now).map(|after| after.as_secs())
+        };
+        for (text, seconds) in [
+            ("120", Some(120)),
+            ("0", Some(1)),
+            ("99999999", Some(86_400)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sunday, 06-Nov-94 08:50:37 GMT", Some(60)),
+            ("Sun Nov  6 08:50:37 1994", Some(60)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(1)),
+            ("-1", None),
+            ("1.5", None),
+            ("soon", None),
+        ] {
+            assert_eq!(after(text), seconds, "{text}");
+        }
+    }
+
+    #[test]
+    fn different_ids_stay_different_and_fit_a_header() {
+        assert_eq!(header_id(b"order:42"), "order:42");
+        assert_eq!(header_id("a b.c%\u{e9}".as_bytes()), "a%20b%2Ec%25%C3%A9");
+    }
+
+    #[test]
+    fn json_is_called_json() {
+        assert_eq!(content_type(b"{\"order\": 42}"), "application/json");
+        assert_eq!(content_type(b"\xff"), "application/octet-stream");
+        assert_eq!(content_type(b""), "application/octet-stream");
+    }
+}

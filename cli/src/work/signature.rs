@@ -1,0 +1,98 @@
+//! The signature of Standard Webhooks: `v1,` and the base64 of an HMAC-SHA256 over id, timestamp and payload.
+
+use std::path::Path;
+
+use anyhow::{anyhow, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+const MAKE_ONE: &str =
+    "make one: echo \"whsec_$(openssl rand -base64 32)\" > secret, and give it by --secret-file or DUEQ_WEBHOOK_SECRET";
+/// What the specification asks for.
+const SHORTEST: usize = 24;
+
+/// One secret, or several while they are changed.
+pub(super) struct Secrets(Vec<Hmac<Sha256>>);
+
+impl Secrets {
+    /// From a file, else from the environment: a secret a line.
+    pub(super) fn load(file: Option<&Path>, environment: Option<&str>) -> anyhow::Result<Self> {
+        match (file, environment) {
+            (Some(file), _) => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|error| anyhow!("cannot read the secret from {}: {error}", file.display()))?;
+                Self::parse(&text)
+            }
+            (None, Some(text)) => Self::parse(text),
+            (None, None) => bail!("--http signs what it posts and needs a secret; {MAKE_ONE}"),
+        }
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let secrets: Vec<_> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).map(key).collect::<Result<_, _>>()?;
+        if secrets.is_empty() {
+            bail!("the webhook secret is empty; {MAKE_ONE}");
+        }
+        Ok(Self(secrets))
+    }
+
+    /// The value of the header `webhook-signature`: one signature a secret.
+    pub(super) fn sign(&self, id: &str, seconds: u64, payload: &[u8]) -> String {
+        let sign = |key: &Hmac<Sha256>| {
+            let mac = key.clone().chain_update(format!("{id}.{seconds}.")).chain_update(payload);
+            format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+        };
+        self.0.iter().map(sign).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Never says what it could not read.
+fn key(line: &str) -> anyhow::Result<Hmac<Sha256>> {
+    let bytes = STANDARD
+        .decode(line.strip_prefix("whsec_").unwrap_or(line))
+        .map_err(|_| anyhow!("a webhook secret is whsec_ and base64, or base64 alone; {MAKE_ONE}"))?;
+    if bytes.len() < SHORTEST {
+        bail!("a webhook secret has at least {SHORTEST} bytes, this one {}; {MAKE_ONE}", bytes.len());
+    }
+    Hmac::new_from_slice(&bytes).map_err(|error| anyhow!("the webhook secret: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example that the specification's own libraries are tested with.
+    const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const SIGNATURE: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+
+    fn sign(text: &str) -> String {
+        let secrets = Secrets::parse(text).expect("secrets");
+        secrets.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#)
+    }
+
+    #[test]
+    fn the_specifications_example() {
+        assert_eq!(sign(SECRET), SIGNATURE);
+        assert_eq!(sign(&format!("whsec_{SECRET}\n")), SIGNATURE);
+    }
+
+    #[test]
+    fn two_secrets_make_two_signatures() {
+        let other = format!("whsec_{}", STANDARD.encode([7; 32]));
+        let both = sign(&format!("{SECRET}\n\n{other}\n"));
+        assert_eq!(both, format!("{SIGNATURE} {}", sign(&other)));
+    }
+
+    #[test]
+    fn what_is_no_secret_is_refused_and_not_repeated() {
+        for text in ["", " \n", "whsec_", "whsec_!!!", "c2hvcnQ=", "whsec_c2hvcnQ="] {
+            let said = Secrets::parse(text).err().expect("refused").to_string();
+            assert!(said.contains("openssl"), "{text:?}: {said}");
+            assert!(!said.contains("c2hvcnQ"), "{said}");
+        }
+        assert!(Secrets::load(None, None).is_err());
+    }
+}

@@ -1,0 +1,6 @@
+//! `dueq work` and `dueq dev` as an operator uses them, on private servers.
+
+mod dev;
+mod exec;
+mod http;
+mod support;
