@@ -1,7 +1,9 @@
 //! The program `dueq`: pushes to, works and looks at delay queues on Redis.
 
+mod keys;
 mod output;
 mod push;
+mod snippets;
 mod stats;
 mod time;
 mod work;
@@ -57,6 +59,8 @@ enum Command {
     Work(work::Work),
     /// What a queue holds and has done
     Stats(stats::Stats),
+    /// The ten keys of a queue, or a producer for it in another language
+    Keys(keys::Keys),
 }
 
 impl Common {
@@ -88,6 +92,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Push(push) => push.run(&cli.common).await,
         Command::Work(work) => work.run(&cli.common).await,
         Command::Stats(stats) => stats.run(&cli.common).await,
+        Command::Keys(keys) => keys.run(),
     }
 }
 
