@@ -5,7 +5,7 @@
 set -eu
 queue=$1 id=$2 delay_ms=$3 payload=$4
 
-redis() { redis-cli -e -u "${REDIS_URL:-redis://127.0.0.1:6379/}" "$@"; }
+redis() { redis-cli -e --no-auth-warning -u "${REDIS_URL:-redis://127.0.0.1:6379/}" "$@"; }
 payload() { if [ "$payload" = - ]; then cat; else printf %s "$payload"; fi; }
 
 # All ten keys, in this order.

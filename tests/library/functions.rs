@@ -71,3 +71,21 @@ async fn the_client_does_not_need_the_library() -> Result<()> {
     assert_eq!(claim(&setup.queue, 2).await?.len(), 2);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_replica_that_takes_over_has_the_library() -> Result<()> {
+    let setup = setup().await?;
+    setup.client.load_functions().await?;
+    assert_eq!(push(&setup, "before").await?, "CREATED");
+    let replica = dueq_testkit::Server::start(&["--replicaof", "127.0.0.1", &setup.server.port().to_string()])?;
+    let mut redis = connection(&replica.url()).await?;
+    let read = async || Ok(command(&mut redis, &["FCALL_RO", "dueq_version", "0"]).await.unwrap_or(0));
+    until("the replica's library", read, |version: &u64| *version == dueq::functions_version()).await?;
+
+    let _: String = command(&mut redis, &["REPLICAOF", "NO", "ONE"]).await?;
+    let client = dueq::Client::connect(&replica.url()).await?;
+    let taken_over = Setup { queue: client.queue("orders")?, client, server: replica };
+    assert_eq!(push(&taken_over, "before").await?, "EXISTS scheduled");
+    assert_eq!(push(&taken_over, "after").await?, "CREATED");
+    Ok(())
+}
