@@ -60,3 +60,24 @@ fn each_language_can_read_its_producer() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_printed_producer_pushes_into_its_queue() -> Result<()> {
+    if Command::new("redis-cli").arg("--version").output().is_err() {
+        writeln!(std::io::stderr(), "SKIPPED: the printed producer in sh is not run: there is no redis-cli")?;
+        return Ok(());
+    }
+    let name = r#"it's "so" \ $HOME `x` größe"#;
+    let server = dueq_testkit::Server::start(&[])?;
+    let client = dueq::Client::connect(&server.url()).await?;
+    client.load_functions().await?;
+    let script = String::from_utf8(keys(&[name, "--lang", "sh"])?.stdout)?;
+    let pushed = Command::new("sh")
+        .args(["-c", &script, "push.sh", "order:42", "3600000", "rate it"])
+        .env("REDIS_URL", server.url())
+        .output()?;
+    assert_eq!(String::from_utf8(pushed.stdout)?, "created order:42\n");
+    let stored = client.queue(name)?.get("order:42").await?.context("the message")?;
+    assert_eq!(stored.payload, b"rate it");
+    Ok(())
+}
