@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::protocol::functions;
+use crate::protocol::keys::Keys;
 
 /// What is known of the Functions library `dueq` on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +33,17 @@ pub fn functions_code() -> String {
 /// The version of the library in this crate; it grows with every change of a script.
 pub fn functions_version() -> u64 {
     functions::VERSION
+}
+
+/// The ten keys of the queue of this name, in the order in which every script and function takes them.
+///
+/// ```
+/// assert_eq!(dueq::queue_keys("orders")?[0], "dueq:{orders}:scheduled");
+/// assert!(dueq::queue_keys("a/b").is_err());
+/// # Ok::<(), dueq::Error>(())
+/// ```
+pub fn queue_keys(name: &str) -> Result<[String; 10], Error> {
+    Ok(Keys::of_queue(name)?.vector)
 }
 
 impl Client {

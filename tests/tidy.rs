@@ -166,3 +166,24 @@ fn protocol_names_every_script() {
         assert!(has, "PROTOCOL.md has no section on the script {verb}");
     }
 }
+
+#[test]
+fn readme_says_what_to_do_about_every_error() {
+    let read = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a page");
+    let (contract, readme) = (read("PROTOCOL.md"), read("README.md"));
+    let (_, errors) = contract.split_once("\n## 12. Errors\n").expect("section 12");
+    let (errors, _) = errors.split_once("\n## ").expect("section 13");
+    let (_, table) = readme.split_once("| error | cause | run |").expect("the table");
+    let codes = errors.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let mut count = 0;
+    for code in codes.flat_map(|cell| cell.split(['`', ' ', ','])).filter(|word| word.len() > 2 && is_code(word)) {
+        assert!(table.contains(&format!("`{code}")), "README.md does not say what to do about {code}");
+        count += 1;
+    }
+    assert!(count > 15, "{count} codes: this test looks in the wrong place");
+}
+
+/// As Redis writes them: capitals only.
+fn is_code(word: &str) -> bool {
+    word.chars().all(|c| c.is_ascii_uppercase())
+}

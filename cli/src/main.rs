@@ -3,8 +3,10 @@
 mod import;
 mod dev;
 mod group;
+mod keys;
 mod output;
 mod push;
+mod snippets;
 mod stats;
 mod time;
 mod work;
@@ -64,6 +66,8 @@ enum Command {
     Import(import::Import),
     /// Run a private Redis or Valkey, for trying things out, until Ctrl-C
     Dev(dev::Dev),
+    /// The ten keys of a queue, or a producer for it in another language
+    Keys(keys::Keys),
 }
 
 impl Common {
@@ -97,6 +101,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Stats(stats) => stats.run(&cli.common).await,
         Command::Import(import) => import.run(&cli.common).await,
         Command::Dev(dev) => dev.run(&cli.common).await,
+        Command::Keys(keys) => keys.run(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::protocol::lane::Lane;
+use crate::protocol::lane::{Lane, Patience, Repeat};
 use crate::protocol::scripts::Verb;
 
 /// Grows with every change of a script. A server keeps the newest library that it was given.
@@ -37,7 +37,7 @@ fn register(code: &mut String, name: &str, flags: &str, function: &str) {
 impl Lane {
     /// The version of the library on the server, if there is one.
     pub(crate) async fn functions_version(&self) -> Result<Option<u64>, Error> {
-        match self.command(redis::cmd("FCALL").arg("dueq_version").arg(0)).await {
+        match self.command_patiently(redis::cmd("FCALL").arg("dueq_version").arg(0)).await {
             Ok(Value::Int(version)) => Ok(u64::try_from(version).ok()),
             Ok(other) => Err(Error::new(ErrorKind::Server, Applied::No, format!("dueq_version answered {other:?}"))),
             Err(error) if error.to_string().contains("Function not found") => Ok(None),
@@ -49,6 +49,17 @@ impl Lane {
     pub(crate) async fn load_functions(&self) -> Result<(), Error> {
         let mut load = redis::cmd("FUNCTION");
         load.arg("LOAD").arg("REPLACE").arg(code());
-        self.command(&load).await.map(drop)
+        self.command_patiently(&load).await.map(drop)
+    }
+
+    /// A command that does no harm twice, repeated while the server cannot be reached.
+    async fn command_patiently(&self, command: &redis::Cmd) -> Result<Value, Error> {
+        let mut patience = Patience::new();
+        loop {
+            match self.command(command).await {
+                Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
+                result => return result,
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! what is asserted is order, number, that nothing is early, and upper bounds of many seconds.
 
 mod faults;
+mod functions;
 mod input;
 mod lifecycle;
 mod support;

@@ -17,6 +17,14 @@ pub(crate) const SECOND: u64 = 1_000;
 pub(crate) const HOUR: u64 = 3_600_000;
 pub(crate) const DAY: u64 = 24 * HOUR;
 
+/// How a verb is called: as the script, as the function of the Functions library, or now so, now so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Calls {
+    Evalsha,
+    Fcall,
+    InTurn,
+}
+
 /// How long a server may take to answer before a test gives up: far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -25,6 +33,9 @@ pub(crate) struct Queue {
     pub(crate) connection: Connection,
     base: String,
     scripts: BTreeMap<&'static str, Text>,
+    calls: Calls,
+    /// Counts, for calls in turn.
+    called: usize,
     /// Reads must ask first: in a slot that arrives here, nothing is shown to who does not.
     cluster: bool,
 }
@@ -67,12 +78,23 @@ impl Queue {
         let server = Server::start(arguments)?;
         let connection = connect(&server.url())?;
         let cluster = arguments.contains(&"--cluster-enabled");
-        let mut queue = Self { server, connection, base: "dueq:{q}".to_owned(), scripts: BTreeMap::new(), cluster };
+        let (base, scripts) = ("dueq:{q}".to_owned(), BTreeMap::new());
+        let mut queue = Self { server, connection, base, scripts, calls: Calls::Evalsha, called: 0, cluster };
         for (verb, source) in SCRIPTS {
             queue.load(verb, source)?;
         }
         queue.command(words!["HSET", "dueq:{q}:meta", "test", "1"])?;
         Ok(queue)
+    }
+
+    /// From now on verbs are called so.
+    pub(crate) fn through(&mut self, calls: Calls) -> Result<()> {
+        if calls != Calls::Evalsha {
+            let loaded = self.command(words!["FUNCTION", "LOAD", "REPLACE", dueq::functions_code()])?;
+            ensure!(loaded.text()? == "dueq");
+        }
+        self.calls = calls;
+        Ok(())
     }
 
     /// Begins anew, with nothing in the server but the scripts.
@@ -108,7 +130,12 @@ impl Queue {
     /// Runs a verb with these KEYS and all of ARGV.
     pub(crate) fn call_with(&mut self, verb: &str, keys: Vec<Text>, argv: Vec<Text>) -> Result<Reply> {
         let script = self.scripts.get(verb).with_context(|| format!("no script {verb}"))?;
-        let mut words = words!["EVALSHA", script, keys.len() as u64];
+        self.called += 1;
+        let function = self.calls == Calls::Fcall || (self.calls == Calls::InTurn && self.called.is_multiple_of(2));
+        let mut words = match function {
+            true => words!["FCALL", format!("dueq_{verb}"), keys.len() as u64],
+            false => words!["EVALSHA", script, keys.len() as u64],
+        };
         words.extend(keys);
         words.extend(argv);
         self.command(words)

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::queue::{Queue, SECOND, T0, token};
+use crate::queue::{Calls, Queue, SECOND, T0, token};
 use crate::reply::words;
 use crate::scripts::SCRIPTS;
 
@@ -189,7 +189,17 @@ fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize>
 
 #[test]
 fn every_cell_is_what_the_document_says() -> Result<()> {
+    every_cell(Calls::Evalsha)
+}
+
+#[test]
+fn every_cell_is_the_same_through_functions() -> Result<()> {
+    every_cell(Calls::Fcall)
+}
+
+fn every_cell(calls: Calls) -> Result<()> {
     let mut queue = Queue::start()?;
+    queue.through(calls)?;
     let (mut verbs, mut checked) = (Vec::new(), 0);
     for heading in ["| Verb | absent | scheduled |", "| Verb | remembered, after an ack |"] {
         let rows = rows(heading)?;

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::model::run;
+use crate::queue::Calls;
 use crate::scripts::SCRIPTS;
 
 /// Far more steps than any of these needs to be noticed.
@@ -59,7 +60,7 @@ fn every_broken_script_is_noticed() -> Result<()> {
     for (what, verb, part, replacement) in MUTANTS {
         let (name, source) = SCRIPTS.iter().find(|(name, _)| name == verb).context("no such script")?;
         ensure!(source.contains(part), "{what}: {verb}.lua no longer has {part}");
-        let Err(noticed) = run(7, PATIENCE, &[(name, source.replace(part, replacement))]) else {
+        let Err(noticed) = run(7, PATIENCE, Calls::Evalsha, &[(name, source.replace(part, replacement))]) else {
             bail!("{what}: not noticed in {PATIENCE} steps");
         };
         let reason = format!("{:#}", noticed.root_cause());

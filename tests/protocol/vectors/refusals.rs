@@ -3,18 +3,21 @@
 use anyhow::{Result, ensure};
 
 use super::{plausible, seed, with_every_state};
-use crate::queue::{Queue, T0, keys_of, token};
+use crate::queue::{Calls, Queue, T0, keys_of, token};
 use crate::reply::{Reply, Text, words};
 use crate::scripts::SCRIPTS;
 use crate::state::sentinel;
 
-/// Fails unless every one of these calls gets the error, and not a byte changes.
+/// Fails unless every one of these calls gets the error, as a script and as a function, and not a byte changes.
 fn refused(queue: &mut Queue, code: &str, calls: Vec<(&str, Vec<Text>, Vec<Text>)>) -> Result<()> {
     let before = queue.contents()?;
-    for (verb, keys, argv) in calls {
-        let reply = queue.call_with(verb, keys, argv.clone())?;
-        ensure!(reply.code() == Some(code), "{verb} {argv:?}: {reply:?}, not {code}");
-        ensure!(queue.contents()? == before, "{verb} {argv:?} left a trace");
+    for way in [Calls::Fcall, Calls::Evalsha] {
+        queue.through(way)?;
+        for (verb, keys, argv) in &calls {
+            let reply = queue.call_with(verb, keys.clone(), argv.clone())?;
+            ensure!(reply.code() == Some(code), "{way:?} {verb} {argv:?}: {reply:?}, not {code}");
+            ensure!(queue.contents()? == before, "{way:?} {verb} {argv:?} left a trace");
+        }
     }
     Ok(())
 }

@@ -1,0 +1,98 @@
+//! Producers in other languages: the files of `examples/clients/`, with the name of a queue filled in.
+
+/// A language that there is a producer in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Lang {
+    /// The shell, with redis-cli
+    Sh,
+    /// Python, with redis-py
+    Python,
+    /// JavaScript on Node.js, with ioredis
+    Node,
+    /// Go, with go-redis
+    Go,
+    /// Java, with Jedis
+    Java,
+}
+
+/// The producer in this language for this queue: a file to paste, which then takes ID DELAY_MS PAYLOAD.
+pub(crate) fn snippet(lang: Lang, queue: &str) -> String {
+    let (file, replacements) = producer(lang);
+    let name = match lang {
+        Lang::Sh => format!("'{}'", queue.replace('\'', r"'\''")),
+        // A string of JSON is one in all of them.
+        _ => serde_json::Value::from(queue).to_string(),
+    };
+    let with_usage = file.replacen("QUEUE ID DELAY_MS", "ID DELAY_MS", usize::MAX);
+    replacements.iter().fold(with_usage, |text, (from, to)| text.replacen(from, &to.replace("NAME", &name), 1))
+}
+
+/// What of a file is replaced by what; NAME stands for the name of the queue.
+type Replacements = &'static [(&'static str, &'static str)];
+
+fn producer(lang: Lang) -> (&'static str, Replacements) {
+    match lang {
+        Lang::Sh => (
+            include_str!("../../examples/clients/push.sh"),
+            &[("queue=$1 id=$2 delay_ms=$3 payload=$4", "queue=NAME id=$1 delay_ms=$2 payload=$3")],
+        ),
+        Lang::Python => (
+            include_str!("../../examples/clients/push.py"),
+            &[("queue, id, delay_ms, payload = sys.argv[1:]", "queue, (id, delay_ms, payload) = NAME, sys.argv[1:]")],
+        ),
+        Lang::Node => (
+            include_str!("../../examples/clients/push.js"),
+            &[(
+                "const [queue, id, delayMs, payload] = process",
+                "const queue = NAME;\n  const [id, delayMs, payload] = process",
+            )],
+        ),
+        Lang::Go => (
+            include_str!("../../examples/clients/push.go"),
+            &[
+                ("len(args) != 4", "len(args) != 3"),
+                ("args[0], args[1], args[2], []byte(args[3])", "NAME, args[0], args[1], []byte(args[2])"),
+            ],
+        ),
+        Lang::Java => (
+            include_str!("../../examples/clients/Push.java"),
+            &[
+                ("args.length != 4", "args.length != 3"),
+                (
+                    "queue = args[0], id = args[1], delayMs = args[2], payload = args[3]",
+                    "queue = NAME, id = args[0], delayMs = args[1], payload = args[2]",
+                ),
+            ],
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn the_name_is_filled_in_and_nothing_else_changes() {
+        for lang in Lang::value_variants() {
+            let (file, replacements) = producer(*lang);
+            for (from, _) in replacements {
+                assert_eq!(file.matches(from).count(), 1, "{lang:?}: {from}");
+            }
+            let filled = snippet(*lang, "orders");
+            assert!(file.contains("QUEUE") && !filled.contains("QUEUE") && !filled.contains("NAME}"), "{lang:?}");
+            assert!(filled.contains(if *lang == Lang::Sh { "'orders'" } else { "\"orders\"" }), "{lang:?}");
+            let changed = file.lines().filter(|line| !filled.contains(line)).count();
+            assert!(changed <= 4, "{lang:?}: {changed} lines changed");
+        }
+    }
+
+    #[test]
+    fn no_name_escapes_from_its_quotes() {
+        let name = r#"it's "so" \ $HOME `x` ${y} größe"#;
+        assert!(snippet(Lang::Sh, name).contains(r#"queue='it'\''s "so" \ $HOME `x` ${y} größe' id=$1"#));
+        for lang in [Lang::Python, Lang::Node, Lang::Go, Lang::Java] {
+            assert!(snippet(lang, name).contains(r#""it's \"so\" \\ $HOME `x` ${y} größe""#), "{lang:?}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `dueq keys`, and the producers that it prints.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result};
+
+fn keys(args: &[&str]) -> Result<Output> {
+    // No server is asked.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dueq"));
+    command.arg("keys").args(args).env("REDIS_URL", "redis://127.0.0.1:1/").stdin(Stdio::null());
+    command.output().context("dueq keys")
+}
+
+#[test]
+fn the_ten_keys_are_printed_one_a_line() -> Result<()> {
+    let output = keys(&["orders"])?;
+    let names = "scheduled ready leases claims messages attrs dead recent nodes meta";
+    let expected: String = names.split(' ').map(|name| format!("dueq:{{orders}}:{name}\n")).collect();
+    assert_eq!(String::from_utf8(output.stdout)?, expected);
+    Ok(())
+}
+
+#[test]
+fn a_bad_name_and_an_unknown_language_are_refused() -> Result<()> {
+    let refused = keys(&["a/b", "--lang", "sh"])?;
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+    assert!(String::from_utf8(refused.stderr)?.contains("queue name"));
+    assert_eq!(keys(&["a", "--lang", "cobol"])?.status.code(), Some(2));
+    Ok(())
+}
+
+/// Each with the program that says whether it can be read, where there is one. What the files do is tested with them.
+#[test]
+fn each_language_can_read_its_producer() -> Result<()> {
+    let name = r#"it's "so" \ $HOME `x` größe"#;
+    let python = "import ast, sys; ast.parse(sys.stdin.buffer.read())";
+    for (lang, checker) in [
+        ("sh", &["sh", "-n"][..]),
+        ("python", &["python3", "-c", python]),
+        ("node", &["node", "--check", "-"]),
+        ("go", &["gofmt", "-l", "-e"]),
+    ] {
+        let printed = keys(&[name, "--lang", lang])?;
+        assert!(printed.status.success(), "{lang}: {printed:?}");
+        let child = Command::new(checker[0])
+            .args(&checker[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let Ok(mut child) = child else {
+            // Not by a macro: those are shown for failed tests only.
+            writeln!(std::io::stderr(), "SKIPPED: the producer in {lang} is not read: there is no {}", checker[0])?;
+            continue;
+        };
+        child.stdin.take().context("its input")?.write_all(&printed.stdout)?;
+        let checked = child.wait_with_output()?;
+        assert!(checked.status.success() && checked.stdout.is_empty(), "{lang}: {checked:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_printed_producer_pushes_into_its_queue() -> Result<()> {
+    if Command::new("redis-cli").arg("--version").output().is_err() {
+        writeln!(std::io::stderr(), "SKIPPED: the printed producer in sh is not run: there is no redis-cli")?;
+        return Ok(());
+    }
+    let name = r#"it's "so" \ $HOME `x` größe"#;
+    let server = dueq_testkit::Server::start(&[])?;
+    let client = dueq::Client::connect(&server.url()).await?;
+    client.load_functions().await?;
+    let script = String::from_utf8(keys(&[name, "--lang", "sh"])?.stdout)?;
+    let pushed = Command::new("sh")
+        .args(["-c", &script, "push.sh", "order:42", "3600000", "rate it"])
+        .env("REDIS_URL", server.url())
+        .output()?;
+    assert_eq!(String::from_utf8(pushed.stdout)?, "created order:42\n");
+    let stored = client.queue(name)?.get("order:42").await?.context("the message")?;
+    assert_eq!(stored.payload, b"rate it");
+    Ok(())
+}

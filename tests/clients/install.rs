@@ -1,0 +1,160 @@
+//! Toolchains and client packages: found, or fetched once into `target/clients/LANGUAGE`.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+/// How long a package may take to arrive before its language is skipped.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Why a language is not tested here.
+pub(crate) struct Skipped(pub(crate) String);
+
+type Prepared<T> = Result<T, Skipped>;
+
+fn skipped<T>(why: impl Into<String>) -> Prepared<T> {
+    Err(Skipped(why.into()))
+}
+
+/// Whether the program can be run at all, and what it says of its version.
+fn version(program: &str, argument: &str) -> Prepared<String> {
+    match Command::new(program).arg(argument).stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        _ => skipped(format!("there is no {program}")),
+    }
+}
+
+/// The folder of a language, where the package is; `fetch` brings it if it is not there yet.
+fn package(language: &str, name: &str, fetch: impl FnOnce(&Path) -> Prepared<()>) -> Prepared<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients").join(language);
+    let stamp = folder.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == name) {
+        return Ok(folder);
+    }
+    let write = |error: std::io::Error| Skipped(format!("{}: {error}", folder.display()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).map_err(write)?;
+    fetch(&folder)?;
+    fs::write(stamp, name).map_err(write)?;
+    Ok(folder)
+}
+
+/// Runs a step of an installation in a folder; what it says is in the file `log` there.
+fn fetch(folder: &Path, program: &str, arguments: &[&str]) -> Prepared<()> {
+    let log = folder.join("log");
+    let step = format!("{program} {}", arguments.join(" "));
+    let run = || -> std::io::Result<bool> {
+        let file = File::options().create(true).append(true).open(&log)?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .process_group(0)
+            .spawn()?;
+        let start = Instant::now();
+        while start.elapsed() < LIMIT {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status.success());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // It and what it has started.
+        Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status()?;
+        child.wait()?;
+        Ok(false)
+    };
+    match run() {
+        Ok(true) => Ok(()),
+        Ok(false) => skipped(format!("`{step}` failed or took more than {LIMIT:?}: see {}", log.display())),
+        Err(error) => skipped(format!("`{step}`: {error}")),
+    }
+}
+
+/// Compiles a producer; that it does not compile is no reason to skip it.
+fn compile(folder: &Path, program: &str, arguments: &[&str]) -> Result<()> {
+    let output = Command::new(program).args(arguments).current_dir(folder).output()?;
+    ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap_or_default().to_owned()
+}
+
+/// redis-cli with the option -X, which came with 7.0.
+pub(crate) fn redis_cli() -> Prepared<()> {
+    let version = version("redis-cli", "--version")?;
+    let major = version.split_whitespace().nth(1).and_then(|version| version.split('.').next()?.parse().ok());
+    if major.is_some_and(|major: u32| major >= 7) { Ok(()) } else { skipped(format!("{} is too old", version.trim())) }
+}
+
+/// A Python that has the package.
+pub(crate) fn python(package_name: &str) -> Prepared<String> {
+    version("python3", "--version")?;
+    let folder = package("python", package_name, |folder| {
+        fetch(folder, "python3", &["-m", "venv", "venv"])?;
+        let options = ["install", "--quiet", "--retries", "1", "--timeout", "15", "--disable-pip-version-check"];
+        fetch(folder, &text(&folder.join("venv/bin/pip")), &[&options[..], &[package_name]].concat())
+    })?;
+    Ok(text(&folder.join("venv/bin/python")))
+}
+
+/// The script, beside a `node_modules` that has the package.
+pub(crate) fn node(package_name: &str, script: &str) -> Prepared<String> {
+    version("node", "--version")?;
+    version("npm", "--version")?;
+    let folder = package("node", package_name, |folder| {
+        let options =
+            ["install", "--no-audit", "--no-fund", "--fetch-retries=1", "--fetch-timeout=15000", "--prefix=."];
+        fetch(folder, "npm", &[&options[..], &[package_name]].concat())
+    })?;
+    let copy = folder.join("push.js");
+    fs::copy(script, &copy).map_err(|error| Skipped(format!("{script}: {error}")))?;
+    Ok(text(&copy))
+}
+
+/// The program, compiled.
+pub(crate) fn go(module: &str, source: &str) -> Result<Prepared<String>> {
+    let fetched = version("go", "version").and_then(|_| {
+        package("go", module, |folder| {
+            fetch(folder, "go", &["mod", "init", "push"])?;
+            fetch(folder, "go", &["get", module])
+        })
+    });
+    let folder = match fetched {
+        Ok(folder) => folder,
+        Err(skipped) => return Ok(Err(skipped)),
+    };
+    fs::copy(source, folder.join("push.go")).context("push.go")?;
+    compile(&folder, "go", &["build", "-o", "push", "push.go"])?;
+    Ok(Ok(text(&folder.join("push"))))
+}
+
+/// The class path with the compiled program and the jars.
+pub(crate) fn java(group: &str, artifact: &str, release: &str, source: &str) -> Result<Prepared<String>> {
+    let pom = format!(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>dueq</groupId><artifactId>push</artifactId>\
+         <version>1</version><dependencies><dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
+         <version>{release}</version></dependency></dependencies></project>"
+    );
+    let goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
+    let fetched = version("javac", "-version").and_then(|_| version("mvn", "--version")).and_then(|_| {
+        package("java", &pom, |folder| {
+            fs::write(folder.join("pom.xml"), &pom).map_err(|error| Skipped(error.to_string()))?;
+            fetch(folder, "mvn", &["--batch-mode", "--quiet", goal, "-DoutputDirectory=jars"])
+        })
+    });
+    let folder = match fetched {
+        Ok(folder) => folder,
+        Err(skipped) => return Ok(Err(skipped)),
+    };
+    let jars = text(&folder.join("jars/*"));
+    compile(&folder, "javac", &["-cp", &jars, "-d", "classes", source])?;
+    Ok(Ok(format!("{}:{jars}", text(&folder.join("classes")))))
+}

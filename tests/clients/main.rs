@@ -1,0 +1,170 @@
+//! The producers of `examples/clients/`, each run as a person would run it: what the library then claims is what was
+//! pushed, byte for byte.
+//!
+//! A language whose toolchain or client package cannot be had is skipped by name, on stderr. Packages are installed once,
+//! into `target/clients/`.
+
+mod install;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use dueq::{Client, Queue};
+use dueq_testkit::Server;
+
+use install::Skipped;
+
+const QUEUE: &str = "die größte, Nr. 1: \"orders\"";
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A producer on a server of its own.
+struct Producer<'a> {
+    start: &'a dyn Fn() -> Command,
+    server: Server,
+}
+
+impl Producer<'_> {
+    /// Pushes with this payload, as an argument or on standard input.
+    fn push(&self, id: &str, delay_ms: &str, payload: Payload<'_>) -> Result<Output> {
+        let (argument, input) = match payload {
+            Payload::Argument(text) => (text, &b""[..]),
+            Payload::Input(bytes) => ("-", bytes),
+        };
+        let mut child = (self.start)()
+            .args([QUEUE, id, delay_ms, argument])
+            .env("REDIS_URL", self.server.url())
+            .env("LC_ALL", "C.UTF-8")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        // One that ends before it has read all says why by itself.
+        let _ = child.stdin.take().context("its input")?.write_all(input);
+        Ok(child.wait_with_output()?)
+    }
+
+    fn succeeds(&self, id: &str, payload: Payload<'_>, says: &str) -> Result<()> {
+        let output = self.push(id, "0", payload).with_context(|| id.to_owned())?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success() && said == format!("{says}\n"), "{id}: {output:?}");
+        Ok(())
+    }
+
+    fn fails(&self, id: &str, delay_ms: &str, why: &str) -> Result<()> {
+        let output = self.push(id, delay_ms, Payload::Argument("x"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1) && said.contains(why), "{why}: {output:?}");
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Payload<'a> {
+    Argument(&'a str),
+    Input(&'a [u8]),
+}
+
+/// Everything that a producer must be able to do, or a line that says why this one was not asked.
+async fn check(language: &str, prepared: Result<impl Fn() -> Command, Skipped>) -> Result<()> {
+    let start = match prepared {
+        Ok(start) => start,
+        Err(Skipped(why)) => {
+            // Not by a macro: those are shown for failed tests only.
+            writeln!(std::io::stderr(), "SKIPPED: the producer in {language}: {why}")?;
+            return Ok(());
+        }
+    };
+    let began = Instant::now();
+    let producer = Producer { start: &start, server: Server::start(&[])? };
+    producer.fails("early", "0", "Function not found")?;
+    let client = Client::connect(&producer.server.url()).await?;
+    client.load_functions().await?;
+    let queue = client.queue(QUEUE)?;
+
+    let mebibyte: Vec<u8> = (0..1_048_576_u32).map(|place| (place * 7 + place / 256) as u8).collect();
+    let messages: [(&str, Payload<'_>); 7] = [
+        ("order:42", Payload::Argument("{\"order\": \"42\"}")),
+        ("a b  c", Payload::Argument("für 😀 $HOME `x` 'y'")),
+        ("größe:😀", Payload::Input(b"\0NUL\0\r\n\0")),
+        (" : ", Payload::Input(b"\xff\xfe\x80 no UTF-8 \xc3\n\n")),
+        ("1 MiB", Payload::Input(&mebibyte)),
+        ("empty", Payload::Argument("")),
+        ("empty input", Payload::Input(b"")),
+    ];
+    for (id, payload) in messages {
+        producer.succeeds(id, payload, &format!("created {id}"))?;
+    }
+    producer.succeeds("empty", Payload::Argument("other"), "empty was pushed before")?;
+    producer.fails("negative", "-5", "INVALID due")?;
+
+    let mut found = claim_all(&queue, messages.len()).await?;
+    for (id, payload) in messages {
+        let expected = match payload {
+            Payload::Argument(text) => text.as_bytes(),
+            Payload::Input(bytes) => bytes,
+        };
+        let place = found.iter().position(|(found, _)| found == id.as_bytes()).with_context(|| id.to_owned())?;
+        ensure!(found.swap_remove(place).1 == expected, "{id}: another payload");
+    }
+    producer.succeeds("empty input", Payload::Argument("acked"), "empty input was pushed before")?;
+    ensure!(queue.stats().await?.pushed == messages.len() as u64);
+    println!("{language}: {:?}", began.elapsed());
+    Ok(())
+}
+
+/// Claims and acks so many; ids and payloads.
+async fn claim_all(queue: &Queue, count: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let (start, mut found) = (Instant::now(), Vec::new());
+    while found.len() < count {
+        ensure!(start.elapsed() < LIMIT, "{} of {count}: {:?}", found.len(), queue.stats().await);
+        for delivery in queue.claim(count, LIMIT).await? {
+            found.push((delivery.id_bytes().to_vec(), delivery.payload().to_vec()));
+            delivery.ack().await?;
+        }
+    }
+    Ok(found)
+}
+
+/// A producer's file.
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/clients").join(name);
+    path.to_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn shell() -> Result<()> {
+    check("shell", install::redis_cli().map(|()| || with("sh", &[&example("push.sh")]))).await
+}
+
+#[tokio::test]
+async fn python() -> Result<()> {
+    let python = install::python("redis==7.0.1");
+    check("Python", python.map(|python| move || with(&python, &[&example("push.py")]))).await
+}
+
+#[tokio::test]
+async fn javascript() -> Result<()> {
+    let script = install::node("ioredis@6.0.0", &example("push.js"));
+    check("JavaScript", script.map(|script| move || with("node", &[&script]))).await
+}
+
+#[tokio::test]
+async fn go() -> Result<()> {
+    let program = install::go("github.com/redis/go-redis/v9@v9.17.3", &example("push.go"))?;
+    check("Go", program.map(|program| move || with(&program, &[]))).await
+}
+
+#[tokio::test]
+async fn java() -> Result<()> {
+    let classes = install::java("redis.clients", "jedis", "7.0.0", &example("Push.java"))?;
+    check("Java", classes.map(|path| move || with("java", &["-cp", &path, "Push"]))).await
+}
+
+fn with(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
