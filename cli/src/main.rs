@@ -1,8 +1,8 @@
 //! The program `dueq`: pushes to, works and looks at delay queues on Redis.
 
-mod import;
 mod dev;
 mod group;
+mod import;
 mod keys;
 mod output;
 mod push;
