@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::protocol::functions;
+use crate::protocol::keys::Keys;
 
 /// What is known of the Functions library `dueq` on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +33,21 @@ pub fn functions_code() -> String {
 /// The version of the library in this crate; it grows with every change of a script.
 pub fn functions_version() -> u64 {
     functions::VERSION
+}
+
+/// The names of the ten keys that every function and script of this queue takes, in that order, without asking a server.
+///
+/// ```
+/// let keys = dueq::functions_keys("orders")?;
+/// assert_eq!(keys[0], "dueq:{orders}:scheduled");
+/// assert_eq!(keys[9], "dueq:{orders}:meta");
+/// # Ok::<(), dueq::Error>(())
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the name is not that of a queue.
+pub fn functions_keys(queue: &str) -> Result<[String; 10], Error> {
+    Ok(Keys::of_queue(queue)?.vector)
 }
 
 impl Client {

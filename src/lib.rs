@@ -19,7 +19,7 @@ pub use client::Client;
 pub use delivery::Delivery;
 pub use due::Due;
 pub use error::{Applied, Error, ErrorKind};
-pub use functions::{Functions, functions_code, functions_version};
+pub use functions::{Functions, functions_code, functions_keys, functions_version};
 pub use inspect::{Cursor, Limits, Listed, Page, Stats, Stored};
 pub use message::{Message, OnConflict};
 pub use node::settlement::{IntoSettlement, Settlement};
