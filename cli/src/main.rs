@@ -6,8 +6,10 @@ mod functions;
 mod ids;
 mod inspect;
 mod keys;
+mod ndjson;
 mod output;
 mod push;
+mod push_file;
 mod queues;
 mod reschedule;
 mod stats;
@@ -76,7 +78,7 @@ enum Log {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Store a message, to be delivered when it is due
+    /// Store a message, or a file of them, to be delivered when due
     Push(push::Push),
     /// Handle the messages of a queue as they become due, until Ctrl-C
     Work(work::Work),

@@ -1,4 +1,4 @@
-//! `dueq push`: stores one message.
+//! `dueq push`: stores one message, or a file of them.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -7,16 +7,26 @@ use std::os::unix::ffi::OsStringExt;
 use clap::{Args, ValueEnum};
 use dueq::{Message, OnConflict, Pushed};
 
+use crate::ndjson::Defaults;
 use crate::output::Outcome;
+use crate::push_file::FileFlags;
 use crate::when::When;
 use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
+A line of --ndjson holds payload (text) or payload_base64; optionally id, delay or at, and max_attempts. What it does not
+say is taken from the flags. A line without id gets one made of file, line number and text: so an interrupted push can be
+run again, and each message is pushed once as long as it has not been delivered; --from-line leaves out what was.
+  {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
+  {\"payload\": \"mail 7\", \"at\": \"2026-12-01T20:00:00+08:00\"}
+
 Examples:
   dueq push orders 'rate order 42' --id order:42 --delay 48h
   dueq push campaign --at 'tomorrow 20:00' --tz Asia/Shanghai - < mail.json
-  dueq push connections close --id conn:7 --delay 30s --on-conflict reschedule")]
+  dueq push connections close --id conn:7 --delay 30s --on-conflict reschedule
+  dueq push orders --ndjson orders.ndjson
+  dueq push campaign --ndjson recipients.ndjson --at 'tomorrow 20:00' --tz Asia/Shanghai")]
 pub(crate) struct Push {
     /// The queue: 1 to 128 bytes, none of / { }; it is made by its first push
     queue: String,
@@ -27,6 +37,8 @@ pub(crate) struct Push {
     id: Option<OsString>,
     #[command(flatten)]
     when: When,
+    #[command(flatten)]
+    file: FileFlags,
     /// Dead after so many failed attempts, instead of the queue's limit
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
@@ -48,6 +60,12 @@ enum Conflict {
 impl Push {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let due = self.when.due()?;
+        if let Some(path) = &self.file.ndjson {
+            let queue = common.queue(&self.queue).await?;
+            let (max_attempts, on_conflict) = (self.max_attempts, self.on_conflict.into());
+            let defaults = Defaults { source: String::new(), due, when: self.when, max_attempts, on_conflict };
+            return self.file.run(path, queue, defaults, common).await;
+        }
         let payload = match self.payload {
             Some(payload) if payload != "-" => payload.into_vec(),
             _ => {

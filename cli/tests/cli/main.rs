@@ -1,6 +1,7 @@
 //! The program `dueq` as a person or a script uses it, on a private server.
 
 mod help;
+mod ndjson;
 mod operator;
 
 use std::io::{BufRead, BufReader, Write};
