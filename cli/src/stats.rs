@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use dueq::{Client, Stats as Counts};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Outcome;
 use crate::{Common, output};
@@ -34,6 +35,8 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let client = common.client().await?;
+        // From before the first output on: who has read it may stop us.
+        let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
             let text = match &self.queue {
                 Some(name) => one(&client, name, common.json).await?,
@@ -51,7 +54,7 @@ impl Stats {
             }
             tokio::select! {
                 () = tokio::time::sleep(EVERY) => {}
-                stopped = tokio::signal::ctrl_c() => return stopped.map(|()| Outcome::Done).map_err(Into::into),
+                _ = interrupt.recv() => return Ok(Outcome::Done),
             }
         }
     }

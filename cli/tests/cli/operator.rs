@@ -1,12 +1,15 @@
 //! The verbs of an operator, as a script reads them: words, JSON and exit codes.
 
-use std::process::Command;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::{DUEQ, dueq, text};
+use crate::{DUEQ, command, dueq, text};
 
 /// Runs it and asserts exit code and output.
 fn says(server: &Server, args: &[&str], code: i32, expected: &str) -> Result<()> {
@@ -204,6 +207,39 @@ fn a_reader_that_goes_away_is_no_error() -> Result<()> {
     let output =
         Command::new("sh").args(["-c", &script]).env("REDIS_URL", server.url()).env("RUST_LOG", "error").output()?;
     assert_eq!(text(&output.stderr), "0\n");
+    Ok(())
+}
+
+#[test]
+fn watching_ends_with_ctrl_c_and_is_no_error() -> Result<()> {
+    let server = Server::start(&[])?;
+    let mut child = command(&server).args(["stats", "q", "--watch", "--json"]).stdout(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().context("its output")?).lines();
+    let first: Value = serde_json::from_str(&lines.next().context("a line")??)?;
+    assert_eq!(first["queue"], "q");
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
+    assert_eq!(child.wait()?.code(), Some(0));
+    Ok(())
+}
+
+#[test]
+fn ids_go_through_byte_for_byte() -> Result<()> {
+    let server = Server::start(&[])?;
+    for id in [&b"a b:c"[..], "für 你".as_bytes(), b"\xff\xfe", b"{x}/'\""] {
+        let id = OsStr::from_bytes(id);
+        let run = |verb: &str, rest: &[&str]| {
+            let mut command = command(&server);
+            if verb == "push" {
+                command.args(["push", "q", "x", "--delay", "1h", "--id"]).arg(id).output()
+            } else {
+                command.args([verb, "q"]).arg(id).args(rest).output()
+            }
+        };
+        assert!(run("push", &[])?.status.success(), "{id:?}");
+        assert_eq!(run("show", &["--payload"])?.stdout, b"x", "{id:?}");
+        assert!(run("cancel", &[])?.status.success(), "{id:?}");
+        assert_eq!(run("cancel", &["--json"])?.status.code(), Some(0), "a repeated cancel is told the same");
+    }
     Ok(())
 }
 
