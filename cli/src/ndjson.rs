@@ -151,7 +151,8 @@ impl Defaults {
     /// The same for the same line of the same file, so that a second run changes nothing; another if either changes.
     fn stable_id(&self, text: &[u8], number: u64) -> String {
         let hash = fnv1a(fnv1a(FNV_START, self.source.as_bytes()), text);
-        format!("line:{number}:{hash:016x}")
+        // Padded: of messages due in the same millisecond the lesser id is first, and so is the earlier line.
+        format!("line:{number:010}:{hash:016x}")
     }
 }
 
