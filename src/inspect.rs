@@ -61,6 +61,25 @@ pub struct Page {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(Vec<u8>);
 
+impl Cursor {
+    /// The bytes to carry it elsewhere by, such as to the next call of a program; they hold the last id of the page.
+    ///
+    /// ```
+    /// use dueq::Cursor;
+    ///
+    /// let cursor = Cursor::from_bytes("1700000000000:order:42");
+    /// assert_eq!(Cursor::from_bytes(cursor.as_bytes()), cursor);
+    /// ```
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The cursor of these bytes. Those that are none are refused by the server when a page is asked for.
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+}
+
 /// What a queue holds and has done since it was made. All zero for a queue that does not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,20 +1,20 @@
 //! `dueq keys`: what any Redis client needs to be a producer.
 
-use std::io::Write;
-
 use clap::Args;
 
+use crate::output::Outcome;
 use crate::snippets::{Lang, snippet};
+use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Examples:
-  dueq keys orders
-  dueq keys orders --lang python > push.py && python push.py order:42 2000 'rate order 42'
+The keys are quoted for a shell, in the order that every script and function takes. No server is asked.
 
-The producers call the Functions library, which the server must have.")]
+Example (after `dueq functions load`):
+  eval redis-cli FCALL dueq_push 10 $(dueq keys orders) \"'' '' order:42 +1500 hello ''\"
+  dueq keys orders --lang python > push.py && python push.py order:42 2000 'rate order 42'")]
 pub(crate) struct Keys {
-    /// Name of the queue
+    /// The queue
     queue: String,
     /// Print a working producer in this language instead
     #[arg(long)]
@@ -22,12 +22,17 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let keys = dueq::queue_keys(&self.queue)?;
-        let text = match self.lang {
-            Some(lang) => snippet(lang, &self.queue),
-            None => keys.map(|key| format!("{key}\n")).concat(),
-        };
-        Ok(std::io::stdout().write_all(text.as_bytes())?)
+        if let Some(lang) = self.lang {
+            output::line(snippet(lang, &self.queue).trim_end())?;
+        } else if common.json {
+            output::line(&serde_json::json!({ "queue": self.queue, "keys": keys }).to_string())?;
+        } else {
+            // To be pasted, so not made visible: a queue's name holds no control characters, or it was refused above.
+            let quoted: Vec<String> = keys.iter().map(|key| format!("'{}'", key.replace('\'', r"'\''"))).collect();
+            output::line(&quoted.join(" "))?;
+        }
+        Ok(Outcome::Done)
     }
 }

@@ -1,20 +1,31 @@
 //! The program `dueq`: pushes to, works and looks at delay queues on Redis.
 
+mod completions;
+mod configure;
 mod dev;
+mod functions;
 mod group;
+mod ids;
 mod import;
+mod inspect;
 mod keys;
+mod ndjson;
 mod output;
 mod push;
+mod push_file;
+mod queues;
+mod reschedule;
 mod snippets;
 mod stats;
 mod time;
+mod when;
 mod work;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use dueq::{Client, Queue};
+use output::Outcome;
 
 /// Delay queues on Redis: push a message with a time, and one live worker gets it at that time.
 ///
@@ -37,12 +48,16 @@ struct Cli {
     command: Command,
 }
 
+/// Where the help lists what every subcommand takes: after its own options.
+const COMMON: &str = "Common options";
+
 #[derive(Args)]
 struct Common {
     /// The server
     #[arg(
         long,
         global = true,
+        help_heading = COMMON,
         value_name = "URL",
         env = "REDIS_URL",
         hide_env_values = true,
@@ -50,58 +65,131 @@ struct Common {
     )]
     redis: String,
     /// Print JSON, one object a line, for programs
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
+    /// How warnings and errors are written to standard error
+    #[arg(long, global = true, help_heading = COMMON, value_enum, default_value_t = Log::Text, value_name = "FORMAT")]
+    log: Log,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Log {
+    /// Lines for people
+    Text,
+    /// One JSON object a line
+    Json,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Store a message, to be delivered when it is due
+    /// Store a message, or a file of them, to be delivered when due
     Push(push::Push),
     /// Handle the messages of a queue as they become due, until Ctrl-C
     Work(work::Work),
-    /// What a queue holds and has done
+    /// Take back messages that wait
+    Cancel(ids::Cancel),
+    /// Give a message that waits another due time
+    Reschedule(reschedule::Reschedule),
+    /// Make messages that wait due now
+    RunNow(ids::RunNow),
+    /// One message, whatever its state
+    Show(inspect::Show),
+    /// The messages of a queue in one state, in the order of their times
+    Ls(inspect::Ls),
+    /// What a queue, or each queue, holds and has done
     Stats(stats::Stats),
+    /// The names of all queues on the server
+    Queues(queues::Queues),
+    /// Stop deliveries of a queue; pushes and running handlers go on
+    Pause(queues::Pause),
+    /// End a pause
+    Resume(queues::Resume),
+    /// Give dead messages another life, due now
+    Requeue(ids::Requeue),
+    /// Remove all messages of a queue that are in one state
+    Purge(queues::Purge),
+    /// Remove a queue with everything in it
+    DeleteQueue(queues::DeleteQueue),
+    /// Set limits of a queue
+    Configure(configure::Configure),
+    /// The Redis Functions library, for clients in other languages
+    Functions(functions::Functions),
+    /// The ten keys of a queue, or a producer for it in another language
+    Keys(keys::Keys),
     /// Take over what waits in another program's queue
     Import(import::Import),
     /// Run a private Redis or Valkey, for trying things out, until Ctrl-C
     Dev(dev::Dev),
-    /// The ten keys of a queue, or a producer for it in another language
-    Keys(keys::Keys),
+    /// Print a completion script for a shell
+    Completions(completions::Completions),
 }
 
 impl Common {
+    async fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::connect(&self.redis).await?)
+    }
+
     async fn queue(&self, name: &str) -> anyhow::Result<Queue> {
-        Ok(Client::connect(&self.redis).await?.queue(name)?)
+        Ok(self.client().await?.queue(name)?)
+    }
+
+    /// Warnings go to standard error; RUST_LOG shows more, or less.
+    fn start_log(&self) {
+        let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+        match self.log {
+            Log::Text => log.init(),
+            Log::Json => log.json().flatten_event(true).init(),
+        }
+    }
+
+    fn complain(&self, error: &anyhow::Error) {
+        match self.log {
+            Log::Text => eprintln!("dueq: {error}"),
+            Log::Json => eprintln!("{}", serde_json::json!({ "level": "ERROR", "message": error.to_string() })),
+        }
     }
 }
 
 fn main() -> ExitCode {
     // Without a word of the user's: help, not an error, even if REDIS_URL is set.
     let cli = if std::env::args_os().len() == 1 { Cli::parse_from(["dueq", "--help"]) } else { Cli::parse() };
-    // Warnings go to stderr; RUST_LOG shows more, or less.
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
-    match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+    cli.common.start_log();
+    match run(cli.command, &cli.common) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Refused) => ExitCode::FAILURE,
         // Whoever reads our output has seen enough.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dueq: {error}");
-            ExitCode::FAILURE
+            cli.common.complain(&error);
+            if error.is::<output::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
 
 #[tokio::main]
-async fn run(cli: Cli) -> anyhow::Result<()> {
-    match cli.command {
-        Command::Push(push) => push.run(&cli.common).await,
-        Command::Work(work) => work.run(&cli.common).await,
-        Command::Stats(stats) => stats.run(&cli.common).await,
-        Command::Import(import) => import.run(&cli.common).await,
-        Command::Dev(dev) => dev.run(&cli.common).await,
-        Command::Keys(keys) => keys.run(),
+async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
+    match command {
+        Command::Push(push) => push.run(common).await,
+        Command::Work(work) => work.run(common).await.map(|()| Outcome::Done),
+        Command::Cancel(cancel) => cancel.run(common).await,
+        Command::Reschedule(reschedule) => reschedule.run(common).await,
+        Command::RunNow(run_now) => run_now.run(common).await,
+        Command::Show(show) => show.run(common).await,
+        Command::Ls(ls) => ls.run(common).await,
+        Command::Stats(stats) => stats.run(common).await,
+        Command::Queues(queues) => queues.run(common).await,
+        Command::Pause(pause) => pause.run(common).await,
+        Command::Resume(resume) => resume.run(common).await,
+        Command::Requeue(requeue) => requeue.run(common).await,
+        Command::Purge(purge) => purge.run(common).await,
+        Command::DeleteQueue(delete) => delete.run(common).await,
+        Command::Configure(configure) => configure.run(common).await,
+        Command::Functions(functions) => functions.run(common).await,
+        Command::Keys(keys) => keys.run(common),
+        Command::Import(import) => import.run(common).await.map(|()| Outcome::Done),
+        Command::Dev(dev) => dev.run(common).await.map(|()| Outcome::Done),
+        Command::Completions(completions) => completions.run(),
     }
 }
 

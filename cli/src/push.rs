@@ -1,33 +1,44 @@
-//! `dueq push`: stores one message.
+//! `dueq push`: stores one message, or a file of them.
 
-use std::io::{self, Read, Write};
-use std::time::{Duration, SystemTime};
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
 
 use clap::{Args, ValueEnum};
 use dueq::{Message, OnConflict, Pushed};
 
-use crate::{Common, output, time};
+use crate::ndjson::Defaults;
+use crate::output::Outcome;
+use crate::push_file::FileFlags;
+use crate::when::When;
+use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
+A line of --ndjson holds payload (text) or payload_base64; optionally id, delay or at, and max_attempts. What it does not
+say is taken from the flags. A line without id gets one made of file, line number and text: so an interrupted push can be
+run again, and each message is pushed once as long as it has not been delivered; --from-line leaves out what was.
+  {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
+  {\"payload\": \"mail 7\", \"at\": \"2026-12-01T20:00:00+08:00\"}
+
 Examples:
   dueq push orders 'rate order 42' --id order:42 --delay 48h
-  dueq push campaign --at 2026-12-01T20:00:00+08:00 - < mail.json
-  dueq push connections close --id conn:7 --delay 30s --on-conflict reschedule")]
+  dueq push campaign --at 'tomorrow 20:00' --tz Asia/Shanghai - < mail.json
+  dueq push connections close --id conn:7 --delay 30s --on-conflict reschedule
+  dueq push orders --ndjson orders.ndjson
+  dueq push campaign --ndjson recipients.ndjson --at 'tomorrow 20:00' --tz Asia/Shanghai")]
 pub(crate) struct Push {
     /// The queue: 1 to 128 bytes, none of / { }; it is made by its first push
     queue: String,
     /// The payload; - or nothing reads it from standard input
-    payload: Option<String>,
+    payload: Option<OsString>,
     /// The id, 1 to 200 bytes: pushing the same id again changes nothing; a fresh one if not given
     #[arg(long)]
-    id: Option<String>,
-    /// Due so long from now: 48h, 1500ms, '1h 30m'; at once if neither --delay nor --at is given
-    #[arg(long, value_parser = time::delay, allow_hyphen_values = true)]
-    delay: Option<Duration>,
-    /// Due at this moment: 2026-12-01T20:00:00+08:00
-    #[arg(long, value_parser = time::moment, conflicts_with = "delay")]
-    at: Option<SystemTime>,
+    id: Option<OsString>,
+    #[command(flatten)]
+    when: When,
+    #[command(flatten)]
+    file: FileFlags,
     /// Dead after so many failed attempts, instead of the queue's limit
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
@@ -47,47 +58,50 @@ enum Conflict {
 }
 
 impl Push {
-    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<()> {
-        let payload = match self.payload.as_deref() {
-            None | Some("-") => {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let due = self.when.due()?;
+        if let Some(path) = &self.file.ndjson {
+            let queue = common.queue(&self.queue).await?;
+            let (max_attempts, on_conflict) = (self.max_attempts, self.on_conflict.into());
+            let defaults = Defaults { source: String::new(), due, when: self.when, max_attempts, on_conflict };
+            return self.file.run(path, queue, defaults, common).await;
+        }
+        let payload = match self.payload {
+            Some(payload) if payload != "-" => payload.into_vec(),
+            _ => {
                 let mut payload = Vec::new();
                 io::stdin().lock().read_to_end(&mut payload)?;
                 payload
             }
-            Some(text) => text.as_bytes().to_vec(),
         };
-        let mut message = Message::new(payload).on_conflict(match self.on_conflict {
-            Conflict::Keep => OnConflict::Keep,
-            Conflict::Reschedule => OnConflict::Reschedule,
-            Conflict::Replace => OnConflict::Replace,
-        });
-        if let Some(id) = &self.id {
-            message = message.id(id);
+        let mut message = Message::new(payload).on_conflict(self.on_conflict.into());
+        if let Some(id) = self.id {
+            message = message.id(id.into_vec());
         }
-        if let Some(delay) = self.delay {
-            message = message.due(delay);
-        } else if let Some(at) = self.at {
-            message = message.due(at);
+        if let Some(due) = due {
+            message = message.due(due);
         }
         if let Some(max_attempts) = self.max_attempts {
             message = message.max_attempts(max_attempts);
         }
-        let id = String::from_utf8_lossy(message.id_bytes()).into_owned();
-        let pushed = common.queue(&self.queue).await?.push(message).await?;
-
-        let (word, state) = match pushed {
+        let id = message.id_bytes().to_vec();
+        let (word, state) = match common.queue(&self.queue).await?.push(message).await? {
             Pushed::Created => ("created", None),
             Pushed::Exists(state) => ("exists", Some(state.as_str())),
             Pushed::Moved => ("moved", None),
             Pushed::Finished => ("finished", None),
         };
-        if common.json {
-            let line = serde_json::json!({ "id": id, "outcome": word, "state": state });
-            writeln!(io::stdout(), "{line}")?;
-        } else {
-            let state = state.map(|state| format!(" ({state})")).unwrap_or_default();
-            writeln!(io::stdout(), "{word}{state} {}", output::visible(id.as_bytes()))?;
+        output::message(common.json, &id, word, state.unwrap_or_default(), &[("state", state.into())])?;
+        Ok(Outcome::Done)
+    }
+}
+
+impl From<Conflict> for OnConflict {
+    fn from(conflict: Conflict) -> Self {
+        match conflict {
+            Conflict::Keep => Self::Keep,
+            Conflict::Reschedule => Self::Reschedule,
+            Conflict::Replace => Self::Replace,
         }
-        Ok(())
     }
 }

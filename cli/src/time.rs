@@ -2,6 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use jiff::civil::{DateTime, Time};
+use jiff::fmt::temporal::Pieces;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, SpanRelativeTo, Timestamp, Zoned};
 
 /// A delay: `48h`, `1500ms`, `1h 30m`, `2 days` (of 24 hours), `PT48H`.
@@ -17,15 +20,67 @@ pub(crate) fn delay(text: &str) -> Result<Duration, String> {
     Ok(duration.unsigned_abs())
 }
 
-/// A moment with its offset or zone: `2026-12-01T20:00:00+08:00`, `2026-12-01T12:00:00Z`, `2026-12-01T20:00:00[Asia/Shanghai]`.
-pub(crate) fn moment(text: &str) -> Result<SystemTime, String> {
-    let timestamp = match text.parse::<Timestamp>() {
-        Ok(timestamp) => timestamp,
-        Err(_) => text.parse::<Zoned>().map(|zoned| zoned.timestamp()).map_err(|_| {
-            format!("{text:?} is no moment: write 2026-12-01T20:00:00+08:00, 2026-12-01T12:00:00Z or 2026-12-01T20:00:00[Asia/Shanghai]")
-        })?,
+/// A time zone by its IANA name.
+pub(crate) fn zone(name: &str) -> Result<TimeZone, String> {
+    TimeZone::get(name)
+        .map_err(|_| format!("{name:?} is no time zone: write its IANA name, such as Asia/Shanghai or UTC"))
+}
+
+/// A moment: with its offset or zone (`2026-12-01T20:00:00+08:00`, `2026-12-01T20:00:00[Asia/Shanghai]`), or as clocks in
+/// `zone` show it (`2026-12-01 20:00`, `today 20:00`, `tomorrow 20:00`). What they never show, or show twice, is refused.
+pub(crate) fn moment(text: &str, zone: Option<&TimeZone>, now: Timestamp) -> Result<SystemTime, String> {
+    let no_moment = || {
+        format!(
+            "{text:?} is no moment: write 2026-12-01T20:00:00+08:00, 2026-12-01T20:00:00[Asia/Shanghai], \
+             or with --tz '2026-12-01 20:00', 'today 20:00' or 'tomorrow 20:00'"
+        )
     };
-    Ok(timestamp.into())
+    let no_zone =
+        || format!("{text:?} has no zone: add --tz, such as --tz Asia/Shanghai, or an offset, such as +08:00");
+
+    if let Some((day, time)) = text.split_once(' ').filter(|(day, _)| matches!(*day, "today" | "tomorrow")) {
+        let time: Time = time.trim().parse().map_err(|_| no_moment())?;
+        let zone = zone.ok_or_else(no_zone)?;
+        let today = now.to_zoned(zone.clone()).date();
+        let date = if day == "today" { today } else { today.tomorrow().map_err(|_| no_moment())? };
+        return shown_once(date.to_datetime(time), zone);
+    }
+    let pieces = Pieces::parse(text).map_err(|_| no_moment())?;
+    let time = pieces.time().ok_or_else(|| format!("{text:?} has no time of day: write '{text} 20:00'"))?;
+    if pieces.offset().is_some() {
+        // A timestamp's parser skips a zone in brackets, and that must agree with the offset.
+        if pieces.time_zone_annotation().is_none() {
+            return text.parse::<Timestamp>().map(SystemTime::from).map_err(|_| no_moment());
+        }
+        return text
+            .parse::<Zoned>()
+            .map(|zoned| zoned.timestamp().into())
+            .map_err(|error| format!("{text:?}: {error}"));
+    }
+    let named = pieces.to_time_zone().map_err(|error| format!("{text:?}: {error}"))?;
+    shown_once(pieces.date().to_datetime(time), named.as_ref().or(zone).ok_or_else(no_zone)?)
+}
+
+/// The moment at which clocks in this zone show this, if there is exactly one.
+fn shown_once(shown: DateTime, zone: &TimeZone) -> Result<SystemTime, String> {
+    let out_of_range = |error: jiff::Error| format!("{shown}: {error}");
+    let (before, after, why) = match zone.to_ambiguous_timestamp(shown).offset() {
+        AmbiguousOffset::Unambiguous { offset } => {
+            return offset.to_timestamp(shown).map(SystemTime::from).map_err(out_of_range);
+        }
+        AmbiguousOffset::Gap { before, after } => (before, after, "does not exist: clocks are put forward over it"),
+        AmbiguousOffset::Fold { before, after } => (before, after, "exists twice: clocks are put back over it"),
+    };
+    let name = zone.iana_name().unwrap_or("this zone");
+    let mut candidates = [before, after].map(|offset| offset.to_timestamp(shown));
+    candidates.sort_by_key(|candidate| candidate.as_ref().ok().copied());
+    let [first, second] = candidates;
+    let (first, second) = (first.map_err(out_of_range)?, second.map_err(out_of_range)?);
+    Err(format!(
+        "{shown} {why} in {name}; say which you mean: {} or {}",
+        first.display_with_offset(zone.to_offset(first)),
+        second.display_with_offset(zone.to_offset(second)),
+    ))
 }
 
 #[cfg(test)]
@@ -55,12 +110,69 @@ mod tests {
         assert!(delay("-5s").is_err_and(|reason| reason.contains("negative")));
     }
 
+    const NOON: u64 = 1_796_126_400; // 2026-12-01T12:00:00Z
+
+    fn at(text: &str, name: Option<&str>) -> Result<u64, String> {
+        let zone = name.map(|name| zone(name).expect("a zone"));
+        // In Shanghai it is the 1st of December already, 00:30.
+        let now = "2026-11-30T16:30:00Z".parse().expect("a timestamp");
+        let moment = moment(text, zone.as_ref(), now)?;
+        Ok(moment.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs())
+    }
+
     #[test]
-    fn one_moment_in_three_notations() {
-        let expected = SystemTime::UNIX_EPOCH + Duration::from_secs(1_796_126_400);
-        for text in ["2026-12-01T12:00:00Z", "2026-12-01T20:00:00+08:00", "2026-12-01T20:00:00[Asia/Shanghai]"] {
-            assert_eq!(moment(text), Ok(expected), "{text}");
+    fn one_moment_in_many_notations() {
+        for text in [
+            "2026-12-01T12:00:00Z",
+            "2026-12-01T20:00:00+08:00",
+            "2026-12-01 20:00+08",
+            "2026-12-01T20:00:00[Asia/Shanghai]",
+            "2026-12-01T20:00:00+08:00[Asia/Shanghai]",
+        ] {
+            assert_eq!(at(text, None), Ok(NOON), "{text}");
+            assert_eq!(at(text, Some("America/New_York")), Ok(NOON), "{text} says its zone itself");
         }
-        assert!(moment("2026-12-01T20:00:00").is_err(), "a moment without a zone is no moment");
+        for text in ["2026-12-01 20:00", "2026-12-01T20:00:00", "today 20:00", "tomorrow 20:00"] {
+            let day = if text.starts_with("tomorrow") { 86_400 } else { 0 };
+            assert_eq!(at(text, Some("Asia/Shanghai")), Ok(NOON + day), "{text}");
+            assert!(at(text, None).is_err_and(|reason| reason.contains("--tz")), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_clocks_skip_or_show_twice_is_refused_with_both_candidates() {
+        for text in ["2027-03-14 02:30", "2027-03-14T02:30:00[America/New_York]"] {
+            let reason = at(text, Some("America/New_York")).expect_err("a gap");
+            assert!(reason.contains("does not exist"), "{reason}");
+            assert!(reason.contains("2027-03-14T01:30:00-05:00 or 2027-03-14T03:30:00-04:00"), "{reason}");
+        }
+        for text in ["2026-10-25 02:30", "2026-10-25T02:30[Europe/Berlin]"] {
+            let reason = at(text, Some("Europe/Berlin")).expect_err("a fold");
+            assert!(reason.contains("exists twice"), "{reason}");
+            assert!(reason.contains("2026-10-25T02:30:00+02:00 or 2026-10-25T02:30:00+01:00"), "{reason}");
+        }
+        // Each candidate can be pasted.
+        assert_eq!(
+            at("2026-10-25T02:30:00+02:00", None).map(|first| first + 3_600),
+            at("2026-10-25T02:30:00+01:00", None)
+        );
+        assert!(at("2026-10-25T02:30:00+02:00[Europe/Berlin]", None).is_ok());
+    }
+
+    #[test]
+    fn moments_that_are_none_are_refused_with_the_way_out() {
+        for (text, word) in [
+            ("soon", "no moment"),
+            ("tomorrow", "no moment"),
+            ("tomorrow 25:00", "no moment"),
+            ("2026-02-30 20:00", "no moment"),
+            ("2026-12-01", "time of day"),
+            ("2026-12-01T20:00[Mars/Olympus]", "Mars"),
+            ("2026-12-01T20:00:00+01:00[Asia/Shanghai]", "+01:00"),
+        ] {
+            let reason = at(text, Some("Asia/Shanghai")).expect_err(text);
+            assert!(reason.contains(word), "{text}: {reason}");
+        }
+        assert!(zone("Nowhere").is_err_and(|reason| reason.contains("Asia/Shanghai")));
     }
 }

@@ -13,11 +13,11 @@ fn keys(args: &[&str]) -> Result<Output> {
 }
 
 #[test]
-fn the_ten_keys_are_printed_one_a_line() -> Result<()> {
+fn the_ten_keys_are_printed_ready_to_paste() -> Result<()> {
     let output = keys(&["orders"])?;
     let names = "scheduled ready leases claims messages attrs dead recent nodes meta";
-    let expected: String = names.split(' ').map(|name| format!("dueq:{{orders}}:{name}\n")).collect();
-    assert_eq!(String::from_utf8(output.stdout)?, expected);
+    let expected: String = names.split(' ').map(|name| format!("'dueq:{{orders}}:{name}' ")).collect();
+    assert_eq!(String::from_utf8(output.stdout)?.trim_end(), expected.trim_end());
     Ok(())
 }
 

@@ -1,0 +1,30 @@
+//! `dueq completions`: what a shell needs to complete our command line.
+
+use std::io::{self, Write};
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::Cli;
+use crate::output::Outcome;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  dueq completions bash > ~/.local/share/bash-completion/completions/dueq
+  dueq completions zsh > ~/.zfunc/_dueq
+  dueq completions fish > ~/.config/fish/completions/dueq.fish")]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "dueq", &mut script);
+        io::stdout().write_all(&script)?;
+        Ok(Outcome::Done)
+    }
+}

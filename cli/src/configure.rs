@@ -1,0 +1,87 @@
+//! `dueq configure`: the limits of a queue.
+
+use std::time::Duration;
+
+use clap::Args;
+use dueq::Limits;
+
+use crate::output::Outcome;
+use crate::{Common, output, time};
+
+#[derive(Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+What is not named stays as it is. The queue is made if there is none.
+
+Examples:
+  dueq configure orders --max-attempts 5
+  dueq configure orders --max-messages 1000000 --keep-dead-for 7d"
+)]
+pub(crate) struct Configure {
+    /// The queue
+    queue: String,
+    #[command(flatten)]
+    limits: Flags,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = true)]
+struct Flags {
+    /// A message is dead after so many failed attempts, unless it has a limit of its own; 20 at first
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<u32>,
+    /// A message survives so many crashes, which are leases that ran out; 5 at first
+    #[arg(long, value_name = "N")]
+    max_crashes: Option<u32>,
+    /// The queue holds so many messages, whatever their state, and refuses more; 'none' for no limit, as at first
+    #[arg(long, value_name = "N", value_parser = number_or_none)]
+    max_messages: Option<MaxMessages>,
+    /// The largest payload that is taken; 1048576 at first, 16777216 at most
+    #[arg(long, value_name = "BYTES")]
+    max_payload_bytes: Option<u32>,
+    /// Dead messages are removed after so long; 30d at first
+    #[arg(long, value_name = "TIME", value_parser = time::delay)]
+    keep_dead_for: Option<Duration>,
+    /// So many dead messages are kept, the youngest; 100000 at first
+    #[arg(long, value_name = "N")]
+    keep_dead: Option<u64>,
+}
+
+/// `None` takes the limit away.
+#[derive(Clone, Copy)]
+struct MaxMessages(Option<u64>);
+
+fn number_or_none(text: &str) -> Result<MaxMessages, String> {
+    match text {
+        "none" => Ok(MaxMessages(None)),
+        _ => text.parse().map(|number| MaxMessages(Some(number))).map_err(|_| "write a number, or none".to_owned()),
+    }
+}
+
+impl Configure {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let (flags, mut limits) = (self.limits, Limits::new());
+        if let Some(number) = flags.max_attempts {
+            limits = limits.max_attempts(number);
+        }
+        if let Some(number) = flags.max_crashes {
+            limits = limits.max_crashes(number);
+        }
+        if let Some(MaxMessages(number)) = flags.max_messages {
+            limits = limits.max_messages(number);
+        }
+        if let Some(bytes) = flags.max_payload_bytes {
+            limits = limits.max_payload_bytes(bytes);
+        }
+        if let Some(time) = flags.keep_dead_for {
+            limits = limits.keep_dead_for(time);
+        }
+        if let Some(number) = flags.keep_dead {
+            limits = limits.keep_dead(number);
+        }
+        common.queue(&self.queue).await?.configure(limits).await?;
+        output::queue(common.json, &self.queue, "configured", None)?;
+        Ok(Outcome::Done)
+    }
+}

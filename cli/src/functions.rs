@@ -1,0 +1,83 @@
+//! `dueq functions`: the library that other languages FCALL.
+
+use std::io::{self, Write};
+
+use clap::{Args, Subcommand};
+use dueq::Functions as Found;
+
+use crate::output::Outcome;
+use crate::{Common, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+Redis keeps the functions with its data: load them once, and any client can call
+  FCALL dueq_push 10 KEYS... '' '' ID +DELAY_MS PAYLOAD ''
+with the ten keys that `dueq keys QUEUE` prints. PROTOCOL.md describes every function.")]
+pub(crate) struct Functions {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Put the library on the server; a newer one there is left alone, and that is exit code 1
+    Load,
+    /// Print the library's text, as FUNCTION LOAD takes it
+    Print,
+    /// Whether the server has the library: absent, older, current or newer
+    Status,
+}
+
+impl Functions {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        match self.command {
+            Command::Load => {
+                let before = common.client().await?.load_functions().await?;
+                let (word, outcome) = match before {
+                    Found::Absent | Found::Older(_) => ("loaded", Outcome::Done),
+                    Found::Current => ("current", Outcome::Done),
+                    Found::Newer(_) => ("newer", Outcome::Refused),
+                };
+                print(common.json, word, before, "before")?;
+                Ok(outcome)
+            }
+            Command::Print => {
+                io::stdout().write_all(dueq::functions_code().as_bytes())?;
+                Ok(Outcome::Done)
+            }
+            Command::Status => {
+                let found = common.client().await?.functions().await?;
+                let word = match found {
+                    Found::Absent => "absent",
+                    Found::Older(_) => "older",
+                    Found::Current => "current",
+                    Found::Newer(_) => "newer",
+                };
+                print(common.json, word, found, "server")?;
+                Ok(Outcome::Done)
+            }
+        }
+    }
+}
+
+/// The word, this program's version, and under `name` the one that was found on the server.
+fn print(json: bool, word: &str, found: Found, name: &str) -> io::Result<()> {
+    let ours = dueq::functions_version();
+    let theirs = match found {
+        Found::Absent => None,
+        Found::Current => Some(ours),
+        Found::Older(version) | Found::Newer(version) => Some(version),
+    };
+    if json {
+        let mut object = serde_json::json!({ "outcome": word, "version": ours });
+        object[name] = theirs.into();
+        return output::line(&object.to_string());
+    }
+    let server = match (name, theirs) {
+        ("before", Some(version)) => format!("the server had version {version}"),
+        ("before", None) => "the server had none".to_owned(),
+        (_, Some(version)) => format!("the server has version {version}"),
+        (_, None) => "the server has none: dueq functions load".to_owned(),
+    };
+    output::line(&format!("{word} (this program has version {ours}, {server})"))
+}

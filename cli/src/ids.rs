@@ -1,0 +1,119 @@
+//! `dueq cancel`, `run-now` and `requeue`: verbs that take ids and say what became of each.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::Args;
+use dueq::{Cancelled, Requeued, RunNow as Ran};
+
+use crate::output::Outcome;
+use crate::{Common, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+Prints a word for each id: cancelled, or why not: leased (a handler has it), dead, absent (no such message).
+Exit code 0 if all were cancelled, else 1. After cancelled a message is never delivered.
+
+Examples:
+  dueq cancel orders order:42 && echo 'in time'
+  dueq cancel orders order:42 order:43 --dead")]
+pub(crate) struct Cancel {
+    /// The queue
+    queue: String,
+    /// The ids
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<OsString>,
+    /// Dead messages too
+    #[arg(long)]
+    dead: bool,
+}
+
+impl Cancel {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let (queue, mut outcome) = (common.queue(&self.queue).await?, Outcome::Done);
+        for id in self.ids.into_iter().map(OsString::into_vec) {
+            let cancelled = if self.dead { queue.cancel_dead(&id).await? } else { queue.cancel(&id).await? };
+            let word = match cancelled {
+                Cancelled::Cancelled => "cancelled",
+                Cancelled::Leased => "leased",
+                Cancelled::Dead => "dead",
+                Cancelled::Absent => "absent",
+            };
+            output::message(common.json, &id, word, "", &[])?;
+            outcome = outcome.and(Outcome::done_if(cancelled == Cancelled::Cancelled));
+        }
+        Ok(outcome)
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Prints a word for each id: moved, already (it was due), or why not: leased (a handler has it), dead, absent.
+Exit code 0 if all are due now, else 1.
+
+Example:
+  dueq run-now orders order:42")]
+pub(crate) struct RunNow {
+    /// The queue
+    queue: String,
+    /// The ids
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<OsString>,
+}
+
+impl RunNow {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let (queue, mut outcome) = (common.queue(&self.queue).await?, Outcome::Done);
+        for id in self.ids.into_iter().map(OsString::into_vec) {
+            let (word, done) = match queue.run_now(&id).await? {
+                Ran::Moved => ("moved", true),
+                Ran::Already => ("already", true),
+                Ran::Leased => ("leased", false),
+                Ran::Dead => ("dead", false),
+                Ran::Absent => ("absent", false),
+            };
+            output::message(common.json, &id, word, "", &[])?;
+            outcome = outcome.and(Outcome::done_if(done));
+        }
+        Ok(outcome)
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+A requeued message is due now, and its attempts are counted from none.
+Prints a word for each id: requeued, or why not: not_dead (and its state), absent. Exit code 0 if all were, else 1.
+
+Examples:
+  dueq requeue orders order:42
+  dueq requeue orders --all")]
+pub(crate) struct Requeue {
+    /// The queue
+    queue: String,
+    /// The ids
+    #[arg(required_unless_present = "all", value_name = "ID")]
+    ids: Vec<OsString>,
+    /// All messages that are dead now, the oldest first
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+}
+
+impl Requeue {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let (queue, mut outcome) = (common.queue(&self.queue).await?, Outcome::Done);
+        if self.all {
+            let count = queue.requeue_all().await?;
+            output::queue(common.json, &self.queue, "requeued", Some(count))?;
+        }
+        for id in self.ids.into_iter().map(OsString::into_vec) {
+            let (word, state) = match queue.requeue(&id).await? {
+                Requeued::Requeued => ("requeued", None),
+                Requeued::NotDead(state) => ("not_dead", Some(state.as_str())),
+                Requeued::Absent => ("absent", None),
+            };
+            output::message(common.json, &id, word, state.unwrap_or_default(), &[("state", state.into())])?;
+            outcome = outcome.and(Outcome::done_if(word == "requeued"));
+        }
+        Ok(outcome)
+    }
+}

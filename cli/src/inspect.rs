@@ -1,0 +1,200 @@
+//! `dueq show` and `ls`: one message, and pages of them.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use clap::{Args, ValueEnum};
+use comfy_table::{Table, presets};
+use dueq::{Cursor, Listed, State};
+
+use crate::output::{Outcome, Usage};
+use crate::{Common, output};
+
+/// A page of the protocol.
+const PAGE: usize = 1_000;
+
+#[derive(Args)]
+#[command(after_help = "\
+If there is no such message, it prints absent and the exit code is 1.
+
+Examples:
+  dueq show orders order:42
+  dueq show orders order:42 --json | jq .due_ms
+  dueq show orders order:42 --payload > payload")]
+pub(crate) struct Show {
+    /// The queue
+    queue: String,
+    /// The id
+    id: OsString,
+    /// Only the payload, byte for byte
+    #[arg(long, conflicts_with = "json")]
+    payload: bool,
+}
+
+impl Show {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let id = self.id.into_vec();
+        let Some(stored) = common.queue(&self.queue).await?.get(&id).await? else {
+            anyhow::ensure!(!self.payload, "absent: {} has no message {}", self.queue, output::visible(&id));
+            output::message(common.json, &id, "absent", "", &[])?;
+            return Ok(Outcome::Refused);
+        };
+        if self.payload {
+            io::stdout().write_all(&stored.payload)?;
+            return Ok(Outcome::Done);
+        }
+        let time = time_name(stored.state);
+        if common.json {
+            let mut object = output::id_fields(&id);
+            object.insert("state".to_owned(), stored.state.as_str().into());
+            object.insert(format!("{time}_ms"), stored.time_ms.into());
+            object.insert("failures".to_owned(), stored.failures.into());
+            object.insert("crashes".to_owned(), stored.crashes.into());
+            object.insert("max_attempts".to_owned(), stored.max_attempts.into());
+            object.insert("error".to_owned(), stored.error.into());
+            object.insert("payload_base64".to_owned(), STANDARD.encode(&stored.payload).into());
+            output::line(&serde_json::Value::from(object).to_string())?;
+            return Ok(Outcome::Done);
+        }
+        let limit = stored.max_attempts.map_or("the queue's".to_owned(), |limit| limit.to_string());
+        let mut table = table();
+        for (name, value) in [
+            ("id", output::visible(&id)),
+            ("state", stored.state.to_string()),
+            (time, format!("{} ({})", output::moment(stored.time_ms), stored.time_ms)),
+            ("failures", stored.failures.to_string()),
+            ("crashes", stored.crashes.to_string()),
+            ("max_attempts", limit),
+            ("error", output::visible(stored.error.as_bytes())),
+            ("payload", output::visible(&stored.payload)),
+        ] {
+            table.add_row([name, &value]);
+        }
+        output::line(&table.trim_fmt())?;
+        Ok(Outcome::Done)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Listable {
+    /// Wait for their time
+    Scheduled,
+    /// Are due and wait for a handler
+    Ready,
+    /// Are with a handler
+    Leased,
+    /// Were given up
+    Dead,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+The time is when a message is due (scheduled, ready), its lease ends (leased) or it died (dead).
+If there are more, the last line names the cursor to go on with; with --json it is an object with that alone.
+
+Examples:
+  dueq ls orders
+  dueq ls orders --state dead --limit 1000 --json | jq -r 'select(.id) | .error' | sort | uniq -c")]
+pub(crate) struct Ls {
+    /// The queue
+    queue: String,
+    /// Which messages
+    #[arg(long, value_enum, default_value_t = Listable::Scheduled)]
+    state: Listable,
+    /// Go on where another page ended
+    #[arg(long)]
+    cursor: Option<String>,
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+}
+
+impl Ls {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let state = match self.state {
+            Listable::Scheduled => State::Scheduled,
+            Listable::Ready => State::Ready,
+            Listable::Leased => State::Leased,
+            Listable::Dead => State::Dead,
+        };
+        let mut cursor = match &self.cursor {
+            Some(text) => Some(decode(text)?),
+            None => None,
+        };
+        let (queue, mut left) = (common.queue(&self.queue).await?, self.limit);
+        while left > 0 {
+            let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
+            let page = queue.list(state, cursor.as_ref(), limit).await?;
+            write_page(common.json, state, &page.messages)?;
+            left = left.saturating_sub(page.messages.len() as u64);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(Outcome::Done);
+            }
+        }
+        if let Some(cursor) = cursor.map(|cursor| URL_SAFE_NO_PAD.encode(cursor.as_bytes())) {
+            output::line(&if common.json {
+                serde_json::json!({ "cursor": cursor }).to_string()
+            } else {
+                format!("more: --cursor {cursor}")
+            })?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn decode(text: &str) -> Result<Cursor, Usage> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok().filter(|bytes| {
+        let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        digits > 0 && bytes.get(digits) == Some(&b':')
+    });
+    let reason = || Usage(format!("{text:?} is no cursor: paste the one at the end of another page"));
+    bytes.map(Cursor::from_bytes).ok_or_else(reason)
+}
+
+fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        for message in messages {
+            let mut object = output::id_fields(&message.id);
+            object.insert("state".to_owned(), state.as_str().into());
+            object.insert(format!("{}_ms", time_name(state)), message.time_ms.into());
+            object.insert("failures".to_owned(), message.failures.into());
+            object.insert("crashes".to_owned(), message.crashes.into());
+            object.insert("error".to_owned(), message.error.clone().into());
+            writeln!(out, "{}", serde_json::Value::from(object))?;
+        }
+    } else if !messages.is_empty() {
+        let mut table = table();
+        table.set_header([time_name(state), "id", "failures", "crashes", "error"]);
+        for message in messages {
+            table.add_row([
+                output::moment(message.time_ms),
+                output::visible(&message.id),
+                message.failures.to_string(),
+                message.crashes.to_string(),
+                output::visible(message.error.as_bytes()),
+            ]);
+        }
+        writeln!(out, "{}", table.trim_fmt())?;
+    }
+    out.flush()
+}
+
+/// What the time of a message in this state is.
+fn time_name(state: State) -> &'static str {
+    match state {
+        State::Scheduled | State::Ready => "due",
+        State::Leased => "leased_until",
+        State::Dead => "died",
+    }
+}
+
+fn table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table
+}

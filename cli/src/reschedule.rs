@@ -1,0 +1,53 @@
+//! `dueq reschedule`: another due time for a message that waits.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::Args;
+use dueq::Rescheduled;
+
+use crate::output::Outcome;
+use crate::when::When;
+use crate::{Common, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+Prints a word: moved (and when it is due now), or why not: conflict (it is due at another time than --expected),
+leased (a handler has it), dead, absent (no such message). Exit code 0 if it was moved, else 1.
+
+Examples:
+  dueq reschedule orders order:42 --delay 24h
+  dueq reschedule campaign mail:7 --at 'tomorrow 20:00' --tz Asia/Shanghai
+  dueq reschedule orders order:42 --delay 24h --expected 1796126400000")]
+pub(crate) struct Reschedule {
+    /// The queue
+    queue: String,
+    /// The id
+    id: OsString,
+    #[command(flatten)]
+    when: When,
+    /// Only if it is due at this Unix millisecond now, the due_ms of `dueq show QUEUE ID --json`
+    #[arg(long, value_name = "MS")]
+    expected: Option<u64>,
+}
+
+impl Reschedule {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let due = self.when.due()?.ok_or_else(|| output::Usage("when? Name --delay or --at".to_owned()))?;
+        let (queue, id) = (common.queue(&self.queue).await?, self.id.into_vec());
+        let rescheduled = match self.expected {
+            Some(expected) => queue.reschedule_if(&id, due, expected).await?,
+            None => queue.reschedule(&id, due).await?,
+        };
+        let (word, due_ms) = match rescheduled {
+            Rescheduled::Moved(due_ms) => ("moved", Some(due_ms)),
+            Rescheduled::Conflict(due_ms) => ("conflict", Some(due_ms)),
+            Rescheduled::Leased => ("leased", None),
+            Rescheduled::Dead => ("dead", None),
+            Rescheduled::Absent => ("absent", None),
+        };
+        let detail = due_ms.map(|ms| format!("due {}", output::moment(ms))).unwrap_or_default();
+        output::message(common.json, &id, word, &detail, &[("due_ms", due_ms.into())])?;
+        Ok(Outcome::done_if(word == "moved"))
+    }
+}

@@ -1,0 +1,74 @@
+//! The help texts, held by the files below tests/help; `DUEQ_BLESS=1 cargo test -p dueq-cli` writes them anew.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::{DUEQ, text};
+
+const VERBS: [&str; 20] = [
+    "push",
+    "work",
+    "cancel",
+    "reschedule",
+    "run-now",
+    "show",
+    "ls",
+    "stats",
+    "queues",
+    "pause",
+    "resume",
+    "requeue",
+    "purge",
+    "delete-queue",
+    "configure",
+    "functions",
+    "keys",
+    "import",
+    "dev",
+    "completions",
+];
+
+#[test]
+fn help_is_as_it_was_read_and_approved() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
+    for verb in ["dueq"].into_iter().chain(VERBS) {
+        let mut command = Command::new(DUEQ);
+        if verb != "dueq" {
+            command.arg(verb);
+        }
+        // Of a server that is not there: help asks none.
+        let output = command.arg("--help").env("REDIS_URL", "redis://127.0.0.1:1/").output()?;
+        assert_eq!(output.status.code(), Some(0), "{verb}");
+        let (file, help) = (folder.join(format!("{verb}.txt")), text(&output.stdout));
+        if std::env::var_os("DUEQ_BLESS").is_some() {
+            fs::write(&file, &help)?;
+        }
+        let approved =
+            fs::read_to_string(&file).with_context(|| format!("{}: DUEQ_BLESS=1 writes it", file.display()))?;
+        assert!(help == approved, "the help of {verb} changed; read it, then DUEQ_BLESS=1 keeps it:\n{help}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_verb_is_held() -> Result<()> {
+    let help = text(&Command::new(DUEQ).arg("--help").output()?.stdout);
+    let commands = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).context("commands")?;
+    let listed: Vec<&str> = commands.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(listed, [&VERBS[..], &["help"]].concat());
+    Ok(())
+}
+
+#[test]
+fn completions_name_every_verb() -> Result<()> {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&Command::new(DUEQ).args(["completions", shell]).output()?.stdout);
+        for verb in VERBS {
+            assert!(script.contains(verb), "{shell}: {verb}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! `dueq push --ndjson`: files of messages, good and bad, interrupted and repeated.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result};
+use dueq_testkit::Server;
+use serde_json::Value;
+
+use crate::{command, dueq, text};
+
+fn file(server: &Server, content: impl AsRef<[u8]>) -> Result<String> {
+    let path: PathBuf = server.folder().join("lines.ndjson");
+    fs::write(&path, content)?;
+    Ok(path.display().to_string())
+}
+
+fn json(bytes: &[u8]) -> Result<Value> {
+    serde_json::from_slice(bytes).with_context(|| text(bytes))
+}
+
+fn push(server: &Server, path: &str, flags: &[&str]) -> Result<Output> {
+    dueq(server, &[&["push", "q", "--json", "--ndjson", path], flags].concat())
+}
+
+fn scheduled(server: &Server) -> Result<u64> {
+    json(&dueq(server, &["stats", "q", "--json"])?.stdout)?["scheduled"].as_u64().context("a number")
+}
+
+#[test]
+fn what_a_line_may_say() -> Result<()> {
+    let server = Server::start(&[])?;
+    let lines = "\u{feff}{\"payload\": \"a\\u0000b\", \"id\": \"one\", \"at\": \"2026-12-01T20:00:00+08:00\"}\r\n\
+        \n\
+        {\"payload_base64\": \"AP8K\", \"id\": \"für 2\", \"at\": \"2026-12-01 21:00\", \"max_attempts\": 3}\n\
+        {\"payload\": \"\", \"id\": \"three\", \"delay\": \"48h\"}\n\
+        {\"payload\": \"no newline at the end\"}";
+    let path = file(&server, lines)?;
+    let output = push(&server, &path, &["--tz", "Asia/Shanghai", "--delay", "1h"])?;
+    let report = json(&output.stdout).with_context(|| text(&output.stderr))?;
+    assert_eq!((&report["outcome"], &report["created"], &report["line"]), (&"pushed".into(), &4.into(), &5.into()));
+    let show = |id: &str| json(&dueq(&server, &["show", "q", id, "--json"])?.stdout);
+    let (one, two) = (show("one")?, show("für 2")?);
+    assert_eq!((&one["payload_base64"], &one["due_ms"]), (&"YQBi".into(), &1_796_126_400_000_u64.into()));
+    assert_eq!((&two["payload_base64"], &two["due_ms"]), (&"AP8K".into(), &1_796_130_000_000_u64.into()));
+    assert_eq!(two["max_attempts"], 3);
+    assert_eq!(show("three")?["payload_base64"], "");
+    Ok(())
+}
+
+#[test]
+fn a_second_run_pushes_no_line_twice() -> Result<()> {
+    let server = Server::start(&[])?;
+    // Two lines are the same and are two messages all the same.
+    let path = file(&server, "{\"payload\":\"x\"}\n{\"payload\":\"x\"}\n{\"payload\":\"y\",\"id\":\"y\"}\n")?;
+    let first = json(&push(&server, &path, &["--delay", "1h"])?.stdout)?;
+    assert_eq!((&first["created"], &first["exists"]), (&3.into(), &0.into()));
+    let second = json(&push(&server, &path, &["--delay", "1h"])?.stdout)?;
+    assert_eq!((&second["created"], &second["exists"]), (&0.into(), &3.into()));
+    let rest = json(&push(&server, &path, &["--delay", "1h", "--from-line", "3"])?.stdout)?;
+    assert_eq!((&rest["exists"], &rest["line"]), (&1.into(), &3.into()));
+    // Another text on the same line is another message.
+    file(&server, "{\"payload\":\"z\"}\n{\"payload\":\"x\"}\n")?;
+    let changed = json(&push(&server, &path, &["--delay", "1h"])?.stdout)?;
+    assert_eq!((&changed["created"], &changed["exists"]), (&1.into(), &1.into()));
+    Ok(())
+}
+
+#[test]
+fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
+    let server = Server::start(&[])?;
+    let good = "{\"payload\":\"x\",\"delay\":\"1h\"}";
+    for (bad, reason) in [
+        ("nonsense", "expected"),
+        ("{\"payload\":\"x\"", "EOF"),
+        ("[1]", "invalid"),
+        ("{\"payload\":1}", "integer"),
+        ("{\"payload\":\"x\",\"dealy\":\"1h\"}", "dealy"),
+        ("{\"id\":\"x\"}", "neither payload"),
+        ("{\"payload\":\"x\",\"payload_base64\":\"\"}", "both payload"),
+        ("{\"payload_base64\":\"?\"}", "payload_base64"),
+        ("{\"payload\":\"x\",\"delay\":\"soon\"}", "no delay"),
+        ("{\"payload\":\"x\",\"delay\":\"1h\",\"at\":\"2026-12-01T12:00:00Z\"}", "both delay and at"),
+        ("{\"payload\":\"x\",\"at\":\"2026-12-01 20:00\"}", "no zone"),
+        ("{\"payload\":\"x\",\"id\":\"\"}", "id"),
+        ("{\"payload\":\"x\",\"delay\":\"900000h\"}", "100 years"),
+        ("{\"payload\":\"x\",\"max_attempts\":0}", "max_attempts"),
+    ] {
+        let path = file(&server, format!("{good}\n{bad}\n{good}\n"))?;
+        let output = push(&server, &path, &[])?;
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{bad}");
+        assert!(said.contains("line 2: ") && said.contains(reason) && said.contains("--skip-bad"), "{bad}: {said}");
+        let output = push(&server, &path, &["--skip-bad"])?;
+        assert_eq!(output.status.code(), Some(0), "{bad}");
+        assert!(text(&output.stderr).contains("skipped line 2: "), "{bad}");
+        let report = json(&output.stdout)?;
+        assert_eq!((&report["skipped"], &report["line"]), (&1.into(), &3.into()), "{bad}: {report}");
+    }
+    assert_eq!(scheduled(&server)?, 2, "the good lines are the same each time");
+    let invalid = file(&server, b"{\"payload\":\"\xff\"}\n")?;
+    assert!(text(&push(&server, &invalid, &[])?.stderr).contains("line 1: "));
+    let missing = push(&server, "/nowhere", &[])?;
+    assert!(text(&missing.stderr).contains("cannot read /nowhere"), "{}", text(&missing.stderr));
+    Ok(())
+}
+
+#[test]
+fn an_interrupted_push_says_where_and_the_next_run_does_the_rest() -> Result<()> {
+    let server = Server::start(&[])?;
+    let lines = |range: std::ops::Range<u32>| -> String {
+        range.map(|number| format!("{{\"payload\":\"{number}\",\"delay\":\"1h\"}}\n")).collect()
+    };
+    let mut child = command(&server)
+        .args(["push", "q", "--json", "--ndjson", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().context("its input")?;
+    input.write_all(lines(0..5_000).as_bytes())?;
+    // It waits for more, and has pushed what there is.
+    while scheduled(&server)? < 5_000 {}
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
+    let output = child.wait_with_output()?;
+    drop(input);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("interrupted after line 5000"), "{}", text(&output.stderr));
+    assert_eq!(json(&output.stdout)?["outcome"], "stopped");
+
+    let mut child = command(&server)
+        .args(["push", "q", "--json", "--ndjson", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    child.stdin.take().context("its input")?.write_all(lines(0..6_000).as_bytes())?;
+    let report = json(&child.wait_with_output()?.stdout)?;
+    assert_eq!((&report["created"], &report["exists"]), (&1_000.into(), &5_000.into()));
+    assert_eq!(scheduled(&server)?, 6_000);
+    Ok(())
+}
+
+#[test]
+fn a_full_queue_stops_the_push_at_its_line() -> Result<()> {
+    let server = Server::start(&[])?;
+    dueq(&server, &["configure", "q", "--max-messages", "2"])?;
+    let path = file(&server, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(3))?;
+    let output = push(&server, &path, &["--skip-bad"])?;
+    assert_eq!(output.status.code(), Some(1), "a full queue is not a bad line");
+    assert!(text(&output.stderr).contains("line 3: "), "{}", text(&output.stderr));
+    Ok(())
+}
