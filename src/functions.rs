@@ -46,25 +46,41 @@ pub fn queue_keys(name: &str) -> Result<[String; 10], Error> {
     Ok(Keys::of_queue(name)?.vector)
 }
 
+impl Functions {
+    fn of(version: Option<u64>) -> Self {
+        match version {
+            None => Self::Absent,
+            Some(functions::VERSION) => Self::Current,
+            Some(newer) if newer > functions::VERSION => Self::Newer(newer),
+            Some(older) => Self::Older(older),
+        }
+    }
+}
+
 impl Client {
-    /// Which Functions library the server has.
+    /// Which Functions library the server has; of a cluster, the oldest that one of its primaries has.
     pub async fn functions(&self) -> Result<Functions, Error> {
-        Ok(match self.lanes().control.functions_version().await? {
-            None => Functions::Absent,
-            Some(functions::VERSION) => Functions::Current,
-            Some(newer) if newer > functions::VERSION => Functions::Newer(newer),
-            Some(older) => Functions::Older(older),
-        })
+        let mut oldest = None;
+        for lane in self.lanes().control.of_primaries().await? {
+            let version = lane.functions_version().await?;
+            oldest = Some(oldest.map_or(version, |oldest: Option<u64>| oldest.min(version)));
+        }
+        Ok(Functions::of(oldest.flatten()))
     }
 
-    /// Puts this crate's Functions library on the server, unless a newer one is there; returns what was there before.
+    /// Puts this crate's Functions library on the server, or on all primaries of its cluster, unless a newer one is there;
+    /// returns what was there before, the oldest of a cluster's.
     ///
     /// From then on any Redis client can `FCALL dueq_push 10 KEYS... ARGV...`, also after a restart: Redis keeps functions
-    /// with its data and sends them to its replicas. This crate itself does not need it. Harmless to repeat.
+    /// with its data and sends them to its replicas, but not to primaries that join a cluster later. This crate itself does
+    /// not need it. Harmless to repeat; failed halfway through a cluster, some have it.
     pub async fn load_functions(&self) -> Result<Functions, Error> {
         let before = self.functions().await?;
-        if matches!(before, Functions::Absent | Functions::Older(_)) {
-            self.lanes().control.load_functions().await?;
+        for lane in self.lanes().control.of_primaries().await? {
+            let found = Functions::of(lane.functions_version().await?);
+            if matches!(found, Functions::Absent | Functions::Older(_)) {
+                lane.load_functions().await?;
+            }
         }
         Ok(before)
     }

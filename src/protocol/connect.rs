@@ -40,6 +40,30 @@ impl Connector {
         // A program that has several TLS providers among its crates must choose one; so does this library, if nobody has.
         #[cfg(feature = "tls")]
         let _ = rustls::crypto::ring::default_provider().install_default();
+        Self::of(info)
+    }
+
+    /// The same, at another server that takes the same user, password and TLS.
+    pub(crate) fn elsewhere(&self, host: String, port: u16) -> Result<Self, Error> {
+        let info = self.client.get_connection_info().clone();
+        let addr = match info.addr().clone() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        Self::of(info.set_addr(addr))
+    }
+
+    /// The host that it was told to connect to.
+    pub(crate) fn host(&self) -> String {
+        match self.client.get_connection_info().addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
+            _ => "127.0.0.1".to_owned(),
+        }
+    }
+
+    fn of(info: ConnectionInfo) -> Result<Self, Error> {
         let address = info.addr().to_string();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))

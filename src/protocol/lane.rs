@@ -60,7 +60,7 @@ struct Held {
 }
 
 impl Lane {
-    fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
+    pub(crate) fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
         Self { connector, clock, held: Mutex::new(None) }
     }
 
