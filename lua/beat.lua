@@ -66,7 +66,7 @@ local lead, lead_until, seen, hold, keep_ms, keep = unpack(redis.call('HMGET', M
 local dead = redis.call('ZCARD', DEAD) - 1
 redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
 
-local silence = now - tonumber(seen or 0)
+local silence = now - tonumber(seen or now)
 if silence > 3000 or silence < 0 then hold = now + 5000 end
 redis.call('ZREMRANGEBYSCORE', NODES, '-inf', now - 3000)
 redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(now), '(inf') -- seen in the future: the clock went back

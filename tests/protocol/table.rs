@@ -89,7 +89,7 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
             queue.ok("configure", T0, words!["max_attempts", "1"])?;
             T0
         }
-        ("hold", _) => beats(&[31])?,
+        ("hold", _) => beats(&[27, 31])?,
         ("lease runs", _) => beats(&[20, 22, 24, 26])?,
         ("ran out" | "", "reap") => beats(&[25, 27, 29, 30])?,
         ("ran out, limit", "reap") => {

@@ -228,7 +228,8 @@ impl World {
             return Reply::List(vec![self.header(now), 0i64.into(), 0i64.into(), 0i64.into()]);
         }
         let clock = now.floor();
-        let (mut lead, mut until, seen, mut hold) = self.beats.take().unwrap_or_default();
+        let never = || (Default::default(), 0, clock, 0);
+        let (mut lead, mut until, seen, mut hold) = self.beats.take().unwrap_or_else(never);
         if seen > clock || clock - seen > SILENCE_MS {
             hold = clock + HOLD_MS;
         }

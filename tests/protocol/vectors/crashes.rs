@@ -99,8 +99,11 @@ fn nothing_is_reaped_until_live_nodes_had_time_to_extend() -> Result<()> {
     queue.push(T0, "a", T0, "")?;
     queue.push(T0, "b", T0, "")?;
     ensure!(queue.take(T0, 2, &token('a'))?.len() == 2);
+    ensure!(reap(&mut queue, T0, 10)? == (0, 0), "nobody has ever beaten");
+    let first = queue.ok("beat", T0, words!["node", "stay"])?;
+    ensure!(first.part(3)?.int()? == 0, "before the first beat there was nobody to be away");
     let back = T0 + 60 * SECOND;
-    ensure!(reap(&mut queue, back, 10)? == (0, 0), "nobody has ever beaten");
+    ensure!(reap(&mut queue, back, 10)? == (0, 0), "nobody has beaten for a minute");
     let beat = queue.ok("beat", back, words!["node", "stay"])?;
     ensure!(beat.part(3)?.int()? as u64 == back + 5 * SECOND, "on hold");
     for second in 0..5 {
