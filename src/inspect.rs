@@ -128,7 +128,7 @@ pub struct Stats {
     pub trimmed: u64,
     /// The limit of attempts of messages without one of their own.
     pub max_attempts: u64,
-    /// How many crashes a message survives.
+    /// How many crashes a message survives: at the next one it is dead.
     pub max_crashes: u64,
     /// How many messages it may hold; 0 for no limit.
     pub max_messages: u64,
