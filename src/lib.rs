@@ -25,5 +25,7 @@ pub use message::{Message, OnConflict};
 pub use node::settlement::{IntoSettlement, Settlement};
 pub use node::worker::Worker;
 pub use outcome::{Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, State};
+#[cfg(feature = "harness")]
+pub use protocol::harness;
 pub use queue::Queue;
 pub use retry::Retry;

@@ -10,6 +10,8 @@ use crate::error::{Applied, Error};
 use crate::protocol::clock::Clock;
 use crate::protocol::connect::Connector;
 use crate::protocol::failure;
+#[cfg(feature = "harness")]
+use crate::protocol::harness;
 use crate::protocol::keys::Keys;
 use crate::protocol::replies::Reply;
 use crate::protocol::scripts::Verb;
@@ -139,12 +141,29 @@ impl Lane {
     /// Sends the calls in one pipeline and loads what the server does not know. Each result stands for itself.
     async fn send(&self, calls: &[(Verb, &[&[u8]])], keys: &Keys) -> Result<Vec<Result<Value, RedisError>>, Error> {
         let mut connection = self.connection().await?;
+        #[cfg(feature = "harness")]
+        let told: Vec<_> = calls.iter().map(|(verb, args)| harness::invoke(*verb, keys, args)).collect();
+        let results = Self::exchange(&mut connection, calls, keys).await;
+        #[cfg(feature = "harness")]
+        for (place, call) in told.into_iter().enumerate() {
+            match &results {
+                Ok(results) => harness::done(call, &results[place]),
+                Err(error) => harness::done(call, &Err(error.clone())),
+            }
+        }
+        results.map_err(|error| self.fail(error))
+    }
+
+    async fn exchange(
+        connection: &mut MultiplexedConnection,
+        calls: &[(Verb, &[&[u8]])],
+        keys: &Keys,
+    ) -> Result<Vec<Result<Value, RedisError>>, RedisError> {
         let mut pipeline = redis::Pipeline::with_capacity(calls.len());
         for (verb, args) in calls {
             pipeline.add_command(evalsha(*verb, keys, args));
         }
-        let values =
-            connection.send_packed_commands(&pipeline, 0, calls.len()).await.map_err(|error| self.fail(error))?;
+        let values = connection.send_packed_commands(&pipeline, 0, calls.len()).await?;
         let mut results: Vec<_> = values.into_iter().map(Value::extract_error).collect();
         for (place, (verb, args)) in calls.iter().enumerate() {
             if !is_unknown(&results[place]) {
@@ -153,10 +172,10 @@ impl Lane {
             // A call that was made already must not come before one that stood in front of it: then this one is left out,
             // and its script only loaded. EVAL, unlike a load and an EVALSHA, cannot be forgotten halfway.
             if results[place + 1..].iter().all(is_unknown) {
-                results[place] = eval(*verb, keys, args).query_async::<Value>(&mut connection).await;
+                results[place] = eval(*verb, keys, args).query_async::<Value>(connection).await;
             } else {
                 let load = redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned();
-                load.query_async::<Value>(&mut connection).await.map_err(|error| self.fail(error))?;
+                load.query_async::<Value>(connection).await?;
             }
         }
         Ok(results)

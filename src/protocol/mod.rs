@@ -6,6 +6,8 @@ pub(crate) mod clock;
 pub(crate) mod connect;
 pub(crate) mod failure;
 pub(crate) mod functions;
+#[cfg(feature = "harness")]
+pub mod harness;
 pub(crate) mod keys;
 pub(crate) mod lane;
 pub(crate) mod limits;

@@ -1,6 +1,6 @@
 //! The Lua scripts: the only place that includes them.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use redis::Script;
 
@@ -19,18 +19,41 @@ macro_rules! verbs {
                 match self { $(Self::$verb => $name),+ }
             }
 
-            /// The script itself.
-            pub(crate) fn code(self) -> &'static str {
+            /// The script that was compiled in.
+            fn compiled_code(self) -> &'static str {
                 match self { $(Self::$verb => include_str!(concat!("../../lua/", $name, ".lua"))),+ }
-            }
-
-            /// What EVALSHA calls it by; computed once.
-            pub(crate) fn sha(self) -> &'static str {
-                static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| vec![$(Script::new(Verb::$verb.code())),+]);
-                SCRIPTS[self as usize].get_hash()
             }
         }
     };
+}
+
+/// The scripts of this process, and what EVALSHA calls them by; computed once.
+static SCRIPTS: OnceLock<Vec<(&'static str, Script)>> = OnceLock::new();
+
+impl Verb {
+    /// The script itself.
+    pub(crate) fn code(self) -> &'static str {
+        self.script().0
+    }
+
+    /// What EVALSHA calls it by.
+    pub(crate) fn sha(self) -> &'static str {
+        self.script().1.get_hash()
+    }
+
+    fn script(self) -> &'static (&'static str, Script) {
+        &SCRIPTS.get_or_init(|| scripts(Self::compiled_code))[self as usize]
+    }
+
+    /// Replaces those that `code` knows; `false` if one was called already.
+    #[cfg(feature = "harness")]
+    pub(crate) fn replace(code: impl Fn(Self) -> Option<&'static str>) -> bool {
+        SCRIPTS.set(scripts(|verb| code(verb).unwrap_or_else(|| verb.compiled_code()))).is_ok()
+    }
+}
+
+fn scripts(code: impl Fn(Verb) -> &'static str) -> Vec<(&'static str, Script)> {
+    Verb::ALL.iter().map(|verb| (code(*verb), Script::new(code(*verb)))).collect()
 }
 
 verbs! {

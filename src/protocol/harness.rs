@@ -1,0 +1,94 @@
+//! For programs that put dueq to the test: they see every script call, and may replace scripts by broken ones.
+//!
+//! Behind the feature `harness`, which no release promises to keep. Both are set once, for the whole process, before the
+//! first call; what comes later is refused.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::{RedisError, Value};
+
+use crate::error::{Applied, Error};
+use crate::protocol::failure;
+use crate::protocol::keys::{Keys, queue_of_meta};
+use crate::protocol::scripts::Verb;
+
+/// Sees every script call of this process.
+pub trait Observer: Send + Sync + 'static {
+    /// A call is about to be sent. `args` are the script's ARGV; `call` is unique in this process.
+    fn invoke(&self, call: u64, verb: &'static str, queue: &str, args: &[&[u8]]);
+
+    /// Its reply, or why there is none, and whether it may have been applied all the same. Never comes if the caller was dropped.
+    fn done(&self, call: u64, result: Result<&Reply, (String, Applied)>);
+}
+
+/// What a script answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// An integer.
+    Int(i64),
+    /// A string of bytes.
+    Bytes(Vec<u8>),
+    /// An array.
+    List(Vec<Reply>),
+    /// What no script of this version answers.
+    Other,
+}
+
+static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
+static CALLS: AtomicU64 = AtomicU64::new(1);
+
+/// Has every script call of this process seen from now on. `false`: somebody else sees them already.
+pub fn observe(observer: impl Observer) -> bool {
+    OBSERVER.set(Box::new(observer)).is_ok()
+}
+
+/// Takes each `VERB.lua` in a folder instead of the one that was compiled in.
+///
+/// # Errors
+/// Of reading them; or if a script was called already, as that cannot be undone.
+pub fn replace_scripts(folder: &Path) -> std::io::Result<()> {
+    let mut replaced = HashMap::new();
+    for verb in Verb::ALL {
+        match std::fs::read_to_string(folder.join(verb.name()).with_extension("lua")) {
+            Ok(code) => drop(replaced.insert(*verb, &*code.leak())), // once in a process, and needed until its end
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let set = Verb::replace(|verb| replaced.get(&verb).copied());
+    set.then_some(()).ok_or_else(|| std::io::Error::other("a script was called already"))
+}
+
+/// Tells of a call; gives its number.
+pub(crate) fn invoke(verb: Verb, keys: &Keys, args: &[&[u8]]) -> u64 {
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    if let Some(observer) = OBSERVER.get() {
+        let queue = keys.vector.last().and_then(|meta| queue_of_meta(meta)).unwrap_or_default();
+        observer.invoke(call, verb.name(), queue, args);
+    }
+    call
+}
+
+/// Tells of its end.
+pub(crate) fn done(call: u64, result: &Result<Value, RedisError>) {
+    let Some(observer) = OBSERVER.get() else { return };
+    match result {
+        Ok(value) => observer.done(call, Ok(&reply(value))),
+        Err(error) => {
+            let error: Error = failure::of_call("the server", error.clone());
+            observer.done(call, Err((error.to_string(), error.was_applied())));
+        }
+    }
+}
+
+fn reply(value: &Value) -> Reply {
+    match value {
+        Value::Int(number) => Reply::Int(*number),
+        Value::BulkString(bytes) => Reply::Bytes(bytes.clone()),
+        Value::Array(parts) => Reply::List(parts.iter().map(reply).collect()),
+        _ => Reply::Other,
+    }
+}
