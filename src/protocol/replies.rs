@@ -183,6 +183,8 @@ mod tests {
         assert_eq!(reply.body.count().expect("moved"), 3);
         let reply = Reply::decode(Verb::Promote, header(7, 8)).expect("a header");
         assert_eq!((reply.header.head_ms, reply.header.lease_deadline_ms), (Some(7), Some(8)));
+        let reply = Reply::decode(Verb::Promote, header(-5, i64::MIN)).expect("a header");
+        assert_eq!((reply.header.head_ms, reply.header.lease_deadline_ms), (Some(0), Some(0)), "past, not none");
     }
 
     #[test]

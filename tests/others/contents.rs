@@ -13,8 +13,8 @@ const PUSH: &str = include_str!("../../lua/push.lua");
 /// More than Lua can unpack at once, which is a little less than 8,000.
 const CROWD: usize = 12_000;
 
-/// In Redisson's delayed queue an element that cannot be parsed fails the whole batch that is transferred with it, each time;
-/// one that the consumer cannot decode throws at whoever takes it.
+/// In Redisson's delayed queue an element that cannot be unpacked stops the transfer halfway, each time anew: what stands
+/// before it is transferred again and again, what stands behind it never.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     let setup = setup().await?;
@@ -86,15 +86,14 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     Ok(())
 }
 
-/// Scripts that fetch all that is due and unpack it, as those of apalis-redis and delayqueue did, fail at 8,000 messages due
-/// at once, and at each try after that, since nothing becomes less.
+/// Scripts that take all that is due and unpack it, as those of apalis-redis, bee-queue and delayqueue did, fail at 8,000
+/// messages due at once, and at each try after that, since nothing becomes less.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let due = Due::at_ms(server_us(&mut setup.redis().await?).await? / 1_000);
-    let crowd = |_| messages(CROWD).into_iter().map(|message| message.due(due)).collect();
-    push_all(queue, crowd(())).await?;
+    push_all(queue, messages(CROWD).into_iter().map(|message| message.due(due)).collect()).await?;
     assert_eq!(queue.stats().await?.due, CROWD as u64);
     let (worker, mut seen) = acking(queue.worker().concurrency(500));
     let mut handled = seen.take(CROWD).await?;
@@ -107,10 +106,10 @@ async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
     Ok(())
 }
 
-/// The same for leases that run out together, which lmstfy-like and asynq-like recoverers fetch all at once, and for what an
-/// operator does with a crowd of dead.
+/// The same for leases that run out together: BullMQ's, bee-queue's and delayqueue's way back from a dead consumer had that
+/// limit too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_than_8000_leases_that_run_out_at_once_wedge_the_recovery() -> Result<()> {
+async fn more_than_8000_leases_that_run_out_at_once_wedge_every_recovery() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(CROWD)).await?;
@@ -131,7 +130,8 @@ async fn more_than_8000_leases_that_run_out_at_once_wedge_the_recovery() -> Resu
     Ok(())
 }
 
-/// A queue that keeps the payload itself as the member of a sorted set has one message where two equal ones were pushed.
+/// A delay queue that keeps the payload itself as the member of a sorted set, as the plainest ones do, has one message where
+/// two equal ones were pushed.
 #[tokio::test]
 async fn equal_payloads_collapse() -> Result<()> {
     let setup = setup().await?;
@@ -150,7 +150,7 @@ async fn equal_payloads_collapse() -> Result<()> {
     Ok(())
 }
 
-/// In Redisson's delayed queue an element offered with a negative delay arrived long after it should have, if at all.
+/// In Redisson's delayed queue an element offered with a negative delay arrived long after the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn negative_delay() -> Result<()> {
     let setup = setup().await?;

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Delivery, Message};
+use dueq::{Delivery, Message, Settled};
 
 use crate::support::child::{Part, Process};
 use crate::support::{
-    Running, Setup, acking, command, connection, ids, messages, push_all, seen, setup, setup_with, stats_until, until,
+    Running, Setup, acking, command, connection, holding, ids, messages, push_all, seen, setup, setup_with,
+    stats_until, until,
 };
 
-/// Redisson's queues, Sidekiq's basic fetch, RQ and Resque pop a message and then work on it: what the process had when it
-/// died is gone.
+/// Redisson's blocking queues, Sidekiq's basic fetch and Resque pop a message and then work on it: what the process had when
+/// it died is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pop_without_lease_loses_on_crash() -> Result<()> {
     let setup = setup().await?;
@@ -78,6 +79,19 @@ async fn an_active_id_without_a_lease_is_never_scanned() -> Result<()> {
     handled.sort_unstable();
     assert_eq!(handled, ids(20));
     worker.stop().await
+}
+
+/// Even one whose lease a stranger removed has another after a third of it, as long as its handler lives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_active_id_whose_lease_was_removed_gets_one_while_its_handler_lives() -> Result<()> {
+    let setup = setup().await?;
+    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(1)));
+    setup.queue.push(Message::new("").id("id")).await?;
+    let delivery = seen.next().await?;
+    assert_eq!(setup.command::<u64>(&["ZREM", "dueq:{orders}:leases", "id"]).await?, 1);
+    stats_until(&setup.queue, "a lease", |stats| stats.leased == 1).await?;
+    assert_eq!(delivery.ack().await?, Settled::Done);
+    worker.abort().await
 }
 
 /// The file that the server appends to; versions name it differently.

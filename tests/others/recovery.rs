@@ -143,6 +143,8 @@ async fn after_a_restart_of_the_server_within_a_second() -> Result<()> {
         assert_eq!(setup.queue.push(Message::new("").id(&id)).await?, Pushed::Created);
         assert_eq!(seen.next().await?, id);
         new.push(answered.elapsed());
+        // The next kill takes no settle along.
+        stats_until(&setup.queue, "all acked", |stats| stats.scheduled + stats.ready + stats.leased == 0).await?;
     }
     println!("server restart: what was due was handled {due:?} after it answered, a new message {new:?}");
     assert!(new.iter().all(|took| *took < FLOOR + SLOW), "{due:?} {new:?}");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use dueq::{Client, Delivery};
+use dueq::Client;
 
 use crate::support::child::{Part, Process};
 use crate::support::{Running, acking, holding, ids, messages, push_all, seen, setup, stats_until};

@@ -1,11 +1,11 @@
-//! Starting before there is anything to do, and while nothing may be done.
+//! Workers while nothing may be done. How they start before their queue, and after it, is in `tests/others`.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, Message};
+use dueq::Message;
 
-use crate::support::{HOUR, Running, acking, seen, setup, stats_until};
+use crate::support::{Running, acking, seen, setup, stats_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_waits_while_its_queue_is_paused_and_goes_on_when_it_is_resumed() -> Result<()> {
