@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use dueq::{Client, Delivery, Message, Pushed, Queue};
 use dueq_testkit::Server;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::child::{Part, Process};
 use crate::support::{
@@ -87,6 +87,29 @@ async fn without_notices_and_bell_within_the_floor() -> Result<()> {
     latest("no right to notices, no bell", &queue, &mut seen).await?;
     let subscribers: (String, u64) = command(&mut admin, &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"]).await?;
     assert_eq!(subscribers.1, 0, "it had no right to listen");
+    worker.stop().await
+}
+
+/// The bell rings, and nobody hears it: eight strangers take its tokens, as connections do whose machine is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_notices_and_with_stolen_wake_tokens_within_the_floor() -> Result<()> {
+    let setup = setup().await?;
+    setup.command::<()>(&["ACL", "SETUSER", "default", "resetchannels"]).await?;
+    let mut thieves = JoinSet::new();
+    for _ in 0..8 {
+        let mut redis = connection(&setup.server.url()).await?;
+        thieves.spawn(async move {
+            loop {
+                command::<(String, String)>(&mut redis, &["BLPOP", "dueq:{orders}:bell", "0"]).await?;
+            }
+            #[expect(unreachable_code, reason = "it names the type of the errors")]
+            anyhow::Ok(())
+        });
+    }
+    let (worker, mut seen) = lateness(&setup.queue);
+    latest("no right to notices, tokens stolen", &setup.queue, &mut seen).await?;
+    assert_eq!(thieves.len(), 8);
+    assert!(thieves.try_join_next().is_none(), "they went on");
     worker.stop().await
 }
 
