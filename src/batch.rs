@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::keys::Keys;
 use crate::protocol::lane::{Lane, PATIENCE, Patience, Repeat};
@@ -47,9 +48,9 @@ pub(crate) enum Prefix {
     Until,
 }
 
-/// Gathers the items of one verb of one queue. Cheap to clone.
+/// Gathers the items of one verb, and one durability, of one queue. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Batcher(Arc<Shared>);
+pub(crate) struct Batcher(Arc<Shared>, Durability);
 
 struct Shared {
     verb: Verb,
@@ -61,7 +62,12 @@ struct Shared {
 
 impl Batcher {
     pub(crate) fn new(verb: Verb, prefix: Prefix, keys: Arc<Keys>, lane: Arc<Lane>) -> Self {
-        Self(Arc::new(Shared { verb, prefix, keys, lane, sender: Mutex::new(None) }))
+        Self(Arc::new(Shared { verb, prefix, keys, lane, sender: Mutex::new(None) }), Durability::Memory)
+    }
+
+    /// The same, not used yet, for items that must be so durable before they are answered.
+    pub(crate) fn with_durability(self, durability: Durability) -> Self {
+        Self(self.0, durability)
     }
 
     /// Sends one item along with whatever else is waiting, and gives back its own answer.
@@ -102,6 +108,7 @@ impl Batcher {
                     prefix: self.0.prefix,
                     keys: Arc::clone(&self.0.keys),
                     lane: Arc::clone(&self.0.lane),
+                    durability: self.1,
                 };
                 tokio::spawn(work.run(receiver));
                 *sender = Some(new.clone());
@@ -121,6 +128,7 @@ struct Work {
     prefix: Prefix,
     keys: Arc<Keys>,
     lane: Arc<Lane>,
+    durability: Durability,
 }
 
 impl Work {
@@ -221,7 +229,7 @@ impl Work {
         let mut args: Vec<&[u8]> = vec![b""];
         args.extend(prefix.map(str::as_bytes));
         args.extend(batch.iter().flat_map(|pending| pending.item.args.iter().map(Vec::as_slice)));
-        let mut reply = self.lane.call(self.verb, &self.keys, &args).await?;
+        let (mut reply, shortfall) = self.lane.call_durably(self.verb, &self.keys, &args, self.durability).await?;
         let mut items = reply.body.parts()?;
         if items.len() != batch.len() {
             return Err(Error::new(
@@ -230,7 +238,8 @@ impl Work {
                 format!("{} answered {} items of {}", self.verb.name(), items.len(), batch.len()),
             ));
         }
-        batch.iter().map(|_| Ok(ItemReply::parse(self.verb, &items.text()?))).collect()
+        let item = |text: &str| ItemReply { shortfall: shortfall.clone(), ..ItemReply::parse(self.verb, text) };
+        batch.iter().map(|_| Ok(item(&items.text()?))).collect()
     }
 }
 

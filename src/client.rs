@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use redis::Value;
 
+use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::connect::Connector;
 use crate::protocol::keys::{Keys, META_PATTERN, queue_of_meta};
@@ -25,10 +26,18 @@ use crate::queue::Queue;
 #[derive(Clone)]
 pub struct Client {
     lanes: Arc<Lanes>,
+    durability: Durability,
 }
 
 impl Client {
     /// Connects to the server at `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`; with `rediss://` over TLS.
+    ///
+    /// Or to whichever server is the master of a service that Sentinels look after, at
+    /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`: the hosts are the Sentinels'
+    /// (port 26379 if not given), user and password the servers'. If Sentinels ask for a password themselves, add
+    /// `?sentinel_password=PASSWORD`, and `&sentinel_user=USER`; with `rediss+sentinel://` all connections use TLS. They are
+    /// asked before each connection, and the server must say that it is the master; after a failover all connections, those
+    /// of running workers too, go to the new one by themselves.
     ///
     /// Asks the server what it is, once. It must be Redis 7.0 or Valkey 7.2 or newer, and must not evict keys: a
     /// `maxmemory-policy` of `allkeys-...` is refused with [`ErrorKind::Unsupported`], because it drops messages while every
@@ -40,7 +49,7 @@ impl Client {
     /// answers, [`ErrorKind::Denied`] if user or password are refused, [`ErrorKind::InvalidInput`] if the URL is none.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let connector = Arc::new(Connector::new(url)?);
-        let client = Self { lanes: Arc::new(Lanes::new(&connector)) };
+        let client = Self { lanes: Arc::new(Lanes::new(&connector)), durability: Durability::Memory };
         let mut patience = Patience::new();
         loop {
             match client.check_server().await {
@@ -58,7 +67,15 @@ impl Client {
     ///
     /// Asks nothing of the server.
     pub fn queue(&self, name: &str) -> Result<Queue, Error> {
-        Queue::new(self.clone(), name)
+        Ok(Queue::new(self.clone(), name)?.durability(self.durability))
+    }
+
+    /// A client whose queues ask for this [`Durability`], unless a queue or a message asks for another. It shares the
+    /// connections of this one; queues that were made before keep theirs.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
     }
 
     /// The names of all queues on the server, sorted. Scans its whole key space in small steps: for people, not for loops.
@@ -110,7 +127,7 @@ impl Client {
                 }
                 Err(error) => return Err(error),
             };
-        let address = &self.lanes.control.connector().address;
+        let address = self.lanes.control.connector().address();
         unfit(&info).map_or(Ok(()), |reason| {
             Err(Error::new(ErrorKind::Unsupported, Applied::No, format!("redis at {address} is not fit: {reason}")))
         })?;
@@ -132,7 +149,7 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("address", &self.lanes.control.connector().address).finish()
+        f.debug_struct("Client").field("address", &self.lanes.control.connector().address()).finish()
     }
 }
 

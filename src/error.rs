@@ -27,6 +27,7 @@ struct Inner {
     kind: ErrorKind,
     applied: Applied,
     message: String,
+    id: Option<Vec<u8>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -40,6 +41,9 @@ pub enum ErrorKind {
     Unavailable,
     /// No answer came in time.
     Timeout,
+    /// The call took effect on the master, but too few replicas or disks confirmed it in time: a failover may undo it. The
+    /// same call again waits again.
+    Unconfirmed,
     /// The queue's limit of messages, or the server's memory, is reached.
     Full,
     /// User, password or rights do not suffice.
@@ -64,7 +68,7 @@ pub enum Applied {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, applied: Applied, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, applied, message: message.into(), source: None }))
+        Self(Arc::new(Inner { kind, applied, message: message.into(), id: None, source: None }))
     }
 
     pub(crate) fn with_source(
@@ -73,11 +77,22 @@ impl Error {
         message: impl Into<String>,
         source: impl StdError + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Inner { kind, applied, message: message.into(), source: Some(Box::new(source)) }))
+        Self(Arc::new(Inner { kind, applied, message: message.into(), id: None, source: Some(Box::new(source)) }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidInput, Applied::No, message)
+    }
+
+    /// The call took effect on this message, and nobody knows whether that will last.
+    pub(crate) fn unconfirmed(verb: &str, id: &[u8], shortfall: &str) -> Self {
+        let message = format!(
+            "{verb}: the master did it to message {:?}, but {shortfall}: a failover may undo it, so that the message may exist \
+             or not; the same call again waits again",
+            String::from_utf8_lossy(id)
+        );
+        let (kind, applied) = (ErrorKind::Unconfirmed, Applied::Yes);
+        Self(Arc::new(Inner { kind, applied, message, id: Some(id.to_vec()), source: None }))
     }
 
     /// What went wrong.
@@ -89,12 +104,18 @@ impl Error {
     ///
     /// It says nothing about whether repeating is harmless: that is [`was_applied`](Error::was_applied).
     pub fn is_retryable(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Full)
+        matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Unconfirmed | ErrorKind::Full)
     }
 
     /// Whether the call took effect.
     pub fn was_applied(&self) -> Applied {
         self.0.applied
+    }
+
+    /// The id of the message that may exist or not, if the error is [`Unconfirmed`](ErrorKind::Unconfirmed): it may have been
+    /// made by the library.
+    pub fn message_id(&self) -> Option<&[u8]> {
+        self.0.id.as_deref()
     }
 }
 

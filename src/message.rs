@@ -4,6 +4,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::due::Due;
+use crate::durability::Durability;
 use crate::error::Error;
 
 /// A message to push: payload bytes, an id, a due time and options.
@@ -30,6 +31,7 @@ pub struct Message {
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
     pub(crate) reuse_id: bool,
+    pub(crate) durability: Option<Durability>,
 }
 
 /// What a push does if its id is scheduled or ready already. A leased or dead message is never touched.
@@ -55,6 +57,7 @@ impl Message {
             max_attempts: None,
             on_conflict: OnConflict::Keep,
             reuse_id: false,
+            durability: None,
         }
     }
 
@@ -105,6 +108,13 @@ impl Message {
     #[must_use]
     pub fn reuse_id(mut self) -> Self {
         self.reuse_id = true;
+        self
+    }
+
+    /// What must hold the message before its push is acknowledged, instead of what the queue asks for.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
         self
     }
 

@@ -10,10 +10,12 @@ use crate::batch::{Batcher, Item, Prefix};
 use crate::client::Client;
 use crate::delivery::{Delivery, Granted};
 use crate::due::Due;
+use crate::durability::Durability;
 use crate::error::Error;
 use crate::message::Message;
 use crate::node::worker::Worker;
 use crate::outcome::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
+use crate::producing::{Producing, Sets};
 use crate::protocol::keys::Keys;
 use crate::protocol::lane::{Lane, Patience, Repeat};
 use crate::protocol::limits::{self, MAX_ITEMS};
@@ -28,23 +30,18 @@ const STEP: usize = 256;
 /// Calls that arrive while one is in flight are sent as one batch. While Redis is away, calls that can be repeated without
 /// harm are, for 10 s; the others report [`Applied::Unknown`](crate::Applied::Unknown). A dropped future may or may not have taken effect.
 #[derive(Clone)]
-pub struct Queue(Arc<Inner>);
+pub struct Queue(Arc<Inner>, Durability);
 
 struct Inner {
     name: String,
     client: Client,
     keys: Arc<Keys>,
+    sets: Sets,
     batchers: Batchers,
 }
 
-/// One for each verb that takes many items.
+/// One for each verb of consumers that takes many items.
 pub(crate) struct Batchers {
-    push: Batcher,
-    cancel: Batcher,
-    cancel_dead: Batcher,
-    reschedule: Batcher,
-    run_now: Batcher,
-    requeue: Batcher,
     pub(crate) ack: Batcher,
     pub(crate) again: Batcher,
     pub(crate) retry: Batcher,
@@ -56,28 +53,35 @@ pub(crate) struct Batchers {
 impl Queue {
     pub(crate) fn new(client: Client, name: &str) -> Result<Self, Error> {
         let keys = Arc::new(Keys::of_queue(name)?);
-        let (pushes, settles) = (&client.lanes().pushes, &client.lanes().settles);
-        let batcher = |verb, prefix, lane: &Arc<Lane>| Batcher::new(verb, prefix, Arc::clone(&keys), Arc::clone(lane));
+        let batcher =
+            |verb| Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(&client.lanes().settles));
         let batchers = Batchers {
-            push: batcher(Verb::Push, Prefix::Until, pushes),
-            cancel: batcher(Verb::Cancel, Prefix::Word(""), pushes),
-            cancel_dead: batcher(Verb::Cancel, Prefix::Word("1"), pushes),
-            reschedule: batcher(Verb::Reschedule, Prefix::Nothing, pushes),
-            run_now: batcher(Verb::RunNow, Prefix::Nothing, pushes),
-            requeue: batcher(Verb::Requeue, Prefix::Word("ids"), pushes),
-            ack: batcher(Verb::Ack, Prefix::Nothing, settles),
-            again: batcher(Verb::Again, Prefix::Nothing, settles),
-            retry: batcher(Verb::Retry, Prefix::Nothing, settles),
-            release: batcher(Verb::Release, Prefix::Nothing, settles),
-            bury: batcher(Verb::Bury, Prefix::Nothing, settles),
-            extend: batcher(Verb::Extend, Prefix::Nothing, settles),
+            ack: batcher(Verb::Ack),
+            again: batcher(Verb::Again),
+            retry: batcher(Verb::Retry),
+            release: batcher(Verb::Release),
+            bury: batcher(Verb::Bury),
+            extend: batcher(Verb::Extend),
         };
-        Ok(Self(Arc::new(Inner { name: name.to_owned(), client, keys, batchers })))
+        let sets = Sets::new(&keys, &client.lanes().pushes);
+        Ok(Self(Arc::new(Inner { name: name.to_owned(), client, keys, sets, batchers }), Durability::Memory))
     }
 
     /// The queue's name.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// The same queue, asking for this [`Durability`] unless a message asks for another.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.1 = durability;
+        self
+    }
+
+    fn producing(&self, durability: Durability) -> Result<Arc<Producing>, Error> {
+        durability.check()?;
+        Ok(self.0.sets.get(durability))
     }
 
     /// Stores a message, to be delivered when it is due.
@@ -90,7 +94,8 @@ impl Queue {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if id, payload, due time or options are out of range; [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or
     /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s.
     pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
-        pushed(self.0.batchers.push.submit(push_item(message)?).await?)
+        let (id, producing) = (message.id.clone(), self.producing(message.durability.unwrap_or(self.1))?);
+        pushed(producing.push.submit(push_item(message)?).await?, &id)
     }
 
     /// Pushes many messages, in batches; the results are in the order of the messages, and each stands for itself.
@@ -99,15 +104,19 @@ impl Queue {
     pub async fn push_many(&self, messages: impl IntoIterator<Item = Message>) -> Vec<Result<Pushed, Error>> {
         let mut answers = Vec::new();
         for message in messages {
-            answers.push(match push_item(message) {
-                Ok(item) => self.0.batchers.push.enqueue(item).await,
+            let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
+            let (item, producing) = (push_item(message), self.producing(durability));
+            answers.push(match item.and_then(|item| Ok((item, producing?))) {
+                Ok((item, producing)) => producing.push.enqueue(item).await.map(|receiver| (receiver, producing, id)),
                 Err(error) => Err(error),
             });
         }
         let mut results = Vec::with_capacity(answers.len());
         for answer in answers {
             results.push(match answer {
-                Ok(receiver) => self.0.batchers.push.answer(receiver).await.and_then(pushed),
+                Ok((receiver, producing, id)) => {
+                    producing.push.answer(receiver).await.and_then(|reply| pushed(reply, &id))
+                }
                 Err(error) => Err(error),
             });
         }
@@ -116,12 +125,12 @@ impl Queue {
 
     /// Takes back a message that waits. After `Cancelled` it is never delivered: of a cancel and a claim exactly one wins.
     pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        self.cancel_by(&self.0.batchers.cancel, id.as_ref()).await
+        self.cancel_by(&self.producing(self.1)?.cancel, id.as_ref()).await
     }
 
     /// As [`cancel`](Queue::cancel), and removes a dead message too.
     pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        self.cancel_by(&self.0.batchers.cancel_dead, id.as_ref()).await
+        self.cancel_by(&self.producing(self.1)?.cancel_dead, id.as_ref()).await
     }
 
     async fn cancel_by(&self, batcher: &Batcher, id: &[u8]) -> Result<Cancelled, Error> {
@@ -159,7 +168,7 @@ impl Queue {
         };
         let expected = expected_ms.map(|ms| ms.to_string()).unwrap_or_default();
         let rest = [due.encode()?.into_bytes(), expected.into_bytes()];
-        let reply = submit_id(&self.0.batchers.reschedule, id, rest, repeat).await?;
+        let reply = submit_id(&self.producing(self.1)?.reschedule, id, rest, repeat).await?;
         match reply.word.as_str() {
             "MOVED" => Ok(Rescheduled::Moved(reply.time_ms()?)),
             "CONFLICT" => Ok(Rescheduled::Conflict(reply.time_ms()?)),
@@ -172,7 +181,7 @@ impl Queue {
 
     /// Makes a scheduled message due now. Not repeated when the reply is lost.
     pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
-        let reply = submit_id(&self.0.batchers.run_now, id.as_ref(), [], Repeat::Unsafe).await?;
+        let reply = submit_id(&self.producing(self.1)?.run_now, id.as_ref(), [], Repeat::Unsafe).await?;
         match reply.word.as_str() {
             "MOVED" => Ok(RunNow::Moved),
             "ALREADY" => Ok(RunNow::Already),
@@ -185,7 +194,7 @@ impl Queue {
 
     /// Revives a dead message: due now, its attempts counted from none. Not repeated when the reply is lost.
     pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
-        let reply = submit_id(&self.0.batchers.requeue, id.as_ref(), [], Repeat::Unsafe).await?;
+        let reply = submit_id(&self.producing(self.1)?.requeue, id.as_ref(), [], Repeat::Unsafe).await?;
         match reply.word.as_str() {
             "REQUEUED" => Ok(Requeued::Requeued),
             "NOT_DEAD" => State::parse(&reply.detail).map(Requeued::NotDead).ok_or_else(|| reply.refusal()),
@@ -360,7 +369,8 @@ fn push_item(message: Message) -> Result<Item, Error> {
     Ok(Item { args: vec![message.id, due, message.payload, options], repeat })
 }
 
-fn pushed(reply: ItemReply) -> Result<Pushed, Error> {
+fn pushed(reply: ItemReply, id: &[u8]) -> Result<Pushed, Error> {
+    let reply = reply.confirmed(id)?;
     match reply.word.as_str() {
         "CREATED" => Ok(Pushed::Created),
         "EXISTS" => State::parse(&reply.detail).map(Pushed::Exists).ok_or_else(|| reply.refusal()),
@@ -378,5 +388,5 @@ async fn submit_id<const N: usize>(
 ) -> Result<ItemReply, Error> {
     limits::check_id(id)?;
     let args = [id.to_vec()].into_iter().chain(rest).collect();
-    batcher.submit(Item { args, repeat }).await
+    batcher.submit(Item { args, repeat }).await?.confirmed(id)
 }

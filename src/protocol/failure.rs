@@ -29,6 +29,8 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     let (kind, applied) = match code.as_str() {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "MOVED" | "ASK" | "MISCONF"
         | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
+        // The server became a replica while it waited for something.
+        "UNBLOCKED" => (ErrorKind::Unavailable, Applied::Unknown),
         // Its scripts were flushed after we had loaded this one: the next try loads it again.
         "NOSCRIPT" => (ErrorKind::Unavailable, Applied::No),
         "ERR" if detail.starts_with("max number of clients") => (ErrorKind::Unavailable, Applied::No),
@@ -81,6 +83,12 @@ fn reason(error: &RedisError) -> String {
 /// No answer came although one was owed.
 pub(crate) fn silent(address: &str, limit: std::time::Duration) -> Error {
     Error::new(ErrorKind::Timeout, Applied::Unknown, format!("redis at {address} did not answer within {limit:?}"))
+}
+
+/// Another server became the master; whoever waited for this one waits no more.
+pub(crate) fn left(address: &str, applied: Applied) -> Error {
+    let message = format!("redis at {address} is the master no more, another one is");
+    Error::new(ErrorKind::Unavailable, applied, message)
 }
 
 /// The server, or something between, closed the connection.

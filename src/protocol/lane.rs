@@ -15,7 +15,11 @@ use crate::protocol::harness;
 use crate::protocol::keys::Keys;
 use crate::protocol::replies::Reply;
 use crate::protocol::scripts::Verb;
+use crate::protocol::target::Target;
 use crate::retry::Retry;
+
+/// What the server answered to one call.
+type Answer = Result<Value, RedisError>;
 
 /// How long a call is repeated before its error is reported.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,17 +57,36 @@ impl Lanes {
 pub(crate) struct Lane {
     connector: Arc<Connector>,
     clock: Arc<Clock>,
+    /// Whether its connection is none of the pool's: then what is called on it limits its own time.
+    apart: bool,
     held: Mutex<Option<Held>>,
 }
 
 struct Held {
-    connection: deadpool_redis::Connection,
+    connection: MultiplexedConnection,
+    /// Its place in the pool.
+    pooled: Option<deadpool_redis::Connection>,
+    target: Arc<Target>,
     used: Instant,
+    /// Whether the server has shown that it can wait for replicas, or disks.
+    fit: bool,
+}
+
+impl Held {
+    /// Closes it instead of giving it back.
+    fn discard(self) {
+        self.pooled.map(deadpool_redis::Connection::take);
+    }
 }
 
 impl Lane {
     pub(crate) fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
-        Self { connector, clock, held: Mutex::new(None) }
+        Self { connector, clock, apart: false, held: Mutex::new(None) }
+    }
+
+    /// A lane whose connection does not come from the pool, for calls that wait long.
+    pub(crate) fn apart(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
+        Self { apart: true, ..Self::new(connector, clock) }
     }
 
     pub(crate) fn clock(&self) -> &Arc<Clock> {
@@ -83,8 +106,8 @@ impl Lane {
     /// Calls a script once; one that the server does not know is loaded first.
     pub(crate) async fn call(&self, verb: Verb, keys: &Keys, args: &[&[u8]]) -> Result<Reply, Error> {
         let sent = Instant::now();
-        let mut values = self.send(&[(verb, args)], keys).await?;
-        self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent)
+        let (mut values, target) = self.send(&[(verb, args)], keys).await?;
+        self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent, &target)
     }
 
     /// Calls two scripts in one round trip. The second reply counts; the first only has to be no error.
@@ -95,10 +118,10 @@ impl Lane {
         keys: &Keys,
     ) -> Result<Reply, Error> {
         let sent = Instant::now();
-        let mut values = self.send(&[first, second], keys).await?;
+        let (mut values, target) = self.send(&[first, second], keys).await?;
         let (last, earlier) = (values.pop().unwrap_or(Ok(Value::Nil)), values.pop().unwrap_or(Ok(Value::Nil)));
-        let reply = self.decode(second.0, last, sent)?;
-        if let Err(error) = self.decode(first.0, earlier, sent) {
+        let reply = self.decode(second.0, last, sent, &target)?;
+        if let Err(error) = self.decode(first.0, earlier, sent, &target) {
             tracing::warn!(verb = first.0.name(), %error, "the first of two calls failed");
         }
         Ok(reply)
@@ -126,39 +149,49 @@ impl Lane {
 
     /// A plain command outside the protocol, such as INFO.
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Error> {
-        let mut connection = self.connection().await?;
-        let result = command.query_async::<Value>(&mut connection).await;
-        result.map_err(|error| self.fail(error))
+        let (mut connection, target) = self.connection().await?;
+        let asked = async { Ok(command.query_async::<Value>(&mut connection).await) };
+        target.unless_left(Applied::Unknown, asked).await?.map_err(|error| self.fail(&target, error))
     }
 
-    fn decode(&self, verb: Verb, value: Result<Value, RedisError>, sent: Instant) -> Result<Reply, Error> {
-        let value = value.map_err(|error| self.fail(error))?;
+    pub(super) fn decode(
+        &self,
+        verb: Verb,
+        value: Result<Value, RedisError>,
+        sent: Instant,
+        target: &Arc<Target>,
+    ) -> Result<Reply, Error> {
+        let value = value.map_err(|error| self.fail(target, error))?;
         let reply = Reply::decode(verb, value)?;
         self.clock.observe(sent, Instant::now(), reply.header.now_us);
         Ok(reply)
     }
 
     /// Sends the calls in one pipeline and loads what the server does not know. Each result stands for itself.
-    async fn send(&self, calls: &[(Verb, &[&[u8]])], keys: &Keys) -> Result<Vec<Result<Value, RedisError>>, Error> {
-        let mut connection = self.connection().await?;
-        #[cfg(feature = "harness")]
-        let told: Vec<_> = calls.iter().map(|(verb, args)| harness::invoke(*verb, keys, args)).collect();
-        let results = Self::exchange(&mut connection, calls, keys).await;
-        #[cfg(feature = "harness")]
-        for (place, call) in told.into_iter().enumerate() {
-            match &results {
-                Ok(results) => harness::done(call, &results[place]),
-                Err(error) => harness::done(call, &Err(error.clone())),
+    async fn send(&self, calls: &[(Verb, &[&[u8]])], keys: &Keys) -> Result<(Vec<Answer>, Arc<Target>), Error> {
+        let (mut connection, target) = self.connection().await?;
+        let asked = async {
+            #[cfg(feature = "harness")]
+            let told: Vec<_> = calls.iter().map(|(verb, args)| harness::invoke(*verb, keys, args)).collect();
+            let results = Self::exchange(&mut connection, calls, keys).await;
+            #[cfg(feature = "harness")]
+            for (place, call) in told.into_iter().enumerate() {
+                match &results {
+                    Ok(results) => harness::done(call, &results[place]),
+                    Err(error) => harness::done(call, &Err(error.clone())),
+                }
             }
-        }
-        results.map_err(|error| self.fail(error))
+            Ok(results)
+        };
+        let results = target.unless_left(Applied::Unknown, asked).await?;
+        results.map(|results| (results, Arc::clone(&target))).map_err(|error| self.fail(&target, error))
     }
 
     async fn exchange(
         connection: &mut MultiplexedConnection,
         calls: &[(Verb, &[&[u8]])],
         keys: &Keys,
-    ) -> Result<Vec<Result<Value, RedisError>>, RedisError> {
+    ) -> Result<Vec<Answer>, RedisError> {
         let mut pipeline = redis::Pipeline::with_capacity(calls.len());
         for (verb, args) in calls {
             pipeline.add_command(evalsha(*verb, keys, args));
@@ -181,25 +214,47 @@ impl Lane {
         Ok(results)
     }
 
-    async fn connection(&self) -> Result<MultiplexedConnection, Error> {
-        if let Some(held) = &mut *self.lock() {
-            held.used = Instant::now();
-            return Ok(MultiplexedConnection::clone(&held.connection));
+    /// The connection, and the server that it leads to.
+    pub(super) async fn connection(&self) -> Result<(MultiplexedConnection, Arc<Target>), Error> {
+        {
+            let mut held = self.lock();
+            held.take_if(|held| !self.connector.is_current(&held.target)).into_iter().for_each(Held::discard);
+            if let Some(held) = &mut *held {
+                held.used = Instant::now();
+                return Ok((held.connection.clone(), Arc::clone(&held.target)));
+            }
         }
-        let connection = self.connector.pooled().await?;
-        let handle = MultiplexedConnection::clone(&connection);
-        *self.lock() = Some(Held { connection, used: Instant::now() });
-        Ok(handle)
+        let (connection, pooled, target) = if self.apart {
+            let (connection, target) = self.connector.dedicated().await?;
+            (connection, None, target)
+        } else {
+            let (pooled, target) = self.connector.pooled().await?;
+            (MultiplexedConnection::clone(&pooled), Some(pooled), target)
+        };
+        let line = (connection.clone(), Arc::clone(&target));
+        *self.lock() = Some(Held { connection, pooled, target, used: Instant::now(), fit: false });
+        Ok(line)
     }
 
-    /// After an error that is not the server's own the connection is out of step: it is closed, not given back.
-    fn fail(&self, error: RedisError) -> Error {
-        if (error.code().is_none() || error.is_timeout())
-            && let Some(held) = self.lock().take()
-        {
-            drop(deadpool_redis::Connection::take(held.connection));
+    /// Whether the server behind the connection that is held has shown that it can wait for replicas, or disks.
+    pub(super) fn is_fit(&self, target: &Arc<Target>) -> bool {
+        self.lock().as_ref().is_some_and(|held| held.fit && Arc::ptr_eq(&held.target, target))
+    }
+
+    pub(super) fn set_fit(&self, target: &Arc<Target>) {
+        if let Some(held) = self.lock().as_mut().filter(|held| Arc::ptr_eq(&held.target, target)) {
+            held.fit = true;
         }
-        failure::of_call(&self.connector.address, error)
+    }
+
+    /// After an error that is not the server's own the connection is out of step; after one that says that it became a
+    /// replica, useless: it is closed, not given back.
+    pub(super) fn fail(&self, target: &Arc<Target>, error: RedisError) -> Error {
+        let useless = matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();
+        if useless && let Some(held) = self.lock().take_if(|held| Arc::ptr_eq(&held.target, target)) {
+            held.discard();
+        }
+        failure::of_call(&target.address, error)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Held>> {
@@ -208,16 +263,16 @@ impl Lane {
 }
 
 /// Whether the server did not know the script.
-fn is_unknown(result: &Result<Value, RedisError>) -> bool {
+pub(super) fn is_unknown(result: &Result<Value, RedisError>) -> bool {
     result.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"))
 }
 
-fn evalsha(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
+pub(super) fn evalsha(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
     call("EVALSHA", verb.sha(), keys, args)
 }
 
 /// The same with the script itself, which the server then knows.
-fn eval(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
+pub(super) fn eval(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
     call("EVAL", verb.code(), keys, args)
 }
 

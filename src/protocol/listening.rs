@@ -1,14 +1,16 @@
 //! Hearing notices: a subscription to a queue's shard channel.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use crate::error::Error;
+use crate::error::{Applied, Error};
 use crate::protocol::connect::Connector;
 use crate::protocol::failure;
+use crate::protocol::target::Target;
 
 /// After so much silence we ask whether the server is still there: a connection that a firewall forgot, or whose machine
 /// went away without a word, says nothing for ever.
@@ -16,7 +18,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 
 /// A subscription; dropped, it ends.
 pub(crate) struct Listening {
-    address: String,
+    target: Arc<Target>,
     connection: MultiplexedConnection,
     pushes: UnboundedReceiver<PushInfo>,
 }
@@ -25,18 +27,22 @@ impl Listening {
     /// Subscribes. When this returns, everything that is published from now on is heard.
     pub(crate) async fn to(connector: &Connector, channel: &str) -> Result<Self, Error> {
         let (sender, pushes) = mpsc::unbounded_channel();
-        let mut connection = connector.listening(sender).await?;
-        let address = connector.address.clone();
-        redis::cmd("SSUBSCRIBE")
-            .arg(channel)
-            .query_async::<Value>(&mut connection)
-            .await
-            .map_err(|error| failure::of_call(&address, error))?;
-        Ok(Self { address, connection, pushes })
+        let (mut connection, target) = connector.listening(sender).await?;
+        let subscribing = async {
+            let answer = redis::cmd("SSUBSCRIBE").arg(channel).query_async::<Value>(&mut connection).await;
+            answer.map_err(|error| failure::of_call(&target.address, error))
+        };
+        target.unless_left(Applied::Unknown, subscribing).await?;
+        Ok(Self { target, connection, pushes })
     }
 
     /// The next notice: when the head of the queue is due, in Unix milliseconds. Fails once the connection is lost.
     pub(crate) async fn notice(&mut self) -> Result<u64, Error> {
+        let target = Arc::clone(&self.target);
+        target.unless_left(Applied::Unknown, self.next()).await
+    }
+
+    async fn next(&mut self) -> Result<u64, Error> {
         loop {
             let push = match tokio::time::timeout(SILENCE, self.pushes.recv()).await {
                 Ok(push) => push,
@@ -56,7 +62,7 @@ impl Listening {
                 }
                 // The last comes when the queue's slot moves to another server: the connection lives on, and is deaf.
                 None | Some(PushInfo { kind: PushKind::Disconnection | PushKind::SUnsubscribe, .. }) => {
-                    return Err(failure::hung_up(&self.address));
+                    return Err(failure::hung_up(&self.target.address));
                 }
                 Some(_) => {}
             }
@@ -66,7 +72,7 @@ impl Listening {
     /// Whether anybody is at the other end: any answer will do, a refusal included.
     async fn check(&mut self) -> Result<(), Error> {
         match redis::cmd("PING").query_async::<Value>(&mut self.connection).await {
-            Err(error) if error.code().is_none() => Err(failure::of_call(&self.address, error)),
+            Err(error) if error.code().is_none() => Err(failure::of_call(&self.target.address, error)),
             _ => Ok(()),
         }
     }

@@ -4,6 +4,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod connect;
+pub(crate) mod durable;
 pub(crate) mod failure;
 pub(crate) mod functions;
 #[cfg(feature = "harness")]
@@ -14,4 +15,6 @@ pub(crate) mod limits;
 pub(crate) mod listening;
 pub(crate) mod replies;
 pub(crate) mod scripts;
+pub(crate) mod sentinel;
+pub(crate) mod target;
 pub(crate) mod waiting;

@@ -120,17 +120,29 @@ pub(crate) struct ItemReply {
     pub(crate) verb: Verb,
     pub(crate) word: String,
     pub(crate) detail: String,
+    /// Which replicas or disks have not confirmed it, if they were waited for.
+    pub(crate) shortfall: Option<String>,
 }
 
 impl ItemReply {
     pub(crate) fn parse(verb: Verb, text: &str) -> Self {
         let (word, detail) = text.split_once(' ').unwrap_or((text, ""));
-        Self { verb, word: word.to_owned(), detail: detail.to_owned() }
+        Self { verb, word: word.to_owned(), detail: detail.to_owned(), shortfall: None }
     }
 
     /// The detail as a time in milliseconds.
     pub(crate) fn time_ms(&self) -> Result<u64, Error> {
         self.detail.parse().map_err(|_| self.unexpected())
+    }
+
+    /// The reply, unless it speaks of a change that too few have confirmed: its own, or one that it found.
+    pub(crate) fn confirmed(self, id: &[u8]) -> Result<Self, Error> {
+        let changed =
+            matches!(self.word.as_str(), "CREATED" | "EXISTS" | "MOVED" | "ALREADY" | "CANCELLED" | "REQUEUED");
+        match &self.shortfall {
+            Some(shortfall) if changed => Err(Error::unconfirmed(self.verb.name(), id, shortfall)),
+            _ => Ok(self),
+        }
     }
 
     /// What a word that the verb does not answer with, or refuses with, becomes.

@@ -6,9 +6,10 @@ use std::time::Duration;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 
-use crate::error::Error;
+use crate::error::{Applied, Error};
 use crate::protocol::connect::Connector;
 use crate::protocol::failure;
+use crate::protocol::target::Target;
 
 /// How long Redis keeps a waiting node before it answers that nothing came: the floor.
 const WAIT_SECONDS: u32 = 1;
@@ -19,7 +20,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(4);
 pub(crate) struct Waiting {
     connector: Arc<Connector>,
     bell: String,
-    connection: Option<MultiplexedConnection>,
+    connection: Option<(MultiplexedConnection, Arc<Target>)>,
 }
 
 impl Waiting {
@@ -30,18 +31,22 @@ impl Waiting {
     /// Waits for a token, for about a second. After an error, or dropped, the connection is closed, and a token may be lost
     /// with it.
     pub(crate) async fn token(&mut self) -> Result<(), Error> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.connector.dedicated().await?,
-        };
+        let (mut connection, target) =
+            match self.connection.take().filter(|(_, target)| self.connector.is_current(target)) {
+                Some(line) => line,
+                None => self.connector.dedicated().await?,
+            };
         let mut blpop = redis::cmd("BLPOP");
         blpop.arg(&self.bell).arg(WAIT_SECONDS);
-        let address = &self.connector.address;
-        tokio::time::timeout(WAIT_LIMIT, blpop.query_async::<Value>(&mut connection))
-            .await
-            .map_err(|_| failure::silent(address, WAIT_LIMIT))?
-            .map_err(|error| failure::of_call(address, error))?;
-        self.connection = Some(connection);
+        let address = &target.address;
+        let answer = async {
+            tokio::time::timeout(WAIT_LIMIT, blpop.query_async::<Value>(&mut connection))
+                .await
+                .map_err(|_| failure::silent(address, WAIT_LIMIT))?
+                .map_err(|error| failure::of_call(address, error))
+        };
+        target.unless_left(Applied::Unknown, answer).await?;
+        self.connection = Some((connection, target));
         Ok(())
     }
 }

@@ -6,6 +6,7 @@
 //! And the programs among the examples, for tests that run them on such a server: [`example`].
 
 mod examples;
+mod sentinel;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 pub use examples::example;
+pub use sentinel::{Failover, SERVICE, is_master};
 
 /// How long a server may take to answer: far more than it needs, so that only a broken one is given up on.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -82,6 +84,12 @@ impl Server {
         Ok(())
     }
 
+    /// Starts it again on the same port and in the same folder, and with further arguments, which win over earlier ones.
+    pub fn restart_with(&mut self, arguments: &[&str]) -> Result<()> {
+        self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self.restart()
+    }
+
     /// Starts it again on the same port, with the same arguments and folder.
     pub fn restart(&mut self) -> Result<()> {
         let _ = self.kill();
@@ -138,6 +146,16 @@ pub fn command(port: u16, words: &[&str]) -> Result<String> {
         reader.read_exact(&mut bytes)?;
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
     }
+    Ok(reply)
+}
+
+/// The whole reply to one command: what has come when the server, asked to, closes the connection.
+fn whole(port: u16, words: &[&str]) -> Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(format!("{}\r\nQUIT\r\n", words.join(" ")).as_bytes())?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
     Ok(reply)
 }
 

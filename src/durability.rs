@@ -1,0 +1,101 @@
+//! How safe a change must be before its caller gets an answer.
+
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// The longest wait for replicas or disks.
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What must hold a push before it is acknowledged: chosen per message ([`Message::durability`](crate::Message::durability)),
+/// per queue ([`Queue::durability`](crate::Queue::durability)) or per client ([`Client::durability`](crate::Client::durability)).
+///
+/// It holds for pushes, cancels, reschedules, [`run_now`](crate::Queue::run_now) and requeues of one id. It does not hold for
+/// settles and leases: one that a failover undoes brings a message back that was handled, which consumers must bear anyway.
+///
+/// If fewer confirm within `timeout`, the call fails with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): the master
+/// has made the change, and may lose it. Making the same call again waits again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Durability {
+    /// The master has it. A failover loses what its replicas had not got yet, a crash what was not on its disk.
+    #[default]
+    Memory,
+    /// The master and so many of its replicas have it in memory (WAIT). With `replicas` = all of them, whichever is promoted
+    /// has it; with fewer, one may be promoted that has not.
+    Replicated {
+        /// How many replicas, 1 or more.
+        replicas: u32,
+        /// How long to wait for them: 1 ms to a minute.
+        timeout: Duration,
+    },
+    /// It is on disk (WAITAOF, from Redis 7.2 and in Valkey): in the append-only file of the master if `local`, and of so many
+    /// replicas.
+    Fsynced {
+        /// Whether the master's own disk counts; it must keep an append-only file then.
+        local: bool,
+        /// How many replicas' disks; may be 0 if `local`.
+        replicas: u32,
+        /// How long to wait for them: 1 ms to a minute.
+        timeout: Duration,
+    },
+}
+
+impl Durability {
+    pub(crate) fn check(self) -> Result<(), Error> {
+        match self {
+            Self::Memory => return Ok(()),
+            Self::Replicated { replicas: 0, .. } => {
+                return Err(Error::invalid("Replicated with 0 replicas waits for nobody: Memory says so"));
+            }
+            Self::Fsynced { local: false, replicas: 0, .. } => {
+                return Err(Error::invalid(
+                    "Fsynced without `local` and with 0 replicas waits for nobody: Memory says so",
+                ));
+            }
+            Self::Replicated { .. } | Self::Fsynced { .. } => {}
+        }
+        if !(Duration::from_millis(1)..=MAX_TIMEOUT).contains(&self.timeout()) {
+            return Err(Error::invalid(format!(
+                "the timeout of {:?} for replicas or disks is not within 1 ms and {MAX_TIMEOUT:?}",
+                self.timeout()
+            )));
+        }
+        Ok(())
+    }
+
+    /// How long the call may take more.
+    pub(crate) fn timeout(self) -> Duration {
+        match self {
+            Self::Memory => Duration::ZERO,
+            Self::Replicated { timeout, .. } | Self::Fsynced { timeout, .. } => timeout,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_nobody_or_without_end_is_refused() {
+        let timeout = Duration::from_secs(1);
+        for good in [
+            Durability::Memory,
+            Durability::Replicated { replicas: 1, timeout },
+            Durability::Replicated { replicas: 2, timeout: MAX_TIMEOUT },
+            Durability::Fsynced { local: true, replicas: 0, timeout: Duration::from_millis(1) },
+            Durability::Fsynced { local: false, replicas: 1, timeout },
+        ] {
+            assert!(good.check().is_ok(), "{good:?}");
+        }
+        for bad in [
+            Durability::Replicated { replicas: 0, timeout },
+            Durability::Fsynced { local: false, replicas: 0, timeout },
+            // Redis takes 0 for "for ever".
+            Durability::Replicated { replicas: 1, timeout: Duration::ZERO },
+            Durability::Fsynced { local: true, replicas: 0, timeout: MAX_TIMEOUT + timeout },
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Asking Sentinels who the master is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, Value,
+};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::failure;
+
+/// How long one Sentinel may take to be reached, and to answer: it keeps no data, so what it is slow in is being away.
+const LIMIT: Duration = Duration::from_millis(500);
+const PORT: u16 = 26_379;
+
+/// The Sentinels of one service.
+pub(crate) struct Sentinels {
+    service: String,
+    nodes: Vec<Arc<Node>>,
+    /// User, password, database and TLS of the servers. The address is a Sentinel's.
+    server: ConnectionInfo,
+    /// Told when one of them says that a master has changed.
+    changed: Arc<Notify>,
+}
+
+struct Node {
+    client: Client,
+    address: String,
+    changed: Arc<Notify>,
+    held: Mutex<Option<MultiplexedConnection>>,
+}
+
+/// What a Sentinel says: who the master is, and how often that was decided.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    epoch: u64,
+    host: String,
+    port: u16,
+}
+
+impl Sentinels {
+    /// Reads `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`, or `rediss+sentinel://` for TLS
+    /// to all of them, with `?sentinel_user=USER&sentinel_password=PASSWORD` for Sentinels that ask for one. Nothing if it is
+    /// the URL of something else.
+    pub(crate) fn new(url: &str) -> Result<Option<Self>, Error> {
+        let (scheme, rest) = if let Some(rest) = url.strip_prefix("redis+sentinel://") {
+            ("redis", rest)
+        } else if let Some(rest) = url.strip_prefix("rediss+sentinel://") {
+            ("rediss", rest)
+        } else {
+            return Ok(None);
+        };
+        let parts = Parts::read(rest).ok_or_else(bad_url)?;
+        let info = |user: &str, place: &str, database: &str| {
+            format!("{scheme}://{user}{place}/{database}").into_connection_info().map_err(|_| bad_url())
+        };
+        let server = info(parts.user, &parts.places[0], parts.database)?;
+        let changed = Arc::new(Notify::new());
+        let mut nodes = Vec::with_capacity(parts.places.len());
+        for place in &parts.places {
+            let info = info(&parts.sentinel_user, place, "")?;
+            // One connection both answers and says when something has changed.
+            let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+            let address = info.addr().to_string();
+            let client = Client::open(info.set_redis_settings(settings)).map_err(|_| bad_url())?;
+            nodes.push(Arc::new(Node { client, address, changed: Arc::clone(&changed), held: Mutex::new(None) }));
+        }
+        Ok(Some(Self { service: parts.service.to_owned(), nodes, server, changed }))
+    }
+
+    /// The settings of the servers, with a Sentinel's address in them.
+    pub(crate) fn server(&self) -> &ConnectionInfo {
+        &self.server
+    }
+
+    /// For messages.
+    pub(crate) fn address(&self) -> String {
+        let nodes: Vec<_> = self.nodes.iter().map(|node| node.address.as_str()).collect();
+        format!("{} (by the sentinels at {})", self.service, nodes.join(", "))
+    }
+
+    /// Completes when some Sentinel has said that a master has changed since the last call. May say so in vain, and is silent
+    /// about changes while no Sentinel is connected: ask all the same from time to time.
+    pub(crate) async fn hint(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The master's host and port. All are asked at once, and the newest decision counts: one that was cut off from the others
+    /// knows only an old one.
+    pub(crate) async fn master(&self) -> Result<(String, u16), Error> {
+        let mut asked = JoinSet::new();
+        for node in &self.nodes {
+            let (node, service) = (Arc::clone(node), self.service.clone());
+            asked.spawn(async move { node.ask(&service).await });
+        }
+        let (mut newest, mut failed) = (None::<Answer>, None::<Error>);
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok(Ok(answer)) if newest.as_ref().is_none_or(|newest| newest.epoch < answer.epoch) => {
+                    newest = Some(answer);
+                }
+                // One that cannot be reached may know the name that the others do not.
+                Ok(Err(error)) if failed.as_ref().is_none_or(|failed| !failed.is_retryable()) => failed = Some(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        match (newest, failed) {
+            (Some(Answer { host, port, .. }), _) => Ok((host, port)),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(Error::new(ErrorKind::Unavailable, Applied::No, "no sentinel was asked")),
+        }
+    }
+}
+
+impl Node {
+    async fn ask(&self, service: &str) -> Result<Answer, Error> {
+        let asking = async {
+            let mut connection = self.connection().await?;
+            let mut pipeline = redis::pipe();
+            pipeline.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
+            pipeline.cmd("SENTINEL").arg("MASTER").arg(service);
+            let answers = connection.send_packed_commands(&pipeline, 0, 2).await;
+            let answers = answers.map_err(|error| failure::of_connecting(&self.address, error))?;
+            Answer::read(answers).ok_or_else(|| {
+                Error::invalid(format!("the sentinel at {} knows no master named {service:?}", self.address))
+            })
+        };
+        let answer = tokio::time::timeout(LIMIT, asking).await.unwrap_or_else(|_| {
+            let message = format!("the sentinel at {} did not answer within {LIMIT:?}", self.address);
+            Err(Error::new(ErrorKind::Timeout, Applied::No, message))
+        });
+        if answer.is_err() {
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        answer
+    }
+
+    /// The connection that is held, or a new one, on which the Sentinel says when a master has changed.
+    async fn connection(&self) -> Result<MultiplexedConnection, Error> {
+        if let Some(held) = &*self.held.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(held.clone());
+        }
+        let changed = Arc::clone(&self.changed);
+        let heard = move |push: PushInfo| {
+            if push.kind == PushKind::Message {
+                changed.notify_one();
+            }
+            Ok::<(), std::convert::Infallible>(())
+        };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(LIMIT))
+            .set_response_timeout(Some(LIMIT))
+            .set_push_sender(heard);
+        let of_connecting = |error| failure::of_connecting(&self.address, error);
+        let mut connection =
+            self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_connecting)?;
+        redis::cmd("SUBSCRIBE")
+            .arg("+switch-master")
+            .query_async::<Value>(&mut connection)
+            .await
+            .map_err(of_connecting)?;
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
+        Ok(connection)
+    }
+}
+
+impl Answer {
+    /// From the replies to GET-MASTER-ADDR-BY-NAME and MASTER. The first names a new master as soon as there is one, while its
+    /// replicas are still being told.
+    fn read(replies: Vec<Value>) -> Option<Self> {
+        let mut replies = replies.into_iter();
+        let (host, port) = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
+        let about: HashMap<String, String> = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
+        Some(Self { epoch: about.get("config-epoch")?.parse().ok()?, host, port })
+    }
+}
+
+/// The parts of a URL after its scheme.
+#[derive(Debug, PartialEq, Eq)]
+struct Parts<'a> {
+    /// With its `@`, or empty; as are the Sentinels'.
+    user: &'a str,
+    sentinel_user: String,
+    /// Each with its port.
+    places: Vec<String>,
+    service: &'a str,
+    database: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn read(rest: &'a str) -> Option<Self> {
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        // A password may hold an @ that is not encoded; hosts, service and database cannot.
+        let (user, rest) = rest.split_at(rest.rfind('@').map_or(0, |at| at + 1));
+        let (hosts, path) = rest.split_once('/')?;
+        let (service, database) = path.split_once('/').unwrap_or((path, ""));
+        if service.is_empty() || hosts.split(',').any(str::is_empty) {
+            return None;
+        }
+        let places =
+            hosts.split(',').map(|host| if has_port(host) { host.to_owned() } else { format!("{host}:{PORT}") });
+        let (mut name, mut password) = ("", None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=')? {
+                ("sentinel_user", value) => name = value,
+                ("sentinel_password", value) => password = Some(value),
+                _ => return None,
+            }
+        }
+        let sentinel_user = password.map_or_else(String::new, |password| format!("{name}:{password}@"));
+        Some(Self { user, sentinel_user, places: places.collect(), service, database })
+    }
+}
+
+/// An IPv6 address has colons of its own, within brackets.
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The URL itself is not repeated: it may hold a password.
+fn bad_url() -> Error {
+    Error::invalid(
+        "the URL cannot be read; it must look like \
+         redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE][?sentinel_user=USER&sentinel_password=PASSWORD]",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_in_all_their_parts() {
+        let parts =
+            Parts::read("u:p@ss@one,two:7,[::1],[::1]:9/orders/3?sentinel_user=s&sentinel_password=q").expect("good");
+        assert_eq!(parts.user, "u:p@ss@");
+        assert_eq!(parts.sentinel_user, "s:q@");
+        assert_eq!(parts.places, ["one:26379", "two:7", "[::1]:26379", "[::1]:9"]);
+        assert_eq!((parts.service, parts.database), ("orders", "3"));
+        let parts = Parts::read("one/orders").expect("good");
+        assert_eq!((parts.user, parts.sentinel_user.as_str(), parts.database), ("", "", ""));
+        for bad in
+            ["", "one", "one/", "/orders", "one,,two/orders", ",/orders", "one/orders?password=x", "one/orders?x"]
+        {
+            assert_eq!(Parts::read(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn users_and_databases_are_read_as_in_other_urls() {
+        let sentinels =
+            Sentinels::new("redis+sentinel://u:p%40ss@[::1]:7/orders/3").expect("good").expect("a sentinel's");
+        let settings = sentinels.server().redis_settings();
+        assert_eq!((settings.username(), settings.password(), settings.db()), (Some("u"), Some("p@ss"), 3));
+        assert_eq!(sentinels.nodes[0].client.get_connection_info().redis_settings().password(), None);
+        assert_eq!(sentinels.address(), "orders (by the sentinels at [::1]:7)");
+        assert!(Sentinels::new("redis://127.0.0.1/").expect("good").is_none());
+        let error = Sentinels::new("redis+sentinel://u:hunter2@one/").err().expect("no service");
+        assert!(!format!("{error:?}").contains("hunter2"));
+        assert!(Sentinels::new("redis+sentinel://one/orders/nine").is_err());
+    }
+
+    #[test]
+    fn answers_are_read_and_refusals_are_none() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let address = Value::Array(vec![text("127.0.0.1"), text("7000")]);
+        let about = Value::Map(vec![(text("config-epoch"), text("3"))]);
+        let answer = Answer { epoch: 3, host: "127.0.0.1".into(), port: 7_000 };
+        assert_eq!(Answer::read(vec![address.clone(), about.clone()]), Some(answer));
+        assert_eq!(Answer::read(vec![Value::Nil, about]), None);
+        assert_eq!(Answer::read(vec![address, Value::Nil]), None);
+    }
+}

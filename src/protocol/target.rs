@@ -1,0 +1,182 @@
+//! A server, and the connections to it: the pool for commands, and connections of their own for what blocks or listens.
+
+use std::time::Duration;
+
+use deadpool_redis::{Manager, Pool, PoolError, Runtime, TimeoutType, Timeouts};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, Value};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::connect::{CONNECT_LIMIT, RESPONSE_LIMIT};
+use crate::protocol::failure;
+
+/// How long a caller may wait for a connection of the pool.
+const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
+/// One for each lane, and as many while lost ones are replaced: a call carries a batch, so few are needed.
+const POOL_SIZE: usize = 8;
+
+/// The server that a client talks to, until its Sentinels name another.
+pub(crate) struct Target {
+    pub(crate) client: Client,
+    /// Without user or password, for error messages.
+    pub(crate) address: String,
+    pool: Pool,
+    sentinelled: Option<Sentinelled>,
+}
+
+/// Of a server that Sentinels named.
+struct Sentinelled {
+    /// Set once they have named another: a call that is under way here may never be answered, by a master that froze.
+    left: CancellationToken,
+    /// Which of our questions was answered with it: they may overtake each other.
+    question: u64,
+}
+
+impl Target {
+    /// A server that stays the same.
+    pub(crate) fn fixed(info: ConnectionInfo) -> Result<Self, Error> {
+        Self::of(info, None)
+    }
+
+    /// A server that is the master for now.
+    pub(crate) fn named(info: ConnectionInfo, question: u64) -> Result<Self, Error> {
+        Self::of(info, Some(Sentinelled { left: CancellationToken::new(), question }))
+    }
+
+    fn of(info: ConnectionInfo, sentinelled: Option<Sentinelled>) -> Result<Self, Error> {
+        let address = info.addr().to_string();
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_LIMIT))
+            .set_response_timeout(Some(RESPONSE_LIMIT));
+        let manager =
+            Manager::new_with_config(info.clone(), config).map_err(|error| failure::of_connecting(&address, error))?;
+        let pool = Pool::builder(manager)
+            .max_size(POOL_SIZE)
+            .timeouts(Timeouts {
+                wait: Some(POOL_WAIT_LIMIT),
+                create: Some(CONNECT_LIMIT),
+                recycle: Some(CONNECT_LIMIT),
+            })
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| {
+                Error::with_source(ErrorKind::InvalidInput, Applied::No, "the pool cannot be built", error)
+            })?;
+        let client = Client::open(info).map_err(|error| failure::of_connecting(&address, error))?;
+        Ok(Self { client, address, pool, sentinelled })
+    }
+
+    /// Which question was answered with this server.
+    pub(crate) fn question(&self) -> u64 {
+        self.sentinelled.as_ref().map_or(0, |sentinelled| sentinelled.question)
+    }
+
+    /// Ends what is under way here: another server is the master.
+    pub(crate) fn leave(&self) {
+        if let Some(sentinelled) = &self.sentinelled {
+            sentinelled.left.cancel();
+        }
+    }
+
+    /// What `work` comes to, or an error as soon as this server is left: then the work may have been `applied` or not.
+    pub(crate) async fn unless_left<T>(
+        &self,
+        applied: Applied,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(Sentinelled { left, .. }) = &self.sentinelled else { return work.await };
+        tokio::select! {
+            biased;
+            result = work => result,
+            () = left.cancelled() => Err(failure::left(&self.address, applied)),
+        }
+    }
+
+    /// A connection of the pool.
+    pub(crate) async fn pooled(&self) -> Result<deadpool_redis::Connection, Error> {
+        let getting = async {
+            let mut connection = self.pool.get().await.map_err(|error| self.no_connection(error))?;
+            if let Err(error) = self.check_role(&mut connection).await {
+                drop(deadpool_redis::Connection::take(connection));
+                return Err(error);
+            }
+            Ok(connection)
+        };
+        self.unless_left(Applied::No, getting).await
+    }
+
+    fn no_connection(&self, error: PoolError) -> Error {
+        match error {
+            PoolError::Backend(error) => failure::of_connecting(&self.address, error),
+            PoolError::Timeout(TimeoutType::Wait) => Error::new(
+                ErrorKind::Unavailable,
+                Applied::No,
+                format!("no free connection to redis at {} within {POOL_WAIT_LIMIT:?}", self.address),
+            ),
+            PoolError::Timeout(_) => self.slow(),
+            other => Error::with_source(
+                ErrorKind::Unavailable,
+                Applied::No,
+                format!("no connection to redis at {}", self.address),
+                other,
+            ),
+        }
+    }
+
+    fn slow(&self) -> Error {
+        let message = format!("cannot reach redis at {}: no connection within {CONNECT_LIMIT:?}", self.address);
+        Error::new(ErrorKind::Timeout, Applied::No, message)
+    }
+
+    /// A connection of its own for blocking waits: commands on it have no time limit but the caller's.
+    pub(crate) async fn dedicated(&self) -> Result<MultiplexedConnection, Error> {
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_LIMIT)).set_response_timeout(None);
+        self.open(&self.client, config).await
+    }
+
+    /// A connection of its own whose pushed messages, and its end, go to `sender`.
+    pub(crate) async fn listening(&self, sender: UnboundedSender<PushInfo>) -> Result<MultiplexedConnection, Error> {
+        let info: &ConnectionInfo = self.client.get_connection_info();
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.clone().set_redis_settings(settings))
+            .map_err(|error| failure::of_connecting(&self.address, error))?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_LIMIT))
+            .set_response_timeout(Some(RESPONSE_LIMIT))
+            .set_push_sender(sender);
+        self.open(&client, config).await
+    }
+
+    async fn open(&self, client: &Client, config: AsyncConnectionConfig) -> Result<MultiplexedConnection, Error> {
+        let opening = async {
+            let mut connection = client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await
+                .map_err(|error| failure::of_connecting(&self.address, error))?;
+            self.check_role(&mut connection).await?;
+            Ok(connection)
+        };
+        self.unless_left(Applied::No, opening).await
+    }
+
+    /// Whether it is the master that Sentinels say it is: they may not have heard yet, or it may not.
+    async fn check_role(&self, connection: &mut MultiplexedConnection) -> Result<(), Error> {
+        if self.sentinelled.is_none() {
+            return Ok(());
+        }
+        let role = redis::cmd("ROLE");
+        let answer = tokio::time::timeout(CONNECT_LIMIT, role.query_async::<Value>(connection));
+        match answer.await.map_err(|_| self.slow())? {
+            Ok(Value::Array(parts)) if parts.first() != Some(&Value::BulkString(b"master".to_vec())) => {
+                let message = format!("redis at {} is a replica: the master is being changed", self.address);
+                Err(Error::new(ErrorKind::Unavailable, Applied::No, message))
+            }
+            // A user without the right to ask learns it from the first write.
+            Err(error) if error.code() != Some("NOPERM") => Err(failure::of_connecting(&self.address, error)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A master, its replicas, and the Sentinels that look after them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{START_LIMIT, Server, answers, command, folder, free_port, programs};
+
+/// The name of the service.
+pub const SERVICE: &str = "orders";
+/// How long a server must be silent before Sentinels act.
+const DOWN_AFTER_MS: u32 = 500;
+const SENTINELS: usize = 3;
+
+/// Servers of which one is the master, as three Sentinels see to.
+#[derive(Debug)]
+pub struct Failover {
+    sentinels: Vec<Sentinel>,
+    /// In no order: any may be the master.
+    pub servers: Vec<Server>,
+}
+
+#[derive(Debug)]
+struct Sentinel {
+    port: u16,
+    folder: PathBuf,
+    child: Child,
+}
+
+impl Failover {
+    /// Starts a master with so many replicas, each with further arguments, and returns once the Sentinels know them all.
+    pub fn start(replicas: usize, arguments: &[&str]) -> Result<Self> {
+        // A replica that joins must not wait for others that may join too.
+        let common = [&["--repl-diskless-sync-delay", "0"], arguments].concat();
+        let mut servers = vec![Server::start(&common)?];
+        let master = servers[0].port();
+        for _ in 0..replicas {
+            let port = master.to_string();
+            servers.push(Server::start(&[&common[..], &["--replicaof", "127.0.0.1", &port]].concat())?);
+        }
+        let sentinels = (0..SENTINELS).map(|_| Sentinel::start(master)).collect::<Result<_>>()?;
+        let this = Self { sentinels, servers };
+        this.wait("the Sentinels to know all", || this.knows_all())?;
+        Ok(this)
+    }
+
+    /// `redis+sentinel://...`
+    pub fn url(&self) -> String {
+        let places: Vec<_> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect();
+        format!("redis+sentinel://{}/{SERVICE}", places.join(","))
+    }
+
+    /// The place in `servers` of the master that all Sentinels name; nothing while they do not agree.
+    pub fn master(&self) -> Result<Option<usize>> {
+        let mut ports = Vec::new();
+        for sentinel in &self.sentinels {
+            ports.push(sentinel.about("master", "port")?.parse::<u16>()?);
+        }
+        ports.dedup();
+        Ok(self.servers.iter().position(|server| ports == [server.port()]))
+    }
+
+    /// Whether each replica is in step with the master, and each Sentinel knows the others and all replicas, and misses none.
+    pub fn knows_all(&self) -> Result<bool> {
+        let Some(master) = self.master()? else { return Ok(false) };
+        let replicas = self.servers.len() - 1;
+        let info = self.servers[master].command(&["INFO", "replication"])?;
+        if info.matches("state=online").count() != replicas {
+            return Ok(false);
+        }
+        for sentinel in &self.sentinels {
+            let knows = [("num-slaves", replicas), ("num-other-sentinels", SENTINELS - 1)];
+            for (field, count) in knows {
+                if sentinel.about("master", field)?.parse::<usize>()? != count {
+                    return Ok(false);
+                }
+            }
+            let all = sentinel.say(&["SENTINEL", "REPLICAS", SERVICE])?;
+            let good = all.matches("\nslave\r").count() == replicas && all.matches("master-link-status\r\n$2\r\nok").count() == replicas;
+            if !good || sentinel.about("master", "flags")? != "master" {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks until it is so.
+    pub fn wait(&self, what: &str, look: impl Fn() -> Result<bool>) -> Result<()> {
+        let start = Instant::now();
+        while !look()? {
+            ensure!(start.elapsed() < START_LIMIT, "waited in vain for {what}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+impl Sentinel {
+    fn start(master: u16) -> Result<Self> {
+        let program = programs()?.remove(0);
+        for _ in 0..20 {
+            let port = free_port()?;
+            let folder = folder(port)?;
+            let settings = format!(
+                "port {port}\nbind 127.0.0.1\ndir {}\nlogfile log\nsentinel monitor {SERVICE} 127.0.0.1 {master} 2\n\
+                 sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\nsentinel failover-timeout {SERVICE} 5000\n\
+                 sentinel parallel-syncs {SERVICE} 8\n",
+                folder.display()
+            );
+            fs::write(folder.join("sentinel.conf"), settings)?;
+            let mut child = Command::new(&program)
+                .args(["sentinel.conf", "--sentinel"])
+                .current_dir(&folder)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .with_context(|| format!("cannot run {}", program.display()))?;
+            if answers(port, &mut child)? {
+                return Ok(Self { port, folder, child });
+            }
+            let _ = child.wait();
+            let _ = fs::remove_dir_all(&folder);
+        }
+        bail!("no free port for a Sentinel")
+    }
+
+    /// One field of what it knows.
+    fn about(&self, what: &str, field: &str) -> Result<String> {
+        let all = self.say(&["SENTINEL", what, SERVICE])?;
+        let mut lines = all.lines();
+        lines.find(|line| *line == field).with_context(|| format!("no {field} in {all}"))?;
+        Ok(lines.nth(1).with_context(|| format!("no value of {field}"))?.to_owned())
+    }
+
+    fn say(&self, words: &[&str]) -> Result<String> {
+        crate::whole(self.port, words)
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Which of two roles a server on this machine says it has: whether it is a master.
+pub fn is_master(port: u16) -> Result<bool> {
+    Ok(command(port, &["INFO", "replication"])?.contains("role:master"))
+}
