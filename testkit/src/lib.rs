@@ -149,14 +149,20 @@ pub fn command(port: u16, words: &[&str]) -> Result<String> {
     Ok(reply)
 }
 
-/// The whole reply to one command: what has come when the server, asked to, closes the connection.
+/// The whole reply to one command, however many parts it has.
 fn whole(port: u16, words: &[&str]) -> Result<String> {
+    const END: &str = "+PONG\r\n";
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.write_all(format!("{}\r\nQUIT\r\n", words.join(" ")).as_bytes())?;
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply)?;
-    Ok(reply)
+    stream.write_all(format!("{}\r\nPING\r\n", words.join(" ")).as_bytes())?;
+    let (mut reply, mut part) = (Vec::new(), [0; 4_096]);
+    while !reply.ends_with(END.as_bytes()) {
+        match stream.read(&mut part)? {
+            0 => bail!("the server on port {port} closed the connection"),
+            length => reply.extend_from_slice(&part[..length]),
+        }
+    }
+    Ok(String::from_utf8_lossy(&reply).trim_end_matches(END).to_owned())
 }
 
 fn free_port() -> Result<u16> {

@@ -79,7 +79,9 @@ impl Failover {
                 }
             }
             let all = sentinel.say(&["SENTINEL", "REPLICAS", SERVICE])?;
-            let good = all.matches("\nslave\r").count() == replicas && all.matches("master-link-status\r\n$2\r\nok").count() == replicas;
+            let count = |state| all.matches(state).count();
+            let good =
+                count("flags\r\n$5\r\nslave\r") == replicas && count("master-link-status\r\n$2\r\nok\r") == replicas;
             if !good || sentinel.about("master", "flags")? != "master" {
                 return Ok(false);
             }

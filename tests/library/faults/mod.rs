@@ -1,7 +1,9 @@
 //! What goes wrong around the library, and what it must not do to the messages.
 
 mod connections;
+mod durability;
 mod emptied;
+mod failover;
 mod full;
 mod notices;
 mod proxied;

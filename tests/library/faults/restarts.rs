@@ -71,7 +71,7 @@ async fn what_was_scheduled_ready_leased_or_dead_is_so_after_a_restart() -> Resu
     Ok(())
 }
 
-fn signal(signal: &str, pid: u32) -> Result<()> {
+pub(super) fn signal(signal: &str, pid: u32) -> Result<()> {
     ensure!(Command::new("kill").args([signal, &pid.to_string()]).status()?.success());
     Ok(())
 }

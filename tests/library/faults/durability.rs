@@ -1,0 +1,151 @@
+//! Pushes that wait for replicas and disks.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Applied, Cancelled, Client, Durability, Error, ErrorKind, Message, Pushed, State};
+use dueq_testkit::Server;
+use redis::Value;
+
+use crate::faults::restarts::signal;
+use crate::support::{HOUR, LIMIT, Setup, messages, setup_with, until, within};
+
+/// Longer than any replica takes, and shorter than anybody wants to wait for one that is frozen.
+const SHORT: Duration = Duration::from_millis(50);
+
+fn replicated(replicas: u32, timeout: Duration) -> Durability {
+    Durability::Replicated { replicas, timeout }
+}
+
+/// A server, a client, and a replica that is in step.
+async fn setup() -> Result<(Setup, Server)> {
+    let setup = setup_with(&["--repl-diskless-sync-delay", "0"]).await?;
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &setup.server.port().to_string()])?;
+    let info = async || Ok(setup.server.command(&["INFO", "replication"])?);
+    until("a replica", info, |info| info.contains("state=online")).await?;
+    Ok((setup, replica))
+}
+
+fn expect_unconfirmed<T: std::fmt::Debug>(result: Result<T, Error>, id: &str) -> String {
+    let error = result.expect_err("too few confirm it");
+    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unconfirmed, Applied::Yes), "{error}");
+    assert_eq!(error.message_id(), Some(id.as_bytes()));
+    assert!(error.to_string().contains(id) && error.is_retryable(), "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_push_waits_for_replicas_and_says_how_many_are_missing() -> Result<()> {
+    let (setup, _replica) = setup().await?;
+    let message = |id: &str| Message::new("x").id(id).due(HOUR);
+    let (queue, both) = (&setup.queue, setup.queue.clone().durability(replicated(2, SHORT)));
+    assert_eq!(queue.push(message("one").durability(replicated(1, LIMIT))).await?, Pushed::Created);
+    let text = expect_unconfirmed(both.push(message("two")).await, "two");
+    assert!(text.contains("only 1 of 2 replicas"), "{text}");
+    assert!(queue.get("two").await?.is_some(), "the message exists all the same");
+    expect_unconfirmed(both.push(message("two")).await, "two");
+    // The message's own word counts more than the queue's, and the queue's more than the client's.
+    let pushed = both.push(message("two").durability(replicated(1, LIMIT))).await?;
+    assert_eq!(pushed, Pushed::Exists(State::Scheduled));
+    let client = setup.client.clone().durability(replicated(2, SHORT));
+    expect_unconfirmed(client.queue("orders")?.push(message("three")).await, "three");
+    assert_eq!(client.queue("orders")?.durability(Durability::Memory).push(message("four")).await?, Pushed::Created);
+    let wrong = message("five").durability(replicated(1, Duration::ZERO));
+    let error = queue.push(wrong).await.expect_err("it would wait for ever");
+    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::InvalidInput, Applied::No));
+    assert_eq!(queue.get("five").await?, None);
+    Ok(())
+}
+
+/// The first push may have been acknowledged to nobody, and be on no replica: that it exists is no answer yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_push_waits_although_the_message_exists() -> Result<()> {
+    let (setup, replica) = setup().await?;
+    signal("-STOP", replica.pid())?;
+    let message = || Message::new("x").id("order:42").due(HOUR);
+    assert_eq!(setup.queue.push(message()).await?, Pushed::Created);
+    // From a connection that has never written anything.
+    let other = Client::connect(&setup.server.url()).await?.queue("orders")?;
+    expect_unconfirmed(other.push(message().durability(replicated(1, SHORT))).await, "order:42");
+    // And when the script has to be sent a second time, the wait must come after it.
+    setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
+    expect_unconfirmed(other.push(message().id("order:43").durability(replicated(1, SHORT))).await, "order:43");
+    signal("-CONT", replica.pid())?;
+    let pushed = other.push(message().durability(replicated(1, LIMIT))).await?;
+    assert_eq!(pushed, Pushed::Exists(State::Scheduled));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_replica_stands_in_nobodys_way() -> Result<()> {
+    let (setup, replica) = setup().await?;
+    signal("-STOP", replica.pid())?;
+    let waiting = tokio::spawn({
+        let queue = setup.queue.clone().durability(replicated(1, LIMIT));
+        async move { queue.push(Message::new("x").id("slow").due(HOUR)).await }
+    });
+    until("the push", async || Ok(setup.queue.get("slow").await?.is_some()), |there| *there).await?;
+    let other = setup.queue.clone().durability(replicated(1, SHORT));
+    assert_eq!(setup.queue.push(Message::new("y").id("quick").due(HOUR)).await?, Pushed::Created);
+    expect_unconfirmed(other.push(Message::new("y").id("quick").due(HOUR)).await, "quick");
+    assert!(!waiting.is_finished(), "it waits for the replica");
+    signal("-CONT", replica.pid())?;
+    assert_eq!(within("the push", waiting).await???, Pushed::Created);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_wait_covers_a_batch() -> Result<()> {
+    let (setup, _replica) = setup().await?;
+    let queue = setup.queue.clone().durability(replicated(1, LIMIT));
+    for pushed in queue.push_many(messages(1_000)).await {
+        assert_eq!(pushed?, Pushed::Created);
+    }
+    let stats = setup.command::<String>(&["INFO", "commandstats"]).await?;
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_wait:")).context("WAIT was called")?;
+    let calls: u32 = line.split(['=', ',']).nth(1).context("a count")?.parse()?;
+    assert!(calls < 500, "{calls} waits for 1000 pushes");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancels_and_other_changes_wait_too() -> Result<()> {
+    let (setup, replica) = setup().await?;
+    let message = |id: &str| Message::new("x").id(id).due(HOUR);
+    for id in ["a", "b", "c"] {
+        setup.queue.push(message(id)).await?;
+    }
+    signal("-STOP", replica.pid())?;
+    let queue = setup.queue.clone().durability(replicated(1, SHORT));
+    expect_unconfirmed(queue.cancel("a").await, "a");
+    expect_unconfirmed(queue.reschedule("b", HOUR * 2).await, "b");
+    expect_unconfirmed(queue.run_now("c").await, "c");
+    assert_eq!(queue.cancel("nobody").await?, Cancelled::Absent, "there is nothing to lose");
+    signal("-CONT", replica.pid())?;
+    assert_eq!(queue.durability(replicated(1, LIMIT)).cancel("a").await?, Cancelled::Cancelled);
+    Ok(())
+}
+
+/// On a server without WAITAOF, and on one without an append-only file, nothing is pushed; on others it is on disk.
+#[tokio::test]
+async fn disks_are_waited_for_where_the_server_can() -> Result<()> {
+    let fsynced = Durability::Fsynced { local: true, replicas: 0, timeout: LIMIT };
+    for appendonly in ["no", "yes"] {
+        let setup = setup_with(&["--appendonly", appendonly]).await?;
+        let known = setup.command::<Vec<Value>>(&["COMMAND", "INFO", "WAITAOF"]).await?;
+        let pushed = setup.queue.push(Message::new("x").id("a").due(HOUR).durability(fsynced)).await;
+        if known != [Value::Nil] && appendonly == "yes" {
+            assert_eq!(pushed?, Pushed::Created);
+            let both = Durability::Fsynced { local: true, replicas: 1, timeout: SHORT };
+            let text = expect_unconfirmed(setup.queue.clone().durability(both).cancel("a").await, "a");
+            assert!(text.contains("only 0 of 1 replicas' disks"), "{text}");
+            continue;
+        }
+        let error = pushed.expect_err("it cannot");
+        assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unsupported, Applied::No), "{error}");
+        let way_out = if known == [Value::Nil] { "7.2" } else { "appendonly" };
+        assert!(error.to_string().contains(way_out), "{error}");
+        assert_eq!(setup.queue.get("a").await?, None);
+    }
+    Ok(())
+}
