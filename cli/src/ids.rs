@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use clap::Args;
 use dueq::{Cancelled, Requeued, RunNow as Ran};
 
+use crate::durable::Durable;
 use crate::output::Outcome;
 use crate::{Common, output};
 
@@ -26,11 +27,14 @@ pub(crate) struct Cancel {
     /// Dead messages too
     #[arg(long)]
     dead: bool,
+    #[command(flatten)]
+    durable: Durable,
 }
 
 impl Cancel {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let (queue, mut outcome) = (common.queue(&self.queue).await?, Outcome::Done);
+        let (queue, mut outcome) =
+            (common.queue(&self.queue).await?.durability(self.durable.durability()), Outcome::Done);
         for id in self.ids.into_iter().map(OsString::into_vec) {
             let cancelled = if self.dead { queue.cancel_dead(&id).await? } else { queue.cancel(&id).await? };
             let word = match cancelled {
@@ -59,11 +63,14 @@ pub(crate) struct RunNow {
     /// The ids
     #[arg(required = true, value_name = "ID")]
     ids: Vec<OsString>,
+    #[command(flatten)]
+    durable: Durable,
 }
 
 impl RunNow {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let (queue, mut outcome) = (common.queue(&self.queue).await?, Outcome::Done);
+        let (queue, mut outcome) =
+            (common.queue(&self.queue).await?.durability(self.durable.durability()), Outcome::Done);
         for id in self.ids.into_iter().map(OsString::into_vec) {
             let (word, done) = match queue.run_now(&id).await? {
                 Ran::Moved => ("moved", true),

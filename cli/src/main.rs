@@ -3,6 +3,7 @@
 mod completions;
 mod configure;
 mod dev;
+mod durable;
 mod functions;
 mod group;
 mod ids;
@@ -29,7 +30,8 @@ use output::Outcome;
 
 /// Delay queues on Redis: push a message with a time, and one live worker gets it at that time.
 ///
-/// The server is named by --redis or REDIS_URL: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS.
+/// The server is named by --redis or REDIS_URL: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS,
+/// or redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE].
 #[derive(Parser)]
 #[command(
     version,

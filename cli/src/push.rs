@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use clap::{Args, ValueEnum};
 use dueq::{Message, OnConflict, Pushed};
 
+use crate::durable::Durable;
 use crate::ndjson::Defaults;
 use crate::output::Outcome;
 use crate::push_file::FileFlags;
@@ -25,6 +26,7 @@ Examples:
   dueq push orders 'rate order 42' --id order:42 --delay 48h
   dueq push campaign --at 'tomorrow 20:00' --tz Asia/Shanghai - < mail.json
   dueq push connections close --id conn:7 --delay 30s --on-conflict reschedule
+  dueq push orders 'rate order 43' --delay 48h --replicas 2
   dueq push orders --ndjson orders.ndjson
   dueq push campaign --ndjson recipients.ndjson --at 'tomorrow 20:00' --tz Asia/Shanghai")]
 pub(crate) struct Push {
@@ -45,6 +47,8 @@ pub(crate) struct Push {
     /// What to do if the id waits already
     #[arg(long, value_enum, default_value_t = Conflict::Keep)]
     on_conflict: Conflict,
+    #[command(flatten)]
+    durable: Durable,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,9 +63,9 @@ enum Conflict {
 
 impl Push {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let due = self.when.due()?;
+        let (due, durability) = (self.when.due()?, self.durable.durability());
         if let Some(path) = &self.file.ndjson {
-            let queue = common.queue(&self.queue).await?;
+            let queue = common.queue(&self.queue).await?.durability(durability);
             let (max_attempts, on_conflict) = (self.max_attempts, self.on_conflict.into());
             let defaults = Defaults { source: String::new(), due, when: self.when, max_attempts, on_conflict };
             return self.file.run(path, queue, defaults, common).await;
@@ -74,7 +78,7 @@ impl Push {
                 payload
             }
         };
-        let mut message = Message::new(payload).on_conflict(self.on_conflict.into());
+        let mut message = Message::new(payload).on_conflict(self.on_conflict.into()).durability(durability);
         if let Some(id) = self.id {
             message = message.id(id.into_vec());
         }

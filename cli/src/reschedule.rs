@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use clap::Args;
 use dueq::Rescheduled;
 
+use crate::durable::Durable;
 use crate::output::Outcome;
 use crate::when::When;
 use crate::{Common, output};
@@ -29,12 +30,14 @@ pub(crate) struct Reschedule {
     /// Only if it is due at this Unix millisecond now, the due_ms of `dueq show QUEUE ID --json`
     #[arg(long, value_name = "MS")]
     expected: Option<u64>,
+    #[command(flatten)]
+    durable: Durable,
 }
 
 impl Reschedule {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let due = self.when.due()?.ok_or_else(|| output::Usage("when? Name --delay or --at".to_owned()))?;
-        let (queue, id) = (common.queue(&self.queue).await?, self.id.into_vec());
+        let (queue, id) = (common.queue(&self.queue).await?.durability(self.durable.durability()), self.id.into_vec());
         let rescheduled = match self.expected {
             Some(expected) => queue.reschedule_if(&id, due, expected).await?,
             None => queue.reschedule(&id, due).await?,

@@ -160,7 +160,7 @@ impl Node {
         let mut connection =
             self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_connecting)?;
         redis::cmd("SUBSCRIBE")
-            .arg("+switch-master")
+            .arg(&["+promoted-slave", "+switch-master"])
             .query_async::<Value>(&mut connection)
             .await
             .map_err(of_connecting)?;
