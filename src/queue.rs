@@ -330,22 +330,25 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
+    /// How many parts of the reply a delivery has: id, payload, due, attempt, options.
+    const PARTS: usize = 5;
+
     fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
         let left = reply.body.count()?;
         let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
         let mut items = reply.body.parts()?;
-        let mut granted = Vec::with_capacity(items.len());
+        let mut granted = Vec::with_capacity(items.len() / Self::PARTS);
         while !items.is_empty() {
-            let mut item = items.parts()?;
             granted.push(Granted {
-                id: item.bytes()?,
-                payload: item.bytes()?,
-                due_ms: item.count()?,
-                attempt: u32::try_from(item.count()?).unwrap_or(u32::MAX),
+                id: items.bytes()?,
+                payload: items.bytes()?,
+                due_ms: items.count()?,
+                attempt: u32::try_from(items.count()?).unwrap_or(u32::MAX),
                 token,
                 deadline_ms,
                 claimed_us: reply.header.now_us,
             });
+            let _options = items.bytes()?;
         }
         Ok(Self { header: reply.header, left, granted })
     }
