@@ -72,4 +72,7 @@ else
 end
 redis.call('RPUSH', READY, unpack(entries))
 redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', #entries - 1)
+-- Nodes that would stand in for the lead need not. Where dues are close together one notice does for many.
+local head = first(SCHEDULED)
+if head - now > 25 then redis.pcall('SPUBLISH', base .. ':notice', head < math.huge and int(head) or '') end
 return {finish(true, quiet), #entries}
