@@ -4,7 +4,7 @@
 -- that live nodes can extend first.
 -- KEYS   the ten of the queue
 -- ARGV   now | node: 1 to 200 bytes | stay, or leave to be forgotten at once
--- Reply  {header, 1 if this node has the lead, live nodes, hold ms}
+-- Reply  {header, 1 if this node has the lead, live nodes, hold ms, ready messages}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(log nodes + trimmed)
 -- Again  harmless
@@ -61,7 +61,7 @@ local node = ARGV[2]
 if #ARGV ~= 3 or #node < 1 or #node > 200 or string.find(node, '%c') or not (ARGV[3] == 'stay' or ARGV[3] == 'leave') then
   return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay or leave')
 end
-if not layout then return {finish(false), 0, 0, 0} end
+if not layout then return {finish(false), 0, 0, 0, 0} end
 local lead, lead_until, seen, hold, keep_ms, keep = unpack(redis.call('HMGET', META, 'lead', 'lead_until', 'seen', 'hold', 'dead_keep_ms', 'dead_keep'))
 local dead = redis.call('ZCARD', DEAD) - 1
 redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
@@ -90,4 +90,4 @@ if over > 0 then
   redis.call('HDEL', ATTRS, unpack(ids))
   redis.call('HINCRBY', META, 'trimmed', #ids)
 end
-return {finish(over > 0), lead == node and 1 or 0, redis.call('ZCARD', NODES) - 1, tonumber(hold or 0)}
+return {finish(over > 0), lead == node and 1 or 0, redis.call('ZCARD', NODES) - 1, tonumber(hold or 0), math.max(0, redis.call('LLEN', READY) - 1)}

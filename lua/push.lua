@@ -118,10 +118,8 @@ for i = 1, count do ids[i] = ARGV[4 * i - 1] end
 local found = redis.call('HMGET', MESSAGES, unpack(ids))
 local known = redis.call('ZCARD', RECENT) > 1 and redis.call('ZMSCORE', RECENT, unpack(ids)) or {}
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
--- JSON writes control bytes longer: one look, in C, at all ids instead of a pattern for each; some others too, which are looked at then.
-local all = table.concat(ids)
+local all = table.concat(ids) -- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id
 local plain = #cjson.encode(all) == #all + 2
-
 local function read_options(text) -- words into on_conflict, reuse and what is stored; nothing if one is unknown
   local on_conflict, reuse, stored = 'keep', false, ''
   for word in string.gmatch(text, '[^ ]+') do
@@ -135,14 +133,13 @@ local function read_options(text) -- words into on_conflict, reuse and what is s
 end
 local due_of, due_text = {}, {} -- messages of one call often share their due
 local function read_due(text)
-  local due = due_ms(text) or false
-  due_of[text], due_text[text] = due, due and (string.byte(text) == 43 and int(due) or text)
-  return due
+  due_of[text] = due_ms(text) or false
+  due_text[text] = due_of[text] and (string.byte(text) == 43 and int(due_of[text]) or text)
+  return due_of[text]
 end
 
 local replies, payloads, dues, remember, moved, options, created, taken = {}, {}, {}, {}, {}, {}, 0, {}
-local p, d, r = 0, 0, 0 -- how much is in payloads, dues and remember
-local until_text, early_text = ARGV[2], int(now_up + REPEAT_MS)
+local p, d, r, early_text = 0, 0, 0, int(now_up + REPEAT_MS) -- how much is in payloads, dues and remember
 local too_late = limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS)
 local function one(i)
   local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
@@ -172,16 +169,13 @@ local function one(i)
   local recent = known[i] and tonumber(known[i]) or 0
   if recent > now and not reuse then return 'FINISHED' end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
-  if recent > now then -- an id used anew is no longer a cancelled one: what remains of the memory is its time
-    remember[r + 1], remember[r + 2], r = int(math.max(math.floor(recent), near and limit_ms or 0)), id, r + 2
-  elseif near and limit_ms then
-    remember[r + 1], remember[r + 2], r = until_text, id, r + 2
-  end
+  -- An id used anew is no longer a cancelled one: what remains of the memory is its time.
+  local keep = recent > now and int(math.max(math.floor(recent), near and limit_ms or 0)) or near and limit_ms and ARGV[2]
+  if keep then remember[r + 1], remember[r + 2], r = keep, id, r + 2 end
   payloads[p + 1], payloads[p + 2], p = id, payload, p + 2
   dues[d + 1], dues[d + 2], d = due_text[text], id, d + 2
   if stored ~= '' then options[id] = stored end
-  created = created + 1
-  taken[id] = true
+  created, taken[id] = created + 1, true
   return 'CREATED'
 end
 for i = 1, count do replies[i] = one(i) end

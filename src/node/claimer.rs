@@ -28,12 +28,13 @@ pub(super) struct Nudge {
     /// Whether the claimer waits for the bell, with a place in hand.
     waits: AtomicBool,
     due: Notify,
+    look: Notify,
 }
 
 impl Nudge {
     pub(super) fn new(concurrency: usize) -> Self {
         let places = Arc::new(Semaphore::new(concurrency));
-        Self { places, concurrency, waits: AtomicBool::new(false), due: Notify::new() }
+        Self { places, concurrency, waits: AtomicBool::new(false), due: Notify::new(), look: Notify::new() }
     }
 
     /// Whether the claimer promotes and claims now: then it answers by an event, as a promote does. It does not while a handler
@@ -45,6 +46,11 @@ impl Nudge {
             self.due.notify_one();
         }
         taken
+    }
+
+    /// A beat said that something is ready: whoever waits claims, whether the bell rang or others took its tokens along.
+    pub(super) fn look(&self) {
+        self.look.notify_one();
     }
 }
 
@@ -62,6 +68,7 @@ pub(super) struct Claimer<H> {
 /// Why a wait for the bell ended.
 #[derive(PartialEq, Eq)]
 enum Woken {
+    /// Or by a beat that found something ready.
     ByBell,
     /// The conductor waits for an answer.
     ByNudge,
@@ -127,6 +134,7 @@ where
         let mut woken = tokio::select! {
             () = self.stop.cancelled() => Woken::ToStop,
             () = self.nudge.due.notified() => return Woken::ByNudge,
+            () = self.nudge.look.notified() => Woken::ByBell,
             () = self.bell.wait() => Woken::ByBell,
         };
         if !self.nudge.waits.swap(false, Ordering::AcqRel) {

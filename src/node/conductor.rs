@@ -139,13 +139,16 @@ impl Conductor {
                 self.agenda.landed(Action::Beat, now, Duration::ZERO);
                 self.agenda.beat_at(sent + FLOOR, now);
                 match result {
-                    Ok((header, lead, nodes)) => {
+                    Ok(Beat { header, lead, nodes, ready }) => {
                         self.failures = 0;
                         self.agenda.set_lead(lead, nodes, sent);
                         let head_ms = header.head_ms.filter(|_| !header.paused);
                         let at = head_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
                         self.agenda.head_is(at, now);
                         self.absorb(&header, now);
+                        if ready > 0 && !header.paused {
+                            self.nudge.look();
+                        }
                     }
                     Err(error) => self.failed("beat", &error, now),
                 }
@@ -304,8 +307,20 @@ async fn step(lane: &Lane, queue: &Queue, verb: Verb, args: &[&[u8]]) -> Result<
     Ok((header, body.count()?))
 }
 
+/// What a beat answered.
+pub(super) struct Beat {
+    header: Header,
+    /// Whether this node has the lead.
+    lead: bool,
+    /// How many nodes live.
+    nodes: u64,
+    /// How many messages wait for a claim.
+    ready: u64,
+}
+
 /// Says that this node lives, or that it leaves.
-pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<(Header, bool, u64), Error> {
+pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<Beat, Error> {
     let Reply { header, mut body } = lane.call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word]).await?;
-    Ok((header, body.integer()? == 1, body.count()?))
+    let (lead, nodes, _hold) = (body.integer()? == 1, body.count()?, body.integer()?);
+    Ok(Beat { header, lead, nodes, ready: body.count()? })
 }

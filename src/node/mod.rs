@@ -45,6 +45,6 @@ enum Event {
     NotTaken,
     /// A reap was answered: how many leases it ended.
     Reaped(Result<(Header, u64), Error>),
-    /// A beat, sent at this instant, was answered: whether this node has the lead, and how many nodes live.
-    Beaten { sent: Instant, result: Result<(Header, bool, u64), Error> },
+    /// A beat, sent at this instant, was answered.
+    Beaten { sent: Instant, result: Result<conductor::Beat, Error> },
 }

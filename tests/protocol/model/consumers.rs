@@ -226,7 +226,7 @@ impl World {
 
     pub(super) fn beat(&mut self, now: Now, node: &Text, leave: bool) -> Reply {
         if self.born.is_none() {
-            return Reply::List(vec![self.header(now), 0i64.into(), 0i64.into(), 0i64.into()]);
+            return Reply::List([vec![self.header(now)], vec![0i64.into(); 4]].concat());
         }
         let clock = now.floor();
         let never = || (Default::default(), 0, clock, 0);
@@ -254,7 +254,7 @@ impl World {
         let trimmed = self.trim_dead(clock);
         self.count("trimmed", trimmed);
         let header = self.finish(now, trimmed > 0, false);
-        Reply::List(vec![header, leads.into(), self.nodes.len().into(), hold.into()])
+        Reply::List(vec![header, leads.into(), self.nodes.len().into(), hold.into(), self.ready.len().into()])
     }
 
     /// The oldest dead go: those kept too long, and those beyond the number that is kept.

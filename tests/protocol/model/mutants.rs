@@ -23,7 +23,7 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("cancel forgets ready", "cancel", "redis.call('LREM', READY, 1, entry(id) or '')", "entry(id)"),
     ("cancel forgets attrs", "cancel", "redis.call('HDEL', ATTRS, id)", ""),
     ("push forgets who was here", "push", "if recent > now and not reuse then return 'FINISHED' end", ""),
-    ("push remembers too few", "push", "elseif near and limit_ms then", "elseif false then"),
+    ("push remembers too few", "push", "or near and limit_ms and ARGV[2]", "or false"),
     ("push takes until itself", "push", "limit_ms <= now", "limit_ms < now"),
     ("push counts a delay from the past", "push", "(ahead and now_up or 0)", "(ahead and now or 0)"),
     ("push moves what is leased", "push", "or state == 'leased'", ""),
