@@ -68,6 +68,8 @@ pub(super) struct Claimer<H> {
 /// Why a wait for the bell ended.
 #[derive(PartialEq, Eq)]
 enum Woken {
+    /// It did not wait: the last claim left something.
+    KnowsMore,
     /// Or by a beat that found something ready.
     ByBell,
     /// The conductor waits for an answer.
@@ -84,7 +86,8 @@ where
     /// Runs until `stop`. A claim that is under way then is finished: what it grants is handled.
     pub(super) async fn run(mut self) {
         let (stop, nudge) = (self.stop.clone(), Arc::clone(&self.nudge));
-        let (mut number, mut failures) = (0, 0);
+        // How many messages were ready when we last looked: those need no promote.
+        let (mut number, mut failures, mut ready) = (0, 0, 0);
         // What came before we listened has not rung for us.
         let mut more = true;
         loop {
@@ -97,20 +100,21 @@ where
                     continue;
                 }
             };
-            let woken = if more { Woken::ByBell } else { self.wait().await };
+            let woken = if more { Woken::KnowsMore } else { self.wait().await };
             if woken == Woken::ToStop {
                 break;
             }
             let places = with_others(places, &nudge.places);
             let claimed = Instant::now();
-            match self.queue.claim_up_to(places.num_permits(), self.lease_ms).await {
+            let promote = woken != Woken::KnowsMore || ready < places.num_permits() as u64;
+            match self.queue.claim_up_to(places.num_permits(), self.lease_ms, promote).await {
                 Ok(claim) => {
-                    failures = 0;
+                    (failures, ready) = (0, claim.left);
                     more = knows_more(&claim, places.num_permits());
                     self.start(claim, claimed, places, woken, &mut number);
                 }
                 Err(error) => {
-                    failures += 1;
+                    (failures, ready) = (failures + 1, 0);
                     more = true;
                     tracing::warn!(queue = self.queue.name(), %error, "claiming failed");
                     if woken == Woken::ByNudge {
@@ -165,7 +169,7 @@ where
 
 /// Tells other nodes that there may be work, if there is.
 async fn ring(queue: &Queue, lease_ms: u64) {
-    if let Err(error) = queue.claim_up_to(0, lease_ms).await {
+    if let Err(error) = queue.claim_up_to(0, lease_ms, false).await {
         tracing::warn!(queue = queue.name(), %error, "the other nodes could not be rung for; a beat does it within a second");
     }
 }
