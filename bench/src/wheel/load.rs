@@ -1,0 +1,235 @@
+//! What is measured: the workloads, each the same for every structure.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use fastrand::Rng;
+
+use super::timers::{Payload, Timers};
+
+/// All begin at an odd moment, so that no structure profits from an aligned start.
+const START: u64 = 1_234_567;
+/// Timers are due up to so many milliseconds later.
+const HORIZON: u64 = 30_000;
+/// A connection receives a packet this often.
+const PACKETS_EVERY: u64 = 20_000;
+/// While timers are reset the clock goes on in steps.
+const RESET_STEP: u64 = 100;
+const LOOKS: usize = 1_000_000;
+const SPARSE: usize = 10;
+const MONTH: u64 = 30 * 86_400_000;
+
+/// How much of it.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) timers: usize,
+    pub(super) resets: usize,
+}
+
+/// What one round of one structure showed; `None` where it lacks the operation.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sample {
+    pub(super) insert_ns: Option<f64>,
+    pub(super) cancel_ns: Option<f64>,
+    pub(super) reset_ns: Option<f64>,
+    pub(super) drain_jump_ns: Option<f64>,
+    pub(super) drain_steps_ns: Option<f64>,
+    pub(super) next_ns: Option<f64>,
+    pub(super) sparse_us: Option<f64>,
+    pub(super) worst_call_ms: Option<f64>,
+    pub(super) worst_bounded_call_ms: Option<f64>,
+}
+
+/// Runs all workloads once.
+pub(super) fn measure<S: Timers<T>, T: Payload>(size: Size, seed: u64) -> Sample {
+    let mut sample = Sample::default();
+    let mut inserts = Vec::new();
+    jump::<S, T>(size, seed, &mut inserts, &mut sample);
+    sample.drain_steps_ns = Some(steps::<S, T>(size, seed, &mut inserts));
+    if S::CANCELS {
+        sample.cancel_ns = Some(cancel_half::<S, T>(size, seed, &mut inserts));
+    }
+    if S::RESETS {
+        sample.reset_ns = Some(reset::<S, T>(size, seed));
+    }
+    sample.sparse_us = Some(sparse::<S, T>(seed));
+    sample.worst_call_ms = Some(worst_call::<S, T>(size, seed, false));
+    if S::IS_BOUNDED {
+        sample.worst_bounded_call_ms = Some(worst_call::<S, T>(size, seed, true));
+    }
+    inserts.sort_by(f64::total_cmp);
+    sample.insert_ns = inserts.get(inserts.len() / 2).copied();
+    sample
+}
+
+/// An empty structure whose time has come to `START`, by way of a first timer.
+fn started<S: Timers<T>, T: Payload>() -> S {
+    let mut timers = S::new();
+    let key = timers.insert(START, T::of(0));
+    timers.release(key);
+    assert_eq!(timers.advance(START), 1, "{}: the first timer", S::NAME);
+    timers
+}
+
+fn deadlines(count: usize, seed: u64) -> Vec<u64> {
+    let mut random = Rng::with_seed(seed);
+    (0..count).map(|_| START + random.u64(1..=HORIZON)).collect()
+}
+
+/// Timers at random times. Notes what each insertion took on average.
+fn filled<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>) -> (S, Vec<S::Key>) {
+    let mut timers: S = started();
+    let deadlines = deadlines(size.timers, seed);
+    let mut keys = Vec::with_capacity(size.timers);
+    let began = Instant::now();
+    for &when in &deadlines {
+        keys.push(timers.insert(when, T::of(when)));
+    }
+    inserts.push(each(began, size.timers));
+    (timers, keys)
+}
+
+/// Nanoseconds for each of so many.
+fn each(began: Instant, count: usize) -> f64 {
+    began.elapsed().as_secs_f64() * 1e9 / count as f64
+}
+
+fn release<S: Timers<T>, T>(timers: &mut S, keys: Vec<S::Key>) {
+    keys.into_iter().for_each(|key| timers.release(key));
+}
+
+fn jump<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>, sample: &mut Sample) {
+    let (mut timers, keys) = filled::<S, T>(size, seed, inserts);
+    release(&mut timers, keys);
+    if S::TELLS_NEXT {
+        let began = Instant::now();
+        for _ in 0..LOOKS {
+            black_box(black_box(&mut timers).next());
+        }
+        sample.next_ns = Some(each(began, LOOKS));
+    }
+    let began = Instant::now();
+    let fired = timers.advance(START + HORIZON);
+    sample.drain_jump_ns = Some(each(began, fired));
+    assert_eq!(fired, size.timers, "{}: fired in a jump", S::NAME);
+}
+
+fn steps<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>) -> f64 {
+    let (mut timers, keys) = filled::<S, T>(size, seed, inserts);
+    release(&mut timers, keys);
+    let began = Instant::now();
+    let fired: usize = (1..=HORIZON / 1_000).map(|second| timers.advance(START + second * 1_000)).sum();
+    let took = each(began, fired);
+    assert_eq!(fired, size.timers, "{}: fired in steps", S::NAME);
+    took
+}
+
+/// Half of the timers, in random order.
+fn cancel_half<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>) -> f64 {
+    let (mut timers, mut keys) = filled::<S, T>(size, seed, inserts);
+    Rng::with_seed(seed).shuffle(&mut keys);
+    let half = keys.split_off(size.timers / 2);
+    let expected = half.len();
+    let began = Instant::now();
+    let cancelled = half.into_iter().map(|key| usize::from(timers.remove(key))).sum();
+    let took = each(began, cancelled);
+    assert_eq!(cancelled, expected, "{}: cancelled", S::NAME);
+    release(&mut timers, keys);
+    assert_eq!(timers.advance(START + HORIZON), size.timers / 2, "{}: fired of the rest", S::NAME);
+    took
+}
+
+/// Connections that receive a packet every 20 s, in random order, and are to be closed 30 s after the last.
+/// The clock goes on meanwhile, so that a structure which only notes a reset and files the timer later pays for that here too.
+fn reset<S: Timers<T>, T: Payload>(size: Size, seed: u64) -> f64 {
+    let mut timers: S = started();
+    let mut keys: Vec<S::Key> = (0..size.timers).map(|n| timers.insert(START + HORIZON, T::of(n as u64))).collect();
+    Rng::with_seed(seed).shuffle(&mut keys);
+    let (mut now, mut fired) = (START, 0);
+    let began = Instant::now();
+    for (packet, at) in (0..size.timers).cycle().take(size.resets).enumerate() {
+        let time = START + (packet as u64 * PACKETS_EVERY) / size.timers as u64;
+        if time >= now + RESET_STEP {
+            now = time;
+            fired += timers.advance(now);
+        }
+        assert!(timers.reset(&mut keys[at], time + HORIZON), "{}: a timer is lost", S::NAME);
+    }
+    let took = each(began, size.resets);
+    release(&mut timers, keys);
+    assert_eq!(fired, 0, "{}: fired though each was reset in time", S::NAME);
+    assert_eq!(timers.advance(now + RESET_STEP + HORIZON), size.timers, "{}: fired at last", S::NAME);
+    took
+}
+
+/// Ten timers within 30 days, each slept for.
+fn sparse<S: Timers<T>, T: Payload>(seed: u64) -> f64 {
+    let mut timers: S = started();
+    let mut random = Rng::with_seed(seed);
+    for number in 0..SPARSE {
+        let key = timers.insert(START + random.u64(1..=MONTH), T::of(number as u64));
+        timers.release(key);
+    }
+    let began = Instant::now();
+    let mut fired = 0;
+    if S::TELLS_NEXT {
+        while let Some(next) = timers.next() {
+            fired += timers.advance(next);
+        }
+    } else {
+        fired = timers.advance(START + MONTH);
+    }
+    let took = began.elapsed().as_secs_f64() * 1e6;
+    assert_eq!(fired, SPARSE, "{}: fired of the sparse", S::NAME);
+    took
+}
+
+/// The longest of all calls: each insertion, the cancellation of a tenth, and the rest fired millisecond by millisecond.
+fn worst_call<S: Timers<T>, T: Payload>(size: Size, seed: u64, bounded: bool) -> f64 {
+    let mut timers: S = started();
+    let mut worst = 0.0_f64;
+    let mut note = |began: Instant| worst = worst.max(began.elapsed().as_secs_f64() * 1e3);
+    let mut keys = Vec::with_capacity(size.timers);
+    for when in deadlines(size.timers, seed) {
+        let value = T::of(when);
+        let began = Instant::now();
+        let key = timers.insert(when, value);
+        note(began);
+        keys.push(key);
+    }
+    if S::CANCELS {
+        Rng::with_seed(seed).shuffle(&mut keys);
+        for key in keys.split_off(size.timers - size.timers / 10) {
+            let began = Instant::now();
+            timers.remove(key);
+            note(began);
+        }
+    }
+    release(&mut timers, keys);
+    for now in START + 1..=START + HORIZON {
+        let mut again = true;
+        while again {
+            let began = Instant::now();
+            again = if bounded {
+                timers.advance_bounded(now).1
+            } else {
+                timers.advance(now);
+                false
+            };
+            note(began);
+        }
+    }
+    worst
+}
+
+/// Fills a new structure and keeps no keys. `ready` is called when all else is in memory.
+pub(super) fn filled_without_keys<S: Timers<T>, T: Payload>(count: usize, ready: impl FnOnce()) -> S {
+    let mut timers: S = started();
+    let deadlines = deadlines(count, 1);
+    ready();
+    for when in deadlines.iter().copied() {
+        let key = timers.insert(when, T::of(when));
+        timers.release(key);
+    }
+    timers
+}
