@@ -1,10 +1,11 @@
 //! What is measured: the workloads, each the same for every structure.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::stopwatch::Stopwatch;
 use super::timers::{Payload, Timers};
 
 /// All begin at an odd moment, so that no structure profits from an aligned start.
@@ -18,6 +19,8 @@ const RESET_STEP: u64 = 100;
 const LOOKS: usize = 1_000_000;
 const SPARSE: usize = 10;
 const MONTH: u64 = 30 * 86_400_000;
+/// Resets, and the search for the longest call, stop here: some structures walk all their timers at each step of the clock.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How much of it.
 #[derive(Clone, Copy)]
@@ -41,21 +44,24 @@ pub(super) struct Sample {
 }
 
 /// Runs all workloads once.
-pub(super) fn measure<S: Timers<T>, T: Payload>(size: Size, seed: u64) -> Sample {
+pub(super) fn measure<S: Timers<T>, T: Payload>(size: Size, round: u64) -> Sample {
     let mut sample = Sample::default();
     let mut inserts = Vec::new();
-    jump::<S, T>(size, seed, &mut inserts, &mut sample);
-    sample.drain_steps_ns = Some(steps::<S, T>(size, seed, &mut inserts));
+    jump::<S, T>(size, round, &mut inserts, &mut sample);
+    sample.drain_steps_ns = Some(steps::<S, T>(size, round, &mut inserts));
     if S::CANCELS {
-        sample.cancel_ns = Some(cancel_half::<S, T>(size, seed, &mut inserts));
+        sample.cancel_ns = Some(cancel_half::<S, T>(size, round, &mut inserts));
     }
     if S::RESETS {
-        sample.reset_ns = Some(reset::<S, T>(size, seed));
+        sample.reset_ns = Some(reset::<S, T>(size, round));
     }
-    sample.sparse_us = Some(sparse::<S, T>(seed));
-    sample.worst_call_ms = Some(worst_call::<S, T>(size, seed, false));
+    // A month of ticks takes as long each time.
+    if S::TELLS_NEXT || round == 0 {
+        sample.sparse_us = sparse::<S, T>(round);
+    }
+    sample.worst_call_ms = Some(worst_call::<S, T>(size, round, false));
     if S::IS_BOUNDED {
-        sample.worst_bounded_call_ms = Some(worst_call::<S, T>(size, seed, true));
+        sample.worst_bounded_call_ms = Some(worst_call::<S, T>(size, round, true));
     }
     inserts.sort_by(f64::total_cmp);
     sample.insert_ns = inserts.get(inserts.len() / 2).copied();
@@ -81,7 +87,7 @@ fn filled<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64
     let mut timers: S = started();
     let deadlines = deadlines(size.timers, seed);
     let mut keys = Vec::with_capacity(size.timers);
-    let began = Instant::now();
+    let began = Stopwatch::start();
     for &when in &deadlines {
         keys.push(timers.insert(when, T::of(when)));
     }
@@ -90,7 +96,7 @@ fn filled<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64
 }
 
 /// Nanoseconds for each of so many.
-fn each(began: Instant, count: usize) -> f64 {
+fn each(began: Stopwatch, count: usize) -> f64 {
     began.elapsed().as_secs_f64() * 1e9 / count as f64
 }
 
@@ -102,13 +108,13 @@ fn jump<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>,
     let (mut timers, keys) = filled::<S, T>(size, seed, inserts);
     release(&mut timers, keys);
     if S::TELLS_NEXT {
-        let began = Instant::now();
+        let began = Stopwatch::start();
         for _ in 0..LOOKS {
             black_box(black_box(&mut timers).next());
         }
         sample.next_ns = Some(each(began, LOOKS));
     }
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let fired = timers.advance(START + HORIZON);
     sample.drain_jump_ns = Some(each(began, fired));
     assert_eq!(fired, size.timers, "{}: fired in a jump", S::NAME);
@@ -117,7 +123,7 @@ fn jump<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>,
 fn steps<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>) -> f64 {
     let (mut timers, keys) = filled::<S, T>(size, seed, inserts);
     release(&mut timers, keys);
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let fired: usize = (1..=HORIZON / 1_000).map(|second| timers.advance(START + second * 1_000)).sum();
     let took = each(began, fired);
     assert_eq!(fired, size.timers, "{}: fired in steps", S::NAME);
@@ -130,7 +136,7 @@ fn cancel_half<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Ve
     Rng::with_seed(seed).shuffle(&mut keys);
     let half = keys.split_off(size.timers / 2);
     let expected = half.len();
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let cancelled = half.into_iter().map(|key| usize::from(timers.remove(key))).sum();
     let took = each(began, cancelled);
     assert_eq!(cancelled, expected, "{}: cancelled", S::NAME);
@@ -145,54 +151,63 @@ fn reset<S: Timers<T>, T: Payload>(size: Size, seed: u64) -> f64 {
     let mut timers: S = started();
     let mut keys: Vec<S::Key> = (0..size.timers).map(|n| timers.insert(START + HORIZON, T::of(n as u64))).collect();
     Rng::with_seed(seed).shuffle(&mut keys);
-    let (mut now, mut fired) = (START, 0);
-    let began = Instant::now();
-    for (packet, at) in (0..size.timers).cycle().take(size.resets).enumerate() {
-        let time = START + (packet as u64 * PACKETS_EVERY) / size.timers as u64;
+    let (mut now, mut fired, mut resets) = (START, 0, 0);
+    let began = Stopwatch::start();
+    for at in (0..size.timers).cycle().take(size.resets) {
+        let time = START + (resets as u64 * PACKETS_EVERY) / size.timers as u64;
         if time >= now + RESET_STEP {
+            if began.elapsed() > PATIENCE {
+                break;
+            }
             now = time;
             fired += timers.advance(now);
         }
         assert!(timers.reset(&mut keys[at], time + HORIZON), "{}: a timer is lost", S::NAME);
+        resets += 1;
     }
-    let took = each(began, size.resets);
+    let took = each(began, resets);
     release(&mut timers, keys);
     assert_eq!(fired, 0, "{}: fired though each was reset in time", S::NAME);
     assert_eq!(timers.advance(now + RESET_STEP + HORIZON), size.timers, "{}: fired at last", S::NAME);
     took
 }
 
-/// Ten timers within 30 days, each slept for.
-fn sparse<S: Timers<T>, T: Payload>(seed: u64) -> f64 {
+/// Ten timers within 30 days, each slept for. `None`: patience ran out.
+fn sparse<S: Timers<T>, T: Payload>(seed: u64) -> Option<f64> {
     let mut timers: S = started();
     let mut random = Rng::with_seed(seed);
     for number in 0..SPARSE {
         let key = timers.insert(START + random.u64(1..=MONTH), T::of(number as u64));
         timers.release(key);
     }
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let mut fired = 0;
     if S::TELLS_NEXT {
+        let mut now = START;
         while let Some(next) = timers.next() {
-            fired += timers.advance(next);
+            now = next.max(now + 1);
+            fired += timers.advance(now);
+            if began.elapsed() > PATIENCE {
+                return None;
+            }
         }
     } else {
         fired = timers.advance(START + MONTH);
     }
     let took = began.elapsed().as_secs_f64() * 1e6;
     assert_eq!(fired, SPARSE, "{}: fired of the sparse", S::NAME);
-    took
+    Some(took)
 }
 
 /// The longest of all calls: each insertion, the cancellation of a tenth, and the rest fired millisecond by millisecond.
 fn worst_call<S: Timers<T>, T: Payload>(size: Size, seed: u64, bounded: bool) -> f64 {
     let mut timers: S = started();
     let mut worst = 0.0_f64;
-    let mut note = |began: Instant| worst = worst.max(began.elapsed().as_secs_f64() * 1e3);
+    let mut note = |began: Stopwatch| worst = worst.max(began.elapsed().as_secs_f64() * 1e3);
     let mut keys = Vec::with_capacity(size.timers);
     for when in deadlines(size.timers, seed) {
         let value = T::of(when);
-        let began = Instant::now();
+        let began = Stopwatch::start();
         let key = timers.insert(when, value);
         note(began);
         keys.push(key);
@@ -200,16 +215,17 @@ fn worst_call<S: Timers<T>, T: Payload>(size: Size, seed: u64, bounded: bool) ->
     if S::CANCELS {
         Rng::with_seed(seed).shuffle(&mut keys);
         for key in keys.split_off(size.timers - size.timers / 10) {
-            let began = Instant::now();
+            let began = Stopwatch::start();
             timers.remove(key);
             note(began);
         }
     }
     release(&mut timers, keys);
-    for now in START + 1..=START + HORIZON {
+    let searching = Stopwatch::start();
+    for now in (START + 1..=START + HORIZON).take_while(|_| searching.elapsed() < PATIENCE) {
         let mut again = true;
         while again {
-            let began = Instant::now();
+            let began = Stopwatch::start();
             again = if bounded {
                 timers.advance_bounded(now).1
             } else {
@@ -222,14 +238,15 @@ fn worst_call<S: Timers<T>, T: Payload>(size: Size, seed: u64, bounded: bool) ->
     worst
 }
 
-/// Fills a new structure and keeps no keys. `ready` is called when all else is in memory.
-pub(super) fn filled_without_keys<S: Timers<T>, T: Payload>(count: usize, ready: impl FnOnce()) -> S {
+/// Fills a new structure and keeps no keys. `ready` is called when all else is in memory, `filled` when the timers are too.
+pub(super) fn fill_without_keys<S: Timers<T>, T: Payload>(count: usize, ready: impl FnOnce(), filled: impl FnOnce()) {
     let mut timers: S = started();
     let deadlines = deadlines(count, 1);
     ready();
-    for when in deadlines.iter().copied() {
+    for &when in &deadlines {
         let key = timers.insert(when, T::of(when));
         timers.release(key);
     }
-    timers
+    filled();
+    drop((timers, deadlines));
 }

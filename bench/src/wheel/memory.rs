@@ -3,7 +3,6 @@
 //! A counting allocator would see neither padding nor blocks that lie idle, and would slow down those that allocate often.
 
 use std::fs;
-use std::hint::black_box;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -35,12 +34,16 @@ pub(super) fn measure(name: &str, timers: usize, boxed: bool) -> Result<Memory> 
 
 /// Fills the structure in this process, which has done nothing else.
 pub(super) fn here<S: Timers<T>, T: Payload>(timers: usize) -> Result<Memory> {
-    let mut before = Ok(0.0);
-    let filled: S = load::filled_without_keys(timers, || before = status("VmRSS:"));
-    let (resident, peak, before) = (status("VmRSS:")?, status("VmHWM:")?, before?);
-    black_box(&filled);
+    let (mut before, mut after) = (None, None);
+    load::fill_without_keys::<S, T>(
+        timers,
+        || before = Some(status("VmRSS:")),
+        || after = Some((status("VmRSS:"), status("VmHWM:"))),
+    );
+    let before = before.context("not begun")??;
+    let (resident, peak) = after.context("not filled")?;
     let each = |bytes: f64| (bytes - before) / timers as f64;
-    Ok(Memory { resident: each(resident), peak: each(peak) })
+    Ok(Memory { resident: each(resident?), peak: each(peak?) })
 }
 
 /// Bytes, of a line of this process's status.

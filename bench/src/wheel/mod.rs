@@ -5,10 +5,13 @@ mod lists;
 mod load;
 mod memory;
 mod report;
+mod stopwatch;
 mod structures;
 #[cfg(test)]
 mod tests;
 mod timers;
+
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
@@ -21,8 +24,8 @@ use report::Results;
 ///
 /// Every structure has the same work: timers at random times within 30 s; half of them cancelled; resets to 30 s from now while
 /// the clock goes on; all fired in one jump, or in steps of 1 s; the next expiration asked for; 10 timers within 30 days;
-/// the longest single call. All take turns in rounds. Figures are medians; the longest call is the shortest of the rounds,
-/// because what this machine adds to one is not the structure's.
+/// the longest single call. All take turns in rounds. Times are those on the processor, and medians; the longest call is the shortest of the rounds,
+/// because what this machine adds to one is not the structure's. Resets, sleeping, and the search for the longest call, stop after 5 s.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Timers in each structure
@@ -73,10 +76,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         for turn in 0..turns {
             // Another one begins each round, so that none always follows the same neighbour's mess.
             let turn = (turn + round as usize) % turns;
-            eprintln!("round {} of {}: {}", round + 1, arguments.rounds, plain[turn].contestant.name);
+            eprint!("round {} of {}: {}", round + 1, arguments.rounds, plain[turn].contestant.name);
+            let began = Instant::now();
             for results in [&mut plain[turn], &mut boxed[turn]] {
                 results.samples.push((results.contestant.measure)(arguments.size(), u64::from(round)));
             }
+            eprintln!(", {:.1} s", began.elapsed().as_secs_f64());
         }
     }
     eprintln!("memory");
