@@ -1,7 +1,6 @@
 //! What every structure is asked to do.
 
 use std::fmt::Debug;
-use std::hint::black_box;
 
 /// What a timer carries.
 pub(super) trait Payload: Debug + 'static {
@@ -42,28 +41,31 @@ pub(super) trait Timers<T>: Sized {
 
     fn insert(&mut self, when: u64, value: T) -> Self::Key;
 
-    /// Whether it was there.
-    fn remove(&mut self, key: Self::Key) -> bool;
+    /// Whether it was there. The value goes where nobody drops it in the time that is measured.
+    fn remove(&mut self, key: Self::Key, removed: &mut Vec<T>) -> bool;
 
     /// Whether it was there.
     fn reset(&mut self, key: &mut Self::Key, when: u64) -> bool;
 
-    /// Fires all that is due, and says how many those were.
-    fn advance(&mut self, now: u64) -> usize;
+    /// Fires all that is due.
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>);
 
     /// A time at or before every deadline, if the structure knows one.
     fn next(&mut self) -> Option<u64>;
 
-    /// One bounded call of those that `advance` is made of: how many fired, and whether to call again.
-    fn advance_bounded(&mut self, now: u64) -> (usize, bool) {
-        (self.advance(now), false)
+    /// One bounded call of those that `advance` is made of: whether to call again.
+    fn advance_bounded(&mut self, now: u64, fired: &mut Vec<T>) -> bool {
+        self.advance(now, fired);
+        false
     }
 
     /// Gives a key up; its timer stays.
     fn release(&mut self, _key: Self::Key) {}
 }
 
-/// Receives a value that fired.
-pub(super) fn fire<T>(value: T) {
-    black_box(value);
+/// Keeps a removed value until the measurement is over; whether there was one.
+pub(super) fn keep<T>(value: Option<T>, removed: &mut Vec<T>) -> bool {
+    let was_there = value.is_some();
+    removed.extend(value);
+    was_there
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::time::Instant;
 use tokio_util::time::DelayQueue;
-use tokio_util::time::delay_queue::Key;
+use tokio_util::time::delay_queue::{Expired, Key};
 
-use super::super::timers::{Timers, fire};
+use super::super::timers::{Timers, keep};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let built = Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -48,8 +48,8 @@ impl<T> Timers<T> for TokioUtil<T> {
         self.queue.insert_at(value, when)
     }
 
-    fn remove(&mut self, key: Key) -> bool {
-        self.queue.try_remove(&key).is_some()
+    fn remove(&mut self, key: Key, removed: &mut Vec<T>) -> bool {
+        keep(self.queue.try_remove(&key).map(Expired::into_inner), removed)
     }
 
     fn reset(&mut self, key: &mut Key, when: u64) -> bool {
@@ -58,16 +58,13 @@ impl<T> Timers<T> for TokioUtil<T> {
         true
     }
 
-    fn advance(&mut self, now: u64) -> usize {
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>) {
         RUNTIME.block_on(tokio::time::advance(Duration::from_millis(now - self.now)));
         self.now = now;
         let mut context = Context::from_waker(Waker::noop());
-        let mut fired = 0;
         while let Poll::Ready(Some(expired)) = self.queue.poll_expired(&mut context) {
-            fire(expired.into_inner());
-            fired += 1;
+            fired.push(expired.into_inner());
         }
-        fired
     }
 
     fn next(&mut self) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use dueq::wheel::{Key, Wheel};
 
-use super::super::timers::{Timers, fire};
+use super::super::timers::{Timers, keep};
 
 /// Entries touched by a bounded call at most.
 const WORK: usize = 1_000;
@@ -27,25 +27,25 @@ impl<T> Timers<T> for Dueq<T> {
         }
     }
 
-    fn remove(&mut self, key: Key) -> bool {
-        self.0.remove(key).is_some()
+    fn remove(&mut self, key: Key, removed: &mut Vec<T>) -> bool {
+        keep(self.0.remove(key), removed)
     }
 
     fn reset(&mut self, key: &mut Key, when: u64) -> bool {
         self.0.reset(*key, when)
     }
 
-    fn advance(&mut self, now: u64) -> usize {
-        self.0.advance(now).map(|expired| fire(expired.value)).count()
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>) {
+        fired.extend(self.0.advance(now).map(|expired| expired.value));
     }
 
     fn next(&mut self) -> Option<u64> {
         self.0.next_expiration()
     }
 
-    fn advance_bounded(&mut self, now: u64) -> (usize, bool) {
+    fn advance_bounded(&mut self, now: u64, fired: &mut Vec<T>) -> bool {
         let mut due = self.0.advance_limited(now, WORK);
-        let fired = due.by_ref().map(|expired| fire(expired.value)).count();
-        (fired, due.work_left() == 0)
+        fired.extend(due.by_ref().map(|expired| expired.value));
+        due.work_left() == 0
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hierarchical_hash_wheel_timer::wheels::Skip;
 use hierarchical_hash_wheel_timer::wheels::cancellable::{CancellableTimerEntry, QuadWheelWithOverflow};
 
-use super::super::timers::{Timers, fire};
+use super::super::timers::Timers;
 
 struct Entry<T> {
     id: u64,
@@ -56,7 +56,7 @@ impl<T> Timers<T> for HashWheel<T> {
         id
     }
 
-    fn remove(&mut self, key: u64) -> bool {
+    fn remove(&mut self, key: u64, _removed: &mut Vec<T>) -> bool {
         self.wheel.cancel(&key).is_ok()
     }
 
@@ -64,8 +64,7 @@ impl<T> Timers<T> for HashWheel<T> {
         false
     }
 
-    fn advance(&mut self, now: u64) -> usize {
-        let mut fired = 0;
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>) {
         while self.now < now {
             let skipped = match self.wheel.can_skip() {
                 Skip::None => 0,
@@ -78,14 +77,10 @@ impl<T> Timers<T> for HashWheel<T> {
             } else {
                 self.now += 1;
                 for entry in self.wheel.tick() {
-                    fired += 1;
-                    if let Ok(entry) = Rc::try_unwrap(entry) {
-                        fire(entry.value);
-                    }
+                    fired.extend(Rc::into_inner(entry).map(|entry| entry.value));
                 }
             }
         }
-        fired
     }
 
     fn next(&mut self) -> Option<u64> {

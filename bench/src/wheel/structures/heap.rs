@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::super::timers::{Timers, fire};
+use super::super::timers::{Timers, keep};
 
 /// Stale entries that are not worth a sweep.
 const SLACK: usize = 64;
@@ -64,13 +64,13 @@ impl<T> Timers<T> for LazyHeap<T> {
         (index, timer.generation)
     }
 
-    fn remove(&mut self, (index, generation): (u32, u32)) -> bool {
+    fn remove(&mut self, (index, generation): (u32, u32), removed: &mut Vec<T>) -> bool {
         if self.is_stale((0, index, generation)) {
             return false;
         }
-        self.take(index);
+        let value = self.take(index);
         self.sweep();
-        true
+        keep(value, removed)
     }
 
     fn reset(&mut self, (index, generation): &mut (u32, u32), when: u64) -> bool {
@@ -84,19 +84,16 @@ impl<T> Timers<T> for LazyHeap<T> {
         true
     }
 
-    fn advance(&mut self, now: u64) -> usize {
-        let mut fired = 0;
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>) {
         while let Some(&Reverse(entry)) = self.heap.peek() {
             if entry.0 > now {
                 break;
             }
             self.heap.pop();
             if !self.is_stale(entry) {
-                fire(self.take(entry.1));
-                fired += 1;
+                fired.extend(self.take(entry.1));
             }
         }
-        fired
     }
 
     fn next(&mut self) -> Option<u64> {

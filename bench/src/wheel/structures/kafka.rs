@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::super::lists::Lists;
-use super::super::timers::{Timers, fire};
+use super::super::timers::{Timers, keep};
 
 /// As in Kafka, whose tick is a millisecond too.
 const SLOTS: u64 = 20;
@@ -75,9 +75,9 @@ impl<T> Timers<T> for Kafka<T> {
         index
     }
 
-    fn remove(&mut self, key: u32) -> bool {
+    fn remove(&mut self, key: u32, removed: &mut Vec<T>) -> bool {
         self.lists.unlink(key);
-        self.lists.take(key).is_some()
+        keep(self.lists.take(key), removed)
     }
 
     fn reset(&mut self, key: &mut u32, when: u64) -> bool {
@@ -86,8 +86,7 @@ impl<T> Timers<T> for Kafka<T> {
         self.file(*key)
     }
 
-    fn advance(&mut self, now: u64) -> usize {
-        let mut fired = 0;
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>) {
         while let Some(&Reverse((due, bucket))) = self.buckets.peek()
             && due <= now
         {
@@ -100,15 +99,13 @@ impl<T> Timers<T> for Kafka<T> {
             while let Some(index) = cursor {
                 cursor = self.lists.following(index);
                 if !self.file(index) {
-                    fire(self.lists.take(index));
-                    fired += 1;
+                    fired.extend(self.lists.take(index));
                 }
             }
         }
         for wheel in &mut self.wheels {
             wheel.now = wheel.now.max(now - now % wheel.tick);
         }
-        fired
     }
 
     fn next(&mut self) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! A hashed wheel with rounds, as Netty's `HashedWheelTimer`: one ring, and each timer counts how often the hand comes by.
 
 use super::super::lists::Lists;
-use super::super::timers::{Timers, fire};
+use super::super::timers::{Timers, keep};
 
 /// As many as in Netty. A tick is a millisecond here, for the same precision as everybody; Netty's default is 100 of them.
 const SLOTS: u64 = 512;
@@ -26,8 +26,7 @@ impl<T> Timers<T> for Netty<T> {
 
     const NAME: &'static str = "netty";
     const LABEL: &'static str = "rounds, as Netty";
-    const NOTE: &'static str =
-        "has no reset: the timer is unlinked and filed again; walks every tick, so it need not say when to look again";
+    const NOTE: &'static str = "has no reset: the timer is unlinked and filed again; walks every tick, so it need not say when to look again (sparse: a day of it, times 30)";
     const TELLS_NEXT: bool = false;
 
     fn new() -> Self {
@@ -41,10 +40,10 @@ impl<T> Timers<T> for Netty<T> {
         index
     }
 
-    fn remove(&mut self, key: u32) -> bool {
+    fn remove(&mut self, key: u32, removed: &mut Vec<T>) -> bool {
         self.lists.unlink(key);
         self.len -= 1;
-        self.lists.take(key).is_some()
+        keep(self.lists.take(key), removed)
     }
 
     fn reset(&mut self, key: &mut u32, when: u64) -> bool {
@@ -54,8 +53,7 @@ impl<T> Timers<T> for Netty<T> {
         true
     }
 
-    fn advance(&mut self, now: u64) -> usize {
-        let before = self.len;
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>) {
         while self.now < now && self.len > 0 {
             self.now += 1;
             let mut cursor = self.lists.first((self.now % SLOTS) as usize);
@@ -67,12 +65,11 @@ impl<T> Timers<T> for Netty<T> {
                     continue;
                 }
                 self.lists.unlink(index);
-                fire(self.lists.take(index));
+                fired.extend(self.lists.take(index));
                 self.len -= 1;
             }
         }
         self.now = now;
-        before - self.len
     }
 
     fn next(&mut self) -> Option<u64> {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use nexus_timer::{TimerHandle, Wheel};
 
-use super::super::timers::{Timers, fire};
+use super::super::timers::{Timers, keep};
 use super::Epoch;
 
 /// Timers fired by a bounded call at most.
@@ -12,7 +12,6 @@ const LIMIT: usize = 1_000;
 
 pub(crate) struct Nexus<T: 'static> {
     wheel: Wheel<T>,
-    fired: Vec<T>,
     epoch: Epoch,
 }
 
@@ -28,15 +27,15 @@ impl<T> Timers<T> for Nexus<T> {
 
     fn new() -> Self {
         let start = Instant::now();
-        Self { wheel: Wheel::unbounded(4_096, start), fired: Vec::new(), epoch: Epoch::new(start) }
+        Self { wheel: Wheel::unbounded(4_096, start), epoch: Epoch::new(start) }
     }
 
     fn insert(&mut self, when: u64, value: T) -> Self::Key {
         Some(self.wheel.schedule(self.epoch.at(when), value))
     }
 
-    fn remove(&mut self, key: Self::Key) -> bool {
-        key.and_then(|handle| self.wheel.cancel(handle)).is_some()
+    fn remove(&mut self, key: Self::Key, removed: &mut Vec<T>) -> bool {
+        keep(key.and_then(|handle| self.wheel.cancel(handle)), removed)
     }
 
     fn reset(&mut self, key: &mut Self::Key, when: u64) -> bool {
@@ -45,19 +44,16 @@ impl<T> Timers<T> for Nexus<T> {
         key.is_some()
     }
 
-    fn advance(&mut self, now: u64) -> usize {
-        self.wheel.poll_and_rebalance(self.epoch.at(now), &mut self.fired);
-        self.fired.drain(..).map(fire).count()
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>) {
+        self.wheel.poll_and_rebalance(self.epoch.at(now), fired);
     }
 
     fn next(&mut self) -> Option<u64> {
         self.wheel.next_deadline().map(|instant| self.epoch.tick(instant))
     }
 
-    fn advance_bounded(&mut self, now: u64) -> (usize, bool) {
-        let fired = self.wheel.poll_and_rebalance_with_limit(self.epoch.at(now), LIMIT, &mut self.fired);
-        self.fired.drain(..).for_each(fire);
-        (fired, fired == LIMIT)
+    fn advance_bounded(&mut self, now: u64, fired: &mut Vec<T>) -> bool {
+        self.wheel.poll_and_rebalance_with_limit(self.epoch.at(now), LIMIT, fired) == LIMIT
     }
 
     fn release(&mut self, key: Self::Key) {

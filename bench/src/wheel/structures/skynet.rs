@@ -2,7 +2,7 @@
 //! ring spreads a slot of the next.
 
 use super::super::lists::Lists;
-use super::super::timers::{Timers, fire};
+use super::super::timers::Timers;
 
 const NEAR: usize = 256;
 const LEVELS: usize = 4;
@@ -29,11 +29,11 @@ impl<T> Skynet<T> {
         self.lists.push(NEAR + level * SLOTS + (when >> (8 + 6 * level)) as usize % SLOTS, index);
     }
 
-    fn fire_slot(&mut self) {
+    fn fire_slot(&mut self, fired: &mut Vec<T>) {
         let mut cursor = self.lists.detach(self.now as usize % NEAR);
         while let Some(index) = cursor {
             cursor = self.lists.following(index);
-            fire(self.lists.take(index));
+            fired.extend(self.lists.take(index));
             self.len -= 1;
         }
     }
@@ -46,7 +46,7 @@ impl<T> Skynet<T> {
         }
     }
 
-    fn tick(&mut self) {
+    fn tick(&mut self, fired: &mut Vec<T>) {
         self.now = self.now.wrapping_add(1);
         let mut digits = self.now;
         if digits == 0 {
@@ -60,7 +60,7 @@ impl<T> Skynet<T> {
             }
             self.spread(level, digits as usize % SLOTS);
         }
-        self.fire_slot();
+        self.fire_slot(fired);
     }
 }
 
@@ -69,8 +69,7 @@ impl<T> Timers<T> for Skynet<T> {
 
     const NAME: &'static str = "skynet";
     const LABEL: &'static str = "256 + 4 x 64, as skynet";
-    const NOTE: &'static str =
-        "can neither cancel nor reset; walks every tick, so it need not say when to look again; 32 bits of time";
+    const NOTE: &'static str = "can neither cancel nor reset; walks every tick, so it need not say when to look again (sparse: a day of it, times 30); 32 bits of time";
     const CANCELS: bool = false;
     const RESETS: bool = false;
     const TELLS_NEXT: bool = false;
@@ -85,7 +84,7 @@ impl<T> Timers<T> for Skynet<T> {
         self.len += 1;
     }
 
-    fn remove(&mut self, (): ()) -> bool {
+    fn remove(&mut self, (): (), _removed: &mut Vec<T>) -> bool {
         false
     }
 
@@ -93,13 +92,11 @@ impl<T> Timers<T> for Skynet<T> {
         false
     }
 
-    fn advance(&mut self, now: u64) -> usize {
-        let before = self.len;
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>) {
         while self.now < now as u32 && self.len > 0 {
-            self.tick();
+            self.tick(fired);
         }
         self.now = now as u32;
-        before - self.len
     }
 
     fn next(&mut self) -> Option<u64> {

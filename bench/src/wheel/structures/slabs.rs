@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use slab_wheel::{Key, Millis, TimingWheel};
 
-use super::super::timers::{Timers, fire};
+use super::super::timers::{Timers, keep};
 use super::Epoch;
 
 pub(crate) struct SlabWheel<T> {
@@ -29,8 +29,8 @@ impl<T> Timers<T> for SlabWheel<T> {
         self.wheel.insert(self.epoch.at(when), value)
     }
 
-    fn remove(&mut self, key: Key) -> bool {
-        self.wheel.remove(key).is_some()
+    fn remove(&mut self, key: Key, removed: &mut Vec<T>) -> bool {
+        keep(self.wheel.remove(key), removed)
     }
 
     fn reset(&mut self, key: &mut Key, when: u64) -> bool {
@@ -41,10 +41,10 @@ impl<T> Timers<T> for SlabWheel<T> {
         true
     }
 
-    fn advance(&mut self, now: u64) -> usize {
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>) {
         self.wheel.advance_to(self.epoch.at(now));
         self.wheel.drain_expired_into(&mut self.fired);
-        self.fired.drain(..).map(|(_, value)| fire(value)).count()
+        fired.extend(self.fired.drain(..).map(|(_, value)| value));
     }
 
     fn next(&mut self) -> Option<u64> {

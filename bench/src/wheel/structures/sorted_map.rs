@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::timers::{Timers, fire};
+use super::super::timers::{Timers, keep};
 
 pub(crate) struct SortedMap<T> {
     timers: BTreeMap<(u64, u64), T>,
@@ -26,8 +26,8 @@ impl<T> Timers<T> for SortedMap<T> {
         key
     }
 
-    fn remove(&mut self, key: (u64, u64)) -> bool {
-        self.timers.remove(&key).is_some()
+    fn remove(&mut self, key: (u64, u64), removed: &mut Vec<T>) -> bool {
+        keep(self.timers.remove(&key), removed)
     }
 
     fn reset(&mut self, key: &mut (u64, u64), when: u64) -> bool {
@@ -39,16 +39,13 @@ impl<T> Timers<T> for SortedMap<T> {
         true
     }
 
-    fn advance(&mut self, now: u64) -> usize {
-        let mut fired = 0;
+    fn advance(&mut self, now: u64, fired: &mut Vec<T>) {
         while let Some(first) = self.timers.first_entry() {
             if first.key().0 > now {
                 break;
             }
-            fire(first.remove());
-            fired += 1;
+            fired.push(first.remove());
         }
-        fired
     }
 
     fn next(&mut self) -> Option<u64> {
