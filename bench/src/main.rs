@@ -1,5 +1,6 @@
 //! dueq beside its peers, in one run.
 
+mod drive;
 mod peers;
 mod wheel;
 
@@ -18,11 +19,14 @@ struct Arguments {
 enum What {
     Wheel(wheel::Arguments),
     Peers(peers::Arguments),
+    #[command(hide = true)]
+    Drive(drive::Arguments),
 }
 
 fn main() -> Result<()> {
     match Arguments::parse().what {
         What::Wheel(arguments) => wheel::run(&arguments),
         What::Peers(arguments) => peers::run(&arguments),
+        What::Drive(arguments) => drive::run(&arguments),
     }
 }

@@ -1,0 +1,144 @@
+//! The servers that the systems run on.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use redis::aio::MultiplexedConnection;
+
+use super::driver::status_bytes;
+use super::systems::root;
+
+pub(super) enum Server {
+    Redis {
+        url: String,
+        connection: MultiplexedConnection,
+        /// Gone when this is dropped; absent if somebody else runs it.
+        _private: Option<Box<dueq_testkit::Server>>,
+    },
+    Beanstalkd {
+        address: String,
+        child: Child,
+    },
+}
+
+impl Server {
+    /// A Redis without persistence, otherwise as it comes.
+    pub(super) async fn private() -> Result<Self> {
+        let server = dueq_testkit::Server::start(&[])?;
+        let url = server.url();
+        let connection = connect(&url).await?;
+        Ok(Self::Redis { url, connection, _private: Some(Box::new(server)) })
+    }
+
+    /// A Redis that somebody else runs. It must be empty, since it is emptied between the rounds.
+    pub(super) async fn watched(url: &str) -> Result<Self> {
+        let mut connection = connect(url).await?;
+        let keys: u64 = redis::cmd("DBSIZE").query_async(&mut connection).await?;
+        if keys > 0 {
+            bail!("the server holds {keys} keys, and a benchmark empties it: name one that is empty");
+        }
+        Ok(Self::Redis { url: url.to_owned(), connection, _private: None })
+    }
+
+    pub(super) fn beanstalkd() -> Result<Self> {
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let fetched = root().join("target/peers/beanstalkd/usr/bin/beanstalkd");
+        let program = if fetched.is_file() { fetched } else { PathBuf::from("beanstalkd") };
+        let child = Command::new(&program)
+            .args(["-l", "127.0.0.1", "-p", &port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .with_context(|| format!("{} cannot be started", program.display()))?;
+        let server = Self::Beanstalkd { address: format!("127.0.0.1:{port}"), child };
+        let start = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if start.elapsed() > Duration::from_secs(10) {
+                bail!("{} does not answer", program.display());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
+    }
+
+    /// As a driver takes it.
+    pub(super) fn address(&self) -> String {
+        match self {
+            Self::Redis { url, .. } => url.clone(),
+            Self::Beanstalkd { address, .. } => address.clone(),
+        }
+    }
+
+    /// What the server's processor has worked so far, in microseconds; Redis only.
+    pub(super) async fn cpu_us(&mut self) -> Result<Option<f64>> {
+        let Some(info) = self.info("cpu").await? else { return Ok(None) };
+        Ok(Some((number(&info, "used_cpu_user")? + number(&info, "used_cpu_sys")?) * 1e6))
+    }
+
+    /// What its data takes in memory. Of Redis without the buffers of its clients, which come and go.
+    pub(super) async fn data_bytes(&mut self) -> Result<f64> {
+        match self.info("memory").await? {
+            Some(info) => Ok(number(&info, "used_memory")? - number(&info, "mem_clients_normal")?),
+            None => match self {
+                Self::Beanstalkd { child, .. } => Ok(status_bytes(child.id(), "VmRSS")? as f64),
+                Self::Redis { .. } => bail!("INFO has no section memory"),
+            },
+        }
+    }
+
+    /// Removes all data; scripts that were loaded stay.
+    pub(super) async fn clear(&mut self) -> Result<()> {
+        match self {
+            Self::Redis { connection, .. } => {
+                let () = redis::cmd("FLUSHDB").query_async(connection).await?;
+            }
+            Self::Beanstalkd { .. } => {} // each round has a tube of its own, and drains it
+        }
+        Ok(())
+    }
+
+    pub(super) async fn info(&mut self, section: &str) -> Result<Option<String>> {
+        match self {
+            Self::Redis { connection, .. } => Ok(Some(redis::cmd("INFO").arg(section).query_async(connection).await?)),
+            Self::Beanstalkd { .. } => Ok(None),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Self::Beanstalkd { child, .. } = self {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+async fn connect(url: &str) -> Result<MultiplexedConnection> {
+    // Slow commands are waited for: a busy server answers INFO late.
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(120)));
+    Ok(redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+/// A field of INFO.
+pub(super) fn number(info: &str, field: &str) -> Result<f64> {
+    info.lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .and_then(|value| value.trim().parse().ok())
+        .with_context(|| format!("INFO has no number {field}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_from_info() {
+        let info = "# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.5\r\nused_cpu_user_children:9\r\n";
+        assert_eq!(number(info, "used_cpu_user").expect("a number"), 1.5);
+        assert!(number(info, "used_cpu").is_err());
+    }
+}

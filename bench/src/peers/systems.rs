@@ -1,0 +1,169 @@
+//! The systems that are measured.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use dueq_bench_driver::{Reply, Request};
+
+use super::driver::Driver;
+use super::measured::Measured;
+use super::server::Server;
+use super::workload::{Plan, Workload};
+
+/// How long a request may take: far more than the slowest needs.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What is known of a system before it runs.
+pub(super) struct Kind {
+    /// Its name in JSON, and that of its folder below bench/peers.
+    pub(super) key: &'static str,
+    /// Whether a comparison without it is none.
+    pub(super) required: bool,
+    place: Place,
+}
+
+enum Place {
+    /// A part of this program.
+    Here,
+    /// As `Here`, on a server of its own kind.
+    HereOnBeanstalkd,
+    /// A program below bench/peers.
+    Peer,
+}
+
+pub(super) const KINDS: &[Kind] = &[
+    Kind { key: "dueq", required: true, place: Place::Here },
+    Kind { key: "floor", required: true, place: Place::Here },
+    Kind { key: "rsmq_async", required: true, place: Place::Peer },
+    Kind { key: "apalis_redis", required: true, place: Place::Peer },
+    Kind { key: "bullmq", required: true, place: Place::Peer },
+    Kind { key: "bee_queue", required: false, place: Place::Peer },
+    Kind { key: "asynq", required: false, place: Place::Peer },
+    Kind { key: "redisson", required: true, place: Place::Peer },
+    Kind { key: "beanstalkd", required: false, place: Place::HereOnBeanstalkd },
+    Kind { key: "arq", required: false, place: Place::Peer },
+];
+
+impl Kind {
+    /// Whether it is compared with: neither dueq nor the floor.
+    pub(super) fn is_peer(&self) -> bool {
+        !matches!(self.place, Place::Here)
+    }
+
+    fn command(&self, address: &str) -> Result<Command> {
+        let mut command = match self.place {
+            Place::Here | Place::HereOnBeanstalkd => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(["drive", self.key]);
+                command
+            }
+            Place::Peer => {
+                let run = root().join("bench/peers").join(self.key).join("run");
+                if !run.is_file() {
+                    bail!("there is no {}", run.display());
+                }
+                Command::new(run)
+            }
+        };
+        command.arg(address);
+        Ok(command)
+    }
+}
+
+/// The repository.
+pub(super) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A system that runs, and what was measured of it.
+pub(super) struct System {
+    pub(super) kind: &'static Kind,
+    pub(super) server: Server,
+    pub(super) measured: Measured,
+    driver: Driver,
+    queues: u64,
+}
+
+impl System {
+    pub(super) async fn start(kind: &'static Kind, url: Option<&str>) -> Result<Self> {
+        let server = match (&kind.place, url) {
+            (Place::HereOnBeanstalkd, _) => Server::beanstalkd()?,
+            (_, Some(url)) => Server::watched(url).await?,
+            (_, None) => Server::private().await?,
+        };
+        let driver = Driver::start(kind.command(&server.address())?)?;
+        let mut system = Self { kind, server, measured: Measured::default(), driver, queues: 0 };
+        system.warm_up().await?;
+        Ok(system)
+    }
+
+    /// Once through everything: shows that it works, loads what is loaded once, and gives a first idea of its speed.
+    async fn warm_up(&mut self) -> Result<()> {
+        self.open().await?;
+        let due = dueq_bench_driver::Dues::default();
+        let push = self.ask(&Request::Push { n: 500, concurrency: 64, due }).await?;
+        let bulk = self.ask(&Request::Bulk { n: 2_000, batch: 0, due }).await?;
+        let work = self.ask(&Request::Work { concurrency: 0 }).await?;
+        let drain = self.ask(&Request::Drain { n: 2_500, limit_ms: 60_000, late: false }).await?;
+        if drain.n < 2_500 {
+            bail!("{} of 2500 messages were delivered", drain.n);
+        }
+        self.measured.push_c64_per_s.guess(500.0 / push.seconds());
+        self.measured.push_bulk_per_s.guess(2_000.0 / bulk.seconds());
+        self.measured.life_per_s.guess(2_000.0 / (bulk.seconds() + (drain.to_us - work.from_us) as f64 / 1e6));
+        self.close().await
+    }
+
+    /// Empties its server.
+    pub(super) async fn clear(&mut self) -> Result<()> {
+        self.server.clear().await
+    }
+
+    /// A queue that nobody has used before.
+    pub(super) async fn open(&mut self) -> Result<()> {
+        self.queues += 1;
+        self.ask(&Request::Open { queue: format!("bench{}", self.queues) }).await.map(drop)
+    }
+
+    pub(super) async fn close(&mut self) -> Result<()> {
+        self.ask(&Request::Close).await.map(drop)
+    }
+
+    pub(super) async fn ask(&mut self, request: &Request) -> Result<Reply> {
+        self.driver.ask(request, LIMIT).await
+    }
+
+    /// Waits until so many are through; fails if they are not in time.
+    pub(super) async fn drain(&mut self, n: u64, limit: Duration, late: bool) -> Result<Reply> {
+        let limit_ms = u64::try_from(limit.as_millis())?;
+        let reply = self.ask(&Request::Drain { n, limit_ms, late }).await?;
+        if reply.n < n {
+            bail!("{} of {n} messages were delivered within {limit:?}", reply.n);
+        }
+        Ok(reply)
+    }
+
+    /// Runs one stage of a workload. What fails is noted; a driver that failed is started anew.
+    pub(super) async fn attempt(&mut self, workload: Workload, stage: usize, plan: &mut Plan) {
+        let Err(error) = workload.run(stage, self, plan).await else { return };
+        eprintln!("        {}: {workload}: {error:#}", self.kind.key);
+        self.measured.failures.push(format!("{workload}: {error:#}"));
+        let again = self.kind.command(&self.server.address()).and_then(Driver::start);
+        match again {
+            Ok(driver) => self.driver = driver,
+            Err(error) => self.measured.failures.push(format!("cannot be started again: {error:#}")),
+        }
+    }
+
+    /// From now on the peak of the driver's memory counts.
+    pub(super) fn forget_peak(&self) -> Result<()> {
+        self.driver.forget_peak()
+    }
+
+    /// The most memory that the driver has had since then, in bytes.
+    pub(super) fn peak_bytes(&self) -> Result<u64> {
+        self.driver.peak_bytes()
+    }
+}
