@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;
 
@@ -98,8 +98,10 @@ async fn answer<Q: Queue>(server: &str, request: Request, open: &mut Option<Open
                 sink.started(n).await;
                 queue.acked(n, sink).await
             };
-            if let Ok(result) = tokio::time::timeout(Duration::from_millis(limit_ms), drained).await {
-                result?;
+            tokio::select! {
+                result = drained => result?,
+                reason = sink.failed() => bail!("the worker has ended: {reason}"),
+                () = tokio::time::sleep(Duration::from_millis(limit_ms)) => {}
             }
             reply.n = sink.count();
             if late {

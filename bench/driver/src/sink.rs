@@ -17,6 +17,7 @@ struct Inner {
     acked: AtomicU64,
     changed: Notify,
     late_us: Mutex<Vec<i64>>,
+    failure: Mutex<Option<String>>,
 }
 
 impl Sink {
@@ -34,6 +35,23 @@ impl Sink {
     pub fn acknowledge(&self, count: u64) {
         self.0.acked.fetch_add(count, Ordering::Relaxed);
         self.0.changed.notify_waiters();
+    }
+
+    /// The worker has ended by itself: what waits for it need not wait any longer.
+    pub fn fail(&self, reason: String) {
+        *self.0.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Why the worker has ended, when it has.
+    pub(crate) async fn failed(&self) -> String {
+        loop {
+            let changed = self.0.changed.notified();
+            if let Some(reason) = &*self.0.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+                return reason.clone();
+            }
+            changed.await;
+        }
     }
 
     /// Waits until so many handlers have begun.

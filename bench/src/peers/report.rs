@@ -89,7 +89,8 @@ impl<'a> Report<'a> {
         let of = |key| self.systems.iter().find(|system| system.kind.key == key).and_then(|s| figure(&s.measured));
         let against = if others {
             let peers = self.systems.iter().filter(|system| system.kind.is_peer());
-            let figures = peers.filter_map(|system| figure(&system.measured));
+            // Whoever is early is no example.
+            let figures = peers.filter_map(|system| figure(&system.measured)).filter(|figure| *figure > 0.0);
             if more { figures.reduce(f64::max) } else { figures.reduce(f64::min) }?
         } else {
             of("floor")?

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use dueq_bench_driver::{Reply, Request};
@@ -15,12 +15,17 @@ use super::workload::{Plan, Workload};
 /// How long a request may take: far more than the slowest needs.
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// How long a system is warmed up: some compile as they go.
+const WARM_UP: Duration = Duration::from_secs(3);
+
 /// What is known of a system before it runs.
 pub(super) struct Kind {
     /// Its name in JSON, and that of its folder below bench/peers.
     pub(super) key: &'static str,
     /// Whether a comparison without it is none.
     pub(super) required: bool,
+    /// How many may be due at once before its worker dies.
+    pub(super) most_due: u64,
     place: Place,
 }
 
@@ -34,16 +39,16 @@ enum Place {
 }
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind { key: "dueq", required: true, place: Place::Here },
-    Kind { key: "floor", required: true, place: Place::Here },
-    Kind { key: "rsmq_async", required: true, place: Place::Peer },
-    Kind { key: "apalis_redis", required: true, place: Place::Peer },
-    Kind { key: "bullmq", required: true, place: Place::Peer },
-    Kind { key: "bee_queue", required: false, place: Place::Peer },
-    Kind { key: "asynq", required: false, place: Place::Peer },
-    Kind { key: "redisson", required: true, place: Place::Peer },
-    Kind { key: "beanstalkd", required: false, place: Place::HereOnBeanstalkd },
-    Kind { key: "arq", required: false, place: Place::Peer },
+    Kind { key: "dueq", required: true, most_due: u64::MAX, place: Place::Here },
+    Kind { key: "floor", required: true, most_due: u64::MAX, place: Place::Here },
+    Kind { key: "rsmq_async", required: true, most_due: u64::MAX, place: Place::Peer },
+    Kind { key: "apalis_redis", required: true, most_due: 5_000, place: Place::Peer },
+    Kind { key: "bullmq", required: true, most_due: u64::MAX, place: Place::Peer },
+    Kind { key: "bee_queue", required: false, most_due: u64::MAX, place: Place::Peer },
+    Kind { key: "asynq", required: false, most_due: u64::MAX, place: Place::Peer },
+    Kind { key: "redisson", required: true, most_due: u64::MAX, place: Place::Peer },
+    Kind { key: "beanstalkd", required: false, most_due: u64::MAX, place: Place::HereOnBeanstalkd },
+    Kind { key: "arq", required: false, most_due: u64::MAX, place: Place::Peer },
 ];
 
 impl Kind {
@@ -101,19 +106,20 @@ impl System {
 
     /// Once through everything: shows that it works, loads what is loaded once, and gives a first idea of its speed.
     async fn warm_up(&mut self) -> Result<()> {
-        self.open().await?;
-        let due = dueq_bench_driver::Dues::default();
-        let push = self.ask(&Request::Push { n: 500, concurrency: 64, due }).await?;
-        let bulk = self.ask(&Request::Bulk { n: 2_000, batch: 0, due }).await?;
-        let work = self.ask(&Request::Work { concurrency: 0 }).await?;
-        let drain = self.ask(&Request::Drain { n: 2_500, limit_ms: 60_000, late: false }).await?;
-        if drain.n < 2_500 {
-            bail!("{} of 2500 messages were delivered", drain.n);
+        let start = Instant::now();
+        while start.elapsed() < WARM_UP {
+            self.open().await?;
+            let due = dueq_bench_driver::Dues::default();
+            let push = self.ask(&Request::Push { n: 1_000, concurrency: 64, due }).await?;
+            let bulk = self.ask(&Request::Bulk { n: 2_000, batch: 0, due }).await?;
+            let work = self.ask(&Request::Work { concurrency: 0 }).await?;
+            let drain = self.drain(3_000, LIMIT, false).await?;
+            self.measured.push_c64_per_s.guess(1_000.0 / push.seconds());
+            self.measured.push_bulk_per_s.guess(2_000.0 / bulk.seconds());
+            self.measured.life_per_s.guess(2_000.0 / (bulk.seconds() + (drain.to_us - work.from_us) as f64 / 1e6));
+            self.close().await?;
         }
-        self.measured.push_c64_per_s.guess(500.0 / push.seconds());
-        self.measured.push_bulk_per_s.guess(2_000.0 / bulk.seconds());
-        self.measured.life_per_s.guess(2_000.0 / (bulk.seconds() + (drain.to_us - work.from_us) as f64 / 1e6));
-        self.close().await
+        Ok(())
     }
 
     /// Empties its server.
@@ -145,11 +151,15 @@ impl System {
         Ok(reply)
     }
 
-    /// Runs one stage of a workload. What fails is noted; a driver that failed is started anew.
+    /// Runs one stage of a workload. What fails is noted, and not tried again; a driver that failed is started anew.
     pub(super) async fn attempt(&mut self, workload: Workload, stage: usize, plan: &mut Plan) {
+        let title = format!("{workload}: ");
+        if self.measured.failures.iter().any(|failure| failure.starts_with(&title)) {
+            return;
+        }
         let Err(error) = workload.run(stage, self, plan).await else { return };
-        eprintln!("        {}: {workload}: {error:#}", self.kind.key);
-        self.measured.failures.push(format!("{workload}: {error:#}"));
+        eprintln!("        {}: {title}{error:#}", self.kind.key);
+        self.measured.failures.push(format!("{title}{error:#}"));
         let again = self.kind.command(&self.server.address()).and_then(Driver::start);
         match again {
             Ok(driver) => self.driver = driver,

@@ -18,7 +18,7 @@ const WORKER_BEFORE_MS: u64 = 600;
 const COUNT_BEFORE_MS: u64 = 20;
 
 fn number(system: &System) -> u64 {
-    enough_for(system.measured.life_per_s.about(), 1.5).min(20_000)
+    enough_for(system.measured.life_per_s.about(), 1.5).min(20_000).min(system.kind.most_due)
 }
 
 /// Messages that are due at once.

@@ -26,7 +26,7 @@ pub(super) async fn bulk(system: &mut System) -> Result<()> {
     system.close().await
 }
 
-/// Each at its own millisecond, in order, from an hour from now on.
+/// All at one time: not every system can push messages with different times in one call.
 pub(super) fn in_an_hour() -> Dues {
-    Dues { at_ms: unix_us() / 1_000 + 3_600_000, spread_ms: 60_000, ..Dues::default() }
+    Dues { at_ms: unix_us() / 1_000 + 3_600_000, ..Dues::default() }
 }
