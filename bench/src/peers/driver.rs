@@ -9,14 +9,14 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 /// A running driver, ended when it is dropped.
-pub(super) struct Driver {
+pub(crate) struct Driver {
     child: Child,
     requests: ChildStdin,
     replies: Lines<BufReader<ChildStdout>>,
 }
 
 impl Driver {
-    pub(super) fn start(command: Command) -> Result<Self> {
+    pub(crate) fn start(command: Command) -> Result<Self> {
         let mut child = tokio::process::Command::from(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -29,7 +29,7 @@ impl Driver {
     }
 
     /// Sends a request and waits for its reply.
-    pub(super) async fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply> {
+    pub(crate) async fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply> {
         let mut line = serde_json::to_string(request)?;
         line.push('\n');
         self.requests.write_all(line.as_bytes()).await.context("the driver has ended")?;
@@ -45,12 +45,12 @@ impl Driver {
     }
 
     /// From now on the peak of its memory counts.
-    pub(super) fn forget_peak(&self) -> Result<()> {
+    pub(crate) fn forget_peak(&self) -> Result<()> {
         Ok(std::fs::write(format!("/proc/{}/clear_refs", self.pid()?), "5")?)
     }
 
     /// The most memory it has had resident, in bytes.
-    pub(super) fn peak_bytes(&self) -> Result<u64> {
+    pub(crate) fn peak_bytes(&self) -> Result<u64> {
         status_bytes(self.pid()?, "VmHWM")
     }
 
@@ -60,7 +60,7 @@ impl Driver {
 }
 
 /// A line of /proc/PID/status, in bytes.
-pub(super) fn status_bytes(pid: u32, field: &str) -> Result<u64> {
+pub(crate) fn status_bytes(pid: u32, field: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     kilobytes(&status, field).map(|kb| kb * 1_024).with_context(|| format!("no {field} of process {pid}"))
 }

@@ -4,22 +4,22 @@ use serde_json::{Value, json};
 
 /// Figures of several rounds.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     rounds: Vec<f64>,
     guess: Option<f64>,
 }
 
 impl Figures {
-    pub(super) fn add(&mut self, figure: f64) {
+    pub(crate) fn add(&mut self, figure: f64) {
         self.rounds.push(figure);
     }
 
     /// A first idea, until there is a round.
-    pub(super) fn guess(&mut self, figure: f64) {
+    pub(crate) fn guess(&mut self, figure: f64) {
         self.guess = Some(figure);
     }
 
-    pub(super) fn median(&self) -> Option<f64> {
+    pub(crate) fn median(&self) -> Option<f64> {
         let mut sorted = self.rounds.clone();
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
@@ -31,28 +31,28 @@ impl Figures {
     }
 
     /// The best idea there is.
-    pub(super) fn about(&self) -> f64 {
+    pub(crate) fn about(&self) -> f64 {
         self.median().or(self.guess).unwrap_or(1_000.0)
     }
 }
 
 /// How late handlers started, in microseconds.
 #[derive(Debug, Default)]
-pub(super) struct Lateness(Vec<i64>);
+pub(crate) struct Lateness(Vec<i64>);
 
 impl Lateness {
-    pub(super) fn add(&mut self, late_us: &[i64]) {
+    pub(crate) fn add(&mut self, late_us: &[i64]) {
         self.0.extend(late_us);
         self.0.sort_unstable();
     }
 
     /// The lateness in milliseconds that this share does not exceed.
-    pub(super) fn quantile_ms(&self, share: f64) -> Option<f64> {
+    pub(crate) fn quantile_ms(&self, share: f64) -> Option<f64> {
         let rank = (share * self.0.len() as f64).ceil().max(1.0) as usize;
         self.0.get(rank - 1).map(|us| *us as f64 / 1_000.0)
     }
 
-    pub(super) fn json(&self, curve: bool) -> Value {
+    pub(crate) fn json(&self, curve: bool) -> Value {
         let at = |share| self.quantile_ms(share).map(rounded);
         let early = self.0.iter().filter(|us| **us < 0).count();
         let mut object = json!({
@@ -68,36 +68,36 @@ impl Lateness {
         object
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 /// All figures of a system.
 #[derive(Debug, Default)]
-pub(super) struct Measured {
-    pub(super) push_c64_per_s: Figures,
-    pub(super) push_bulk_per_s: Figures,
-    pub(super) life_per_s: Figures,
-    pub(super) redis_us_per_life: Figures,
-    pub(super) redis_us_per_delayed_life: Figures,
-    pub(super) burst_50k_s: Figures,
-    pub(super) bytes_per_message: Figures,
-    pub(super) client_peak_bytes: Figures,
+pub(crate) struct Measured {
+    pub(crate) push_c64_per_s: Figures,
+    pub(crate) push_bulk_per_s: Figures,
+    pub(crate) life_per_s: Figures,
+    pub(crate) redis_us_per_life: Figures,
+    pub(crate) redis_us_per_delayed_life: Figures,
+    pub(crate) burst_50k_s: Figures,
+    pub(crate) bytes_per_message: Figures,
+    pub(crate) client_peak_bytes: Figures,
     /// At 1,000 messages a second.
-    pub(super) lateness: Lateness,
+    pub(crate) lateness: Lateness,
     /// At 10 messages a second.
-    pub(super) lateness_10: Lateness,
+    pub(crate) lateness_10: Lateness,
     /// Redis CPU per message by order of the pushes and number waiting.
-    pub(super) order_us: Vec<(String, u64, f64)>,
+    pub(crate) order_us: Vec<(String, u64, f64)>,
     /// Pushed, not delivered yet: how many, due when, at what cost.
-    pub(super) delayed: Option<(u64, u64, Option<f64>)>,
-    pub(super) failures: Vec<String>,
+    pub(crate) delayed: Option<(u64, u64, Option<f64>)>,
+    pub(crate) failures: Vec<String>,
 }
 
 impl Measured {
     /// The figures with one number each, by their names in JSON.
-    pub(super) fn figures(&self) -> [(&'static str, &Figures); 8] {
+    pub(crate) fn figures(&self) -> [(&'static str, &Figures); 8] {
         [
             ("push_c64_per_s", &self.push_c64_per_s),
             ("push_bulk_per_s", &self.push_bulk_per_s),
@@ -110,7 +110,7 @@ impl Measured {
         ]
     }
 
-    pub(super) fn json(&self, curve: bool) -> Value {
+    pub(crate) fn json(&self, curve: bool) -> Value {
         let figures = self.figures().map(|(name, figures)| (name.to_owned(), json!(figures.median().map(rounded))));
         let mut object: serde_json::Map<_, _> = figures.into_iter().collect();
         for (name, lateness) in [("lateness_ms", &self.lateness), ("lateness_10_ms", &self.lateness_10)] {
@@ -143,7 +143,8 @@ mod tests {
         assert_eq!((figures.median(), figures.about()), (None, 1_000.0));
         figures.guess(7.0);
         assert_eq!((figures.median(), figures.about()), (None, 7.0));
-        [3.0, 1.0].map(|figure| figures.add(figure));
+        figures.add(3.0);
+        figures.add(1.0);
         assert_eq!(figures.median(), Some(2.0));
         figures.add(9.0);
         assert_eq!((figures.median(), figures.about()), (Some(3.0), 3.0));

@@ -1,18 +1,18 @@
 //! The queue beside other delay queues.
 
-mod driver;
-mod measured;
+pub(crate) mod driver;
+pub(crate) mod measured;
 mod report;
-mod server;
-mod systems;
-mod workload;
+pub(crate) mod server;
+pub(crate) mod systems;
+pub(crate) mod workload;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use systems::{KINDS, Kind, System};
+use systems::{Kind, System, chosen};
 use workload::{Plan, Workload};
 
 /// The queue beside other delay queues.
@@ -76,14 +76,6 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         bail!("not complete: {}", report.missing());
     }
     Ok(())
-}
-
-fn chosen(only: &[String]) -> Result<Vec<&'static Kind>> {
-    if let Some(unknown) = only.iter().find(|name| KINDS.iter().all(|kind| kind.key != **name)) {
-        let known: Vec<_> = KINDS.iter().map(|kind| kind.key).collect();
-        bail!("no system is called {unknown}; there are {}", known.join(", "));
-    }
-    Ok(KINDS.iter().filter(|kind| only.is_empty() || only.iter().any(|name| name == kind.key)).collect())
 }
 
 async fn start_all(kinds: &[&'static Kind], server: Option<&str>) -> Result<Vec<System>> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::measured::Measured;
 use super::systems::{KINDS, System};
 
-pub(super) struct Report<'a> {
+pub(crate) struct Report<'a> {
     systems: &'a [System],
     quick: bool,
     took: Duration,
@@ -33,16 +33,16 @@ const COLUMNS: &[Column] = &[
 ];
 
 impl<'a> Report<'a> {
-    pub(super) fn new(systems: &'a [System], quick: bool, took: Duration) -> Self {
+    pub(crate) fn new(systems: &'a [System], quick: bool, took: Duration) -> Self {
         Self { systems, quick, took }
     }
 
     /// Whether all that a comparison needs were measured, in every figure of the table.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.gaps().is_empty()
     }
 
-    pub(super) fn missing(&self) -> String {
+    pub(crate) fn missing(&self) -> String {
         self.gaps().join(", ")
     }
 
@@ -51,7 +51,7 @@ impl<'a> Report<'a> {
         KINDS.iter().filter(|kind| kind.required && !measured(kind.key)).map(|kind| kind.key).collect()
     }
 
-    pub(super) fn json(&self, curves: bool) -> Value {
+    pub(crate) fn json(&self, curves: bool) -> Value {
         let systems = self.systems.iter().map(|system| (system.kind.key.to_owned(), system.measured.json(curves)));
         let mut object: serde_json::Map<_, _> = systems.collect();
         object.insert("complete".to_owned(), json!(self.is_complete()));
@@ -61,7 +61,7 @@ impl<'a> Report<'a> {
         Value::Object(object)
     }
 
-    pub(super) fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::UTF8_BORDERS_ONLY);
         table.set_header(["system"].into_iter().chain(COLUMNS.iter().map(|column| column.0)));

@@ -1,5 +1,6 @@
 //! The servers that the systems run on.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use super::driver::status_bytes;
 use super::systems::root;
 
-pub(super) enum Server {
+pub(crate) enum Server {
     Redis {
         url: String,
         connection: MultiplexedConnection,
@@ -26,7 +27,7 @@ pub(super) enum Server {
 
 impl Server {
     /// A Redis without persistence, otherwise as it comes.
-    pub(super) async fn private() -> Result<Self> {
+    pub(crate) async fn private() -> Result<Self> {
         let server = dueq_testkit::Server::start(&[])?;
         let url = server.url();
         let connection = connect(&url).await?;
@@ -34,7 +35,7 @@ impl Server {
     }
 
     /// A Redis that somebody else runs. It must be empty, since it is emptied between the rounds.
-    pub(super) async fn watched(url: &str) -> Result<Self> {
+    pub(crate) async fn watched(url: &str) -> Result<Self> {
         let mut connection = connect(url).await?;
         let keys: u64 = redis::cmd("DBSIZE").query_async(&mut connection).await?;
         if keys > 0 {
@@ -43,7 +44,7 @@ impl Server {
         Ok(Self::Redis { url: url.to_owned(), connection, _private: None })
     }
 
-    pub(super) fn beanstalkd() -> Result<Self> {
+    pub(crate) fn beanstalkd() -> Result<Self> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let fetched = root().join("target/peers/beanstalkd/usr/bin/beanstalkd");
         let program = if fetched.is_file() { fetched } else { PathBuf::from("beanstalkd") };
@@ -65,7 +66,7 @@ impl Server {
     }
 
     /// As a driver takes it.
-    pub(super) fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         match self {
             Self::Redis { url, .. } => url.clone(),
             Self::Beanstalkd { address, .. } => address.clone(),
@@ -73,13 +74,13 @@ impl Server {
     }
 
     /// What the server's processor has worked so far, in microseconds; Redis only.
-    pub(super) async fn cpu_us(&mut self) -> Result<Option<f64>> {
+    pub(crate) async fn cpu_us(&mut self) -> Result<Option<f64>> {
         let Some(info) = self.info("cpu").await? else { return Ok(None) };
         Ok(Some((number(&info, "used_cpu_user")? + number(&info, "used_cpu_sys")?) * 1e6))
     }
 
     /// What its data takes in memory. Of Redis without the buffers of its clients, which come and go.
-    pub(super) async fn data_bytes(&mut self) -> Result<f64> {
+    pub(crate) async fn data_bytes(&mut self) -> Result<f64> {
         match self.info("memory").await? {
             Some(info) => Ok(number(&info, "used_memory")? - number(&info, "mem_clients_normal")?),
             None => match self {
@@ -90,7 +91,7 @@ impl Server {
     }
 
     /// Removes all data; scripts that were loaded stay.
-    pub(super) async fn clear(&mut self) -> Result<()> {
+    pub(crate) async fn clear(&mut self) -> Result<()> {
         match self {
             Self::Redis { connection, .. } => {
                 let () = redis::cmd("FLUSHDB").query_async(connection).await?;
@@ -100,7 +101,24 @@ impl Server {
         Ok(())
     }
 
-    pub(super) async fn info(&mut self, section: &str) -> Result<Option<String>> {
+    /// From now on the server keeps how long scripts run.
+    pub(crate) async fn track_script_times(&mut self) -> Result<()> {
+        if let Self::Redis { connection, .. } = self {
+            let mut set = redis::cmd("CONFIG");
+            set.arg("SET").arg("latency-tracking-info-percentiles").arg("50 99 99.9 99.99 100");
+            let () = set.query_async(connection).await?;
+        }
+        Ok(())
+    }
+
+    /// Percentiles of how long scripts ran, in microseconds.
+    pub(crate) async fn script_times(&mut self) -> Result<BTreeMap<String, f64>> {
+        let info = self.info("latencystats").await?.unwrap_or_default();
+        let line = info.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
+        Ok(line.map(percentiles).unwrap_or_default())
+    }
+
+    pub(crate) async fn info(&mut self, section: &str) -> Result<Option<String>> {
         match self {
             Self::Redis { connection, .. } => Ok(Some(redis::cmd("INFO").arg(section).query_async(connection).await?)),
             Self::Beanstalkd { .. } => Ok(None),
@@ -123,8 +141,14 @@ async fn connect(url: &str) -> Result<MultiplexedConnection> {
     Ok(redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
+/// `p50=1.5,p99=3` as numbers by name.
+fn percentiles(line: &str) -> BTreeMap<String, f64> {
+    let pairs = line.trim().split(',').filter_map(|pair| pair.split_once('='));
+    pairs.filter_map(|(name, us)| Some((name.to_owned(), us.parse().ok()?))).collect()
+}
+
 /// A field of INFO.
-pub(super) fn number(info: &str, field: &str) -> Result<f64> {
+pub(crate) fn number(info: &str, field: &str) -> Result<f64> {
     info.lines()
         .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
         .and_then(|value| value.trim().parse().ok())
@@ -140,5 +164,11 @@ mod tests {
         let info = "# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.5\r\nused_cpu_user_children:9\r\n";
         assert_eq!(number(info, "used_cpu_user").expect("a number"), 1.5);
         assert!(number(info, "used_cpu").is_err());
+    }
+
+    #[test]
+    fn percentiles_are_read_from_info() {
+        let found = percentiles("p50=12.5,p99.99=4000.000\r");
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [("p50".to_owned(), 12.5), ("p99.99".to_owned(), 4_000.0)]);
     }
 }

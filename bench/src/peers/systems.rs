@@ -19,13 +19,13 @@ const LIMIT: Duration = Duration::from_secs(300);
 const WARM_UP: Duration = Duration::from_secs(3);
 
 /// What is known of a system before it runs.
-pub(super) struct Kind {
+pub(crate) struct Kind {
     /// Its name in JSON, and that of its folder below bench/peers.
-    pub(super) key: &'static str,
+    pub(crate) key: &'static str,
     /// Whether a comparison without it is none.
-    pub(super) required: bool,
+    pub(crate) required: bool,
     /// How many may be due at once before its worker dies.
-    pub(super) most_due: u64,
+    pub(crate) most_due: u64,
     place: Place,
 }
 
@@ -38,7 +38,7 @@ enum Place {
     Peer,
 }
 
-pub(super) const KINDS: &[Kind] = &[
+pub(crate) const KINDS: &[Kind] = &[
     Kind { key: "dueq", required: true, most_due: u64::MAX, place: Place::Here },
     Kind { key: "floor", required: true, most_due: u64::MAX, place: Place::Here },
     Kind { key: "rsmq_async", required: true, most_due: u64::MAX, place: Place::Peer },
@@ -53,11 +53,12 @@ pub(super) const KINDS: &[Kind] = &[
 
 impl Kind {
     /// Whether it is compared with: neither dueq nor the floor.
-    pub(super) fn is_peer(&self) -> bool {
+    pub(crate) fn is_peer(&self) -> bool {
         !matches!(self.place, Place::Here)
     }
 
-    fn command(&self, address: &str) -> Result<Command> {
+    /// Starts its driver, for the server at that address.
+    pub(crate) fn command(&self, address: &str) -> Result<Command> {
         let mut command = match self.place {
             Place::Here | Place::HereOnBeanstalkd => {
                 let mut command = Command::new(std::env::current_exe()?);
@@ -77,22 +78,31 @@ impl Kind {
     }
 }
 
+/// Those of these names; all if there is none.
+pub(crate) fn chosen(only: &[String]) -> Result<Vec<&'static Kind>> {
+    if let Some(unknown) = only.iter().find(|name| KINDS.iter().all(|kind| kind.key != **name)) {
+        let known: Vec<_> = KINDS.iter().map(|kind| kind.key).collect();
+        bail!("no system is called {unknown}; there are {}", known.join(", "));
+    }
+    Ok(KINDS.iter().filter(|kind| only.is_empty() || only.iter().any(|name| name == kind.key)).collect())
+}
+
 /// The repository.
-pub(super) fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// A system that runs, and what was measured of it.
-pub(super) struct System {
-    pub(super) kind: &'static Kind,
-    pub(super) server: Server,
-    pub(super) measured: Measured,
+pub(crate) struct System {
+    pub(crate) kind: &'static Kind,
+    pub(crate) server: Server,
+    pub(crate) measured: Measured,
     driver: Driver,
     queues: u64,
 }
 
 impl System {
-    pub(super) async fn start(kind: &'static Kind, url: Option<&str>) -> Result<Self> {
+    pub(crate) async fn start(kind: &'static Kind, url: Option<&str>) -> Result<Self> {
         let server = match (&kind.place, url) {
             (Place::HereOnBeanstalkd, _) => Server::beanstalkd()?,
             (_, Some(url)) => Server::watched(url).await?,
@@ -123,26 +133,26 @@ impl System {
     }
 
     /// Empties its server.
-    pub(super) async fn clear(&mut self) -> Result<()> {
+    pub(crate) async fn clear(&mut self) -> Result<()> {
         self.server.clear().await
     }
 
     /// A queue that nobody has used before.
-    pub(super) async fn open(&mut self) -> Result<()> {
+    pub(crate) async fn open(&mut self) -> Result<()> {
         self.queues += 1;
         self.ask(&Request::Open { queue: format!("bench{}", self.queues) }).await.map(drop)
     }
 
-    pub(super) async fn close(&mut self) -> Result<()> {
+    pub(crate) async fn close(&mut self) -> Result<()> {
         self.ask(&Request::Close).await.map(drop)
     }
 
-    pub(super) async fn ask(&mut self, request: &Request) -> Result<Reply> {
+    pub(crate) async fn ask(&mut self, request: &Request) -> Result<Reply> {
         self.driver.ask(request, LIMIT).await
     }
 
     /// Waits until so many are through; fails if they are not in time.
-    pub(super) async fn drain(&mut self, n: u64, limit: Duration, late: bool) -> Result<Reply> {
+    pub(crate) async fn drain(&mut self, n: u64, limit: Duration, late: bool) -> Result<Reply> {
         let limit_ms = u64::try_from(limit.as_millis())?;
         let reply = self.ask(&Request::Drain { n, limit_ms, late }).await?;
         if reply.n < n {
@@ -152,7 +162,7 @@ impl System {
     }
 
     /// Runs one stage of a workload. What fails is noted, and not tried again; a driver that failed is started anew.
-    pub(super) async fn attempt(&mut self, workload: Workload, stage: usize, plan: &mut Plan) {
+    pub(crate) async fn attempt(&mut self, workload: Workload, stage: usize, plan: &mut Plan) {
         let title = format!("{workload}: ");
         if self.measured.failures.iter().any(|failure| failure.starts_with(&title)) {
             return;
@@ -168,12 +178,12 @@ impl System {
     }
 
     /// From now on the peak of the driver's memory counts.
-    pub(super) fn forget_peak(&self) -> Result<()> {
+    pub(crate) fn forget_peak(&self) -> Result<()> {
         self.driver.forget_peak()
     }
 
     /// The most memory that the driver has had since then, in bytes.
-    pub(super) fn peak_bytes(&self) -> Result<u64> {
+    pub(crate) fn peak_bytes(&self) -> Result<u64> {
         self.driver.peak_bytes()
     }
 }

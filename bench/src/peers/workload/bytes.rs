@@ -12,7 +12,7 @@ use crate::peers::systems::System;
 const N: u64 = 100_000;
 const LONGEST_S: f64 = 15.0;
 
-pub(super) async fn run(system: &mut System) -> Result<()> {
+pub(crate) async fn run(system: &mut System) -> Result<()> {
     let n = N.min(enough_for(system.measured.push_bulk_per_s.about(), LONGEST_S));
     system.open().await?;
     let before = system.server.data_bytes().await?;

@@ -22,7 +22,7 @@ fn number(system: &System) -> u64 {
 }
 
 /// Messages that are due at once.
-pub(super) async fn immediate(system: &mut System) -> Result<()> {
+pub(crate) async fn immediate(system: &mut System) -> Result<()> {
     let n = number(system);
     system.open().await?;
     let before = system.server.cpu_us().await?;
@@ -36,7 +36,7 @@ pub(super) async fn immediate(system: &mut System) -> Result<()> {
 }
 
 /// The first half: pushes them, each system's due at a time of its own.
-pub(super) async fn push_delayed(system: &mut System, plan: &mut Plan) -> Result<()> {
+pub(crate) async fn push_delayed(system: &mut System, plan: &mut Plan) -> Result<()> {
     let n = number(system);
     let delivery = Duration::from_secs_f64(1.0 + 2.0 * n as f64 / system.measured.life_per_s.about());
     let push = Duration::from_secs_f64(2.0 * n as f64 / system.measured.push_bulk_per_s.about());
@@ -51,7 +51,7 @@ pub(super) async fn push_delayed(system: &mut System, plan: &mut Plan) -> Result
 }
 
 /// The second half: delivers them.
-pub(super) async fn deliver_delayed(system: &mut System) -> Result<()> {
+pub(crate) async fn deliver_delayed(system: &mut System) -> Result<()> {
     let Some((n, at_ms, pushing_us)) = system.measured.delayed.take() else { return Ok(()) };
     until(at_ms - WORKER_BEFORE_MS).await;
     system.ask(&Request::Work { concurrency: BATCH }).await?;

@@ -13,7 +13,7 @@ const DELAY_MS: u64 = 1_000;
 /// How long a worker has to settle in.
 const SETTLING: Duration = Duration::from_millis(300);
 
-pub(super) async fn run(system: &mut System, per_s: u64, seconds: u64) -> Result<()> {
+pub(crate) async fn run(system: &mut System, per_s: u64, seconds: u64) -> Result<()> {
     let n = per_s * seconds;
     system.open().await?;
     system.ask(&Request::Work { concurrency: 0 }).await?;

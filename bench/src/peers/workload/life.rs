@@ -9,7 +9,7 @@ use crate::peers::systems::System;
 /// How long a round takes, in seconds.
 const LENGTH_S: f64 = 1.2;
 
-pub(super) async fn run(system: &mut System) -> Result<()> {
+pub(crate) async fn run(system: &mut System) -> Result<()> {
     let n = enough_for(system.measured.life_per_s.about(), LENGTH_S);
     system.open().await?;
     system.forget_peak()?;

@@ -6,7 +6,7 @@ mod cost;
 mod lateness;
 mod life;
 mod order;
-mod push;
+pub(crate) mod push;
 
 use std::fmt;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One workload; in the order of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Workload {
+pub(crate) enum Workload {
     Push,
     Bulk,
     Life,
@@ -37,14 +37,14 @@ pub(super) enum Workload {
 }
 
 /// What the workloads of a run share.
-pub(super) struct Plan {
-    pub(super) quick: bool,
+pub(crate) struct Plan {
+    pub(crate) quick: bool,
     /// When the server of a system whose messages wait may be kept busy, in Unix milliseconds: one after the other.
     free_from_ms: u64,
 }
 
 impl Plan {
-    pub(super) fn new(quick: bool) -> Self {
+    pub(crate) fn new(quick: bool) -> Self {
         Self { quick, free_from_ms: 0 }
     }
 
@@ -58,7 +58,7 @@ impl Plan {
 
 impl Workload {
     /// Those that were asked for; else all that the kind of run has time for.
-    pub(super) fn all(asked: &[Self], quick: bool) -> Vec<Self> {
+    pub(crate) fn all(asked: &[Self], quick: bool) -> Vec<Self> {
         if !asked.is_empty() {
             return asked.to_vec();
         }
@@ -66,7 +66,7 @@ impl Workload {
     }
 
     /// How often it is repeated.
-    pub(super) fn rounds(self, quick: bool) -> usize {
+    pub(crate) fn rounds(self, quick: bool) -> usize {
         match self {
             Self::Order | Self::Bytes => 1,
             Self::Lateness | Self::Lateness10 | Self::DelayedCost if quick => 1,
@@ -76,19 +76,19 @@ impl Workload {
     }
 
     /// How many stages it has: each system goes through the first before any goes through the second.
-    pub(super) fn stages(self) -> usize {
+    pub(crate) fn stages(self) -> usize {
         if self == Self::DelayedCost { 2 } else { 1 }
     }
 
     /// Whether it says something about this system.
-    pub(super) fn suits(self, system: &System) -> bool {
+    pub(crate) fn suits(self, system: &System) -> bool {
         match self {
             Self::Order => ["dueq", "bullmq", "redisson"].contains(&system.kind.key),
             _ => true,
         }
     }
 
-    pub(super) async fn run(self, stage: usize, system: &mut System, plan: &mut Plan) -> Result<()> {
+    pub(crate) async fn run(self, stage: usize, system: &mut System, plan: &mut Plan) -> Result<()> {
         match self {
             Self::Push => push::single(system).await,
             Self::Bulk => push::bulk(system).await,
@@ -112,7 +112,7 @@ impl fmt::Display for Workload {
 }
 
 /// How many messages keep a system of that speed busy for so long.
-fn enough_for(per_s: f64, seconds: f64) -> u64 {
+pub(crate) fn enough_for(per_s: f64, seconds: f64) -> u64 {
     ((per_s * seconds) as u64).clamp(1_000, 400_000)
 }
 

@@ -12,7 +12,7 @@ const WAITING: [u64; 2] = [100_000, 1_000_000];
 const DELIVERED: u64 = 2_000;
 const WORKER_BEFORE_MS: u64 = 600;
 
-pub(super) async fn run(system: &mut System) -> Result<()> {
+pub(crate) async fn run(system: &mut System) -> Result<()> {
     for waiting in WAITING {
         for (name, order) in [("forward", Order::Forward), ("backward", Order::Backward)] {
             let us = one(system, waiting, order).await?;

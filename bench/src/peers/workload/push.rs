@@ -10,7 +10,7 @@ use crate::peers::systems::System;
 const LENGTH_S: f64 = 0.8;
 
 /// 64 callers, each waiting for its answer before its next call.
-pub(super) async fn single(system: &mut System) -> Result<()> {
+pub(crate) async fn single(system: &mut System) -> Result<()> {
     let n = enough_for(system.measured.push_c64_per_s.about(), LENGTH_S);
     system.open().await?;
     let reply = system.ask(&Request::Push { n, concurrency: 64, due: in_an_hour() }).await?;
@@ -18,7 +18,7 @@ pub(super) async fn single(system: &mut System) -> Result<()> {
     system.close().await
 }
 
-pub(super) async fn bulk(system: &mut System) -> Result<()> {
+pub(crate) async fn bulk(system: &mut System) -> Result<()> {
     let n = enough_for(system.measured.push_bulk_per_s.about(), LENGTH_S);
     system.open().await?;
     let reply = system.ask(&Request::Bulk { n, batch: 0, due: in_an_hour() }).await?;
@@ -27,6 +27,6 @@ pub(super) async fn bulk(system: &mut System) -> Result<()> {
 }
 
 /// All at one time: not every system can push messages with different times in one call.
-pub(super) fn in_an_hour() -> Dues {
+pub(crate) fn in_an_hour() -> Dues {
     Dues { at_ms: unix_us() / 1_000 + 3_600_000, ..Dues::default() }
 }
