@@ -123,7 +123,8 @@ impl Scale {
         let claimed = self.cpu_us().await?;
         for batch in deliveries.chunks(BATCH as usize) {
             let mut acks = JoinSet::new();
-            for delivery in batch.iter().cloned() {
+            for delivery in batch {
+                let delivery = delivery.clone();
                 acks.spawn(async move { delivery.ack().await });
             }
             while let Some(settled) = acks.join_next().await {

@@ -1,16 +1,18 @@
 //! A million messages due in one instant, beside another queue on the same server.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dueq_bench_driver::{Dues, Reply, Request, unix_us};
+use redis::Script;
 use serde_json::json;
 
 use super::Output;
 use crate::peers::driver::Driver;
 use crate::peers::measured::Lateness;
 use crate::peers::server::Server;
-use crate::peers::systems::chosen;
+use crate::peers::systems::{chosen, root};
 
 /// How long before the instant the quiet queue is watched.
 const BEFORE: Duration = Duration::from_secs(2);
@@ -67,8 +69,21 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         "quiet_lateness_ms": beside.json(false),
         "quiet_lateness_before_ms": alone.json(false),
         "script_us": server.script_times().await?,
+        "slowest_us": named(server.slowest(10).await?)?,
         "redis_core_share": (after - before) / 1e6 / (drain_s + BEFORE.as_secs_f64()),
     }))
+}
+
+/// The same, with the names of the scripts instead of their hashes.
+fn named(slowest: Vec<(u64, Vec<String>)>) -> Result<Vec<(u64, String)>> {
+    let mut names = BTreeMap::new();
+    for file in std::fs::read_dir(root().join("lua"))? {
+        let path = file?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        names.insert(Script::new(&std::fs::read_to_string(&path)?).get_hash().to_owned(), name);
+    }
+    let name = |word: &String| names.get(word).unwrap_or(word).clone();
+    Ok(slowest.into_iter().map(|(us, words)| (us, words.iter().map(name).collect::<Vec<_>>().join(" "))).collect())
 }
 
 /// Messages for as long as the storm may last, at a steady rate: before it, and in it.

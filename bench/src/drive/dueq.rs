@@ -11,7 +11,12 @@ use tokio::task::JoinHandle;
 
 pub(super) struct Dueq {
     queue: dueq::Queue,
-    worker: Mutex<Option<(oneshot::Sender<()>, JoinHandle<Result<(), dueq::Error>>)>>,
+    worker: Mutex<Option<Worker>>,
+}
+
+struct Worker {
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<(), dueq::Error>>,
 }
 
 impl Queue for Dueq {
@@ -43,7 +48,7 @@ impl Queue for Dueq {
             std::future::ready(())
         };
         let running = tokio::spawn(worker.run(handler, async { stopped.await.unwrap_or_default() }));
-        *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some((stop, running));
+        *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(Worker { stop, running });
         Ok(())
     }
 
@@ -57,7 +62,7 @@ impl Queue for Dueq {
 
     async fn close(&self) -> Result<()> {
         let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((stop, running)) = worker {
+        if let Some(Worker { stop, running }) = worker {
             let _ = stop.send(());
             running.await??;
         }

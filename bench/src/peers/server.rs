@@ -1,7 +1,7 @@
 //! The servers that the systems run on.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -46,23 +46,7 @@ impl Server {
 
     pub(crate) fn beanstalkd() -> Result<Self> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let fetched = root().join("target/peers/beanstalkd/usr/bin/beanstalkd");
-        let program = if fetched.is_file() { fetched } else { PathBuf::from("beanstalkd") };
-        let child = Command::new(&program)
-            .args(["-l", "127.0.0.1", "-p", &port.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .with_context(|| format!("{} cannot be started", program.display()))?;
-        let server = Self::Beanstalkd { address: format!("127.0.0.1:{port}"), child };
-        let start = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if start.elapsed() > Duration::from_secs(10) {
-                bail!("{} does not answer", program.display());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(server)
+        Ok(Self::Beanstalkd { address: format!("127.0.0.1:{port}"), child: start_beanstalkd(port)? })
     }
 
     /// As a driver takes it.
@@ -96,9 +80,29 @@ impl Server {
             Self::Redis { connection, .. } => {
                 let () = redis::cmd("FLUSHDB").query_async(connection).await?;
             }
-            Self::Beanstalkd { .. } => {} // each round has a tube of its own, and drains it
+            Self::Beanstalkd { address, child } => {
+                // A new process, so that it does not answer from memory that it had before.
+                let port = address.rsplit_once(':').context("a port")?.1.parse()?;
+                child.kill()?;
+                child.wait()?;
+                *child = start_beanstalkd(port)?;
+            }
         }
         Ok(())
+    }
+
+    /// The slowest commands since the start: how long each ran, in microseconds, and how it begins.
+    pub(crate) async fn slowest(&mut self, count: usize) -> Result<Vec<(u64, Vec<String>)>> {
+        let Self::Redis { connection, .. } = self else { return Ok(Vec::new()) };
+        let mut get = redis::cmd("SLOWLOG");
+        type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
+        let entries: Vec<Entry> = get.arg("GET").arg(10_000).query_async(connection).await?;
+        let shown =
+            |words: Vec<Vec<u8>>| words.iter().take(2).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        let mut slowest: Vec<_> = entries.into_iter().map(|entry| (entry.2, shown(entry.3))).collect();
+        slowest.sort_by_key(|(us, _)| std::cmp::Reverse(*us));
+        slowest.truncate(count);
+        Ok(slowest)
     }
 
     /// From now on the server keeps how long scripts run.
@@ -106,6 +110,7 @@ impl Server {
         if let Self::Redis { connection, .. } = self {
             let mut set = redis::cmd("CONFIG");
             set.arg("SET").arg("latency-tracking-info-percentiles").arg("50 99 99.9 99.99 100");
+            set.arg("slowlog-log-slower-than").arg(1_000).arg("slowlog-max-len").arg(10_000);
             let () = set.query_async(connection).await?;
         }
         Ok(())
@@ -133,6 +138,28 @@ impl Drop for Server {
             let _ = child.wait();
         }
     }
+}
+
+/// Starts it and waits until it answers.
+fn start_beanstalkd(port: u16) -> Result<Child> {
+    let fetched = root().join("target/peers/beanstalkd/usr/bin/beanstalkd");
+    let program = if fetched.is_file() { fetched } else { PathBuf::from("beanstalkd") };
+    let mut child = Command::new(&program)
+        .args(["-l", "127.0.0.1", "-p", &port.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .with_context(|| format!("{} cannot be started", program.display()))?;
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if start.elapsed() > Duration::from_secs(10) || child.try_wait()?.is_some() {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("{} does not answer", program.display());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(child)
 }
 
 async fn connect(url: &str) -> Result<MultiplexedConnection> {

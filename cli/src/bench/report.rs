@@ -54,7 +54,7 @@ impl Report {
             column.set_cell_alignment(CellAlignment::Right);
         }
         format!(
-            "{:.0} messages a second pushed, delivered and acknowledged\n\n{}\n\nlateness of {} messages, by the server's clock\n{}",
+            "{:.0} messages a second pushed, delivered and acknowledged\n\n{}\n\nlateness of {} messages, by the server's clock: up to so much, how many\n{}",
             self.throughput.life_per_s,
             table.trim_fmt(),
             self.lateness.count(),

@@ -50,7 +50,8 @@ impl Plan {
 
     /// A time at least so far ahead from which on nobody else is busy for that long.
     fn reserve_ms(&mut self, ahead: Duration, length: Duration) -> Result<u64> {
-        let at = (unix_us() / 1_000 + u64::try_from(ahead.as_millis())?).max(self.free_from_ms);
+        // At a whole second: some know no finer time, and would be early.
+        let at = (unix_us() / 1_000 + u64::try_from(ahead.as_millis())?).max(self.free_from_ms).next_multiple_of(1_000);
         self.free_from_ms = at + u64::try_from(length.as_millis())?;
         Ok(at)
     }
@@ -96,8 +97,8 @@ impl Workload {
             Self::Cost => cost::immediate(system).await,
             Self::DelayedCost if stage == 0 => cost::push_delayed(system, plan).await,
             Self::DelayedCost => cost::deliver_delayed(system).await,
-            Self::Lateness => lateness::run(system, 1_000, if plan.quick { 5 } else { 10 }).await,
-            Self::Lateness10 => lateness::run(system, 10, if plan.quick { 12 } else { 30 }).await,
+            Self::Lateness => lateness::run(system, 1_000, if plan.quick { 4 } else { 10 }).await,
+            Self::Lateness10 => lateness::run(system, 10, if plan.quick { 10 } else { 30 }).await,
             Self::Burst => burst::run(system).await,
             Self::Bytes => bytes::run(system).await,
             Self::Order => order::run(system).await,
