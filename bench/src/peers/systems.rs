@@ -13,7 +13,7 @@ use super::server::Server;
 use super::workload::{Plan, Workload};
 
 /// How long a request may take: far more than the slowest needs.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(900);
 
 /// How long a system is warmed up: some compile as they go.
 const WARM_UP: Duration = Duration::from_secs(3);

@@ -98,12 +98,16 @@ fn concurrency(report: &Value, key: &str, title: &str) -> Chart {
 fn lateness(report: &Value, key: &str, title: &str) -> Chart {
     const LEAST_MS: f64 = 0.1;
     let systems = report.as_object().into_iter().flatten();
-    let curves = systems.filter_map(|(name, system)| Some((name, system[key]["curve"].as_array()?)));
+    let mut curves: Vec<_> =
+        systems.filter_map(|(name, system)| Some((name, system[key]["curve"].as_array()?))).collect();
+    // Whom it is about first.
+    curves.sort_by_key(|(name, _)| (*name != "dueq", *name != "floor"));
     Chart {
         title: title.to_owned(),
         x: Axis::log("milliseconds late (the left edge: that or early)"),
         y: Axis::linear("share of messages"),
         series: curves
+            .into_iter()
             .map(|(name, points)| Series {
                 name: name.clone(),
                 points: points
@@ -134,7 +138,7 @@ mod tests {
         let charts = charts(&report).expect("charts");
         let names: Vec<Vec<_>> =
             charts.iter().map(|(_, chart)| chart.series.iter().map(|series| series.name.clone()).collect()).collect();
-        assert_eq!(names, [vec!["dueq"], vec!["arq", "dueq"]]);
+        assert_eq!(names, [vec!["dueq"], vec!["dueq", "arq"]]);
         assert_eq!(charts[0].1.series[0].points, [(0.1, 0.1), (2.0, 1.0)]);
         assert!(super::charts(&json!({})).is_err());
     }
