@@ -1,0 +1,44 @@
+//! Payloads that say whose they are, so that one byte that is wrong is seen.
+
+/// The payload of `id`, `bytes` long (at least what its beginning takes): id and version in words, then noise made from them.
+pub fn make(id: &str, version: u32, bytes: usize) -> Vec<u8> {
+    let mut payload = format!("{id} {version} ").into_bytes();
+    let mut noise = seed(&payload);
+    while payload.len() < bytes {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let left = bytes - payload.len();
+        payload.extend(noise.to_be_bytes().iter().take(left));
+    }
+    payload
+}
+
+/// The version that a payload says, if it is a payload of `id` byte for byte; otherwise 0.
+pub fn version_of(id: &str, payload: &[u8]) -> u32 {
+    let words = payload.strip_prefix(id.as_bytes()).and_then(|rest| rest.strip_prefix(b" "));
+    let digits = words.and_then(|rest| rest.split(|byte| *byte == b' ').next());
+    let version = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0);
+    if make(id, version, payload.len()) == payload { version } else { 0 }
+}
+
+fn seed(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(14_695_981_039_346_656_037, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_recognised_and_a_wrong_byte_seen() {
+        for bytes in [0, 8, 100, 65_536] {
+            let mut payload = make("p1-7", 3, bytes);
+            assert_eq!(version_of("p1-7", &payload), 3);
+            assert_eq!(version_of("p1-8", &payload), 0);
+            *payload.last_mut().expect("not empty") ^= 1;
+            assert_eq!(version_of("p1-7", &payload), 0, "{bytes}");
+        }
+        assert_eq!(version_of("p1-7", b""), 0);
+    }
+}
