@@ -132,7 +132,7 @@ fn scripts_have_their_header_and_the_same_blocks() {
 
 #[test]
 fn no_file_grows_beyond_what_one_reads_at_once() {
-    for folder in ["src", "cli", "testkit", "tests", "examples"] {
+    for folder in ["src", "cli", "testkit", "tests", "examples", "bench/src", "bench/driver"] {
         for (name, text) in files(folder, "rs") {
             assert!(text.lines().count() <= 400, "{name} has {} lines: split it", text.lines().count());
         }
