@@ -13,6 +13,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use systems::{Kind, System, chosen};
+use tokio::signal::unix::{SignalKind, signal};
 use workload::{Plan, Workload};
 
 /// The queue beside other delay queues.
@@ -46,6 +47,16 @@ pub(crate) struct Arguments {
 
 #[tokio::main]
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    // What is dropped ends its servers and drivers.
+    tokio::select! {
+        result = measure(arguments) => result,
+        _ = interrupt.recv() => bail!("interrupted"),
+        _ = terminate.recv() => bail!("interrupted"),
+    }
+}
+
+async fn measure(arguments: &Arguments) -> Result<()> {
     let start = Instant::now();
     let mut systems = start_all(&chosen(&arguments.only)?, arguments.server.as_deref()).await?;
     let mut plan = Plan::new(arguments.quick);
