@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
 
 use systems::{Kind, System, chosen};
-use tokio::signal::unix::{SignalKind, signal};
 use workload::{Plan, Workload};
 
 /// The queue beside other delay queues.
