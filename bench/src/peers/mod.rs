@@ -13,6 +13,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
+use server::Server;
 use systems::{Kind, System, chosen};
 use workload::{Plan, Workload};
 
@@ -74,6 +75,9 @@ async fn measure(arguments: &Arguments) -> Result<()> {
             }
         }
     }
+    for system in &mut systems {
+        system.clear().await?;
+    }
     let report = report::Report::new(&systems, arguments.quick, start.elapsed());
     if let Some(file) = &arguments.save {
         std::fs::write(file, format!("{:#}\n", report.json(true)))?;
@@ -90,6 +94,9 @@ async fn measure(arguments: &Arguments) -> Result<()> {
 }
 
 async fn start_all(kinds: &[&'static Kind], server: Option<&str>) -> Result<Vec<System>> {
+    if let Some(url) = server {
+        Server::expect_empty(url).await?;
+    }
     let mut systems = Vec::new();
     for kind in kinds {
         match System::start(kind, server).await {

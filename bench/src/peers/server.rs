@@ -34,14 +34,18 @@ impl Server {
         Ok(Self::Redis { url, connection, _private: Some(Box::new(server)) })
     }
 
-    /// A Redis that somebody else runs. It must be empty, since it is emptied between the rounds.
+    /// A Redis that somebody else runs.
     pub(crate) async fn watched(url: &str) -> Result<Self> {
-        let mut connection = connect(url).await?;
-        let keys: u64 = redis::cmd("DBSIZE").query_async(&mut connection).await?;
+        Ok(Self::Redis { url: url.to_owned(), connection: connect(url).await?, _private: None })
+    }
+
+    /// Refuses a server that holds anything, since it is emptied again and again.
+    pub(crate) async fn expect_empty(url: &str) -> Result<()> {
+        let keys: u64 = redis::cmd("DBSIZE").query_async(&mut connect(url).await?).await?;
         if keys > 0 {
             bail!("the server holds {keys} keys, and a benchmark empties it: name one that is empty");
         }
-        Ok(Self::Redis { url: url.to_owned(), connection, _private: None })
+        Ok(())
     }
 
     pub(crate) fn beanstalkd() -> Result<Self> {

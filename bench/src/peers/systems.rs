@@ -129,7 +129,7 @@ impl System {
             self.measured.life_per_s.guess(2_000.0 / (bulk.seconds() + (drain.to_us - work.from_us) as f64 / 1e6));
             self.close().await?;
         }
-        Ok(())
+        self.clear().await
     }
 
     /// Empties its server.
