@@ -4,3 +4,6 @@
 
 pub mod history;
 pub mod payload;
+pub mod recorder;
+pub mod roles;
+pub mod workload;
