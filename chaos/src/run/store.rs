@@ -114,6 +114,12 @@ impl Store {
         Ok(value.trim_start_matches("count=").parse()?)
     }
 
+    pub async fn version(&self) -> Result<String> {
+        let valkey = self.info("server", "valkey_version").await?;
+        let redis = self.info("server", "redis_version").await?;
+        Ok(if valkey == "0" { format!("Redis {redis}") } else { format!("Valkey {valkey}") })
+    }
+
     pub async fn time_ms(&self) -> Result<i64> {
         let (seconds, micros): (i64, i64) = self.command(&["TIME"]).await?;
         Ok(seconds * 1_000 + micros / 1_000)
