@@ -2,6 +2,7 @@
 
 #![expect(missing_docs, reason = "not published; what is not plain from its name is said")]
 
+pub mod check;
 pub mod history;
 pub mod payload;
 pub mod recorder;
