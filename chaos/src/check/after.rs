@@ -103,7 +103,11 @@ impl Life {
             _ => {
                 // Its due is past, unless the clock went back.
                 let due_ms = self.due_ms.unwrap_or(0);
-                if due_ms <= record.now() { self.wait_until(due_ms) } else { self.wait_at_least(0) }
+                if due_ms <= record.now() {
+                    self.wait_until(due_ms)
+                } else {
+                    self.wait_at_least(0)
+                }
                 (self.again, self.put_off) = (Some(Cause::Release), false);
             }
         }
@@ -126,7 +130,9 @@ impl Life {
                 (self.failures, self.crashes, self.again) = (0, 0, Some(Cause::Requeue));
             }
             // It had that due already; nothing changed.
-            (Verb::Reschedule, Changed::Done) if self.not_before_ms == told_ms && self.due_ms == Some(told_ms) => return,
+            (Verb::Reschedule, Changed::Done) if self.not_before_ms == told_ms && self.due_ms == Some(told_ms) => {
+                return;
+            }
             (Verb::Reschedule | Verb::RunNow, Changed::Done) => {
                 // One that waits after a crash for a time that nobody told may have had that due already.
                 let sure = self.due_ms == Some(self.not_before_ms);

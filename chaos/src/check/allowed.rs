@@ -111,13 +111,7 @@ impl Life {
         }
     }
 
-    fn allows_change(
-        &self,
-        verb: Verb,
-        verdict: Changed,
-        record: &Record,
-        context: &Context<'_>,
-    ) -> Result<(), Kind> {
+    fn allows_change(&self, verb: Verb, verdict: Changed, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
         let never = self.place == Place::Absent(Gone::NeverPushed);
         match (verb, verdict) {
             (_, Changed::Refused | Changed::Unknown) => Ok(()),

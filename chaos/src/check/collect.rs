@@ -78,8 +78,13 @@ impl Collection {
 
     /// Slow: for the few that are told of.
     pub(super) fn name_of(&self, number: u32) -> String {
-        let named = |ids: &HashMap<Box<str>, u32>| ids.iter().find(|(_, id)| **id == number).map(|(name, _)| name.to_string());
-        self.ids.iter().zip(&self.queues).find_map(|(ids, queue)| Some(format!("{}/{}", queue.name, named(ids)?))).unwrap_or_default()
+        let named =
+            |ids: &HashMap<Box<str>, u32>| ids.iter().find(|(_, id)| **id == number).map(|(name, _)| name.to_string());
+        self.ids
+            .iter()
+            .zip(&self.queues)
+            .find_map(|(ids, queue)| Some(format!("{}/{}", queue.name, named(ids)?)))
+            .unwrap_or_default()
     }
 
     pub(super) fn epoch(&mut self, queue: u16, born: &str) -> u16 {
@@ -120,7 +125,8 @@ impl Collection {
         let mut doubts: Vec<_> =
             untraced.map(|(number, fault)| format!("fault {number}, {}, left no trace", fault.name)).collect();
         let unseen = self.queues.iter().filter(|queue| !queue.scanned && queue.purged_us.is_none() && queue.pushed);
-        doubts.extend(unseen.map(|queue| format!("nothing was written down about what is left of queue {}", queue.name)));
+        doubts
+            .extend(unseen.map(|queue| format!("nothing was written down about what is left of queue {}", queue.name)));
         for (missing, what) in [
             (self.processes.is_empty(), "there are no histories"),
             (self.verdict.messages == 0, "nothing was pushed"),

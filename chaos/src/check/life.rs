@@ -130,8 +130,7 @@ impl Life {
                     let mut life = *self;
                     let granted_ms = self.now_ms.max(self.not_before_ms);
                     (life.place, life.token, life.deadline_ms) = (Place::Leased, None, granted_ms + lease_ms);
-                    (life.hidden, life.again, life.now_ms) =
-                        (self.hidden + 1, Some(Cause::UnknownOutcome), granted_ms);
+                    (life.hidden, life.again, life.now_ms) = (self.hidden + 1, Some(Cause::UnknownOutcome), granted_ms);
                     lives.push(life);
                 }
             }
@@ -161,9 +160,10 @@ impl Life {
         }
     }
 
+    /// Its lease ran out, if it has one that may have.
     pub(super) fn reaped(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         let stepped = context.epoch.stepped(self.seq, record.seq());
-        if record.now() < self.deadline_ms && !stepped {
+        if self.place != Place::Leased || record.now() < self.deadline_ms && !stepped {
             return;
         }
         let mut life = *self;

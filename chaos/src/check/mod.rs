@@ -77,7 +77,8 @@ fn add_left(all: &mut Collection) {
     for queue in 0..all.queues.len() {
         let queue = u16::try_from(queue).unwrap_or(u16::MAX);
         let of_queue = all.epochs.iter().enumerate().filter(|(_, epoch)| epoch.queue == queue);
-        let last = of_queue.max_by_key(|(_, epoch)| epoch.last_us).map(|(place, _)| u16::try_from(place).unwrap_or(u16::MAX));
+        let last =
+            of_queue.max_by_key(|(_, epoch)| epoch.last_us).map(|(place, _)| u16::try_from(place).unwrap_or(u16::MAX));
         let last = last.unwrap_or_else(|| all.epoch(queue, ""));
         all.epochs[usize::from(last)].last = true;
         last_of.push(last);

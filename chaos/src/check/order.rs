@@ -78,7 +78,10 @@ fn changes(epoch: &Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Verdic
     if unasked > queue.unknown_calls {
         verdict.found(Kind::UnaskedChanges, || {
             let unknown = queue.unknown_calls;
-            format!("queue {} {}: {unasked} changes that no answered call made, and {unknown} calls without an answer", queue.name, epoch.born)
+            format!(
+                "queue {} {}: {unasked} changes that no answered call made, and {unknown} calls without an answer",
+                queue.name, epoch.born
+            )
         });
     }
 }

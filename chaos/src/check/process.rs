@@ -29,15 +29,10 @@ struct Process<'a> {
 }
 
 /// Reads all of it; `name` is for a history that does not say whose it is.
-pub(super) fn read(
-    all: &mut Collection,
-    name: &str,
-    lines: impl Iterator<Item = Result<(u64, Event)>>,
-) -> Result<()> {
+pub(super) fn read(all: &mut Collection, name: &str, lines: impl Iterator<Item = Result<(u64, Event)>>) -> Result<()> {
     let number = u16::try_from(all.processes.len()).context("too many histories")?;
     all.processes.push(name.to_owned());
-    let mut process =
-        Process { all, number, open: HashMap::new(), asking: Asking::default(), claimed: HashMap::new() };
+    let mut process = Process { all, number, open: HashMap::new(), asking: Asking::default(), claimed: HashMap::new() };
     for line in lines {
         let (t_us, event) = line?;
         process.take(t_us, event).with_context(|| format!("{name} at {t_us} us"))?;
@@ -335,7 +330,11 @@ fn changes(call: &Call, answer: &Answer) -> Change {
         // A repeated cancel, and a move to where it is, change nothing.
         (Call::Change { .. }, _) => perhaps(one_of(&["CANCELLED", "MOVED"])),
         (Call::Claim { .. }, Answer::Claimed { items, deadline_ms }) => {
-            if items.is_empty() { perhaps(*deadline_ms > 0) } else { Change::Yes }
+            if items.is_empty() {
+                perhaps(*deadline_ms > 0)
+            } else {
+                Change::Yes
+            }
         }
         (Call::Other { verb, .. }, Answer::Other(words)) => match verb.as_str() {
             "promote" | "reap" | "purge" | "requeue" => yes(words.first().is_some_and(|word| word != "0")),

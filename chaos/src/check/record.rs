@@ -32,12 +32,36 @@ impl Record {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum What {
-    Push { push: Push, verdict: Pushed },
-    Claim { token: u64, due_ms: u64, lease_ms: u32, version: u32, attempt: u32 },
+    Push {
+        push: Push,
+        verdict: Pushed,
+    },
+    Claim {
+        token: u64,
+        due_ms: u64,
+        lease_ms: u32,
+        version: u32,
+        attempt: u32,
+    },
     /// `told_ms` is the time in the verdict.
-    Settle { verb: Verb, verdict: Settled, token: u64, time: Time, told_ms: u64 },
-    Change { verb: Verb, verdict: Changed, time: Time, told_ms: u64 },
-    Left { state: State, failures: u32, crashes: u32 },
+    Settle {
+        verb: Verb,
+        verdict: Settled,
+        token: u64,
+        time: Time,
+        told_ms: u64,
+    },
+    Change {
+        verb: Verb,
+        verdict: Changed,
+        time: Time,
+        told_ms: u64,
+    },
+    Left {
+        state: State,
+        failures: u32,
+        crashes: u32,
+    },
 }
 
 /// A due or a delay as it was sent.

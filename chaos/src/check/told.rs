@@ -107,7 +107,9 @@ impl Seen {
                 Word::Refused => true,
                 Word::Said(said) => !acted(verb, said),
             }),
-            _ => self.words.iter().any(|(_, word)| matches!(word, Word::Said(said) if split(said).0 == split(outcome).0)),
+            _ => {
+                self.words.iter().any(|(_, word)| matches!(word, Word::Said(said) if split(said).0 == split(outcome).0))
+            }
         }
     }
 }

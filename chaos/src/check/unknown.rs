@@ -39,14 +39,7 @@ pub(super) fn spread(lives: &mut Vec<Life>, unknown: &[Record], next: &Record, c
 
 impl Life {
     /// `once` is the bit of a call that nobody repeats.
-    fn perhaps(
-        &self,
-        call: &Record,
-        once: Option<u32>,
-        next: &Record,
-        context: &Context<'_>,
-        lives: &mut Vec<Self>,
-    ) {
+    fn perhaps(&self, call: &Record, once: Option<u32>, next: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         let mut life = *self;
         match call.what {
             What::Push { push, .. } => {
@@ -92,7 +85,11 @@ impl Life {
     /// The due if it was given, else the earliest that a delay can have led to.
     fn wait_for(&mut self, time: Time, call: &Record) {
         let due_ms = time.due_ms(self.now_ms);
-        if time.delay_ms().is_some() { self.wait_at_least(due_ms) } else { self.wait_until(due_ms) }
+        if time.delay_ms().is_some() {
+            self.wait_at_least(due_ms)
+        } else {
+            self.wait_until(due_ms)
+        }
         self.put_floor(time, call);
     }
 
@@ -109,7 +106,8 @@ impl Life {
                 }
                 life.pushed(push, 0);
                 life.again = (gone == Gone::Acked).then_some(Cause::UnknownOutcome);
-                let near = push.time.delay_ms().map_or(push.time.due_ms(0) <= self.now_ms + REPEAT_MS, |ms| ms < REPEAT_MS);
+                let near =
+                    push.time.delay_ms().map_or(push.time.due_ms(0) <= self.now_ms + REPEAT_MS, |ms| ms < REPEAT_MS);
                 let least = if near { push.until_ms.max(self.remembered_ms.0) } else { self.remembered_ms.0 };
                 life.remember(least, push.until_ms.max(self.remembered_ms.1), self.seq);
             }
@@ -126,14 +124,7 @@ impl Life {
         Some(life)
     }
 
-    fn perhaps_settled(
-        mut self,
-        verb: Verb,
-        time: Time,
-        call: &Record,
-        context: &Context<'_>,
-        lives: &mut Vec<Self>,
-    ) {
+    fn perhaps_settled(mut self, verb: Verb, time: Time, call: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         match verb {
             Verb::Ack => self.leave(Gone::Acked),
             Verb::Bury => (self.place, self.token) = (Place::Dead, None),

@@ -38,9 +38,9 @@ fn what(record: &Record) -> String {
         What::Push { push, verdict } => {
             format!("push of version {} {}: {verdict:?}", push.version, push.time)
         }
-        What::Claim { token, due_ms, lease_ms, version, attempt } => format!(
-            "claim by {token:016x} for {lease_ms} ms: version {version}, due {due_ms}, attempt {attempt}"
-        ),
+        What::Claim { token, due_ms, lease_ms, version, attempt } => {
+            format!("claim by {token:016x} for {lease_ms} ms: version {version}, due {due_ms}, attempt {attempt}")
+        }
         What::Settle { verb, verdict, token, told_ms, .. } => {
             format!("{verb:?} by {token:016x}: {verdict:?} {told_ms}")
         }
