@@ -14,6 +14,9 @@ const STEP: usize = 1_000;
 const EXAMPLES: usize = 20;
 const WINDOW: usize = 1_000;
 
+/// Of a hash: its name and its value.
+type Field = (Vec<u8>, Vec<u8>);
+
 /// What still has to happen before a queue has ended, given workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
@@ -141,7 +144,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         loop {
             let mut command = redis::cmd("HSCAN");
             command.arg(&self.keys[key]).arg(cursor).arg("COUNT").arg(STEP);
-            let (next, fields): (u64, Vec<(Vec<u8>, Vec<u8>)>) = command.query_async(self.connection).await?;
+            let (next, fields): (u64, Vec<Field>) = command.query_async(self.connection).await?;
             for (field, value) in fields {
                 if field != sentinel && seen.insert(field.clone()) {
                     each(self, field, value);
