@@ -2,8 +2,10 @@
 
 #![expect(missing_docs, reason = "not published; what is not plain from its name is said")]
 
+pub mod broken;
 pub mod check;
 pub mod history;
+pub mod leftovers;
 pub mod payload;
 pub mod recorder;
 pub mod roles;

@@ -220,7 +220,8 @@ mod tests {
         let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
         let pushes: Vec<_> = steps.iter().flat_map(|step| &step.pushes).collect();
         let later: Vec<_> = steps.iter().flat_map(|step| &step.later).map(|(_, push)| push).collect();
-        let some: &[(&str, &dyn Fn(&Push) -> bool)] = &[
+        type Kind<'a> = (&'a str, &'a dyn Fn(&Push) -> bool);
+        let some: &[Kind<'_>] = &[
             ("at once", &|push| push.due == Due::AfterMs(0)),
             ("far ahead", &|push| matches!(push.due, Due::AfterMs(120_000..))),
             ("past", &|push| matches!(push.due, Due::AtMs(..1_000_000_000))),

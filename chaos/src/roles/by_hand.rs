@@ -22,7 +22,7 @@ pub(super) async fn run(queue: Queue, notes: Arc<Notes>, lease: Duration, per_se
     loop {
         let owed = tokio::select! {
             () = super::stopped(&mut stop) => break,
-            owed = pace.owed() => owed,
+            owed = pace.owed(1) => owed,
         };
         pace.did(owed);
         while held.try_join_next().is_some() {}

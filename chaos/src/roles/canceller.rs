@@ -13,9 +13,12 @@ use crate::recorder::{Diary, outcome};
 use crate::workload::{POISON, hash};
 
 const RATE: u32 = 200;
-const PAGE: usize = 1_000;
-/// Of what one look shows, so many are changed at most.
-const TAKEN: usize = 40;
+/// The whole window, as the last of the ready ones wait for the longest; and a step through all that is scheduled.
+const READY_PAGE: usize = 1_000;
+const PAGE: usize = 100;
+/// Of what one look shows, so many are changed.
+const LEAST: u64 = 5;
+const MOST: usize = 40;
 const PURGE_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut stop: Stop) -> Result<()> {
@@ -51,7 +54,7 @@ struct Canceller {
 
 impl Canceller {
     async fn look(&mut self, pace: &mut Pace) {
-        let owed = usize::try_from(pace.owed().await).unwrap_or(1);
+        let owed = usize::try_from(pace.owed(LEAST).await).unwrap_or(1);
         let state = match self.rng.u32(0..20) {
             0..9 => State::Ready,
             9..17 => State::Scheduled,
@@ -59,7 +62,8 @@ impl Canceller {
             _ => State::Leased,
         };
         let cursor = if state == State::Scheduled { self.scheduled.take() } else { None };
-        let page = match self.queue.list(state, cursor.as_ref(), PAGE).await {
+        let limit = if state == State::Ready { READY_PAGE } else { PAGE };
+        let page = match self.queue.list(state, cursor.as_ref(), limit).await {
             Ok(page) => page,
             Err(error) => return tracing::warn!(%error, "looking failed"),
         };
@@ -72,9 +76,9 @@ impl Canceller {
             found.drain(..found.len() / 2);
         }
         self.rng.shuffle(&mut found);
-        found.truncate(owed.min(TAKEN));
-        // What waits is rare now and then: the pace is not to run away meanwhile.
-        pace.did(u64::try_from(found.len().max(1)).unwrap_or(1));
+        found.truncate(owed.min(MOST));
+        // A look that finds nothing counts as well: looking costs the server more than changing.
+        pace.did(LEAST.max(u64::try_from(found.len()).unwrap_or(LEAST)));
         let mut changes = JoinSet::new();
         for message in found {
             changes.spawn(self.change(state, message));

@@ -14,12 +14,14 @@ use dueq::{Client, Queue};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::field::{Field, Visit};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::history::{Event, Role};
 use crate::recorder::Diary;
+use crate::workload::hash;
 
 /// What a process is told on its command line.
 #[derive(Debug, Clone, clap::Args)]
@@ -64,7 +66,7 @@ pub struct Options {
     #[arg(long, default_value_t = 5_000)]
     pub time_limit_ms: u64,
     /// How many handlers a worker runs at once
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 96)]
     pub concurrency: usize,
     /// How many messages per second a worker claims by hand, beside its handlers: under short leases that it lets run out
     #[arg(long, default_value_t = 20)]
@@ -93,6 +95,8 @@ pub async fn run(options: Options) -> Result<()> {
     }
     let diary = Diary::begin(&options.history, role, &options.name)?;
     log(diary.clone());
+    // Ours and the library's jitter.
+    fastrand::seed(options.seed ^ hash(options.name.as_bytes()));
     let mut stop = stop_on_sigterm()?;
     let Some(queue) = connect(&options, &mut stop).await? else { return Ok(()) };
     writeln!(std::io::stdout(), "ready")?;
@@ -147,7 +151,8 @@ async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<Queue>> {
 fn log(diary: Diary) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     let to_stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_filter(filter);
-    tracing_subscriber::registry().with(to_stderr).with(Emptied(diary)).init();
+    let emptied = Emptied(diary).with_filter(LevelFilter::WARN);
+    tracing_subscriber::registry().with(to_stderr).with(emptied).init();
 }
 
 struct Emptied(Diary);
@@ -186,8 +191,8 @@ impl Pace {
         Self { per_second: u64::from(per_second), since: tokio::time::Instant::now(), done: 0 }
     }
 
-    /// How many are to be done now; waits until it is at least one.
-    async fn owed(&mut self) -> u64 {
+    /// How many are to be done now; waits until there are as many as that.
+    async fn owed(&mut self, least: u64) -> u64 {
         if self.per_second == 0 {
             return std::future::pending().await;
         }
@@ -198,11 +203,10 @@ impl Pace {
             if owed > self.per_second {
                 self.done = until_now - self.per_second;
             }
-            if owed > 0 {
+            if owed >= least.min(self.per_second) {
                 return owed.min(self.per_second);
             }
-            // In small steps for few, in steps of 5 ms for many.
-            let pause_us = (1_000_000 / self.per_second).max(5_000);
+            let pause_us = (1_000_000 * least / self.per_second).clamp(5_000, 1_000_000);
             tokio::time::sleep(Duration::from_micros(pause_us)).await;
         }
     }

@@ -55,7 +55,7 @@ impl Producer {
         let mut later: BTreeMap<(Instant, u64), Push> = BTreeMap::new();
         let (mut pushed, mut number) = (0, 0);
         while options.messages == 0 || pushed < options.messages {
-            let mut owed = pace.owed().await;
+            let mut owed = pace.owed(1).await;
             let now = Instant::now();
             while owed > 0 {
                 let step = match later.first_entry() {

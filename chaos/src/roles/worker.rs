@@ -13,8 +13,8 @@ use crate::recorder::{Diary, outcome};
 use crate::workload::{POISON, hash};
 
 pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, stop: Stop) -> Result<()> {
-    let notes = Arc::new(Notes { diary: diary.clone(), seed: options.seed });
     let lease = Duration::from_millis(options.lease_ms);
+    let notes = Arc::new(Notes { diary: diary.clone(), seed: options.seed, lease });
     let worker = queue
         .worker()
         .concurrency(options.concurrency)
@@ -37,6 +37,7 @@ pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, stop: S
 pub(super) struct Notes {
     pub(super) diary: Diary,
     seed: u64,
+    lease: Duration,
 }
 
 impl Notes {
@@ -91,7 +92,7 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
     let id = notes.started(delivery);
     let choice = hash(id.as_bytes()) ^ notes.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let (kind, detail) = (choice % 10_000, choice / 10_000);
-    let (first, coin) = (delivery.attempt() == 1, fastrand::bool());
+    let (first, coin, quarters) = (delivery.attempt() == 1, fastrand::bool(), u32::try_from(kind % 4).unwrap_or(0));
     let ended = |wants| notes.ended(&id, wants);
     match kind {
         0..100 => notes.work(&id, delivery, Duration::from_millis(detail % 50)).await,
@@ -104,13 +105,11 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
             ended("panic");
             panic!("chaos");
         }
-        // Beyond its time limit, which drops it; or until the lease is lost.
-        220..222 if first => {
-            notes.work(&id, delivery, Duration::from_secs(3_600)).await;
-        }
-        // Longer than a lease, which has to be extended meanwhile.
-        222..224 if first => notes.work(&id, delivery, Duration::from_millis(2_000 + detail % 2_000)).await,
-        224..260 if coin => {
+        // Until its time limit drops it.
+        220..224 if first => notes.work(&id, delivery, Duration::from_secs(3_600)).await,
+        // Longer than a lease, which has to be extended meanwhile. If it is lost all the same, this returns after it.
+        224..232 if first => notes.work(&id, delivery, notes.lease * (4 + quarters) / 4).await,
+        232..260 if coin => {
             ended("again");
             return Ok(Settlement::again(Duration::from_millis(detail % 500)));
         }
