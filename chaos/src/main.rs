@@ -1,5 +1,6 @@
 //! `dueq-chaos`: runs dueq under faults and checks what its processes wrote down.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -52,16 +53,16 @@ fn main() -> Result<ExitCode> {
         match command {
             Command::Run(options) => tokio::select! {
                 well = run(options) => well,
-                _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
+                ended = interrupted() => ended,
             },
             Command::Check { folder } => {
                 let verdict = check::check(&folder)?;
-                println!("{}", serde_json::to_string(&verdict)?);
+                writeln!(std::io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
                 Ok(verdict.is_green())
             }
             Command::Broken { names, options } => tokio::select! {
                 well = broken(&names, &options) => well,
-                _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
+                ended = interrupted() => ended,
             },
             Command::Role(options) => {
                 answer_about_the_clock()?;
@@ -70,6 +71,16 @@ fn main() -> Result<ExitCode> {
         }
     })?;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// By Ctrl-C or SIGTERM: what was started is ended by those who own it.
+async fn interrupted() -> Result<bool> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    anyhow::bail!("interrupted")
 }
 
 /// At each SIGUSR1 a process says what its wall clock says, so that the harness sees whether that was set wrong.

@@ -178,7 +178,9 @@ fn redeliveries(
     for worker in workers {
         let note = |claim: Claim, items: &[crate::history::ClaimedItem]| {
             for item in items {
-                for killed_us in held.get(&item.0).into_iter().flatten().filter(|killed_us| **killed_us < claim.asked_us) {
+                for killed_us in
+                    held.get(&item.0).into_iter().flatten().filter(|killed_us| **killed_us < claim.asked_us)
+                {
                     let first = again.entry((item.0.clone(), *killed_us)).or_insert(claim.told_us);
                     *first = (*first).min(claim.told_us);
                 }
@@ -187,9 +189,9 @@ fn redeliveries(
         read_claims(worker, note, &mut BTreeMap::new())?;
     }
     for ((_, killed_us), told_us) in again {
-        let outage = faults.iter().any(|fault| {
-            OUTAGES.contains(&&*fault.kind) && fault.begun_us < told_us && fault.ended_us > killed_us
-        });
+        let outage = faults
+            .iter()
+            .any(|fault| OUTAGES.contains(&&*fault.kind) && fault.begun_us < told_us && fault.ended_us > killed_us);
         let kind = if outage { "worker_kill_beside_outage" } else { "worker_kill" };
         samples.entry(kind.to_owned()).or_default().push(told_us - killed_us);
     }

@@ -58,10 +58,21 @@ impl Report<'_> {
         let (verdict, ran) = (self.verdict, self.ran);
         let mut page = String::new();
         let mut line = |text: String| page.extend([&*text, "\n"]);
-        line(format!("# Chaos, seed {}: {}\n", self.options.seed, if self.is_green() { "all is well" } else { "NOT WELL" }));
+        line(format!(
+            "# Chaos, seed {}: {}\n",
+            self.options.seed,
+            if self.is_green() { "all is well" } else { "NOT WELL" }
+        ));
         line(format!("- Server: {}", ran.server));
-        line(format!("- Under faults for {:.0} s; drained in {:.1} s after the last one", ran.ran.as_secs_f64(), ran.drained_in.as_secs_f64()));
-        line(format!("- Messages: {}; deliveries: {}; pushed, as the server counted: {}", verdict.messages, verdict.deliveries, ran.pushed));
+        line(format!(
+            "- Under faults for {:.0} s; drained in {:.1} s after the last one",
+            ran.ran.as_secs_f64(),
+            ran.drained_in.as_secs_f64()
+        ));
+        line(format!(
+            "- Messages: {}; deliveries: {}; pushed, as the server counted: {}",
+            verdict.messages, verdict.deliveries, ran.pushed
+        ));
         line(format!("- Not judged, for too many unknown outcomes: {}", verdict.unjudged));
         for left_out in &ran.left_out {
             line(format!("- Left out: {left_out}"));
@@ -88,10 +99,11 @@ impl Report<'_> {
             faults.entry(kind.clone()).or_insert(0);
         }
         for (fault, count) in &faults {
-            let recovery = self.recoveries.by_fault.get(fault).map_or_else(
-                || "| - | - | - |".to_owned(),
-                |by| format!("| {} | {} | {} |", by.count, by.p50, by.max),
-            );
+            let recovery = self
+                .recoveries
+                .by_fault
+                .get(fault)
+                .map_or_else(|| "| - | - | - |".to_owned(), |by| format!("| {} | {} | {} |", by.count, by.p50, by.max));
             let count = if *count == 0 { "-".to_owned() } else { count.to_string() };
             line(format!("| {fault} | {count} {recovery}"));
         }

@@ -60,6 +60,11 @@ impl Life {
     /// `once` is the bit of a call that nobody repeats.
     fn perhaps(&self, call: &Record, once: Option<u32>, next: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         let mut life = *self;
+        // A clock that has gone back since says nothing about when that was.
+        if self.now_ms > 0 && context.epoch.stepped(self.seq, next.seq()) {
+            life.now_ms = 0;
+            return life.perhaps(call, once, next, context, lives);
+        }
         match call.what {
             What::Push { push, .. } => {
                 if push.is_unsafe() && !life.use_up(once) {

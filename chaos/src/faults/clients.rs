@@ -46,9 +46,8 @@ async fn blocked(stage: &Stage) -> Result<u64> {
 
 /// A notice that is as long as no notice is, to subscribers who may not leave 64 KiB unread.
 pub(super) async fn slow_subscriber(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
-    let limit = async |words: &str| {
-        stage.store.command::<()>(&["CONFIG", "SET", "client-output-buffer-limit", words]).await
-    };
+    let limit =
+        async |words: &str| stage.store.command::<()>(&["CONFIG", "SET", "client-output-buffer-limit", words]).await;
     mark.begin("");
     limit("pubsub 65536 0 0").await?;
     let (channel, long) = (format!("dueq:{{{}}}:notice", stage.queue()), "9".repeat(1 << 20));

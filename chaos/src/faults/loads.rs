@@ -1,5 +1,6 @@
 //! What is too much of something.
 
+use std::io::ErrorKind::WouldBlock;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,25 +48,15 @@ pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
 pub(super) async fn idle_connections(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let wanted = IDLE.min(stage.file_limit.saturating_sub(OTHER_FILES));
     mark.begin(&format!("{wanted} connections"));
-    let mut open = Vec::new();
-    for _ in 0..wanted {
-        // While the server restarts nobody can connect.
-        if let Ok(stream) = TcpStream::connect(("127.0.0.1", stage.store.port)).await {
-            open.push(stream);
-        }
-    }
+    let (mut open, many) = (Vec::new(), usize::try_from(wanted)?);
     let seen = super::until("so many clients", async || {
-        let clients: u64 = stage.store.info("clients", "connected_clients").await?.parse()?;
-        while open.len() < usize::try_from(wanted)? || clients < wanted {
-            // Those that a restart closed are made anew.
-            if clients < wanted {
-                open.clear();
-            }
-            open.push(TcpStream::connect(("127.0.0.1", stage.store.port)).await?);
-            if open.len() >= usize::try_from(wanted)? {
-                break;
-            }
+        // Those that a restart closed are made anew; while the server is away nobody can connect.
+        open.retain(|stream: &TcpStream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == WouldBlock));
+        while open.len() < many {
+            let connecting = TcpStream::connect(("127.0.0.1", stage.store.port));
+            open.push(tokio::time::timeout(Duration::from_secs(1), connecting).await??);
         }
+        let clients: u64 = stage.store.info("clients", "connected_clients").await?.parse()?;
         Ok((clients >= wanted).then_some(clients))
     });
     mark.trace(&format!("{} clients", seen.await?));

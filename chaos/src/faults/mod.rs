@@ -131,7 +131,9 @@ pub async fn inject(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng) -> bool {
     }
     let log = &*stage.log;
     let mark = Mark { log, fault: kind.name(), number: log.next(), traced: AtomicBool::new(false) };
-    let result = perform(kind, stage, rng, &mark).await;
+    let limit = kind.takes(stage) + 6 * LIMIT;
+    let result = tokio::time::timeout(limit, perform(kind, stage, rng, &mark)).await;
+    let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("it is not over after {limit:?}")));
     if let Err(error) = result {
         log.wrong(format!("fault {} {} failed: {error:#}", mark.number, mark.fault));
     } else if !mark.traced.load(Ordering::SeqCst) {

@@ -53,7 +53,8 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     ensure!(place.status().life == status.life, "{process} did not stay stopped");
     place.signal(Signal::CONT)?;
     mark.end(&process);
-    let what = until("a settle that was refused, or a handler that was told", async || Ok(late(&history, size)?)).await?;
+    let what =
+        until("a settle that was refused, or a handler that was told", async || Ok(late(&history, size)?)).await?;
     mark.trace(&format!("{process}: {what}"));
     Ok(())
 }

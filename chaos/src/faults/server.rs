@@ -135,9 +135,7 @@ pub(super) async fn max_memory(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) ->
     let refused = stage.store.errors("OOM").await?;
     let used: u64 = stage.store.info("memory", "used_memory").await?.parse()?;
     mark.begin(&format!("{used} bytes"));
-    let set = async |bytes: u64| {
-        stage.store.command::<()>(&["CONFIG", "SET", "maxmemory", &bytes.to_string()]).await
-    };
+    let set = async |bytes: u64| stage.store.command::<()>(&["CONFIG", "SET", "maxmemory", &bytes.to_string()]).await;
     set(used).await?;
     let seen = async {
         let count = until("a refused push", async || {

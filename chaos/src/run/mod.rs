@@ -122,7 +122,12 @@ pub async fn run(options: Options) -> Result<Ran> {
     };
     let store = Store::start(&program, Control::new(&library, &folder.join("server.shim"))?)?;
     let server = store.version().await?;
-    log.say(&format!("seed {}, {} s, {} messages per second, on {server}", options.seed, options.duration, options.rate()));
+    log.say(&format!(
+        "seed {}, {} s, {} messages per second, on {server}",
+        options.seed,
+        options.duration,
+        options.rate()
+    ));
     let crew = crew(&options, &store, &folder, &library).await?;
     let stage = Arc::new(Stage::new(options, store, crew, log, file_limit, folder, library));
     let result = stage_run(&stage, server).await;
@@ -177,7 +182,10 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
         }
         if said.elapsed() > Duration::from_secs(2) {
             said = tokio::time::Instant::now();
-            log.say(&format!("draining: {} due, {} ready, {} leased", waiting.scheduled, waiting.ready, waiting.leased));
+            log.say(&format!(
+                "draining: {} due, {} ready, {} leased",
+                waiting.scheduled, waiting.ready, waiting.leased
+            ));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -216,7 +224,7 @@ async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -
             }
             if *name == PRODUCERS[0] {
                 // Each kills six workers, within half a minute.
-                let every = rate * (options.duration / 6).clamp(3, 30);
+                let every = rate * (options.duration / 4).clamp(4, 30);
                 arguments.extend(["--poison-every".into(), every.to_string()]);
             }
             let proxy = Proxy::start(store.port).await?;

@@ -18,8 +18,16 @@ use super::shim::Control;
 /// `everysec` redis may hold a write back while a sync is under way and acknowledge it before: then kill -9 loses it.
 /// With `always` it exits when the disk is full.
 const ARGUMENTS: [&str; 10] = [
-    "--appendonly", "yes", "--appendfsync", "no", "--maxmemory-policy", "noeviction", "--maxclients", "15000",
-    "--aof-load-truncated", "yes",
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "no",
+    "--maxmemory-policy",
+    "noeviction",
+    "--maxclients",
+    "15000",
+    "--aof-load-truncated",
+    "yes",
 ];
 /// How much `seq` is raised by hand where an append-only file lost its tail.
 const SEQ_STEP: u64 = 1_000_000;
