@@ -41,6 +41,7 @@ impl Life {
     /// `once` is the bit of a call that nobody repeats.
     fn perhaps(&self, call: &Record, once: Option<u32>, next: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         let mut life = *self;
+        life.slack = self.slack.saturating_add(self.hidden_crashes(next, context));
         match call.what {
             What::Push { push, .. } => {
                 if push.is_unsafe() && !life.use_up(once) {
@@ -58,7 +59,7 @@ impl Life {
             }
             What::Change { verb: Verb::Requeue, .. } if self.place == Place::Dead && life.use_up(once) => {
                 life.wait_at_least(life.now_ms);
-                (life.failures, life.crashes, life.again) = (0, 0, Some(Cause::Requeue));
+                life.count_anew(Some(Cause::Requeue));
                 lives.push(life);
             }
             What::Change { verb: Verb::Reschedule, time, .. } if self.is_waiting() && life.use_up(once) => {
@@ -130,7 +131,8 @@ impl Life {
             Verb::Bury => (self.place, self.token) = (Place::Dead, None),
             Verb::Again => {
                 self.wait_for(time, call);
-                (self.failures, self.crashes, self.again, self.put_off) = (0, 0, Some(Cause::Again), true);
+                self.count_anew(Some(Cause::Again));
+                self.put_off = true;
             }
             Verb::Retry => {
                 let last = self.last_failure(context);
