@@ -7,7 +7,7 @@ use super::verdict::Cause;
 use crate::history::Verb;
 
 /// So many states are followed at most.
-const LIVES: usize = 256;
+const LIVES: usize = 4_096;
 const REPEAT_MS: u64 = 12_000;
 
 /// Adds every state that could be meanwhile, before `next`; `false` if there are too many.
