@@ -208,7 +208,7 @@ impl Simulation {
         let verb = *self
             .rng
             .choice(&[Verb::Ack, Verb::Ack, Verb::Again, Verb::Retry, Verb::Release, Verb::Bury, Verb::Extend])
-            .unwrap();
+            .expect("there are verbs");
         let rest = match verb {
             Verb::Again => "+50",
             Verb::Retry => "50",
