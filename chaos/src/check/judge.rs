@@ -6,7 +6,7 @@
 use super::context::Context;
 use super::life::{Life, Place};
 use super::record::{Pushed, Record, What};
-use super::unknown::spread;
+use super::unknown::{hide, spread};
 use super::verdict::{Kind, Verdict};
 use super::words::story;
 
@@ -25,6 +25,22 @@ pub(super) struct Case<'a> {
 impl Case<'_> {
     /// Adds what is found to the verdict; returns how many hidden claims it takes to explain it.
     pub(super) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> u64 {
+        let mut found = Verdict::default();
+        let mut taken = self.pass(false, &mut found, name);
+        // An answer that all allows may have come after a hidden claim all the same, which only a later one shows.
+        if !found.is_clean() && !self.context.queue.hidden.is_empty() {
+            let mut second = Verdict::default();
+            let second_taken = self.pass(true, &mut second, name);
+            if second.is_clean() {
+                (found, taken) = (second, second_taken);
+            }
+        }
+        verdict.add(found);
+        taken
+    }
+
+    /// With hidden claims only where nothing else explains an answer, or wherever they can have been.
+    fn pass(&self, eager: bool, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> u64 {
         let (mut lives, mut next, mut left) = (vec![Life::NONE], Vec::new(), false);
         for (place, record) in self.records.iter().enumerate() {
             let tell = || story(&name(record), self.records.get(..=place).unwrap_or_default(), self.unknown);
@@ -32,7 +48,9 @@ impl Case<'_> {
                 verdict.found(Kind::TwoStates, tell);
                 continue;
             }
-            if !spread(&mut lives, self.unknown, record, &self.context) {
+            let few = spread(&mut lives, self.unknown, record, &self.context)
+                && (!eager || hide(&mut lives, record, &self.context));
+            if !few {
                 verdict.unjudged += 1;
                 return 0;
             }

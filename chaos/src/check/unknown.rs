@@ -37,6 +37,25 @@ pub(super) fn spread(lives: &mut Vec<Life>, unknown: &[Record], next: &Record, c
     true
 }
 
+/// Adds what hidden claims, and leases that ran out after them, may have made of it before `next`; `false` if that is too
+/// much.
+pub(super) fn hide(lives: &mut Vec<Life>, next: &Record, context: &Context<'_>) -> bool {
+    let (mut done, mut more) = (0, Vec::new());
+    while let Some(life) = lives.get(done).copied() {
+        life.unasked(next, context, &mut more);
+        for life in more.drain(..) {
+            if !lives.contains(&life) {
+                lives.push(life);
+            }
+        }
+        if lives.len() > LIVES {
+            return false;
+        }
+        done += 1;
+    }
+    true
+}
+
 impl Life {
     /// `once` is the bit of a call that nobody repeats.
     fn perhaps(&self, call: &Record, once: Option<u32>, next: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {

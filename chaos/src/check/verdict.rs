@@ -137,6 +137,23 @@ impl Verdict {
         }
     }
 
+    /// Adds what was found about one id.
+    pub(super) fn add(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.deliveries += other.deliveries;
+        self.unjudged += other.unjudged;
+        for (kind, count) in other.violations {
+            *self.violations.entry(kind).or_default() += count;
+        }
+        for (cause, count) in other.explained_duplicates {
+            *self.explained_duplicates.entry(cause).or_default() += count;
+        }
+        for (kind, words) in other.examples {
+            let examples = self.examples.entry(kind).or_default();
+            examples.extend(words.into_iter().take(EXAMPLES.saturating_sub(examples.len())));
+        }
+    }
+
     pub(super) fn explained(&mut self, cause: Cause) {
         *self.explained_duplicates.entry(cause).or_default() += 1;
     }
