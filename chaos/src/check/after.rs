@@ -13,7 +13,7 @@ impl Life {
     /// Also if that should not have been answered: it is what has to be reckoned with from then on.
     pub(super) fn after(&self, record: &Record, context: &Context<'_>) -> Self {
         let mut life = *self;
-        life.now_ms = record.now();
+        life.slack = self.slack.saturating_add(self.hidden_crashes(record, context));
         match record.what {
             What::Push { push, verdict } => life.after_push(&push, verdict, record, context),
             What::Claim { token, due_ms, lease_ms, version, attempt } => {
@@ -23,8 +23,11 @@ impl Life {
                 (life.place, life.token, life.due_ms) = (Place::Leased, Some(token), Some(due_ms));
                 life.deadline_ms = record.now_up() + u64::from(lease_ms);
                 life.version = u16::try_from(version).unwrap_or(u16::MAX);
-                life.crashes = attempt.saturating_sub(1 + life.failures);
-                (life.again, life.seq, life.floor_us) = (None, record.seq(), (0, 0));
+                let crashes = attempt.saturating_sub(1 + life.failures);
+                life.hidden += crashes.saturating_sub(life.crashes).min(life.slack);
+                (life.crashes, life.slack) = (crashes, 0);
+                (life.again, life.floor_us) = (None, (0, 0));
+                life.changed_by(record);
             }
             What::Settle { verb, verdict, time, told_ms, .. } => {
                 life.after_settle(verb, verdict, time, told_ms, record);
@@ -32,7 +35,16 @@ impl Life {
             What::Change { verb, verdict, time, told_ms } => life.after_change(verb, verdict, time, told_ms, record),
             What::Left { .. } => {}
         }
+        // Between two answers that changed nothing the same crashes would be counted twice.
+        if life.now_ms == self.now_ms && life.seq == self.seq {
+            life.slack = self.slack;
+        }
         life
+    }
+
+    /// An answer that says where it is does not say that it was there all the time: only changes count.
+    fn changed_by(&mut self, record: &Record) {
+        (self.seq, self.now_ms) = (record.seq(), record.now());
     }
 
     fn after_push(&mut self, push: &Push, verdict: Pushed, record: &Record, context: &Context<'_>) {
@@ -62,14 +74,14 @@ impl Life {
             }
             _ => return,
         }
-        self.seq = record.seq();
+        self.changed_by(record);
         self.put_floor(push.time, record);
     }
 
     /// As it is from the first.
     pub(super) fn pushed(&mut self, push: &Push, due_ms: u64) {
         self.wait_until(due_ms);
-        (self.failures, self.crashes, self.again) = (0, 0, None);
+        self.count_anew(None);
         (self.max_attempts, self.version) = (push.max_attempts, push.version);
     }
 
@@ -94,7 +106,8 @@ impl Life {
             (Verb::Bury, _) => (self.place, self.token) = (Place::Dead, None),
             (Verb::Again, _) => {
                 self.wait_until(told_ms);
-                (self.failures, self.crashes, self.again, self.put_off) = (0, 0, Some(Cause::Again), true);
+                self.count_anew(Some(Cause::Again));
+                self.put_off = true;
             }
             (Verb::Retry, _) => {
                 self.wait_until(told_ms);
@@ -111,7 +124,7 @@ impl Life {
                 (self.again, self.put_off) = (Some(Cause::Release), false);
             }
         }
-        self.seq = record.seq();
+        self.changed_by(record);
         self.put_floor(time, record);
     }
 
@@ -127,7 +140,7 @@ impl Life {
             }
             (Verb::Requeue, Changed::Done) => {
                 self.wait_until(record.now());
-                (self.failures, self.crashes, self.again) = (0, 0, Some(Cause::Requeue));
+                self.count_anew(Some(Cause::Requeue));
             }
             // It had that due already; nothing changed.
             (Verb::Reschedule, Changed::Done) if self.not_before_ms == told_ms && self.due_ms == Some(told_ms) => {
@@ -146,7 +159,7 @@ impl Life {
             }
             _ => return,
         }
-        self.seq = record.seq();
+        self.changed_by(record);
         self.put_floor(time, record);
     }
 }

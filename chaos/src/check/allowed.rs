@@ -45,7 +45,8 @@ impl Life {
         if version != u32::from(self.version) {
             return Err(Kind::Unexpected);
         }
-        if attempt != 1 + self.failures + self.crashes {
+        let least = 1 + self.failures + self.crashes;
+        if attempt < least || attempt > least.saturating_add(self.slack) {
             return Err(Kind::Miscounted);
         }
         if record.now() < due_ms {
@@ -148,6 +149,8 @@ impl Life {
             (_, State::Dead) if self.place != Place::Dead => return Err(Kind::WrongDeaths),
             _ => self.allows_state(state)?,
         }
-        ((self.failures, self.crashes) == counts).then_some(()).ok_or(Kind::Miscounted)
+        let fits =
+            self.failures == counts.0 && (self.crashes..=self.crashes.saturating_add(self.slack)).contains(&counts.1);
+        fits.then_some(()).ok_or(Kind::Miscounted)
     }
 }

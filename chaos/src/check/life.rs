@@ -56,6 +56,8 @@ pub(super) struct Life {
     /// Which unknown calls that nobody repeats were used up, and how many hidden claims.
     pub(super) used: u32,
     pub(super) hidden: u32,
+    /// So many crashes more may have been charged, of leases that nobody was told of.
+    pub(super) slack: u32,
 }
 
 impl Life {
@@ -78,6 +80,7 @@ impl Life {
         now_ms: 0,
         used: 0,
         hidden: 0,
+        slack: 0,
     };
 
     pub(super) fn is_there(&self) -> bool {
@@ -111,6 +114,22 @@ impl Life {
         (self.failures, self.crashes) = (0, 0);
     }
 
+    pub(super) fn count_anew(&mut self, again: Option<Cause>) {
+        (self.failures, self.crashes, self.slack, self.again) = (0, 0, 0, again);
+    }
+
+    /// How often somebody may have had it without being told, while it waited until this record.
+    pub(super) fn hidden_crashes(&self, record: &Record, context: &Context<'_>) -> u32 {
+        let (hidden, lease_ms) = context.queue.hidden_before(record.told_us);
+        if !self.is_waiting() || hidden == 0 {
+            return 0;
+        }
+        let time_ms = record.now().saturating_sub(self.now_ms.max(self.not_before_ms));
+        let stepped = context.epoch.stepped(self.seq, record.seq());
+        let fit = if stepped { u64::MAX } else { time_ms / lease_ms.max(1) };
+        u32::try_from(fit.min(hidden as u64)).unwrap_or(u32::MAX)
+    }
+
     /// Whether a failure more is its last one; unknown if the limit is.
     pub(super) fn last_failure(&self, context: &Context<'_>) -> Option<bool> {
         let limit = match self.max_attempts {
@@ -137,7 +156,7 @@ impl Life {
             Place::Dead if context.queue.requeued_us.is_some_and(|since| since < record.told_us) => {
                 let mut life = *self;
                 life.wait_at_least(self.now_ms);
-                (life.failures, life.crashes, life.again) = (0, 0, Some(Cause::Requeue));
+                life.count_anew(Some(Cause::Requeue));
                 lives.push(life);
             }
             _ => {}

@@ -5,6 +5,7 @@
 
 mod after;
 mod allowed;
+mod calls;
 mod collect;
 mod context;
 mod judge;

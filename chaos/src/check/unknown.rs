@@ -7,7 +7,7 @@ use super::verdict::Cause;
 use crate::history::Verb;
 
 /// So many states are followed at most.
-const LIVES: usize = 256;
+const LIVES: usize = 4_096;
 const REPEAT_MS: u64 = 12_000;
 
 /// Adds every state that could be meanwhile, before `next`; `false` if there are too many.
@@ -65,6 +65,7 @@ impl Life {
             life.now_ms = 0;
             return life.perhaps(call, once, next, context, lives);
         }
+        life.slack = self.slack.saturating_add(self.hidden_crashes(next, context));
         match call.what {
             What::Push { push, .. } => {
                 if push.is_unsafe() && !life.use_up(once) {
@@ -82,7 +83,7 @@ impl Life {
             }
             What::Change { verb: Verb::Requeue, .. } if self.place == Place::Dead && life.use_up(once) => {
                 life.wait_at_least(life.now_ms);
-                (life.failures, life.crashes, life.again) = (0, 0, Some(Cause::Requeue));
+                life.count_anew(Some(Cause::Requeue));
                 lives.push(life);
             }
             What::Change { verb: Verb::Reschedule, time, .. } if self.is_waiting() && life.use_up(once) => {
@@ -154,7 +155,8 @@ impl Life {
             Verb::Bury => (self.place, self.token) = (Place::Dead, None),
             Verb::Again => {
                 self.wait_for(time, call);
-                (self.failures, self.crashes, self.again, self.put_off) = (0, 0, Some(Cause::Again), true);
+                self.count_anew(Some(Cause::Again));
+                self.put_off = true;
             }
             Verb::Retry => {
                 let last = self.last_failure(context);

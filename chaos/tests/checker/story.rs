@@ -64,7 +64,8 @@ impl Story {
     pub(crate) fn call(&mut self, what: Call, answer: Answer, changed: bool) -> &mut Self {
         let call = self.invoke(what);
         self.seq += u64::from(changed);
-        let now_us = (i64::try_from(SERVER_MS + self.ms).unwrap() + self.server_step_ms) * 1_000;
+        let now_us =
+            (i64::try_from(SERVER_MS + self.ms).expect("a story that can be told") + self.server_step_ms) * 1_000;
         self.write(Event::Ok { call, seq: self.seq, now_us, born: self.born.into(), answer })
     }
 
@@ -142,7 +143,7 @@ impl Story {
     /// The history so far, and that nothing more is left.
     pub(crate) fn verdict(&mut self) -> Verdict {
         self.left(State::Scheduled, &[]);
-        check_events([self.events.clone()]).unwrap()
+        check_events([self.events.clone()]).expect("a story that can be told")
     }
 
     #[track_caller]
