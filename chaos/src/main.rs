@@ -140,6 +140,8 @@ async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
             server: options.server.clone(),
             report: None,
             lease_ms: 2_000,
+            // What is broken may never come to an end.
+            drain_limit: 3,
             quiet: true,
         };
         let ran = run::run(options).await?;

@@ -31,8 +31,6 @@ const PRODUCERS: [&str; 2] = ["p1", "p2"];
 const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 /// With `--messages`, more are pushed per second than would do without outages.
 const OUTAGES: f64 = 1.25;
-/// How long the end may take beyond the server's clock and what waits on purpose.
-const DRAIN_LIMIT: Duration = Duration::from_secs(180);
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
@@ -68,6 +66,9 @@ pub struct Options {
     pub report: Option<PathBuf>,
     #[arg(long, default_value_t = 2_000)]
     pub lease_ms: u64,
+    /// Seconds that the end may take: the server's clock may have gone back, and some messages wait on purpose
+    #[arg(long, default_value_t = 180)]
+    pub drain_limit: u64,
     /// Says nothing until the end
     #[arg(long)]
     pub quiet: bool,
@@ -176,8 +177,9 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
         if waiting.is_over() {
             break;
         }
-        if begun.elapsed() > DRAIN_LIMIT {
-            log.wrong(format!("after {DRAIN_LIMIT:?} without faults there still waits {waiting:?}"));
+        if begun.elapsed().as_secs() > stage.options.drain_limit {
+            let seconds = stage.options.drain_limit;
+            log.wrong(format!("after {seconds} s without faults there still waits {waiting:?}"));
             break;
         }
         if said.elapsed() > Duration::from_secs(2) {

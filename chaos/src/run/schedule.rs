@@ -112,7 +112,7 @@ async fn follow(
         let fits = |kind: &Kind| left.is_zero() || kind.takes(stage) < left;
         let Some(place) = deck.iter().position(fits) else {
             deck.clear();
-            if kinds.iter().any(|kind| fits(kind)) {
+            if kinds.iter().any(fits) {
                 continue;
             }
             return;

@@ -47,7 +47,6 @@ pub struct Gate {
 }
 
 impl Stage {
-    #[expect(clippy::too_many_arguments, reason = "called once, by name of field")]
     pub fn new(
         options: Options,
         store: Store,
