@@ -15,6 +15,7 @@ mod producing;
 mod protocol;
 mod queue;
 mod retry;
+pub mod timers;
 pub mod wheel;
 
 pub use client::Client;

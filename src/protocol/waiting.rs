@@ -11,8 +11,8 @@ use crate::protocol::connect::Connector;
 use crate::protocol::failure;
 use crate::protocol::target::Target;
 
-/// How long Redis keeps a waiting node before it answers that nothing came: the floor.
-const WAIT_SECONDS: u32 = 1;
+/// How long Redis keeps a waiting node before it answers that nothing came.
+const WAIT_SECONDS: u32 = 2;
 /// How long we wait for that answer: Redis's own timeout follows its wall clock, which may be set, and ten ticks a second.
 const WAIT_LIMIT: Duration = Duration::from_secs(4);
 
@@ -28,9 +28,9 @@ impl Waiting {
         Self { connector, bell, connection: None }
     }
 
-    /// Waits for a token, for about a second. After an error, or dropped, the connection is closed, and a token may be lost
-    /// with it.
-    pub(crate) async fn token(&mut self) -> Result<(), Error> {
+    /// Waits for a token for about two seconds; whether one came. After an error, or dropped, the connection is closed, and a
+    /// token may be lost with it.
+    pub(crate) async fn token(&mut self) -> Result<bool, Error> {
         let (mut connection, target) =
             match self.connection.take().filter(|(_, target)| self.connector.is_current(target)) {
                 Some(line) => line,
@@ -45,8 +45,8 @@ impl Waiting {
                 .map_err(|_| failure::silent(address, WAIT_LIMIT))?
                 .map_err(|error| failure::of_call(address, error))
         };
-        target.unless_left(Applied::Unknown, answer).await?;
+        let answer = target.unless_left(Applied::Unknown, answer).await?;
         self.connection = Some((connection, target));
-        Ok(())
+        Ok(answer != Value::Nil)
     }
 }
