@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, Value,
+    AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError,
+    Value,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -125,7 +126,7 @@ impl Node {
             pipeline.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
             pipeline.cmd("SENTINEL").arg("MASTER").arg(service);
             let answers = connection.send_packed_commands(&pipeline, 0, 2).await;
-            let answers = answers.map_err(|error| failure::of_connecting(&self.address, error))?;
+            let answers = answers.map_err(|error| self.failed(error))?;
             Answer::read(answers).ok_or_else(|| {
                 Error::invalid(format!("the sentinel at {} knows no master named {service:?}", self.address))
             })
@@ -138,6 +139,10 @@ impl Node {
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         answer
+    }
+
+    fn failed(&self, error: RedisError) -> Error {
+        failure::of_connecting(&format!("{} (a sentinel)", self.address), error)
     }
 
     /// The connection that is held, or a new one, on which the Sentinel says when a master has changed.
@@ -156,7 +161,7 @@ impl Node {
             .set_connection_timeout(Some(LIMIT))
             .set_response_timeout(Some(LIMIT))
             .set_push_sender(heard);
-        let of_connecting = |error| failure::of_connecting(&self.address, error);
+        let of_connecting = |error| self.failed(error);
         let mut connection =
             self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_connecting)?;
         redis::cmd("SUBSCRIBE")

@@ -187,3 +187,20 @@ fn without_a_word_it_prints_its_help() -> Result<()> {
     assert!(text(&output.stdout).contains("Usage:"));
     Ok(())
 }
+
+/// The message is there, and the program says that this may not last.
+#[test]
+fn a_push_that_no_replica_confirms_fails_and_names_its_message() -> Result<()> {
+    let server = Server::start(&[])?;
+    let waiting = ["--replicas", "1", "--durability-timeout", "50ms"];
+    let push = [&["push", "mail", "hello", "--id", "m:1", "--delay", "48h"], &waiting[..]].concat();
+    for command in [push, [&["cancel", "mail", "m:1"], &waiting[..]].concat()] {
+        let output = dueq(&server, &command)?;
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{error}");
+        assert!(error.contains("m:1") && error.contains("only 0 of 1 replicas"), "{error}");
+    }
+    assert_eq!(text(&dueq(&server, &["cancel", "mail", "m:1"])?.stdout), "cancelled m:1\n");
+    assert_eq!(dueq(&server, &["push", "mail", "x", "--replicas", "0"])?.status.code(), Some(2));
+    Ok(())
+}
