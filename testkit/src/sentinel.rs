@@ -63,6 +63,13 @@ impl Failover {
         Ok(self.servers.iter().position(|server| ports == [server.port()]))
     }
 
+    /// Has the master replaced although it lives, as an operator does.
+    pub fn change_master(&self) -> Result<()> {
+        let reply = self.sentinels[0].say(&["SENTINEL", "FAILOVER", SERVICE])?;
+        ensure!(reply.starts_with("+OK"), "{reply}");
+        Ok(())
+    }
+
     /// Whether each replica is in step with the master, and each Sentinel knows the others and all replicas, and misses none.
     pub fn knows_all(&self) -> Result<bool> {
         let Some(master) = self.master()? else { return Ok(false) };

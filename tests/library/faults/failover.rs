@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use crate::faults::restarts::signal;
-use crate::support::{HOUR, LIMIT, Running, Seen, claim_one, seen, stats_until, until, within};
+use crate::support::{HOUR, LIMIT, Running, Seen, acking, claim_one, seen, stats_until, until, within};
 
 const REPLICAS: usize = 2;
 
@@ -171,6 +171,23 @@ async fn work_goes_on_after_failovers_and_nothing_that_all_replicas_had_is_lost(
     assert!(lost.is_empty() || memory, "lost: {lost:?}");
     assert_eq!((told.early, told.after_cancel), (0, 0));
     Ok(())
+}
+
+/// The old master lives, and refuses what is written to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_goes_on_when_an_operator_changes_the_master() -> Result<()> {
+    let servers = start(1).await?;
+    let queue = Client::connect(&servers.url()).await?.queue("orders")?;
+    let (worker, mut handled) = acking(queue.worker());
+    queue.push(Message::new("x").id("before")).await?;
+    assert_eq!(handled.next().await?, "before");
+    let old = servers.master()?.context("a master")?;
+    servers.change_master()?;
+    wait(&servers, "another master", || Ok(servers.master()?.is_some_and(|new| new != old)))?;
+    wait(&servers, "the old one to follow it", || servers.knows_all())?;
+    queue.push(Message::new("x").id("after")).await?;
+    assert_eq!(handled.next().await?, "after");
+    worker.stop().await
 }
 
 /// Keeps the replicas from hearing of anything more, as a network would.
