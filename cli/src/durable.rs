@@ -9,7 +9,7 @@ use crate::time;
 
 #[derive(Args)]
 pub(crate) struct Durable {
-    /// Done once so many replicas have it too; else it fails, though the message may exist
+    /// Done once so many replicas have it too; else it fails, though it may have been done
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     replicas: Option<u32>,
     /// Done once it is on the server's disk, and with --replicas on so many replicas' (Redis 7.2 or newer, or Valkey)

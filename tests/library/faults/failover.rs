@@ -29,6 +29,8 @@ fn wait(servers: &Failover, what: &str, look: impl Fn() -> Result<bool>) -> Resu
 struct Told {
     acknowledged: BTreeSet<String>,
     cancelled: BTreeSet<String>,
+    /// Whose cancel failed, so that nobody knows whether it will last.
+    doubtful: BTreeSet<String>,
     handled: BTreeMap<String, u32>,
     early: u32,
     after_cancel: u32,
@@ -50,8 +52,14 @@ async fn produce(queue: Queue, producer: usize, told: Shared, stop: Cancellation
             }
         }
         told.lock().expect("no panic").acknowledged.insert(id.clone());
-        if cancels && matches!(queue.cancel(&id).await, Ok(Cancelled::Cancelled)) {
-            told.lock().expect("no panic").cancelled.insert(id);
+        if cancels {
+            let cancelled = queue.cancel(&id).await;
+            let mut told = told.lock().expect("no panic");
+            match cancelled {
+                Ok(Cancelled::Cancelled) => drop(told.cancelled.insert(id)),
+                Ok(_) => {}
+                Err(_) => drop(told.doubtful.insert(id)),
+            }
         }
         if stop.is_cancelled() {
             return Ok(());
@@ -83,7 +91,6 @@ async fn fail_over(servers: &mut Failover, kill: bool, times: &mut Seen<Instant>
         signal("-STOP", servers.servers[old].pid())?;
     }
     let others: Vec<_> = servers.servers.iter().enumerate().filter(|(place, _)| *place != old).collect();
-    let mut promoted = None;
     let promotion = || {
         for (_, server) in &others {
             if is_master(server.port())? {
@@ -93,7 +100,7 @@ async fn fail_over(servers: &mut Failover, kill: bool, times: &mut Seen<Instant>
         Ok(false)
     };
     wait(servers, "a promotion", promotion)?;
-    let since = *promoted.insert(Instant::now());
+    let since = Instant::now();
     let first = loop {
         match times.next().await? {
             handled if handled > since => break handled,
@@ -150,20 +157,18 @@ async fn work_goes_on_after_failovers_and_nothing_that_all_replicas_had_is_lost(
     stats_until(&queue, "an empty queue", |stats| stats.scheduled + stats.ready + stats.leased == 0).await?;
     worker.stop().await?;
     let told = told.lock().expect("no panic");
-    let lost: Vec<_> = told
-        .acknowledged
-        .iter()
-        .filter(|id| !told.handled.contains_key(*id) && !told.cancelled.contains(*id))
-        .collect();
+    let gone = |id: &String| told.handled.contains_key(id) || told.cancelled.contains(id) || told.doubtful.contains(id);
+    let lost: Vec<_> = told.acknowledged.iter().filter(|id| !gone(id)).collect();
     let twice = told.handled.values().filter(|times| **times > 1).count();
     pauses.sort_unstable();
     println!(
-        "{count} failovers: work went on after p50 {:?}, max {:?}; {} pushes acknowledged, {} cancelled, {} lost, {} early, {} fired \
+        "{count} failovers: work went on after p50 {:?}, max {:?}; {} pushes acknowledged, {} cancelled, {} cancels in doubt, {} lost, {} early, {} fired \
          after their cancel, {twice} handled more than once",
         pauses[count / 2],
         pauses[count - 1],
         told.acknowledged.len(),
         told.cancelled.len(),
+        told.doubtful.len(),
         lost.len(),
         told.early,
         told.after_cancel
