@@ -260,7 +260,7 @@ impl Work {
                     patience.pause().await;
                     continue;
                 }
-                Err(error) => return fail(batch, &error),
+                Err(error) => return fail(batch, &of(error, repeated)),
             };
             match self.call(prefix.as_deref(), &batch).await {
                 Ok(replies) => {
@@ -279,8 +279,9 @@ impl Work {
                 Err(error) => {
                     let (again, lost): (Vec<_>, Vec<_>) =
                         batch.into_iter().partition(|pending| patience.allows(&error, pending.item.repeat));
-                    repeated |= error.was_applied() != Applied::No;
-                    fail(lost, &error);
+                    let unknown = error.was_applied() != Applied::No;
+                    fail(lost, &of(error, repeated));
+                    repeated |= unknown;
                     batch = again;
                     if !batch.is_empty() {
                         patience.pause().await;
@@ -355,6 +356,11 @@ fn unsteady(verb: Verb) -> Error {
     let message =
         format!("{} was refused as too late for {PATIENCE:?}: is the clock of the server steady?", verb.name());
     Error::new(ErrorKind::Timeout, Applied::No, message)
+}
+
+/// Of a call of which an earlier attempt may have been applied nobody knows, whatever became of the last one.
+fn of(error: Error, repeated: bool) -> Error {
+    if repeated { error.of_repeated() } else { error }
 }
 
 fn fail(batch: Vec<Pending>, error: &Error) {

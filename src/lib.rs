@@ -13,6 +13,7 @@ mod outcome;
 mod protocol;
 mod queue;
 mod retry;
+pub mod timers;
 pub mod wheel;
 
 pub use client::Client;

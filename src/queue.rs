@@ -268,7 +268,7 @@ impl Queue {
         let claim = loop {
             match self.claim_up_to(count, lease_ms, true).await {
                 Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
-                result => break result?,
+                result => break result.map_err(|error| patience.last(error))?,
             }
         };
         Ok(claim.granted.into_iter().map(|granted| Delivery::new(self.clone(), granted)).collect())

@@ -56,6 +56,7 @@ fn what_may_import_what() {
     // A folder or file, and what of this crate it may name.
     let may: &[(&str, &[&str])] = &[
         ("src/wheel/", &["wheel"]),
+        ("src/timers/", &["wheel"]),
         ("src/error.rs", &[]),
         ("src/outcome.rs", &[]),
         ("src/due.rs", &["error"]),
@@ -132,7 +133,7 @@ fn scripts_have_their_header_and_the_same_blocks() {
 
 #[test]
 fn no_file_grows_beyond_what_one_reads_at_once() {
-    for folder in ["src", "cli", "testkit", "tests", "examples"] {
+    for folder in ["src", "bench/src", "bench/driver", "chaos", "cli", "testkit", "tests", "examples"] {
         for (name, text) in files(folder, "rs") {
             assert!(text.lines().count() <= 400, "{name} has {} lines: split it", text.lines().count());
         }
@@ -181,6 +182,19 @@ fn readme_says_what_to_do_about_every_error() {
         count += 1;
     }
     assert!(count > 15, "{count} codes: this test looks in the wrong place");
+}
+
+#[test]
+fn reliability_names_tests_that_exist() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("RELIABILITY.md")).expect("a page");
+    let mut count = 0;
+    for (file, test) in page.split('`').filter_map(|word| word.split_once(".rs ")) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{file}.rs"));
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(text.contains(&format!("fn {test}(")), "{} has no test {test}", path.display());
+        count += 1;
+    }
+    assert!(count > 50, "{count} tests: this test looks in the wrong place");
 }
 
 /// As Redis writes them: capitals only.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "push",
     "work",
     "cancel",
@@ -27,6 +27,7 @@ const VERBS: [&str; 20] = [
     "functions",
     "keys",
     "import",
+    "bench",
     "dev",
     "completions",
 ];
