@@ -1,7 +1,8 @@
 //! Calls whose effect must be on replicas or disks before they are answered: WAIT and WAITAOF.
 //!
-//! Redis waits for what the *connection* has done so far, so the command follows the script on the same connection, in the same
-//! pipeline. Whatever else is sent on it meanwhile stands behind it: hence a lane of its own for each durability of each queue.
+//! Redis waits for what the *connection* has written so far, so the command follows the script on the same connection, in the
+//! same pipeline. A script that finds its work done by somebody else writes nothing, and from Redis 7.2 on there is then nothing
+//! to wait for: so between the two stands a write that changes nothing, and comes after all that others have done. Whatever else is sent on it meanwhile stands behind it: hence a lane of its own for each durability of each queue.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,8 +27,8 @@ impl Lane {
     /// Calls a script once and waits until its effect is as durable as is asked. Beside the reply: who has not confirmed in
     /// time, if somebody has not.
     ///
-    /// A script that changes nothing is waited for all the same, up to the last change before it: so the repetition of a push
-    /// whose first reply was lost says as much as the first.
+    /// A script that changes nothing is waited for all the same, as is whatever came before it: so the repetition of a push whose
+    /// first reply was lost says as much as the first.
     pub(crate) async fn call_durably(
         &self,
         verb: Verb,
@@ -40,8 +41,11 @@ impl Lane {
         }
         let (mut connection, target) = self.connection().await?;
         if !self.is_fit(&target) {
-            let probe = probe(durability);
-            let asking = limited(RESPONSE_LIMIT, probe.query_async::<Value>(&mut connection));
+            let (touch, probe) = (touch(keys), probe(durability));
+            let asking = limited(RESPONSE_LIMIT, async {
+                touch.query_async::<Value>(&mut connection).await?;
+                probe.query_async::<Value>(&mut connection).await
+            });
             let answer = target.unless_left(Applied::No, async { Ok(asking.await) }).await?;
             answer.map_err(|error| self.unfit(&target, error))?;
             self.set_fit(&target);
@@ -97,15 +101,28 @@ async fn exchange(
     args: &[&[u8]],
     durability: Durability,
 ) -> Result<Values, RedisError> {
-    let values = both(connection, evalsha(verb, keys, args), durability).await?;
-    if is_unknown(&values[0]) { both(connection, eval(verb, keys, args), durability).await } else { Ok(values) }
+    let values = both(connection, evalsha(verb, keys, args), keys, durability).await?;
+    if is_unknown(&values[0]) { both(connection, eval(verb, keys, args), keys, durability).await } else { Ok(values) }
 }
 
-async fn both(connection: &mut MultiplexedConnection, call: Cmd, durability: Durability) -> Result<Values, RedisError> {
-    let mut pipeline = redis::Pipeline::with_capacity(2);
-    pipeline.add_command(call).add_command(wait(durability));
-    let mut values = connection.send_packed_commands(&pipeline, 0, 2).await?.into_iter().map(Value::extract_error);
-    Ok([values.next().unwrap_or(Ok(Value::Nil)), values.next().unwrap_or(Ok(Value::Nil))])
+async fn both(
+    connection: &mut MultiplexedConnection,
+    call: Cmd,
+    keys: &Keys,
+    durability: Durability,
+) -> Result<Values, RedisError> {
+    let mut pipeline = redis::Pipeline::with_capacity(3);
+    pipeline.add_command(call).add_command(touch(keys)).add_command(wait(durability));
+    let mut values = connection.send_packed_commands(&pipeline, 0, 3).await?.into_iter().map(Value::extract_error);
+    let mut next = || values.next().unwrap_or(Ok(Value::Nil));
+    let (reply, touched, waited) = (next(), next(), next());
+    // Without that write the count of replicas says nothing.
+    Ok([reply, touched.and(waited)])
+}
+
+/// A write that changes nothing, whatever is there: the first entry of the ready list goes where it was.
+fn touch(keys: &Keys) -> Cmd {
+    redis::cmd("LMOVE").arg(keys.ready()).arg(keys.ready()).arg("LEFT").arg("LEFT").to_owned()
 }
 
 fn wait(durability: Durability) -> Cmd {

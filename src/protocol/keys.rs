@@ -29,6 +29,11 @@ impl Keys {
             notice: format!("{base}:notice"),
         })
     }
+
+    /// The list of what is due.
+    pub(crate) fn ready(&self) -> &str {
+        &self.vector[1]
+    }
 }
 
 /// What SCAN finds the queues by.

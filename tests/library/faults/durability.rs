@@ -131,7 +131,7 @@ async fn cancels_and_other_changes_wait_too() -> Result<()> {
 async fn disks_are_waited_for_where_the_server_can() -> Result<()> {
     let fsynced = Durability::Fsynced { local: true, replicas: 0, timeout: LIMIT };
     for appendonly in ["no", "yes"] {
-        let setup = setup_with(&["--appendonly", appendonly]).await?;
+        let setup = setup_with(&["--appendonly", appendonly, "--appendfsync", "always"]).await?;
         let known = setup.command::<Vec<Value>>(&["COMMAND", "INFO", "WAITAOF"]).await?;
         let pushed = setup.queue.push(Message::new("x").id("a").due(HOUR).durability(fsynced)).await;
         if known != [Value::Nil] && appendonly == "yes" {
