@@ -3,17 +3,20 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{START_LIMIT, Server, answers, command, folder, free_port, programs};
+use crate::{Server, answers, command, folder, free_port, programs};
 
 /// The name of the service.
 pub const SERVICE: &str = "orders";
 /// How long a server must be silent before Sentinels act.
 const DOWN_AFTER_MS: u32 = 500;
 const SENTINELS: usize = 3;
+/// How long anything may take. A Sentinel that was not scheduled for two seconds does nothing for thirty (TILT), and one
+/// failover in vain puts off the next: so only what never happens is given up on.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Servers of which one is the master, as three Sentinels see to.
 #[derive(Debug)]
@@ -70,6 +73,15 @@ impl Failover {
         Ok(())
     }
 
+    /// How often Sentinels have fallen into TILT: the machine was too busy for them.
+    pub fn tilts(&self) -> Result<usize> {
+        let mut count = 0;
+        for sentinel in &self.sentinels {
+            count += fs::read_to_string(sentinel.folder.join("log"))?.matches("+tilt").count();
+        }
+        Ok(count)
+    }
+
     /// Whether each replica is in step with the master, and each Sentinel knows the others and all replicas, and misses none.
     pub fn knows_all(&self) -> Result<bool> {
         let Some(master) = self.master()? else { return Ok(false) };
@@ -100,8 +112,8 @@ impl Failover {
     pub fn wait(&self, what: &str, look: impl Fn() -> Result<bool>) -> Result<()> {
         let start = Instant::now();
         while !look()? {
-            ensure!(start.elapsed() < START_LIMIT, "waited in vain for {what}");
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            ensure!(start.elapsed() < LIMIT, "waited in vain for {what}");
+            std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     }
