@@ -87,8 +87,8 @@ impl Error {
     /// The call took effect on this message, and nobody knows whether that will last.
     pub(crate) fn unconfirmed(verb: &str, id: &[u8], shortfall: &str) -> Self {
         let message = format!(
-            "{verb}: the master did it to message {:?}, but {shortfall}: a failover may undo it, so that the message may exist \
-             or not; the same call again waits again",
+            "{verb} of message {:?}: the master has done it, but {shortfall}; a failover may undo it, so that the message may \
+             exist or not: the same call again waits again",
             String::from_utf8_lossy(id)
         );
         let (kind, applied) = (ErrorKind::Unconfirmed, Applied::Yes);
