@@ -60,6 +60,8 @@ fn plausible(verb: &str) -> Vec<Text> {
         "configure" => words!["max_attempts", 3],
         "peek" => words!["scheduled", "", 10],
         "get" => words!["r"],
+        "verify" => words!["1"],
+        "audit" => words!["messages", 0, 100, "1"],
         _ => words![],
     }
 }
