@@ -165,7 +165,12 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             let mut bad = with_numbers(&|limit| words!["messages", "0", limit, ""]);
             bad.extend(["", "recent", "x"].map(|part| words![part, "0", 10, ""]));
             bad.extend(["", "x", "-1", "1.5"].map(|cursor| words!["dead", cursor, 10, ""]));
-            bad.extend([words![], words!["dead", "0", 10], words!["dead", "0", 10, "2"], words!["dead", "0", 10, "", ""]]);
+            bad.extend([
+                words![],
+                words!["dead", "0", 10],
+                words!["dead", "0", 10, "2"],
+                words!["dead", "0", 10, "", ""],
+            ]);
             bad
         }
         "push" => {
