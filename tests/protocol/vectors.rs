@@ -10,7 +10,9 @@ mod nodes;
 mod pages;
 mod pushes;
 mod refusals;
+mod repairs;
 mod repeats;
+mod roles;
 mod trims;
 mod types;
 
