@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 22] = [
     "push",
     "work",
     "cancel",
@@ -24,6 +24,8 @@ const VERBS: [&str; 20] = [
     "purge",
     "delete-queue",
     "configure",
+    "doctor",
+    "acl",
     "functions",
     "keys",
     "import",
