@@ -177,7 +177,7 @@ impl Report {
         let mended = if line.mended { "mended: " } else { "" };
         output::line(&format!("  {} {}: {mended}{}", line.code, output::visible(line.subject), visible(line.problem)))?;
         output::line(&format!("    so   {}", visible(line.consequence)))?;
-        if line.mended { Ok(()) } else { output::line(&format!("    run  {}", visible(line.remedy))) }
+        if line.remedy.is_empty() { Ok(()) } else { output::line(&format!("    run  {}", visible(line.remedy))) }
     }
 
     fn unchecked(&mut self, queue: Option<&str>, what: &str, why: &str) -> io::Result<()> {

@@ -37,7 +37,7 @@ pub struct Finding {
     pub problem: String,
     /// What follows from it.
     pub consequence: &'static str,
-    /// The command that mends it, or what to look at where none does.
+    /// The command that mends it, or what to look at where none does; once mended, what is left to do, if anything is.
     pub remedy: String,
     /// Whether this checkup has mended it.
     pub mended: bool,

@@ -108,8 +108,11 @@ impl Queue {
 
     fn finding(&self, raw: Raw) -> Finding {
         let name = quoted(self.name().as_bytes());
-        let (repair, id) = (format!("dueq doctor {name} --repair"), quoted(&raw.what));
+        let (repair, id) =
+            (if raw.mended { String::new() } else { format!("dueq doctor {name} --repair") }, quoted(&raw.what));
         let (detail, subject) = (raw.detail, String::from_utf8_lossy(&raw.what).into_owned());
+        // What is left to do once it is mended.
+        let then = |rest: String| if raw.mended { rest } else { format!("{repair}; then {rest}") };
         let (code, problem, consequence, remedy) = match raw.kind.as_str() {
             "sentinel" => (
                 "sentinel",
@@ -147,7 +150,7 @@ impl Queue {
                 "silent",
                 format!("a message has been due for {detail} ms, the bell is empty, and no worker beats"),
                 "a client that waits for the bell is not woken",
-                format!("{repair}; and start a worker: dueq work {name}"),
+                then(format!("start a worker: dueq work {name}")),
             ),
             "window" => (
                 "window",
@@ -160,7 +163,7 @@ impl Queue {
                 "hollow",
                 format!("it is {detail}, and has no payload"),
                 "it is lost: when it is due it is dropped without a word",
-                format!("{repair}; then push it again, if it was not handled"),
+                then("push it again, if it was not handled".to_owned()),
             ),
             "unclaimed" => (
                 "unclaimed",
@@ -184,7 +187,7 @@ impl Queue {
                 "unplaced",
                 "its payload is there, and it is in no state".to_owned(),
                 "it is never delivered, and cannot be pushed again",
-                format!("{repair}; then it is dead: dueq requeue {name} {id}"),
+                then(format!("it is dead: dueq requeue {name} {id}, if it was not handled")),
             ),
             "score" => (
                 "score",

@@ -154,6 +154,11 @@ fn with_certificates(info: ConnectionInfo, options: &ClientOptions) -> Result<Co
     if !options.want_tls() {
         return Ok(info);
     }
+    let marker = b"BEGIN CERTIFICATE";
+    // An empty list would be taken, and nobody trusted.
+    if options.ca_certificates.as_ref().is_some_and(|pem| !pem.windows(marker.len()).any(|part| part == marker)) {
+        return Err(Error::invalid("what was given as the CA's certificates holds none in PEM"));
+    }
     let client_tls = options.client_certificate.clone();
     let certificates = TlsCertificates {
         client_tls: client_tls.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key }),
