@@ -96,6 +96,6 @@ impl Checkup {
 fn is_denied(error: &Error) -> bool {
     let text = error.to_string();
     // Some hosts rename CONFIG, or take it away.
-    let lacks = ["NOPERM", "can't run this command", "can't access", "unknown command"];
+    let lacks = ["NOPERM", "ACL failure in script", "can't run this command", "can't access", "unknown command"];
     matches!(error.kind(), ErrorKind::Denied | ErrorKind::Server) && lacks.iter().any(|words| text.contains(words))
 }

@@ -33,7 +33,9 @@ fn refused(url: &str, args: &[&str]) -> Result<()> {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
     assert!(
-        ["NOPERM", "can't run this command", "can't access"].iter().any(|why| said.contains(why)),
+        ["NOPERM", "ACL failure in script", "can't run this command", "can't access"]
+            .iter()
+            .any(|why| said.contains(why)),
         "{args:?}: {said}"
     );
     Ok(())
