@@ -183,6 +183,19 @@ fn readme_says_what_to_do_about_every_error() {
     assert!(count > 15, "{count} codes: this test looks in the wrong place");
 }
 
+#[test]
+fn reliability_names_tests_that_exist() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("RELIABILITY.md")).expect("a page");
+    let mut count = 0;
+    for (file, test) in page.split('`').filter_map(|word| word.split_once(".rs ")) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{file}.rs"));
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(text.contains(&format!("fn {test}(")), "{} has no test {test}", path.display());
+        count += 1;
+    }
+    assert!(count > 50, "{count} tests: this test looks in the wrong place");
+}
+
 /// As Redis writes them: capitals only.
 fn is_code(word: &str) -> bool {
     word.chars().all(|c| c.is_ascii_uppercase())

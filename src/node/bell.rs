@@ -17,24 +17,17 @@ impl Bell {
         Self { waiting: Waiting::new(connector, bell), failures: 0 }
     }
 
-    /// Completes when there may be work: the bell rang, or the wait failed, in which case a token may have been lost.
+    /// Completes when there may be work: the bell rang, or it did not for a floor, or the wait failed. In the last two cases a
+    /// token may have been lost, to us or to a connection whose machine is gone: so whoever waits looks for work all the same.
     ///
     /// Dropped, it may take a token along: whoever drops it must ring for the others.
     pub(super) async fn wait(&mut self) {
-        loop {
-            match self.waiting.token().await {
-                Ok(came) => {
-                    self.failures = 0;
-                    if came {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    self.failures += 1;
-                    tracing::warn!(%error, "waiting for work failed");
-                    tokio::time::sleep(reconnect_delays().delay(self.failures, fastrand::f64())).await;
-                    return;
-                }
+        match self.waiting.token().await {
+            Ok(()) => self.failures = 0,
+            Err(error) => {
+                self.failures += 1;
+                tracing::warn!(%error, "waiting for work failed");
+                tokio::time::sleep(reconnect_delays().delay(self.failures, fastrand::f64())).await;
             }
         }
     }

@@ -263,7 +263,8 @@ impl Patience {
     }
 }
 
-/// The pauses before a lost connection or a refused call is tried again: soon, then up to a second apart.
+/// The pauses before a lost connection or a refused call is tried again: soon, then up to half a second apart, so that work
+/// goes on within a second when a server is back.
 pub(crate) fn reconnect_delays() -> Retry {
-    Retry::exponential(Duration::from_millis(10), Duration::from_secs(1)).unwrap_or_default()
+    Retry::exponential(Duration::from_millis(10), Duration::from_millis(500)).unwrap_or_default()
 }

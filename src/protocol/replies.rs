@@ -44,13 +44,19 @@ impl Reply {
             head_ms: {
                 // The sequence number orders calls for those who record them; this client does not need it.
                 let _seq = header.integer()?;
-                u64::try_from(header.integer()?).ok()
+                time_ms(header.integer()?)
             },
-            lease_deadline_ms: u64::try_from(header.integer()?).ok(),
+            lease_deadline_ms: time_ms(header.integer()?),
             paused: header.integer()? != 0,
         };
         Ok(Self { header, body })
     }
+}
+
+/// A time of the header, of which -1 says that there is none. Any other below zero was written by a stranger, and is past: one
+/// such must not hide that something is to be done.
+fn time_ms(integer: i64) -> Option<u64> {
+    (integer != -1).then(|| u64::try_from(integer).unwrap_or(0))
 }
 
 impl Body {
@@ -177,6 +183,8 @@ mod tests {
         assert_eq!(reply.body.count().expect("moved"), 3);
         let reply = Reply::decode(Verb::Promote, header(7, 8)).expect("a header");
         assert_eq!((reply.header.head_ms, reply.header.lease_deadline_ms), (Some(7), Some(8)));
+        let reply = Reply::decode(Verb::Promote, header(-5, i64::MIN)).expect("a header");
+        assert_eq!((reply.header.head_ms, reply.header.lease_deadline_ms), (Some(0), Some(0)), "past, not none");
     }
 
     #[test]

@@ -24,9 +24,12 @@ pub(crate) enum Part {
     Hold,
     /// Connect, push, claim and ack one message, and say so.
     Once,
+    /// Handle up to 50 messages of `orders` at once under leases of 1 s, say their ids, and die of the one called `poison`.
+    Poisoned,
 }
 
-const PARTS: [(&str, Part); 3] = [("handle", Part::Handle), ("hold", Part::Hold), ("once", Part::Once)];
+const PARTS: [(&str, Part); 4] =
+    [("handle", Part::Handle), ("hold", Part::Hold), ("once", Part::Once), ("poisoned", Part::Poisoned)];
 
 pub(crate) struct Process {
     child: Child,
@@ -53,6 +56,7 @@ impl Process {
     }
 
     /// As `kill -9`; waits until it is dead.
+    #[allow(dead_code, reason = "tests/others, which shares this file, is where processes are killed")]
     pub(crate) async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }
@@ -105,6 +109,17 @@ async fn a_process_plays_the_part_it_is_told_and_no_other() -> Result<()> {
             let delivery = claim_one(&queue).await?;
             assert_eq!((delivery.payload(), delivery.ack().await?), (&b"once"[..], Settled::Done));
             say("done");
+        }
+        Part::Poisoned => {
+            let handler = async |delivery: Delivery| {
+                say(delivery.id());
+                // The others are at work when it kills the process.
+                tokio::time::sleep(Duration::from_millis(if delivery.id() == "poison" { 100 } else { 300 })).await;
+                if delivery.id() == "poison" {
+                    std::process::abort();
+                }
+            };
+            queue.worker().concurrency(50).lease(Duration::from_secs(1)).run(handler, std::future::pending()).await?;
         }
     }
     Ok(())

@@ -1,48 +1,11 @@
-//! Starting before there is anything to do, and while nothing may be done.
+//! Workers while nothing may be done. How they start before their queue, and after it, is in `tests/others`.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, Message};
+use dueq::Message;
 
-use crate::support::{HOUR, Running, acking, seen, setup, stats_until};
-
-/// The first message of a queue is announced to workers that were there before the queue was.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_is_older_than_its_queue_gets_the_first_message_in_time() -> Result<()> {
-    for delay in [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(1_500)] {
-        let setup = setup().await?;
-        let (sender, mut seen) = seen();
-        let handler = move |delivery: Delivery| {
-            let _ = sender.send(delivery.lateness());
-            async {}
-        };
-        let worker = Running::start(setup.queue.worker(), handler);
-        // It listens: now a push is announced to it.
-        let channel = ["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"];
-        let mut redis = setup.redis().await?;
-        crate::support::until(
-            "the subscription",
-            async || crate::support::command::<(String, u64)>(&mut redis, &channel).await,
-            |(_, subscribers)| *subscribers == 1,
-        )
-        .await?;
-        setup.queue.push(Message::new("").due(delay)).await?;
-        let lateness = seen.next().await?;
-        assert!(lateness < Duration::from_secs(5), "due after {delay:?}, {lateness:?} late");
-        worker.stop().await?;
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_due_long_before_the_worker_started_is_handled_at_once() -> Result<()> {
-    let setup = setup().await?;
-    setup.queue.push(Message::new("").id("overdue").due(std::time::SystemTime::now() - HOUR)).await?;
-    let (worker, mut seen) = acking(setup.queue.worker());
-    assert_eq!(seen.next().await?, "overdue");
-    worker.stop().await
-}
+use crate::support::{Running, acking, seen, setup, stats_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_waits_while_its_queue_is_paused_and_goes_on_when_it_is_resumed() -> Result<()> {

@@ -1,0 +1,185 @@
+//! What is in the queue: nonsense, crowds, twins, and times before now.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+use dueq::{Delivery, Due, Message, State};
+
+use crate::support::{
+    HOUR, Running, acking, claim, claim_one, messages, push_all, seen, server_us, setup, stats_until,
+};
+
+const PUSH: &str = include_str!("../../lua/push.lua");
+/// More than Lua can unpack at once, which is a little less than 8,000.
+const CROWD: usize = 12_000;
+
+/// In Redisson's delayed queue an element that cannot be unpacked stops the transfer halfway, each time anew: what stands
+/// before it is transferred again and again, what stands behind it never.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    queue.push(Message::new("").id("far").due(HOUR)).await?;
+    // Planted by hand, and all in front of what is pushed below.
+    let mut redis = setup.redis().await?;
+    let entries: [&[u8]; 11] = [
+        b"",
+        b":",
+        b"garbage",
+        b"x:y",
+        b"-5:id",
+        b"1e3:id",
+        b"1:",
+        b"1:\0",
+        b"9999999999999999999999999:id",
+        b"nan:id",
+        b"\xff\xfe:\xff",
+    ];
+    for entry in entries {
+        redis::cmd("RPUSH").arg("dueq:{orders}:ready").arg(entry).query_async::<()>(&mut redis).await?;
+    }
+    for (key, score, member) in [
+        ("scheduled", "1", &b"no payload"[..]),
+        ("scheduled", "1.5", b""),
+        ("scheduled", "-inf", b"before all time"),
+        ("scheduled", "-5", b"\xff\xfe\0"),
+        ("leases", "1", b"no claim, no payload"),
+        ("leases", "-inf", b"\0"),
+        ("nodes", "-inf", b""),
+        ("recent", "-inf", b""),
+    ] {
+        let key = format!("dueq:{{orders}}:{key}");
+        redis::cmd("ZADD").arg(key).arg(score).arg(member).query_async::<()>(&mut redis).await?;
+    }
+    for (key, field, value) in
+        [("claims", "no claim, no payload", "short"), ("attrs", "5", "no such form"), ("attrs", "6", "")]
+    {
+        setup.command::<()>(&["HSET", &format!("dueq:{{orders}}:{key}"), field, value]).await?;
+    }
+    setup.command::<()>(&["RPUSH", "dueq:{orders}:bell", "not", "", "tokens"]).await?;
+
+    // What the handler cannot read: nothing at all, no text, no JSON, not the JSON that it wants.
+    let poison: [&[u8]; 5] = [b"", b"\xff\xfe", b"{\"unfinished\":", b"\"a text\"", b"-1"];
+    for payload in poison {
+        queue.push(Message::new(payload).max_attempts(1)).await?;
+    }
+    let good: Result<Vec<_>, _> = (0..50).map(|n| Message::json(&n).map(|message| message.id(n.to_string()))).collect();
+    push_all(queue, good?).await?;
+    let (sender, mut seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let sender = sender.clone();
+        async move {
+            let _ = sender.send(delivery.json::<u64>()?);
+            anyhow::Ok(())
+        }
+    };
+    let worker = Running::start(queue.worker().concurrency(3), handler);
+    let mut handled = seen.take(50).await?;
+    handled.sort_unstable();
+    assert_eq!(handled, (0..50).collect::<Vec<_>>());
+    let stats = stats_until(queue, "all settled", |stats| stats.acked + stats.dead == 55).await?;
+    assert_eq!((stats.acked, stats.dead, stats.ready, stats.leased), (50, 5, 0, 0), "{stats:?}");
+    worker.stop().await?;
+    // And none of it is left in anybody's way.
+    let left: Vec<Vec<u8>> = setup.command(&["ZRANGE", "dueq:{orders}:scheduled", "0", "0"]).await?;
+    assert_eq!(left, [b"far"]);
+    Ok(())
+}
+
+/// Scripts that take all that is due and unpack it, as those of apalis-redis, bee-queue and delayqueue did, fail at 8,000
+/// messages due at once, and at each try after that, since nothing becomes less.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let due = Due::at_ms(server_us(&mut setup.redis().await?).await? / 1_000);
+    push_all(queue, messages(CROWD).into_iter().map(|message| message.due(due)).collect()).await?;
+    assert_eq!(queue.stats().await?.due, CROWD as u64);
+    let (worker, mut seen) = acking(queue.worker().concurrency(500));
+    let mut handled = seen.take(CROWD).await?;
+    handled.sort_unstable();
+    handled.dedup();
+    assert_eq!(handled.len(), CROWD);
+    worker.stop().await?;
+    let stats = queue.stats().await?;
+    assert_eq!((stats.acked, stats.claimed, stats.crashed), (CROWD as u64, CROWD as u64, 0));
+    Ok(())
+}
+
+/// The same for leases that run out together: BullMQ's, bee-queue's and delayqueue's way back from a dead consumer had that
+/// limit too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_than_8000_leases_that_run_out_at_once_wedge_every_recovery() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    push_all(queue, messages(CROWD)).await?;
+    // Nobody beats, so nobody reaps: all of them are out at the end.
+    let mut granted = 0;
+    while granted < CROWD {
+        granted += queue.claim(1_000, Duration::from_millis(1)).await?.len();
+    }
+    assert_eq!(queue.stats().await?.leased, CROWD as u64);
+    let (worker, mut seen) = acking(queue.worker().concurrency(500));
+    let mut handled = seen.take(CROWD).await?;
+    handled.sort_unstable();
+    handled.dedup();
+    assert_eq!(handled.len(), CROWD);
+    worker.stop().await?;
+    let stats = queue.stats().await?;
+    assert_eq!((stats.acked, stats.crashed, stats.dead), (CROWD as u64, CROWD as u64, 0));
+    Ok(())
+}
+
+/// A delay queue that keeps the payload itself as the member of a sorted set, as the plainest ones do, has one message where
+/// two equal ones were pushed.
+#[tokio::test]
+async fn equal_payloads_collapse() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let due = Due::at_ms(server_us(&mut setup.redis().await?).await? / 1_000);
+    push_all(queue, (0..100).map(|_| Message::new("the same").due(due)).collect()).await?;
+    let twins = claim(queue, 100).await?;
+    assert!(twins.iter().all(|delivery| delivery.payload() == b"the same"));
+    // And one that goes takes no other along.
+    for delivery in &twins[..50] {
+        delivery.ack().await?;
+    }
+    twins[50].bury("").await?;
+    assert_eq!(queue.cancel_dead(twins[50].id_bytes()).await?, dueq::Cancelled::Cancelled);
+    assert_eq!(queue.stats().await?.leased, 49);
+    Ok(())
+}
+
+/// In Redisson's delayed queue an element offered with a negative delay arrived long after the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn negative_delay() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let (worker, mut seen) = acking(queue.worker());
+    // A time before now is due now; so is one before all time.
+    for (id, due) in [
+        ("an hour ago", Due::from(SystemTime::now() - HOUR)),
+        ("before 1970", Due::from(SystemTime::UNIX_EPOCH - HOUR)),
+        ("zero", Due::at_ms(0)),
+        ("none", Due::from(Duration::ZERO)),
+    ] {
+        queue.push(Message::new("").id(id).due(due)).await?;
+        assert_eq!(seen.next().await?, id);
+    }
+    worker.stop().await?;
+    // A delay below zero, which only the script can be told, is refused, and its neighbours in the call are not.
+    let mut redis = setup.redis().await?;
+    let mut call = redis::cmd("EVAL");
+    call.arg(PUSH).arg(10).arg(queue.keys()).arg("").arg("");
+    for (id, due) in [("a", "-5"), ("b", "+-5"), ("c", "+0"), ("d", "-1e3"), ("e", "- 5")] {
+        call.arg(id).arg(due).arg("").arg("");
+    }
+    let (_, results): (redis::Value, Vec<String>) = call.query_async(&mut redis).await?;
+    for (place, result) in results.iter().enumerate() {
+        let expected = if place == 2 { "CREATED" } else { "INVALID due must be" };
+        assert!(result.starts_with(expected), "{place}: {result}");
+    }
+    assert_eq!(claim_one(queue).await?.id(), "c");
+    assert_eq!(queue.list(State::Scheduled, None, 10).await?.messages.len(), 0);
+    Ok(())
+}

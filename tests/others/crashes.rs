@@ -1,0 +1,139 @@
+//! Processes that die, and what becomes of what they had.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Delivery, Message, Settled};
+
+use crate::support::child::{Part, Process};
+use crate::support::{
+    Running, Setup, acking, command, connection, holding, ids, messages, push_all, seen, setup, setup_with,
+    stats_until, until,
+};
+
+/// Redisson's blocking queues, Sidekiq's basic fetch and Resque pop a message and then work on it: what the process had when
+/// it died is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pop_without_lease_loses_on_crash() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    push_all(queue, messages(150)).await?;
+    for _ in 0..3 {
+        // Killed while it claims and starts handlers: right after the first word of the first of them.
+        let mut victim = Process::start(Part::Hold, &setup.server.url(), &[])?;
+        victim.says().await?;
+        victim.kill().await?;
+    }
+    assert_ne!(queue.stats().await?.leased, 0, "they died with something in hand");
+    let (sender, mut seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send((delivery.id().into_owned(), delivery.payload().to_vec()));
+        async {}
+    };
+    let worker = Running::start(queue.worker(), handler);
+    let mut handled = seen.take(150).await?;
+    handled.sort_unstable();
+    assert_eq!(handled, ids(150).into_iter().map(|id| (id.clone(), id.into_bytes())).collect::<Vec<_>>());
+    worker.stop().await
+}
+
+/// asynq's recoverer looks at leases alone: a task that is active and has none, as after a server that lost a part of what it
+/// had written, stays active for ever. Here claim and lease are written by one transition, which is whole or not at all,
+/// wherever the append-only file is torn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_active_id_without_a_lease_is_never_scanned() -> Result<()> {
+    let mut setup =
+        setup_with(&["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]).await?;
+    push_all(&setup.queue, messages(20)).await?;
+    let file = append_only_file(&setup)?;
+    let before_claim = fs::metadata(&file)?.len();
+    assert_eq!(setup.queue.claim(20, Duration::from_millis(1)).await?.len(), 20);
+    setup.server.kill()?;
+    let written = fs::read(&file)?;
+    let after_claim = u64::try_from(written.len())?;
+    let mut counts = BTreeSet::new();
+    for step in 0..=16 {
+        let torn = usize::try_from(before_claim + (after_claim - before_claim) * step / 16)?;
+        fs::write(&file, &written[..torn])?;
+        setup.server.restart()?;
+        let mut redis = connection(&setup.server.url()).await?;
+        let key = |name: &str| format!("dueq:{{orders}}:{name}");
+        let mut claims: Vec<String> = command(&mut redis, &["HKEYS", &key("claims")]).await?;
+        let mut leases: Vec<String> = command(&mut redis, &["ZRANGE", &key("leases"), "0", "-1"]).await?;
+        claims.sort_unstable();
+        leases.sort_unstable();
+        assert_eq!(claims, leases, "torn at {torn}");
+        let stats = setup.queue.stats().await?;
+        assert_eq!(stats.scheduled + stats.ready + stats.leased, 20, "torn at {torn}: {stats:?}");
+        counts.insert(stats.leased);
+        setup.server.kill()?;
+    }
+    assert_eq!(counts, BTreeSet::from([0, 20]), "torn before the claim, and after it");
+    // What is leased is scanned.
+    setup.server.restart()?;
+    let (worker, mut seen) = acking(setup.queue.worker());
+    let mut handled = seen.take(20).await?;
+    handled.sort_unstable();
+    assert_eq!(handled, ids(20));
+    worker.stop().await
+}
+
+/// Even one whose lease a stranger removed has another after a third of it, as long as its handler lives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_active_id_whose_lease_was_removed_gets_one_while_its_handler_lives() -> Result<()> {
+    let setup = setup().await?;
+    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(1)));
+    setup.queue.push(Message::new("").id("id")).await?;
+    let delivery = seen.next().await?;
+    assert_eq!(setup.command::<u64>(&["ZREM", "dueq:{orders}:leases", "id"]).await?, 1);
+    stats_until(&setup.queue, "a lease", |stats| stats.leased == 1).await?;
+    assert_eq!(delivery.ack().await?, Settled::Done);
+    worker.abort().await
+}
+
+/// The file that the server appends to; versions name it differently.
+fn append_only_file(setup: &Setup) -> Result<PathBuf> {
+    let folder = setup.server.folder().join("appendonlydir");
+    fs::read_dir(&folder)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.to_string_lossy().ends_with(".incr.aof"))
+        .with_context(|| format!("no append-only file in {}", folder.display()))
+}
+
+/// In asynq a lease that ran out is a failed try: a message that kills its process takes along the innocent ones that are
+/// handled beside it, and those at their last try are archived.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_burns_the_last_retry_of_innocents() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    // Each has one try, which no crash may use up.
+    let innocent = messages(49).into_iter().map(|message| message.max_attempts(1));
+    push_all(queue, innocent.chain([Message::new("").id("poison").max_attempts(1)]).collect()).await?;
+    let url = setup.server.url();
+    // As a supervisor does: whenever the process has died, another one is started.
+    let supervisor = tokio::spawn(async move {
+        loop {
+            let mut process = Process::start(Part::Poisoned, &url, &[])?;
+            while process.says().await.is_ok() {}
+        }
+        #[expect(unreachable_code, reason = "it names the type of the errors")]
+        anyhow::Ok(())
+    });
+    let stats = stats_until(queue, "all innocent ones handled", |stats| stats.acked == 49).await?;
+    println!("{} leases ran out until the 49 were handled", stats.crashed);
+    assert!(stats.crashed >= 50, "the first crash had all of them in hand: {stats:?}");
+    // It waits longer after each crash; that is not what is tested here.
+    let dead = async || {
+        queue.run_now("poison").await?;
+        Ok(queue.get("poison").await?.map(|stored| (stored.state, stored.failures, stored.crashes)))
+    };
+    let dead = until("the end of the poison", dead, |seen| seen.is_some_and(|(state, ..)| state == dueq::State::Dead));
+    assert_eq!(dead.await?, Some((dueq::State::Dead, 0, 6)));
+    supervisor.abort();
+    let stats = queue.stats().await?;
+    assert_eq!((stats.acked, stats.died, stats.dead, stats.retried), (49, 1, 1, 0));
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! Who notices that a message is due: subscriptions, timers, and nobody at all.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use dueq::{Client, Delivery, Message, Queue};
+use dueq_testkit::Server;
+use redis::aio::MultiplexedConnection;
+
+use crate::held::Holding;
+use crate::support::{
+    HOUR, Running, Seen, acking, claim_one, command, connection, seen, server_us, setup, setup_with, stats_until, until,
+};
+
+const BEAT: &str = include_str!("../../lua/beat.lua");
+const PUSH: &str = include_str!("../../lua/push.lua");
+/// The floor is 1 s; the rest is for a slow machine.
+const FLOOR: Duration = Duration::from_secs(1 + 9);
+
+/// A worker that says what it handled, and how late.
+fn reporting(queue: &Queue) -> (Running, Seen<(String, Duration)>) {
+    let (sender, seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send((delivery.id().into_owned(), delivery.lateness()));
+        async {}
+    };
+    (Running::start(queue.worker(), handler), seen)
+}
+
+/// The connection that listens for notices, once there is one other than `old`.
+async fn listener(redis: &mut MultiplexedConnection, old: &str) -> Result<String> {
+    let look = async || {
+        let channel = ["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"];
+        let (_, count): (String, u64) = command(redis, &channel).await?;
+        let clients: String = command(redis, &["CLIENT", "LIST", "TYPE", "pubsub"]).await?;
+        Ok((count, clients.split_once(' ').map_or(String::new(), |(id, _)| id.to_owned())))
+    };
+    Ok(until("a listener", look, |(count, id)| *count == 1 && !id.is_empty() && id != old).await?.1)
+}
+
+/// Pushes one message and sees it handled, within the floor.
+async fn fires(queue: &Queue, seen: &mut Seen<(String, Duration)>, id: &str, delay: Duration) -> Result<()> {
+    queue.push(Message::new("").id(id).due(delay)).await?;
+    let (handled, late) = seen.next().await?;
+    ensure!(handled == id && late < FLOOR, "{handled} instead of {id}, {late:?} late");
+    Ok(())
+}
+
+/// Redisson's delayed queue transfers what is due when a timer fires that only a notice, or the reply to a former transfer,
+/// sets: with the subscription lost, everything stays where it is until a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscription_lost_and_transfer_stops_for_ever() -> Result<()> {
+    let server = Server::start(&[])?;
+    let mut admin = connection(&server.url()).await?;
+    command::<()>(&mut admin, &["ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all"]).await?;
+    let url = format!("redis://worker:secret@127.0.0.1:{}/", server.port());
+    let (worker, mut seen) = reporting(&Client::connect(&url).await?.queue("orders")?);
+    let producer = Client::connect(&server.url()).await?.queue("orders")?;
+    let mut listening = listener(&mut admin, "").await?;
+    for round in 0..3 {
+        command::<u64>(&mut admin, &["CLIENT", "KILL", "TYPE", "pubsub"]).await?;
+        listening = listener(&mut admin, &listening).await?;
+        fires(&producer, &mut seen, &format!("killed {round}"), Duration::from_millis(50)).await?;
+    }
+    // From now on it may not listen: the server closes the subscription, and refuses the next one.
+    command::<()>(&mut admin, &["ACL", "SETUSER", "worker", "resetchannels"]).await?;
+    let clients = async || command::<String>(&mut admin, &["CLIENT", "LIST", "TYPE", "pubsub"]).await;
+    until("nobody who listens", clients, String::is_empty).await?;
+    for delay in [0, 100, 700, 1_500] {
+        fires(&producer, &mut seen, &format!("deaf {delay}"), Duration::from_millis(delay)).await?;
+    }
+    worker.stop().await
+}
+
+/// A client that subscribes only at its start hears nothing from the server that takes over at the same address; Redisson
+/// had to mend this several times.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_resubscription_after_failover() -> Result<()> {
+    let mut setup = setup_with(&["--repl-diskless-sync-delay", "0"]).await?;
+    let (worker, mut seen) = reporting(&setup.queue);
+    let port = setup.server.port().to_string();
+    listener(&mut setup.redis().await?, "").await?;
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &port])?;
+    let mut successor = connection(&replica.url()).await?;
+    let link = async || command::<String>(&mut successor, &["INFO", "replication"]).await;
+    until("a replica", link, |info| info.contains("master_link_status:up")).await?;
+    setup.queue.push(Message::new("").id("before").due(Duration::from_millis(1_500))).await?;
+    let copied = async || command::<bool>(&mut successor, &["HEXISTS", "dueq:{orders}:messages", "before"]).await;
+    until("a copy of the message", copied, |copied| *copied).await?;
+    setup.server.kill()?;
+    command::<()>(&mut successor, &["REPLICAOF", "NO", "ONE"]).await?;
+    command::<()>(&mut successor, &["CONFIG", "SET", "port", &port]).await?;
+
+    let (id, late) = seen.next().await?;
+    println!("what was due at about the time of the failover was handled {late:?} late");
+    assert_eq!(id, "before");
+    listener(&mut successor, "").await?;
+    fires(&setup.queue, &mut seen, "after", Duration::from_millis(100)).await?;
+    worker.stop().await
+}
+
+/// In Redisson's delayed queue a message can wait for one that is due later: the timer was set for that one, and stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let (worker, mut seen) = reporting(queue);
+    queue.push(Message::new("").id("far").due(HOUR)).await?;
+    stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
+    for round in 0..5 {
+        // Nearer and nearer, and then one that is further away than all of them.
+        for delay in [600, 300, 150, 3_600_000] {
+            let message = Message::new("").id(format!("{round} {delay}")).due(Duration::from_millis(delay));
+            queue.push(message).await?;
+        }
+        let mut handled = seen.take(3).await?;
+        handled.sort_unstable();
+        for ((id, late), delay) in handled.iter().zip([150, 300, 600]) {
+            assert_eq!(id, &format!("{round} {delay}"));
+            assert!(*late < FLOOR, "{id}: {late:?} late");
+        }
+    }
+    assert_eq!(queue.stats().await?.scheduled, 6, "the far ones wait");
+    worker.stop().await
+}
+
+/// In Redisson's delayed queue the reply of a transfer that was under way sets the timer when it arrives, even if a notice
+/// of a nearer message set it to an earlier time meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_reply_replaces_a_nearer_timer() -> Result<()> {
+    let setup = setup().await?;
+    let proxy = Holding::start(setup.server.port(), BEAT).await?;
+    setup.queue.push(Message::new("").id("far").due(HOUR)).await?;
+    let (worker, mut seen) = reporting(&Client::connect(&proxy.url()).await?.queue("orders")?);
+    listener(&mut setup.redis().await?, "").await?;
+    for round in 0..5 {
+        // The reply says that nothing is due for an hour.
+        proxy.hold().await?;
+        let (id, notices) = (format!("near {round}"), proxy.notices());
+        setup.queue.push(Message::new("").id(&id).due(Duration::from_millis(200))).await?;
+        proxy.more_notices_than(notices).await?;
+        proxy.let_go();
+        let (handled, late) = seen.next().await?;
+        assert_eq!(handled, id);
+        assert!(late < FLOOR, "{id}: {late:?} late");
+    }
+    worker.stop().await
+}
+
+/// A producer in any language: the script, and a connection that is closed at once.
+fn push_raw(port: u16, queue: &Queue, id: &str, due: &str) -> Result<()> {
+    let keys: Vec<&str> = queue.keys().iter().map(String::as_str).collect();
+    let words = [&["EVAL", PUSH, "10"], &keys[..], &["", "", id, due, "payload", ""]].concat();
+    let reply = dueq_testkit::command(port, &words)?;
+    ensure!(reply.starts_with("*2"), "{reply}");
+    Ok(())
+}
+
+/// In Redisson only a process that has the delayed queue itself open transfers: where the producers are gone and the
+/// consumers have no more than the queue that they read, nothing ever arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumers_that_only_read_never_trigger_transfer() -> Result<()> {
+    let setup = setup().await?;
+    // Nobody may publish or listen.
+    setup.command::<()>(&["ACL", "SETUSER", "default", "resetchannels"]).await?;
+    let (port, queue) = (setup.server.port(), &setup.queue);
+    for (id, due) in [("past", "1"), ("now", "+0"), ("soon", "+30")] {
+        push_raw(port, queue, id, due)?;
+        assert_eq!(claim_one(queue).await?.id(), id, "by claims alone");
+    }
+    let (worker, mut seen) = reporting(queue);
+    for (id, due) in [("a", "+0"), ("b", "+20"), ("c", "1"), ("d", "+400"), ("e", "+1300")] {
+        push_raw(port, queue, id, due)?;
+        let (handled, late) = seen.next().await?;
+        assert_eq!(handled, id);
+        assert!(due == "1" || late < FLOOR, "{id}: {late:?} late");
+    }
+    worker.stop().await
+}
+
+/// With Redisson, what was pushed and fell due before anybody opened the delayed queue can stay until the next push.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_first_used_before_its_consumer_exists() -> Result<()> {
+    let setup = setup().await?;
+    let overdue_ms = server_us(&mut setup.redis().await?).await? / 1_000 - 3_600_000;
+    for (id, due) in [("overdue", overdue_ms.to_string()), ("now", "+0".into()), ("soon", "+1200".into())] {
+        push_raw(setup.server.port(), &setup.queue, id, &due)?;
+    }
+    let (worker, mut seen) = acking(setup.queue.worker().concurrency(1));
+    assert_eq!(seen.take(3).await?, ["overdue", "now", "soon"]);
+    worker.stop().await
+}
+
+/// The other way round: a consumer that found no queue, and so nothing to wait for, may never look again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_started_before_its_queue_exists() -> Result<()> {
+    for delay in [0, 50, 1_500] {
+        let setup = setup().await?;
+        let (worker, mut seen) = reporting(&setup.queue);
+        // It listens: now a push is announced to it.
+        listener(&mut setup.redis().await?, "").await?;
+        fires(&setup.queue, &mut seen, "first", Duration::from_millis(delay)).await?;
+        worker.stop().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! How long work is interrupted. The bounds leave seconds to a slow machine; the figure seen is printed.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use dueq::{Client, Delivery, Message, Pushed, Queue};
+use dueq_testkit::Server;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::support::child::{Part, Process};
+use crate::support::{
+    Running, Seen, acking, command, connection, ids, messages, push_all, seen, setup, setup_with, stats_until,
+};
+
+const FLOOR: Duration = Duration::from_secs(1);
+/// What a slow machine may add.
+const SLOW: Duration = Duration::from_secs(9);
+
+/// All 50 leases of a killed process end within its lease and the floor; each is charged one crash.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_kill_9_of_a_worker_within_lease_and_floor() -> Result<()> {
+    let setup = setup().await?;
+    push_all(&setup.queue, messages(50)).await?;
+    let mut victim = Process::start(Part::Hold, &setup.server.url(), &[])?;
+    let mut held = Vec::new();
+    while held.len() < 50 {
+        held.push(victim.says().await?);
+    }
+    held.sort_unstable();
+    assert_eq!(held, ids(50));
+
+    let (sender, mut seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send((delivery.id().into_owned(), delivery.attempt(), delivery.due_ms()));
+        async {}
+    };
+    let worker = Running::start(setup.queue.worker(), handler);
+    stats_until(&setup.queue, "both alive", |stats| stats.nodes == 2).await?;
+    assert_eq!(seen.rest(), [], "the leases are kept as long as their process lives");
+    victim.kill().await?;
+    let killed = Instant::now();
+    let mut handled = seen.take(50).await?;
+    let took = killed.elapsed();
+    println!("worker kill -9: all 50 messages were handled again after {took:?}, the lease was 2 s");
+    assert!(took < Duration::from_secs(2) + FLOOR + SLOW, "it took {took:?}");
+    handled.sort_unstable();
+    assert_eq!(handled.iter().map(|(id, ..)| id.clone()).collect::<Vec<_>>(), ids(50));
+    assert!(handled.iter().all(|&(_, attempt, _)| attempt == 2), "{handled:?}");
+    let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 50).await?;
+    assert_eq!((stats.claimed, stats.crashed, stats.died), (100, 50, 0));
+    worker.stop().await
+}
+
+fn lateness(queue: &Queue) -> (Running, Seen<Duration>) {
+    let (sender, seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send(delivery.lateness());
+        async {}
+    };
+    (Running::start(queue.worker(), handler), seen)
+}
+
+/// One after the other, so that each one is the head when it is pushed and finds the worker idle.
+async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<()> {
+    let mut all = Vec::new();
+    for delay in [0, 20, 150, 300, 1_200, 5, 40, 0, 700, 90] {
+        queue.push(Message::new("").due(Duration::from_millis(delay))).await?;
+        all.push(seen.next().await?);
+    }
+    all.sort_unstable();
+    println!("{what}: {:?} late at the median, {:?} at most", all[all.len() / 2], all[all.len() - 1]);
+    assert!(all[all.len() - 1] < FLOOR + SLOW, "{all:?}");
+    Ok(())
+}
+
+/// Notices and bell dead: the user has no right to channels, and the bell's key is somebody else's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_notices_and_bell_within_the_floor() -> Result<()> {
+    let server = Server::start(&[])?;
+    let mut admin = connection(&server.url()).await?;
+    let rule = ["ACL", "SETUSER", "worker", "on", ">secret", "~dueq:*", "+@all", "resetchannels"];
+    command::<()>(&mut admin, &rule).await?;
+    command::<()>(&mut admin, &["SET", "dueq:{orders}:bell", "no list"]).await?;
+    let url = format!("redis://worker:secret@127.0.0.1:{}/", server.port());
+    let queue = Client::connect(&url).await?.queue("orders")?;
+    let (worker, mut seen) = lateness(&queue);
+    latest("no right to notices, no bell", &queue, &mut seen).await?;
+    let subscribers: (String, u64) = command(&mut admin, &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"]).await?;
+    assert_eq!(subscribers.1, 0, "it had no right to listen");
+    worker.stop().await
+}
+
+/// The bell rings, and nobody hears it: eight strangers take its tokens, as connections do whose machine is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_notices_and_with_stolen_wake_tokens_within_the_floor() -> Result<()> {
+    let setup = setup().await?;
+    setup.command::<()>(&["ACL", "SETUSER", "default", "resetchannels"]).await?;
+    let mut thieves = JoinSet::new();
+    for _ in 0..8 {
+        let mut redis = connection(&setup.server.url()).await?;
+        thieves.spawn(async move {
+            loop {
+                command::<(String, String)>(&mut redis, &["BLPOP", "dueq:{orders}:bell", "0"]).await?;
+            }
+            #[expect(unreachable_code, reason = "it names the type of the errors")]
+            anyhow::Ok(())
+        });
+    }
+    let (worker, mut seen) = lateness(&setup.queue);
+    latest("no right to notices, tokens stolen", &setup.queue, &mut seen).await?;
+    assert_eq!(thieves.len(), 8);
+    assert!(thieves.try_join_next().is_none(), "they went on");
+    worker.stop().await
+}
+
+/// Every 10 ms the tokens are taken away, and whoever listens or blocks loses its connection.
+async fn saboteur(server: &Server) -> Result<JoinHandle<Result<()>>> {
+    let mut redis = connection(&server.url()).await?;
+    Ok(tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        loop {
+            ticks.tick().await;
+            command::<u64>(&mut redis, &["DEL", "dueq:{orders}:bell"]).await?;
+            command::<u64>(&mut redis, &["CLIENT", "KILL", "TYPE", "pubsub"]).await?;
+            let clients: String = command(&mut redis, &["CLIENT", "LIST", "TYPE", "normal"]).await?;
+            for client in clients.lines().filter(|client| client.contains(" flags=b ")) {
+                let id = client.split([' ', '=']).nth(1).unwrap_or_default();
+                // It may have gone by itself meanwhile.
+                command::<u64>(&mut redis, &["CLIENT", "KILL", "ID", id]).await?;
+            }
+        }
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_bell_and_subscription_killed_every_10_ms_within_the_floor() -> Result<()> {
+    let setup = setup().await?;
+    let (worker, mut seen) = lateness(&setup.queue);
+    let saboteur = saboteur(&setup.server).await?;
+    let fired = latest("bell and subscription killed", &setup.queue, &mut seen).await;
+    assert!(!saboteur.is_finished(), "the fault went on: {:?}", saboteur.await);
+    saboteur.abort();
+    fired?;
+    worker.stop().await
+}
+
+/// Counted from the moment at which the server answers again, however long it was away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restart_of_the_server_within_a_second() -> Result<()> {
+    let mut setup = setup_with(&["--appendonly", "yes", "--appendfsync", "always"]).await?;
+    // A claim whose reply the kill took along is back after this lease.
+    let (worker, mut seen) = acking(setup.queue.worker().lease(FLOOR));
+    let (mut due, mut new) = (Vec::new(), Vec::new());
+    for away_ms in [300, 1_000, 3_000] {
+        // Due while the server is away.
+        let id = format!("due within {away_ms} ms");
+        setup.queue.push(Message::new("").id(&id).due(Duration::from_millis(away_ms / 2))).await?;
+        setup.server.kill()?;
+        tokio::time::sleep(Duration::from_millis(away_ms)).await; // the fault is that so much time passes
+        setup.server.restart()?;
+        let answered = Instant::now();
+        assert_eq!(seen.next().await?, id);
+        due.push(answered.elapsed());
+        // And for a producer, with a message that nobody has heard of.
+        let id = format!("new after {away_ms} ms");
+        assert_eq!(setup.queue.push(Message::new("").id(&id)).await?, Pushed::Created);
+        assert_eq!(seen.next().await?, id);
+        new.push(answered.elapsed());
+        // The next kill takes no settle along.
+        stats_until(&setup.queue, "all acked", |stats| stats.scheduled + stats.ready + stats.leased == 0).await?;
+    }
+    println!("server restart: what was due was handled {due:?} after it answered, a new message {new:?}");
+    assert!(new.iter().all(|took| *took < FLOOR + SLOW), "{due:?} {new:?}");
+    worker.stop().await
+}
