@@ -46,9 +46,8 @@ async fn a_queue_under_load_is_well_and_mending_changes_nothing() -> Result<()> 
         }
     };
     let retry = Retry::fixed(Duration::from_millis(20));
-    let workers: Vec<_> = (0..2)
-        .map(|_| Running::start(setup.queue.worker().concurrency(16).retry(retry), handler.clone()))
-        .collect();
+    let workers: Vec<_> =
+        (0..2).map(|_| Running::start(setup.queue.worker().concurrency(16).retry(retry), handler.clone())).collect();
     let producers = [("a", setup.client.queue("orders")?), ("b", setup.client.queue("orders")?)]
         .map(|(name, queue)| tokio::spawn(produce(queue, name)));
 
