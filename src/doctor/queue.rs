@@ -12,7 +12,7 @@ use crate::queue::Queue;
 /// In this order: a lease without a claim must be mended before it decides where its id is.
 const PARTS: [&str; 7] = ["ready", "leases", "claims", "messages", "scheduled", "dead", "attrs"];
 /// About how many entries one step looks at: a millisecond or two of Redis's time.
-const STEP: &str = "500";
+const STEP: &str = "250";
 /// More than a beat: each of them rings for work that is left.
 const BEAT: Duration = Duration::from_millis(1_200);
 
