@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help demo test check unused msrv package clean
+.PHONY: help demo test chaos check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -10,6 +10,8 @@ help:
 	@echo 'make test      every test, each on a Redis server of its own'
 	@echo '               DUEQ_TEST_SERVERS=/path/redis-server:/path/valkey-server tests on those;'
 	@echo '               scripts/servers DIR fetches some'
+	@echo 'make chaos     a run under faults: SEED=1 DURATION=60 are what it does unless told otherwise, chaos/README.md says the rest'
+	@echo '               ARGS="--rate 5000 --faults worker_kill,net_cut" are passed on'
 	@echo 'make check     formatting, lints and docs, with warnings denied'
 	@echo 'make unused    dependencies that no source file names'
 	@echo 'make msrv      compiles with the oldest Rust that is promised'
@@ -30,6 +32,14 @@ test:
 	echo "on $$DUEQ_TEST_SERVERS" && \
 	cargo test --workspace --all-targets --locked && \
 	cargo test --workspace --doc --locked
+
+SEED ?= 1
+DURATION ?= 60
+chaos:
+	@echo 'dueq chaos: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then runs for a while'
+	@cargo build --target-dir target --release --locked --package dueq-chaos
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	target/release/dueq-chaos run --seed $(SEED) --duration $(DURATION) $(ARGS)
 
 check:
 	@.ci/run formatting lints docs

@@ -9,10 +9,10 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
-for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
-  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+local base, queue, slash, partition = string.match(table.concat(KEYS, '\n'), '^(dueq:{([^{}/%c]+)(/?)(%d*)}):scheduled\n%1:ready\n%1:leases\n'
+  .. '%1:claims\n%1:messages\n%1:attrs\n%1:dead\n%1:recent\n%1:nodes\n%1:meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
 local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
 if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
@@ -28,7 +28,7 @@ end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
 local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
 local function int(number) return string.format('%.0f', number) end
-local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
 local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
 local function finish(changed, quiet)
@@ -53,22 +53,23 @@ local count = (#ARGV - 1) / 2
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS ack takes now, then id, token for 1 to 1000 deliveries')
 end
-local ids, replies, acked, taken = {}, {}, {}, {}
+local ids, replies, acked, n, taken = {}, {}, {}, 0, {}
 for i = 1, count do ids[i] = ARGV[2 * i] end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
 redis.call('HLEN', MESSAGES)
 for i = 1, count do
-  local id = ids[i]
+  local id, token = ids[i], ARGV[2 * i + 1]
   if taken[id] then replies[i] = 'GONE'
-  elseif claims[i] and #ARGV[2 * i + 1] == 16 and string.sub(claims[i], 1, 16) == ARGV[2 * i + 1] then
-    replies[i], taken[id], acked[#acked + 1] = 'OK', true, id
+  elseif claims[i] and #token == 16 and string.find(claims[i], token, 1, true) == 1 then
+    n = n + 1
+    replies[i], taken[id], acked[n] = 'OK', true, id
   else replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE' end
 end
-if #acked == 0 then return {finish(false), replies} end
+if n == 0 then return {finish(false), replies} end
 redis.call('HDEL', CLAIMS, unpack(acked))
 redis.call('ZREM', LEASES, unpack(acked))
 redis.call('HDEL', MESSAGES, unpack(acked))
 if has_attrs then redis.call('HDEL', ATTRS, unpack(acked)) end
-redis.call('HINCRBY', META, 'acked', #acked)
+redis.call('HINCRBY', META, 'acked', n)
 return {finish(true), replies}

@@ -2,17 +2,17 @@
 -- claim: ready -> leased, at most a node's fair share: n, or ready / live nodes if that is less, but at least one.
 -- KEYS   the ten of the queue
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only rings the bell | token: 16 bytes, random, new for each call | lease in ms, 1 to 86,400,000
--- Reply  {header, left in ready, lease deadline ms, {{id, payload, due ms, attempt, options}, ...}}; stops at 4 MiB of payload, at least one
+-- Reply  {header, left in ready, lease deadline ms, {id, payload, due ms, attempt, options, ...}}; stops at 4 MiB of payload, at least one
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(granted log leases + bytes)
 -- Again  grants others; what the lost reply granted comes back when its lease runs out
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
-for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
-  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+local base, queue, slash, partition = string.match(table.concat(KEYS, '\n'), '^(dueq:{([^{}/%c]+)(/?)(%d*)}):scheduled\n%1:ready\n%1:leases\n'
+  .. '%1:claims\n%1:messages\n%1:attrs\n%1:dead\n%1:recent\n%1:nodes\n%1:meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
 local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
 if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
@@ -28,7 +28,7 @@ end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
 local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
 local function int(number) return string.format('%.0f', number) end
-local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
 local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
 local function finish(changed, quiet)
@@ -71,42 +71,50 @@ local has_attrs = redis.call('HLEN', ATTRS) > 1
 redis.call('HLEN', CLAIMS); redis.call('HLEN', MESSAGES)
 
 -- Payloads are read a few at a time: what would pass 4 MiB is not read in vain.
-local entries, granted, claims, leases, bytes, largest, taken = redis.call('LRANGE', READY, 1, share), {}, {}, {}, 0, 1048576, 0
+local entries, granted, claims, leases, n, bytes, largest, taken = redis.call('LRANGE', READY, '1', share), {}, {}, {}, 0, 0, 1048576, 0
 local deadline = now_up + lease_ms
+local deadline_text, prefix, due, claim = int(deadline), nil, nil, nil
 while taken < #entries and (taken == 0 or bytes < 4194304) do
-  local ids, dues = {}, {}
-  for i = taken + 1, math.min(#entries, taken + math.max(1, math.floor((4194304 - bytes) / largest))) do
-    local due, id = string.match(entries[i], '^(%d+):(.*)$')
-    dues[#dues + 1], ids[#ids + 1] = due or '0', id or ''
+  local ids, dues, held = {}, {}, {}
+  for i = 1, math.min(#entries - taken, math.max(1, math.floor((4194304 - bytes) / largest))) do
+    local entry = entries[taken + i]
+    if not prefix or string.find(entry, prefix, 1, true) ~= 1 then -- neighbours often share their due
+      prefix = string.match(entry, '^%d+:')
+      local text = prefix and string.sub(prefix, 1, -2) or '0'
+      due, claim = tonumber(text), token .. text
+    end
+    ids[i], dues[i], held[i] = prefix and string.sub(entry, #prefix + 1) or '', due, claim
   end
   largest = 1
   for i, payload in ipairs(redis.call('HMGET', MESSAGES, unpack(ids))) do
-    if payload and #granted > 0 and bytes + #payload > 4194304 then bytes = 4194304 break end
+    if payload and n > 0 and bytes + #payload > 4194304 then bytes = 4194304 break end
     taken = taken + 1
-    local id, due, attempt, options = ids[i], tonumber(dues[i]), 1, ''
+    local id, due, attempt, options = ids[i], dues[i], 1, ''
     if payload and due > now then -- the clock went back: it is not due yet
       redis.call('ZADD', SCHEDULED, due, id)
     elseif payload then -- an entry without a payload is nobody's message: it is dropped
       if has_attrs then
         local failures, crashes, original, stored = attrs(id)
         attempt, options = failures + crashes + 1, stored
-        if original > 0 then due = original end
+        if original > 0 then due = original; held[i] = token .. int(due) end
       end
-      granted[#granted + 1] = {id, payload, due, attempt, options}
-      claims[#claims + 1] = id; claims[#claims + 1] = token .. int(due)
-      leases[#leases + 1] = deadline; leases[#leases + 1] = id
-      bytes, largest = bytes + #payload, math.max(largest, #payload)
+      n = n + 1
+      granted[5 * n - 4], granted[5 * n - 3], granted[5 * n - 2], granted[5 * n - 1], granted[5 * n] = id, payload, due, attempt, options
+      claims[2 * n - 1], claims[2 * n] = id, held[i]
+      leases[2 * n - 1], leases[2 * n] = deadline_text, id
+      bytes = bytes + #payload
+      if #payload > largest then largest = #payload end
     end
   end
 end
 
 -- The last entry taken becomes the sentinel: the list is never empty, not even within the script.
-local sentinel = redis.call('LINDEX', READY, 0)
-redis.call('LTRIM', READY, taken, -1)
-redis.call('LSET', READY, 0, sentinel)
-if #granted > 0 then
+local sentinel = redis.call('LINDEX', READY, '0')
+redis.call('LTRIM', READY, taken, '-1')
+redis.call('LSET', READY, '0', sentinel)
+if n > 0 then
   redis.call('HSET', CLAIMS, unpack(claims))
   redis.call('ZADD', LEASES, unpack(leases))
-  redis.call('HINCRBY', META, 'claimed', #granted)
+  redis.call('HINCRBY', META, 'claimed', n)
 end
 return {finish(true), ready - taken, deadline, granted}

@@ -10,10 +10,10 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
-for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
-  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+local base, queue, slash, partition = string.match(table.concat(KEYS, '\n'), '^(dueq:{([^{}/%c]+)(/?)(%d*)}):scheduled\n%1:ready\n%1:leases\n'
+  .. '%1:claims\n%1:messages\n%1:attrs\n%1:dead\n%1:recent\n%1:nodes\n%1:meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
 local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
 if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
@@ -29,7 +29,7 @@ end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
 local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
 local function int(number) return string.format('%.0f', number) end
-local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
 local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
 local function finish(changed, quiet)
@@ -93,9 +93,10 @@ end
 --- end
 --- block: due
 local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is neither or beyond 100 years
-  local sign, digits = string.match(text, '^(%+?)(%d+)$')
-  local due = digits and #digits <= 15 and tonumber(digits) + (sign == '+' and now_up or 0)
-  return due and due <= now_up + 3155760000000 and due or nil
+  local ahead = string.byte(text) == 43
+  if #text > (ahead and 16 or 15) or not string.find(text, '^%+?%d+$') then return nil end
+  local due = tonumber(text) + (ahead and now_up or 0)
+  return due <= now_up + 3155760000000 and due or nil
 end
 --- end
 --- block: forget
@@ -112,13 +113,14 @@ local max_messages, max_payload = unpack(redis.call('HMGET', META, 'max_messages
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
 max_payload = tonumber(max_payload or 1048576)
 
-local ids = {}
+local ARGV, ids = ARGV, {} -- a local is found faster than a global
 for i = 1, count do ids[i] = ARGV[4 * i - 1] end
 local found = redis.call('HMGET', MESSAGES, unpack(ids))
 local known = redis.call('ZCARD', RECENT) > 1 and redis.call('ZMSCORE', RECENT, unpack(ids)) or {}
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
-
-local function options_of(text) -- words into on_conflict, reuse and what is stored; nothing if one is unknown
+local all = table.concat(ids) -- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id
+local plain = #cjson.encode(all) == #all + 2
+local function read_options(text) -- words into on_conflict, reuse and what is stored; nothing if one is unknown
   local on_conflict, reuse, stored = 'keep', false, ''
   for word in string.gmatch(text, '[^ ]+') do
     local conflict, attempts = string.match(word, '^on_conflict=(%l+)$'), string.match(word, '^max_attempts=(%d+)$')
@@ -129,16 +131,26 @@ local function options_of(text) -- words into on_conflict, reuse and what is sto
   end
   return on_conflict, reuse, stored
 end
+local due_of, due_text = {}, {} -- messages of one call often share their due
+local function read_due(text)
+  due_of[text] = due_ms(text) or false
+  due_text[text] = due_of[text] and (string.byte(text) == 43 and int(due_of[text]) or text)
+  return due_of[text]
+end
 
 local replies, payloads, dues, remember, moved, options, created, taken = {}, {}, {}, {}, {}, {}, 0, {}
+local p, d, r, early_text = 0, 0, 0, int(now_up + REPEAT_MS) -- how much is in payloads, dues and remember
+local too_late = limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS)
 local function one(i)
-  local id, due, payload = ids[i], due_ms(ARGV[4 * i]), ARGV[4 * i + 1]
-  local on_conflict, reuse, stored = options_of(ARGV[4 * i + 2])
-  if #id < 1 or #id > 200 or string.find(id, '%c') then return 'INVALID id must be 1 to 200 bytes, none of them a control byte' end
+  local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
+  local due, on_conflict, reuse, stored = due_of[text], 'keep', false, ''
+  if due == nil then due = read_due(text) end
+  if words ~= '' then on_conflict, reuse, stored = read_options(words) end
+  if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then return 'INVALID id must be 1 to 200 bytes, none of them a control byte' end
   if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
   if #payload > max_payload then return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload) end
   if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse' end
-  if limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS) then return 'EXPIRED' end
+  if too_late then return 'EXPIRED' end
 
   local near = due - now <= REPEAT_MS
   if found[i] or taken[id] then
@@ -146,32 +158,31 @@ local function one(i)
     if on_conflict == 'keep' or state == 'leased' or state == 'dead' then return 'EXISTS ' .. state end
     if state == 'ready' then moved[#moved + 1] = entry(id) end
     if on_conflict == 'replace' then
-      payloads[#payloads + 1] = id; payloads[#payloads + 1] = payload
+      payloads[p + 1], payloads[p + 2], p = id, payload, p + 2
       options[id] = stored
     else options[id] = options[id] or false end
-    if near then remember[#remember + 1] = now_up + REPEAT_MS; remember[#remember + 1] = id end
-    dues[#dues + 1] = due; dues[#dues + 1] = id
+    if near then remember[r + 1], remember[r + 2], r = early_text, id, r + 2 end
+    dues[d + 1], dues[d + 2], d = due_text[text], id, d + 2
     taken[id] = true
     return 'MOVED'
   end
-  local recent = tonumber(known[i] or 0)
+  local recent = known[i] and tonumber(known[i]) or 0
   if recent > now and not reuse then return 'FINISHED' end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
   -- An id used anew is no longer a cancelled one: what remains of the memory is its time.
-  local keep = math.max(math.floor(recent), near and limit_ms or 0)
-  if math.max(keep, recent) > now then remember[#remember + 1] = keep; remember[#remember + 1] = id end
-  payloads[#payloads + 1] = id; payloads[#payloads + 1] = payload
-  dues[#dues + 1] = due; dues[#dues + 1] = id
+  local keep = recent > now and int(math.max(math.floor(recent), near and limit_ms or 0)) or near and limit_ms and ARGV[2]
+  if keep then remember[r + 1], remember[r + 2], r = keep, id, r + 2 end
+  payloads[p + 1], payloads[p + 2], p = id, payload, p + 2
+  dues[d + 1], dues[d + 2], d = due_text[text], id, d + 2
   if stored ~= '' then options[id] = stored end
-  created = created + 1
-  taken[id] = true
+  created, taken[id] = created + 1, true
   return 'CREATED'
 end
 for i = 1, count do replies[i] = one(i) end
 
-if #dues == 0 then return {finish(false), replies} end
+if d == 0 then return {finish(false), replies} end
 create()
-if #payloads > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end
+if p > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end
 redis.call('ZADD', SCHEDULED, unpack(dues))
 for _, gone in ipairs(moved) do redis.call('LREM', READY, 1, gone) end
 for id, stored in pairs(options) do
@@ -181,9 +192,9 @@ for id, stored in pairs(options) do
     set_attrs(id, failures, crashes, 0, old, reason)
   end
 end
-if #remember > 0 then
+if r > 0 then
   redis.call('ZADD', RECENT, unpack(remember))
-  forget(#remember) -- twice as many as came in
+  forget(r) -- twice as many as came in
 end
 if created > 0 then redis.call('HINCRBY', META, 'pushed', created) end
 return {finish(true), replies}

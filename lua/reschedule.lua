@@ -9,10 +9,10 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then return redis.error_reply('BADKEYS give the ten keys of one queue, the last dueq:{NAME}:meta') end
-for i, name in ipairs({'scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes'}) do
-  if KEYS[i] ~= base .. ':' .. name then return redis.error_reply('BADKEYS KEYS[' .. i .. '] must be ' .. base .. ':' .. name) end
+local base, queue, slash, partition = string.match(table.concat(KEYS, '\n'), '^(dueq:{([^{}/%c]+)(/?)(%d*)}):scheduled\n%1:ready\n%1:leases\n'
+  .. '%1:claims\n%1:messages\n%1:attrs\n%1:dead\n%1:recent\n%1:nodes\n%1:meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
 local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
 if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
@@ -28,7 +28,7 @@ end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
 local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
 local function int(number) return string.format('%.0f', number) end
-local function first(zset) return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2] or 'inf') end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
 local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
 local function finish(changed, quiet)
@@ -80,9 +80,10 @@ end
 --- end
 --- block: due
 local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is neither or beyond 100 years
-  local sign, digits = string.match(text, '^(%+?)(%d+)$')
-  local due = digits and #digits <= 15 and tonumber(digits) + (sign == '+' and now_up or 0)
-  return due and due <= now_up + 3155760000000 and due or nil
+  local ahead = string.byte(text) == 43
+  if #text > (ahead and 16 or 15) or not string.find(text, '^%+?%d+$') then return nil end
+  local due = tonumber(text) + (ahead and now_up or 0)
+  return due <= now_up + 3155760000000 and due or nil
 end
 --- end
 --- block: forget

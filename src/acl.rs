@@ -41,6 +41,7 @@ const CONSUMER: Grants = &[
     ("+hmget +hget +hlen +hexists", "%messages %attrs %claims %meta"),
     ("+zrange +zcard +zcount", "%scheduled %leases %dead %recent %nodes"),
     ("+zscore", "%leases"),
+    ("+zmscore", "%scheduled"), // and no +zscore: without it the scripts of producers are refused
     ("+lrange +llen +lindex +exists", "%ready %bell %meta"),
     ("+zadd +zremrangebyrank", "scheduled dead"),
     ("+rpush +ltrim +lset", "ready"),

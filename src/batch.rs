@@ -1,12 +1,15 @@
 //! Group commit: while one script call is in flight, what arrives meanwhile is gathered and sent as the next one.
 //!
-//! A lone caller waits for nobody. Each caller gets its own answer, and only after Redis has answered. A caller that goes
+//! A second call joins the first in flight once enough is gathered for it to be worth its while, so that Redis works while we
+//! do. A lone caller waits for nobody. Each caller gets its own answer, and only after Redis has answered. A caller that goes
 //! away neither loses nor repeats anybody else's item; its own is sent all the same.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::keys::Keys;
@@ -19,8 +22,12 @@ use crate::protocol::scripts::Verb;
 const BATCH_ITEMS: usize = 256;
 const BATCH_BYTES: usize = 1024 * 1024;
 const _: () = assert!(BATCH_ITEMS <= MAX_ITEMS);
-/// Callers beyond this many wait for room: memory is bounded.
-const BACKLOG: usize = 4_096;
+/// How much may wait for an answer, in bytes; callers beyond it wait for room: memory is bounded.
+const BACKLOG_BYTES: u32 = 16 * 1024 * 1024;
+/// What an item counts for at least: so no more than 4,096 wait.
+const LEAST_BYTES: u32 = 4_096;
+/// How many items make a second call in flight worth its while: a call costs Redis as much as eight of them.
+const ENOUGH: usize = 32;
 
 /// What one caller wants done.
 #[derive(Debug, Clone)]
@@ -36,6 +43,8 @@ struct Pending {
     /// When its caller began to wait.
     since: Instant,
     answer: oneshot::Sender<Result<ItemReply, Error>>,
+    /// Its share of the backlog, given back when it has been answered.
+    _room: OwnedSemaphorePermit,
 }
 
 /// What stands before the items in ARGV (after `now`).
@@ -56,12 +65,29 @@ struct Shared {
     prefix: Prefix,
     keys: Arc<Keys>,
     lane: Arc<Lane>,
-    sender: Mutex<Option<mpsc::Sender<Pending>>>,
+    line: Mutex<Option<Line>>,
+    room: Arc<Semaphore>,
+}
+
+/// Where the items wait for the task that sends them.
+#[derive(Clone)]
+struct Line {
+    sender: mpsc::UnboundedSender<Pending>,
+    gauge: Arc<Gauge>,
+}
+
+/// How many items wait.
+#[derive(Default)]
+struct Gauge {
+    waiting: AtomicUsize,
+    /// So many that a second call is worth its while.
+    enough: Notify,
 }
 
 impl Batcher {
     pub(crate) fn new(verb: Verb, prefix: Prefix, keys: Arc<Keys>, lane: Arc<Lane>) -> Self {
-        Self(Arc::new(Shared { verb, prefix, keys, lane, sender: Mutex::new(None) }))
+        let room = Arc::new(Semaphore::new(BACKLOG_BYTES as usize));
+        Self(Arc::new(Shared { verb, prefix, keys, lane, line: Mutex::new(None), room }))
     }
 
     /// Sends one item along with whatever else is waiting, and gives back its own answer.
@@ -73,11 +99,21 @@ impl Batcher {
     /// Puts an item in line; its answer comes by the receiver.
     pub(crate) async fn enqueue(&self, item: Item) -> Result<oneshot::Receiver<Result<ItemReply, Error>>, Error> {
         let (answer, receiver) = oneshot::channel();
-        let mut pending = Pending { item, since: Instant::now(), answer };
+        let bytes = u32::try_from(size(&item)).unwrap_or(u32::MAX).clamp(LEAST_BYTES, BACKLOG_BYTES);
+        // Nobody closes the semaphore.
+        let room = Arc::clone(&self.0.room).acquire_many_owned(bytes).await.map_err(|_| gone(Applied::No))?;
+        let mut pending = Pending { item, since: Instant::now(), answer, _room: room };
         // A task ends with the runtime that it was started on: then the next caller starts another.
         for _ in 0..2 {
-            match self.sender().send(pending).await {
-                Ok(()) => return Ok(receiver),
+            let Line { sender, gauge } = self.line();
+            let waiting = gauge.waiting.fetch_add(1, Ordering::AcqRel) + 1;
+            match sender.send(pending) {
+                Ok(()) => {
+                    if waiting == ENOUGH {
+                        gauge.enough.notify_one();
+                    }
+                    return Ok(receiver);
+                }
                 Err(mpsc::error::SendError(back)) => pending = back,
             }
         }
@@ -91,20 +127,21 @@ impl Batcher {
         receiver.await.unwrap_or_else(|_| Err(gone(Applied::Unknown)))
     }
 
-    fn sender(&self) -> mpsc::Sender<Pending> {
-        let mut sender = self.0.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*sender {
-            Some(open) if !open.is_closed() => open.clone(),
+    fn line(&self) -> Line {
+        let mut line = self.0.line.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*line {
+            Some(open) if !open.sender.is_closed() => open.clone(),
             _ => {
-                let (new, receiver) = mpsc::channel(BACKLOG);
+                let (sender, receiver) = mpsc::unbounded_channel();
+                let new = Line { sender, gauge: Arc::default() };
                 let work = Work {
                     verb: self.0.verb,
                     prefix: self.0.prefix,
                     keys: Arc::clone(&self.0.keys),
                     lane: Arc::clone(&self.0.lane),
                 };
-                tokio::spawn(work.run(receiver));
-                *sender = Some(new.clone());
+                tokio::spawn(Arc::new(work).run(receiver, Arc::clone(&new.gauge)));
+                *line = Some(new.clone());
                 new
             }
         }
@@ -113,6 +150,37 @@ impl Batcher {
 
 fn gone(applied: Applied) -> Error {
     Error::new(ErrorKind::Unavailable, applied, "the runtime that the queue was used on has shut down")
+}
+
+/// The items of one script call.
+struct Batch {
+    items: Vec<Pending>,
+    bytes: usize,
+    /// Whether some of them must not be repeated.
+    ordered: bool,
+}
+
+impl Batch {
+    fn of(first: Pending) -> Self {
+        let (bytes, ordered) = (size(&first.item), first.item.repeat == Repeat::Unsafe);
+        Self { items: vec![first], bytes, ordered }
+    }
+
+    fn has_room(&self) -> bool {
+        self.items.len() < BATCH_ITEMS
+    }
+
+    /// Takes an item in; gives it back if it would be too much.
+    fn add(&mut self, pending: Pending) -> Option<Pending> {
+        let bytes = self.bytes + size(&pending.item);
+        if bytes > BATCH_BYTES {
+            return Some(pending);
+        }
+        self.bytes = bytes;
+        self.ordered |= pending.item.repeat == Repeat::Unsafe;
+        self.items.push(pending);
+        None
+    }
 }
 
 /// The task behind a batcher; it ends when the batcher is dropped.
@@ -124,29 +192,41 @@ struct Work {
 }
 
 impl Work {
-    async fn run(self, mut receiver: mpsc::Receiver<Pending>) {
-        let mut next = None;
+    async fn run(self: Arc<Self>, mut receiver: mpsc::UnboundedReceiver<Pending>, gauge: Arc<Gauge>) {
+        let (mut next, mut flying, mut ordered) = (None, JoinSet::new(), false);
         loop {
             let first = match next.take() {
                 Some(pending) => pending,
                 None => match receiver.recv().await {
                     Some(pending) => pending,
-                    None => return,
+                    None => break,
                 },
             };
-            let mut bytes = size(&first);
-            let mut batch = vec![first];
-            while batch.len() < BATCH_ITEMS {
-                let Ok(pending) = receiver.try_recv() else { break };
-                bytes += size(&pending);
-                if bytes > BATCH_BYTES {
-                    next = Some(pending);
+            let mut batch = Batch::of(first);
+            loop {
+                while next.is_none()
+                    && batch.has_room()
+                    && let Ok(pending) = receiver.try_recv()
+                {
+                    next = batch.add(pending);
+                }
+                while flying.try_join_next().is_some() {}
+                // Calls that must not be repeated keep to their order, and so does what comes after them.
+                let joins = flying.len() == 1 && batch.items.len() >= ENOUGH && !ordered && !batch.ordered;
+                if flying.is_empty() || joins {
                     break;
                 }
-                batch.push(pending);
+                tokio::select! {
+                    _ = flying.join_next() => {}
+                    () = gauge.enough.notified(), if flying.len() == 1 => {}
+                }
             }
-            self.commit(batch).await;
+            gauge.waiting.fetch_sub(batch.items.len(), Ordering::AcqRel);
+            ordered = batch.ordered;
+            let work = Arc::clone(&self);
+            flying.spawn(async move { work.commit(batch.items).await });
         }
+        while flying.join_next().await.is_some() {}
     }
 
     /// Sends a batch and answers everybody in it, whatever happens.
@@ -166,7 +246,7 @@ impl Work {
                     patience.pause().await;
                     continue;
                 }
-                Err(error) => return fail(batch, &error),
+                Err(error) => return fail(batch, &of(error, repeated)),
             };
             match self.call(prefix.as_deref(), &batch).await {
                 Ok(replies) => {
@@ -185,8 +265,9 @@ impl Work {
                 Err(error) => {
                     let (again, lost): (Vec<_>, Vec<_>) =
                         batch.into_iter().partition(|pending| patience.allows(&error, pending.item.repeat));
-                    repeated |= error.was_applied() != Applied::No;
-                    fail(lost, &error);
+                    let unknown = error.was_applied() != Applied::No;
+                    fail(lost, &of(error, repeated));
+                    repeated |= unknown;
                     batch = again;
                     if !batch.is_empty() {
                         patience.pause().await;
@@ -263,12 +344,17 @@ fn unsteady(verb: Verb) -> Error {
     Error::new(ErrorKind::Timeout, Applied::No, message)
 }
 
+/// Of a call of which an earlier attempt may have been applied nobody knows, whatever became of the last one.
+fn of(error: Error, repeated: bool) -> Error {
+    if repeated { error.of_repeated() } else { error }
+}
+
 fn fail(batch: Vec<Pending>, error: &Error) {
     for pending in batch {
         let _ = pending.answer.send(Err(error.clone()));
     }
 }
 
-fn size(pending: &Pending) -> usize {
-    pending.item.args.iter().map(Vec::len).sum()
+fn size(item: &Item) -> usize {
+    item.args.iter().map(Vec::len).sum()
 }

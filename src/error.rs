@@ -80,6 +80,12 @@ impl Error {
         Self::new(ErrorKind::InvalidInput, Applied::No, message)
     }
 
+    /// The same of a call of which an earlier attempt may have been applied, whatever became of the last one.
+    pub(crate) fn of_repeated(self) -> Self {
+        let message = format!("{self} (an earlier attempt may have taken effect)");
+        Self::with_source(self.kind(), Applied::Unknown, message, self)
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -15,6 +15,7 @@ mod outcome;
 mod protocol;
 mod queue;
 mod retry;
+pub mod timers;
 pub mod wheel;
 
 pub use acl::{Role, acl_rules};

@@ -140,13 +140,19 @@ impl Message {
 /// A UUID in 22 characters of base 62, in the order of the UUIDs.
 pub(crate) fn compact(uuid: Uuid) -> String {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    /// Ten digits at a time fit 64 bits, whose divisions are many times as fast.
+    const TEN: u128 = 62_u128.pow(10);
     let mut rest = uuid.as_u128();
-    let mut text = [b'0'; 22];
-    for place in text.iter_mut().rev() {
-        *place = DIGITS[(rest % 62) as usize];
-        rest /= 62;
+    let mut text = vec![b'0'; 22];
+    for part in text.rchunks_mut(10) {
+        let mut digits = (rest % TEN) as u64;
+        rest /= TEN;
+        for place in part.iter_mut().rev() {
+            *place = DIGITS[(digits % 62) as usize];
+            digits /= 62;
+        }
     }
-    text.iter().map(|&digit| char::from(digit)).collect()
+    String::from_utf8(text).unwrap_or_default() // of ASCII: it is always
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::protocol::replies::{ItemReply, Reply};
 use crate::protocol::scripts::Verb;
 
-/// How many messages a claim promotes at least, so that others find some too.
-const STEP: usize = 256;
+/// How many messages a claim promotes at least, so that others find some too, and the next claims as well.
+const STEP: usize = 512;
 
 /// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
 ///
@@ -266,9 +266,9 @@ impl Queue {
         }
         let (lease_ms, mut patience) = (limits::lease_ms(lease)?, Patience::new());
         let claim = loop {
-            match self.claim_up_to(count, lease_ms).await {
+            match self.claim_up_to(count, lease_ms, true).await {
                 Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
-                result => break result?,
+                result => break result.map_err(|error| patience.last(error))?,
             }
         };
         Ok(claim.granted.into_iter().map(|granted| Delivery::new(self.clone(), granted)).collect())
@@ -279,13 +279,13 @@ impl Queue {
         Worker::new(self.clone())
     }
 
-    /// Promotes what is due and claims, in one round trip. `count` 0 only gives a wake token back.
-    pub(crate) async fn claim_up_to(&self, count: usize, lease_ms: u64) -> Result<Claim, Error> {
+    /// Claims, and promotes what is due before, in one round trip. `count` 0 only gives a wake token back.
+    pub(crate) async fn claim_up_to(&self, count: usize, lease_ms: u64, promote: bool) -> Result<Claim, Error> {
         let token = *Uuid::new_v4().as_bytes();
         let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());
         let lane = &self.0.client.lanes().claims;
         let claim: [&[u8]; 4] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes()];
-        let reply = if count == 0 {
+        let reply = if count == 0 || !promote {
             lane.call(Verb::Claim, &self.0.keys, &claim).await?
         } else {
             let room = count.max(STEP).to_string();
@@ -330,22 +330,25 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
+    /// How many parts of the reply a delivery has: id, payload, due, attempt, options.
+    const PARTS: usize = 5;
+
     fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
         let left = reply.body.count()?;
         let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
         let mut items = reply.body.parts()?;
-        let mut granted = Vec::with_capacity(items.len());
+        let mut granted = Vec::with_capacity(items.len() / Self::PARTS);
         while !items.is_empty() {
-            let mut item = items.parts()?;
             granted.push(Granted {
-                id: item.bytes()?,
-                payload: item.bytes()?,
-                due_ms: item.count()?,
-                attempt: u32::try_from(item.count()?).unwrap_or(u32::MAX),
+                id: items.bytes()?,
+                payload: items.bytes()?,
+                due_ms: items.count()?,
+                attempt: u32::try_from(items.count()?).unwrap_or(u32::MAX),
                 token,
                 deadline_ms,
                 claimed_us: reply.header.now_us,
             });
+            let _options = items.bytes()?;
         }
         Ok(Self { header: reply.header, left, granted })
     }

@@ -110,6 +110,23 @@ fn a_webhook_is_retried_dies_and_is_revived() -> Result<()> {
 }
 
 #[test]
+fn idle_connections_are_closed_and_none_of_them_early() -> Result<()> {
+    let small = ["--connections", "2000", "--seconds", "4", "--limit", "1", "--packets", "2000", "--json"];
+    let output = Command::new(example("idle_connections")?).args(small).output()?;
+    let words = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && words.is_empty(), "{}: {words}", output.status);
+    let told = String::from_utf8(output.stdout)?;
+    for way in ["dueq", "scan", "sleeps", "ring"] {
+        let line = told.lines().find(|line| line.contains(&format!("\"way\":\"{way}\""))).unwrap_or_default();
+        let report: serde_json::Value = serde_json::from_str(line)?;
+        // The hand of the ring may lag behind on a machine that stalls.
+        assert!(report["wrong"] == 0 || way == "ring", "{told}");
+        assert!(report["closed"].as_u64() > Some(0) && report["resets_per_second"].as_f64() > Some(0.0), "{told}");
+    }
+    Ok(())
+}
+
+#[test]
 fn without_a_server_they_fail() -> Result<()> {
     let mut server = Server::start(&[])?;
     server.kill()?;

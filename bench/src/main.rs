@@ -1,6 +1,9 @@
 //! dueq beside its peers, in one run.
 
+mod curves;
+mod drive;
 mod peers;
+mod plot;
 mod wheel;
 
 use anyhow::Result;
@@ -18,11 +21,24 @@ struct Arguments {
 enum What {
     Wheel(wheel::Arguments),
     Peers(peers::Arguments),
+    Scale(curves::scale::Arguments),
+    Nodes(curves::nodes::Arguments),
+    Concurrency(curves::concurrency::Arguments),
+    Storm(curves::storm::Arguments),
+    Plot(plot::Arguments),
+    #[command(hide = true)]
+    Drive(drive::Arguments),
 }
 
 fn main() -> Result<()> {
     match Arguments::parse().what {
         What::Wheel(arguments) => wheel::run(&arguments),
         What::Peers(arguments) => peers::run(&arguments),
+        What::Scale(arguments) => curves::scale::run(&arguments),
+        What::Nodes(arguments) => curves::nodes::run(&arguments),
+        What::Concurrency(arguments) => curves::concurrency::run(&arguments),
+        What::Storm(arguments) => curves::storm::run(&arguments),
+        What::Plot(arguments) => plot::run(&arguments),
+        What::Drive(arguments) => drive::run(&arguments),
     }
 }

@@ -2,5 +2,16 @@
 
 #![expect(missing_docs, reason = "not published; what is not plain from its name is said")]
 
+pub mod broken;
+pub mod check;
+pub mod faults;
 pub mod history;
+pub mod leftovers;
 pub mod payload;
+pub mod proxy;
+pub mod recorder;
+pub mod recovery;
+pub mod report;
+pub mod roles;
+pub mod run;
+pub mod workload;

@@ -1,1 +1,161 @@
-fn main() {}
+//! `dueq-chaos`: runs dueq under faults and checks what its processes wrote down.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use dueq_chaos::broken::VARIANTS;
+use dueq_chaos::check::{self, Verdict};
+use dueq_chaos::report::Report;
+use dueq_chaos::run::{self, Options};
+use dueq_chaos::{recovery, roles};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Kills, freezes, cuts and fills what dueq runs on, and checks from the histories of all processes that nothing went wrong.
+#[derive(Debug, Parser)]
+enum Command {
+    /// One run; the last line of stdout is a JSON object, and the exit code 1 unless all is well
+    Run(Options),
+    /// Checks the histories of an earlier run
+    Check { folder: PathBuf },
+    /// Runs with each broken script, and says what caught it; the exit code is 1 unless all were caught
+    Broken {
+        /// Only these
+        names: Vec<String>,
+        #[command(flatten)]
+        options: BrokenOptions,
+    },
+    /// One process of a run
+    #[command(hide = true)]
+    Role(roles::Options),
+}
+
+#[derive(Debug, clap::Args)]
+struct BrokenOptions {
+    #[arg(long, default_value_t = 20)]
+    duration: u64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[arg(long)]
+    server: Option<PathBuf>,
+}
+
+fn main() -> Result<ExitCode> {
+    let command = Command::parse();
+    let mut runtime = match command {
+        Command::Role(_) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let well = runtime.enable_all().build()?.block_on(async {
+        match command {
+            Command::Run(options) => tokio::select! {
+                well = run(options) => well,
+                ended = interrupted() => ended,
+            },
+            Command::Check { folder } => {
+                let verdict = check::check(&folder)?;
+                writeln!(std::io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
+                Ok(verdict.is_green())
+            }
+            Command::Broken { names, options } => tokio::select! {
+                well = broken(&names, &options) => well,
+                ended = interrupted() => ended,
+            },
+            Command::Role(options) => {
+                answer_about_the_clock()?;
+                roles::run(options).await.map(|()| true)
+            }
+        }
+    })?;
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// By Ctrl-C or SIGTERM: what was started is ended by those who own it.
+async fn interrupted() -> Result<bool> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    anyhow::bail!("interrupted")
+}
+
+/// At each SIGUSR1 a process says what its wall clock says, so that the harness sees whether that was set wrong.
+fn answer_about_the_clock() -> Result<()> {
+    let mut signals = signal(SignalKind::user_defined1())?;
+    tokio::spawn(async move {
+        while signals.recv().await.is_some() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            println!("clock {}", now.as_millis());
+        }
+    });
+    Ok(())
+}
+
+async fn judge(folder: &Path) -> Result<Verdict> {
+    let folder = folder.to_owned();
+    tokio::task::spawn_blocking(move || check::check(&folder)).await?
+}
+
+async fn run(options: Options) -> Result<bool> {
+    let ran = run::run(options.clone()).await?;
+    if !options.quiet {
+        eprintln!("checking the histories in {}", ran.folder.display());
+    }
+    let verdict = judge(&ran.folder).await?;
+    let recoveries = recovery::of(&ran.folder)?;
+    let report = Report { options: &options, ran: &ran, verdict: &verdict, recoveries: &recoveries };
+    let (page, json) = (report.page(), report.json());
+    eprintln!("{page}");
+    for path in options.report.iter().chain([&ran.folder.join("report.md")]) {
+        std::fs::write(path, &page).with_context(|| format!("writing {}", path.display()))?;
+    }
+    if !report.is_green() {
+        eprintln!("the histories and logs are in {}", ran.folder.display());
+    }
+    println!("{json}");
+    Ok(report.is_green())
+}
+
+async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
+    for name in names {
+        anyhow::ensure!(VARIANTS.iter().any(|variant| variant.name == name), "there is no variant {name}");
+    }
+    let (mut all, mut caught) = (0, 0);
+    for variant in VARIANTS.iter().filter(|variant| names.is_empty() || names.iter().any(|name| name == variant.name)) {
+        let folder = Path::new("target/chaos/broken").join(variant.name);
+        variant.write(&folder.join("lua"))?;
+        let options = Options {
+            seed: options.seed,
+            duration: options.duration,
+            rate: None,
+            messages: None,
+            scripts: Some(folder.join("lua").canonicalize()?),
+            keep: Some(folder),
+            faults: None,
+            no_faults: true,
+            server: options.server.clone(),
+            report: None,
+            lease_ms: 2_000,
+            // What is broken may never come to an end.
+            drain_limit: 3,
+            quiet: true,
+        };
+        let ran = run::run(options).await?;
+        let verdict = judge(&ran.folder).await?;
+        all += 1;
+        let violations: Vec<_> = verdict.violations.iter().filter(|(_, count)| **count > 0).collect();
+        let what = violations.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect::<Vec<_>>().join(", ");
+        if violations.is_empty() {
+            println!("{}: NOT CAUGHT ({})", variant.name, variant.what);
+        } else {
+            caught += 1;
+            println!("{}: caught ({}): {what}", variant.name, variant.what);
+        }
+    }
+    println!("{caught} of {all} broken variants were caught");
+    Ok(caught == all)
+}

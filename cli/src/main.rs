@@ -1,6 +1,7 @@
 //! The program `dueq`: pushes to, works and looks at delay queues on Redis.
 
 mod acl;
+mod bench;
 mod completions;
 mod configure;
 mod dev;
@@ -136,6 +137,8 @@ enum Command {
     Keys(keys::Keys),
     /// Take over what waits in another program's queue
     Import(import::Import),
+    /// Measure throughput and lateness on the server, in 20 s
+    Bench(bench::Bench),
     /// Run a private Redis or Valkey, for trying things out, until Ctrl-C
     Dev(dev::Dev),
     /// Print a completion script for a shell
@@ -223,6 +226,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Functions(functions) => functions.run(common).await,
         Command::Keys(keys) => keys.run(common),
         Command::Import(import) => import.run(common).await.map(|()| Outcome::Done),
+        Command::Bench(bench) => bench.run(common).await,
         Command::Dev(dev) => dev.run(common).await.map(|()| Outcome::Done),
         Command::Completions(completions) => completions.run(),
     }

@@ -7,7 +7,7 @@ use crate::wheel::{Key, Wheel};
 /// The most that a due message waits if every hint is lost: the time between two beats of a node.
 pub(super) const FLOOR: Duration = Duration::from_secs(1);
 /// The least time between two promotes that found nothing.
-pub(super) const TICK: Duration = Duration::from_millis(1);
+pub(super) const TICK: Duration = Duration::from_micros(100);
 /// A lead that was not renewed for so long is somebody else's.
 const LEAD_LIFE: Duration = Duration::from_millis(2_500);
 /// A node without the lead leaves it this much time, and then a share of up to as much for each live node.
@@ -26,7 +26,7 @@ pub(super) enum Action {
     TimeUp(u64),
 }
 
-/// The timers of a node, in milliseconds since it started.
+/// The timers of a node, in microseconds since it started.
 pub(super) struct Agenda {
     start: Instant,
     wheel: Wheel<Action>,
@@ -67,13 +67,13 @@ impl Agenda {
 
     /// The next instant at which something is to be done (or a little before it).
     pub(super) fn next(&self) -> Option<Instant> {
-        self.wheel.next_expiration().map(|tick| self.start + Duration::from_millis(tick))
+        self.wheel.next_expiration().map(|tick| self.start + Duration::from_micros(tick))
     }
 
     /// What is to be done at `now`, earliest first; call it until it returns nothing. A promote, reap or beat that it names
     /// is in flight until [`landed`](Agenda::landed) is called.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Action> {
-        let tick = u64::try_from(now.saturating_duration_since(self.start).as_millis()).unwrap_or(u64::MAX);
+        let tick = u64::try_from(now.saturating_duration_since(self.start).as_micros()).unwrap_or(u64::MAX);
         let action = self.wheel.pop_expired(tick)?.value;
         if let Some(slot) = self.slot(action) {
             slot.armed = None;
@@ -102,6 +102,19 @@ impl Agenda {
         self.arm(Action::Promote, at, now);
     }
 
+    /// The head of the queue is due at this instant, or there is none, and nothing else is: whoever would stand in for the lead
+    /// at another time need not. The lead itself forgets no time.
+    pub(super) fn head_is(&mut self, at: Option<Instant>, now: Instant) {
+        if !self.leads(now) {
+            let armed = self.promote.armed.take();
+            self.unschedule(armed.map(|(_, key)| key));
+            self.promote.meanwhile = None;
+        }
+        if let Some(at) = at {
+            self.head_at(at, now);
+        }
+    }
+
     /// The first lease ends at this instant.
     pub(super) fn lease_ends_at(&mut self, at: Instant, now: Instant) {
         self.arm(Action::Reap, at, now);
@@ -116,6 +129,16 @@ impl Agenda {
     pub(super) fn set_lead(&mut self, lead: bool, nodes: u64, sent: Instant) {
         self.lead_until = lead.then(|| sent + LEAD_LIFE);
         self.nodes = nodes.max(1);
+    }
+
+    /// Whether this node has the lead.
+    pub(super) fn leads(&self, now: Instant) -> bool {
+        self.lead_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether no other node lived at the last beat.
+    pub(super) fn is_alone(&self) -> bool {
+        self.nodes == 1
     }
 
     /// Another timer, which may exist many times.
@@ -166,7 +189,7 @@ impl Agenda {
 
     /// How long after `at` this node acts, if nobody else has.
     fn stand_in(&self, at: Instant, now: Instant) -> Duration {
-        if self.lead_until.is_some_and(|until| now < until) {
+        if self.leads(now) {
             return Duration::ZERO;
         }
         let spread = (STAND_IN_MS * self.nodes).min(MAX_STAND_IN_MS - STAND_IN_MS);
@@ -176,7 +199,8 @@ impl Agenda {
     }
 
     fn tick(&self, at: Instant) -> u64 {
-        crate::due::ceil_ms(at.saturating_duration_since(self.start))
+        let nanoseconds = at.saturating_duration_since(self.start).as_nanos();
+        u64::try_from(nanoseconds.div_ceil(1_000)).unwrap_or(u64::MAX)
     }
 }
 
@@ -206,12 +230,31 @@ mod tests {
     }
 
     #[test]
-    fn a_fraction_of_a_millisecond_is_waited_for() {
+    fn a_fraction_of_a_microsecond_is_waited_for() {
         let start = Instant::now();
         let mut agenda = leading(start);
-        agenda.head_at(start + Duration::from_micros(10_001), start);
-        assert_eq!(due(&mut agenda, start + 10 * MS), []);
-        assert_eq!(due(&mut agenda, start + 11 * MS), [Action::Promote]);
+        agenda.head_at(start + Duration::from_nanos(10_001), start);
+        assert_eq!(due(&mut agenda, start + Duration::from_micros(10)), []);
+        assert_eq!(due(&mut agenda, start + Duration::from_micros(11)), [Action::Promote]);
+    }
+
+    #[test]
+    fn who_stands_in_does_not_once_the_head_has_moved_on_and_the_lead_forgets_nothing() {
+        let start = Instant::now();
+        let mut stand_in = Agenda::new(start, 7);
+        stand_in.set_lead(false, 2, start);
+        stand_in.head_at(start + 10 * MS, start);
+        stand_in.head_is(None, start + 11 * MS);
+        assert_eq!(due(&mut stand_in, start + 900 * MS), []);
+        stand_in.head_at(start + 910 * MS, start + 900 * MS);
+        stand_in.head_is(Some(start + 1_500 * MS), start + 911 * MS);
+        assert_eq!(due(&mut stand_in, start + 1_500 * MS), []);
+        assert_eq!(due(&mut stand_in, start + 1_600 * MS), [Action::Promote]);
+
+        let mut lead = leading(start);
+        lead.head_at(start + 10 * MS, start);
+        lead.head_is(Some(start + 20 * MS), start);
+        assert_eq!(due(&mut lead, start + 10 * MS), [Action::Promote]);
     }
 
     #[test]

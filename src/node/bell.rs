@@ -1,34 +1,66 @@
 //! Waiting for work without asking for it again and again.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::error::Error;
 use crate::protocol::connect::Connector;
 use crate::protocol::lane::reconnect_delays;
 use crate::protocol::waiting::Waiting;
 
+/// A wait that is under way: it gives the connection back, and whether a token came.
+type Pending = Pin<Box<dyn Future<Output = (Waiting, Result<bool, Error>)> + Send>>;
+
 /// The bell of a queue, as an idle node hears it.
 pub(super) struct Bell {
-    waiting: Waiting,
+    connector: Arc<Connector>,
+    bell: String,
+    waiting: Option<Waiting>,
+    pending: Option<Pending>,
     failures: u32,
 }
 
 impl Bell {
     pub(super) fn new(connector: Arc<Connector>, bell: String) -> Self {
-        Self { waiting: Waiting::new(connector, bell), failures: 0 }
+        Self { connector, bell, waiting: None, pending: None, failures: 0 }
     }
 
-    /// Completes when there may be work: the bell rang, or it did not for a floor, or the wait failed. In the last two cases a
-    /// token may have been lost, to us or to a connection whose machine is gone: so whoever waits looks for work all the same.
+    /// Completes when there may be work: the bell rang, or the wait failed, in which case a token may have been lost.
     ///
-    /// Dropped, it may take a token along: whoever drops it must ring for the others.
+    /// Cancel safe: a wait goes on while nobody looks, and the next call takes it up. Who drops the bell must ring for the
+    /// others, as it may take a token along.
     pub(super) async fn wait(&mut self) {
-        match self.waiting.token().await {
-            Ok(()) => self.failures = 0,
-            Err(error) => {
-                self.failures += 1;
-                tracing::warn!(%error, "waiting for work failed");
-                tokio::time::sleep(reconnect_delays().delay(self.failures, fastrand::f64())).await;
+        loop {
+            let pending = self.pending.get_or_insert_with(|| {
+                let new = || Waiting::new(Arc::clone(&self.connector), self.bell.clone());
+                let mut waiting = self.waiting.take().unwrap_or_else(new);
+                Box::pin(async move {
+                    let token = waiting.token().await;
+                    (waiting, token)
+                })
+            });
+            let (waiting, token) = pending.await;
+            self.pending = None;
+            self.waiting = Some(waiting);
+            match token {
+                Ok(came) => {
+                    self.failures = 0;
+                    if came {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    self.failures += 1;
+                    tracing::warn!(%error, "waiting for work failed");
+                    tokio::time::sleep(reconnect_delays().delay(self.failures, fastrand::f64())).await;
+                    return;
+                }
             }
         }
+    }
+
+    /// Whether a wait is under way that may take a token.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.pending.is_some()
     }
 }

@@ -1,10 +1,11 @@
 //! Feeding the handlers: waits for the bell while some are free, claims a batch, starts them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -19,15 +20,61 @@ use crate::queue::{Claim, Queue};
 /// How many messages one claim takes at most.
 const MAX_CLAIM: usize = 256;
 
+/// How the conductor tells an idle claimer that something is due this very moment.
+pub(super) struct Nudge {
+    /// A place for each handler that may run.
+    places: Arc<Semaphore>,
+    concurrency: usize,
+    /// Whether the claimer waits for the bell, with a place in hand.
+    waits: AtomicBool,
+    due: Notify,
+    look: Notify,
+}
+
+impl Nudge {
+    pub(super) fn new(concurrency: usize) -> Self {
+        let places = Arc::new(Semaphore::new(concurrency));
+        Self { places, concurrency, waits: AtomicBool::new(false), due: Notify::new(), look: Notify::new() }
+    }
+
+    /// Whether the claimer promotes and claims now: then it answers by an event, as a promote does. It does not while a handler
+    /// runs, lest one node take what others, which hear the bell, are free for; unless there are no others.
+    pub(super) fn take(&self, alone: bool) -> bool {
+        let idle = alone || self.places.available_permits() + 1 == self.concurrency;
+        let taken = idle && self.waits.swap(false, Ordering::AcqRel);
+        if taken {
+            self.due.notify_one();
+        }
+        taken
+    }
+
+    /// A beat said that something is ready: whoever waits claims, whether the bell rang or others took its tokens along.
+    pub(super) fn look(&self) {
+        self.look.notify_one();
+    }
+}
+
 pub(super) struct Claimer<H> {
     pub(super) queue: Queue,
     pub(super) bell: Bell,
     pub(super) lease_ms: u64,
-    pub(super) places: Arc<Semaphore>,
+    pub(super) nudge: Arc<Nudge>,
     pub(super) handling: Arc<Handling<H>>,
     pub(super) handlers: TaskTracker,
     pub(super) events: UnboundedSender<Event>,
     pub(super) stop: CancellationToken,
+}
+
+/// Why a wait for the bell ended.
+#[derive(PartialEq, Eq)]
+enum Woken {
+    /// It did not wait: the last claim left something.
+    KnowsMore,
+    /// Or by a beat that found something ready.
+    ByBell,
+    /// The conductor waits for an answer.
+    ByNudge,
+    ToStop,
 }
 
 impl<H, F, S> Claimer<H>
@@ -38,33 +85,41 @@ where
 {
     /// Runs until `stop`. A claim that is under way then is finished: what it grants is handled.
     pub(super) async fn run(mut self) {
-        let stop = self.stop.clone();
-        let (mut number, mut failures) = (0, 0);
+        let (stop, nudge) = (self.stop.clone(), Arc::clone(&self.nudge));
+        // How many messages were ready when we last looked: those need no promote.
+        let (mut number, mut failures, mut ready) = (0, 0, 0);
         // What came before we listened has not rung for us.
         let mut more = true;
         loop {
             let places = tokio::select! {
                 () = stop.cancelled() => break,
-                places = free(&self.places) => places,
-            };
-            if !more {
-                tokio::select! {
-                    () = stop.cancelled() => break,
-                    () = self.bell.wait() => {}
+                places = free(&nudge.places) => places,
+                () = self.bell.wait(), if self.bell.is_waiting() => {
+                    // It rang for somebody with a place.
+                    ring(&self.queue, self.lease_ms).await;
+                    continue;
                 }
+            };
+            let woken = if more { Woken::KnowsMore } else { self.wait().await };
+            if woken == Woken::ToStop {
+                break;
             }
-            let places = with_others(places, &self.places);
+            let places = with_others(places, &nudge.places);
             let claimed = Instant::now();
-            match self.queue.claim_up_to(places.num_permits(), self.lease_ms).await {
+            let promote = woken != Woken::KnowsMore || ready < places.num_permits() as u64;
+            match self.queue.claim_up_to(places.num_permits(), self.lease_ms, promote).await {
                 Ok(claim) => {
-                    failures = 0;
+                    (failures, ready) = (0, claim.left);
                     more = knows_more(&claim, places.num_permits());
-                    self.start(claim, claimed, places, &mut number);
+                    self.start(claim, claimed, places, woken, &mut number);
                 }
                 Err(error) => {
-                    failures += 1;
+                    (failures, ready) = (failures + 1, 0);
                     more = true;
                     tracing::warn!(queue = self.queue.name(), %error, "claiming failed");
+                    if woken == Woken::ByNudge {
+                        let _ = self.events.send(Event::Promoted(Err(error)));
+                    }
                     let pause = reconnect_delays().delay(failures, fastrand::f64());
                     tokio::select! {
                         () = stop.cancelled() => break,
@@ -74,13 +129,34 @@ where
             }
         }
         // A token that the dropped wait may have taken along is given back.
-        if let Err(error) = self.queue.claim_up_to(0, self.lease_ms).await {
-            tracing::warn!(queue = self.queue.name(), %error, "the other nodes could not be rung for; a beat does it within a second");
-        }
+        ring(&self.queue, self.lease_ms).await;
     }
 
-    fn start(&self, claim: Claim, claimed: Instant, mut places: OwnedSemaphorePermit, number: &mut u64) {
-        let _ = self.events.send(Event::Header(claim.header));
+    /// Waits for the bell, or for the conductor. Whatever came, a nudge that was given is answered.
+    async fn wait(&mut self) -> Woken {
+        self.nudge.waits.store(true, Ordering::Release);
+        let mut woken = tokio::select! {
+            () = self.stop.cancelled() => Woken::ToStop,
+            () = self.nudge.due.notified() => return Woken::ByNudge,
+            () = self.nudge.look.notified() => Woken::ByBell,
+            () = self.bell.wait() => Woken::ByBell,
+        };
+        if !self.nudge.waits.swap(false, Ordering::AcqRel) {
+            self.nudge.due.notified().await;
+            if woken == Woken::ByBell {
+                woken = Woken::ByNudge;
+            } else {
+                let _ = self.events.send(Event::NotTaken);
+            }
+        }
+        woken
+    }
+
+    fn start(&self, claim: Claim, claimed: Instant, mut places: OwnedSemaphorePermit, woken: Woken, number: &mut u64) {
+        let _ = self.events.send(match woken {
+            Woken::ByNudge => Event::Promoted(Ok((claim.header, claim.left + claim.granted.len() as u64))),
+            _ => Event::Header(claim.header),
+        });
         for granted in claim.granted {
             // There are as many places as were asked for, and never more deliveries than that.
             let Some(place) = places.split(1) else { return };
@@ -88,6 +164,13 @@ where
             let (handling, queue) = (Arc::clone(&self.handling), self.queue.clone());
             self.handlers.spawn(handling.handle(*number, queue, granted, claimed, place));
         }
+    }
+}
+
+/// Tells other nodes that there may be work, if there is.
+async fn ring(queue: &Queue, lease_ms: u64) {
+    if let Err(error) = queue.claim_up_to(0, lease_ms, false).await {
+        tracing::warn!(queue = queue.name(), %error, "the other nodes could not be rung for; a beat does it within a second");
     }
 }
 

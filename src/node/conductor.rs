@@ -11,6 +11,8 @@ use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::node::Event;
 use crate::node::agenda::{Action, Agenda, FLOOR, TICK};
+use crate::node::alarm::Alarm;
+use crate::node::claimer::Nudge;
 use crate::outcome::Extended;
 use crate::protocol::lane::{Lane, reconnect_delays};
 use crate::protocol::replies::{Header, Reply};
@@ -32,6 +34,7 @@ pub(super) struct Conductor {
     pub(super) time_limit: Option<Duration>,
     pub(super) sender: UnboundedSender<Event>,
     pub(super) stop: CancellationToken,
+    nudge: Arc<Nudge>,
     agenda: Agenda,
     running: HashMap<u64, Running>,
     born: String,
@@ -59,6 +62,7 @@ impl Conductor {
         (lease, time_limit): (Duration, Option<Duration>),
         sender: UnboundedSender<Event>,
         stop: CancellationToken,
+        nudge: Arc<Nudge>,
     ) -> Self {
         let now = Instant::now();
         let agenda = Agenda::new(now, fastrand::u64(..));
@@ -70,6 +74,7 @@ impl Conductor {
             time_limit,
             sender,
             stop,
+            nudge,
             agenda,
             running: HashMap::new(),
             born: String::new(),
@@ -82,18 +87,13 @@ impl Conductor {
     pub(super) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
         let now = Instant::now();
         self.agenda.beat_at(now, now);
+        let alarm = Alarm::start();
         loop {
             let next = self.agenda.next();
-            let wake = async {
-                match next {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = self.stop.cancelled() => break,
                 Some(event) = events.recv() => self.take(event),
-                () = wake => {}
+                () = alarm.wait(next) => {}
             }
             let now = Instant::now();
             while let Some(action) = self.agenda.pop(now) {
@@ -120,7 +120,8 @@ impl Conductor {
                     // The first word of a new queue: its lead is free, and who has it fires on the dot.
                     self.agenda.beat_at(now, now);
                 }
-                self.head_ms(due_ms, now);
+                let at = due_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
+                self.agenda.head_is(at, now);
             }
             Event::Resync => self.agenda.beat_at((self.last_beat + RESYNC_PAUSE).max(now), now),
             Event::Started { number, delivery, claimed, time_up } => {
@@ -129,15 +130,25 @@ impl Conductor {
             Event::Finished { number } => self.finish(number),
             Event::Extended { number, asked, result } => self.extended(number, asked, result),
             Event::Promoted(result) => self.landed(Action::Promote, result, now),
+            Event::NotTaken => {
+                self.agenda.landed(Action::Promote, now, Duration::ZERO);
+                self.agenda.head_at(now, now);
+            }
             Event::Reaped(result) => self.landed(Action::Reap, result, now),
             Event::Beaten { sent, result } => {
                 self.agenda.landed(Action::Beat, now, Duration::ZERO);
                 self.agenda.beat_at(sent + FLOOR, now);
                 match result {
-                    Ok((header, lead, nodes)) => {
+                    Ok(Beat { header, lead, nodes, ready }) => {
                         self.failures = 0;
                         self.agenda.set_lead(lead, nodes, sent);
+                        let head_ms = header.head_ms.filter(|_| !header.paused);
+                        let at = head_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
+                        self.agenda.head_is(at, now);
                         self.absorb(&header, now);
+                        if ready > 0 && !header.paused {
+                            self.nudge.look();
+                        }
                     }
                     Err(error) => self.failed("beat", &error, now),
                 }
@@ -198,6 +209,8 @@ impl Conductor {
 
     fn perform(&mut self, action: Action, now: Instant) {
         match action {
+            // Promoted and claimed in one round trip, if that takes nothing from other nodes that are as idle.
+            Action::Promote if self.agenda.leads(now) && self.nudge.take(self.agenda.is_alone()) => {}
             Action::Promote => self.spawn(|queue, lane| async move {
                 Event::Promoted(step(&lane, &queue, Verb::Promote, &[b"", STEP, b""]).await)
             }),
@@ -294,8 +307,20 @@ async fn step(lane: &Lane, queue: &Queue, verb: Verb, args: &[&[u8]]) -> Result<
     Ok((header, body.count()?))
 }
 
+/// What a beat answered.
+pub(super) struct Beat {
+    header: Header,
+    /// Whether this node has the lead.
+    lead: bool,
+    /// How many nodes live.
+    nodes: u64,
+    /// How many messages wait for a claim.
+    ready: u64,
+}
+
 /// Says that this node lives, or that it leaves.
-pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<(Header, bool, u64), Error> {
+pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<Beat, Error> {
     let Reply { header, mut body } = lane.call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word]).await?;
-    Ok((header, body.integer()? == 1, body.count()?))
+    let (lead, nodes, _hold) = (body.integer()? == 1, body.count()?, body.integer()?);
+    Ok(Beat { header, lead, nodes, ready: body.count()? })
 }

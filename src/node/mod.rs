@@ -7,6 +7,7 @@
 //! ```
 
 mod agenda;
+mod alarm;
 mod bell;
 mod claimer;
 mod conductor;
@@ -28,8 +29,8 @@ use crate::protocol::replies::Header;
 enum Event {
     /// A reply of some call, with what it says about the queue.
     Header(Header),
-    /// Somebody pushed a message that is due at this Unix millisecond, before all others.
-    Notice(u64),
+    /// The first scheduled message is due at this Unix millisecond now, or there is none.
+    Notice(Option<u64>),
     /// Notices may have been missed: look for yourself.
     Resync,
     /// A handler starts; its lease was asked for at this instant.
@@ -38,10 +39,12 @@ enum Event {
     Finished { number: u64 },
     /// A lease extension, asked for at this instant, was answered.
     Extended { number: u64, asked: Instant, result: Result<Extended, Error> },
-    /// A promote was answered: how many messages it moved.
+    /// A promote, by itself or before a claim, was answered: how many messages it moved.
     Promoted(Result<(Header, u64), Error>),
+    /// The claimer was told that something is due, and stopped instead.
+    NotTaken,
     /// A reap was answered: how many leases it ended.
     Reaped(Result<(Header, u64), Error>),
-    /// A beat, sent at this instant, was answered: whether this node has the lead, and how many nodes live.
-    Beaten { sent: Instant, result: Result<(Header, bool, u64), Error> },
+    /// A beat, sent at this instant, was answered.
+    Beaten { sent: Instant, result: Result<conductor::Beat, Error> },
 }

@@ -12,7 +12,7 @@ use crate::delivery::Delivery;
 use crate::error::{Error, ErrorKind};
 use crate::message::compact;
 use crate::node::bell::Bell;
-use crate::node::claimer::Claimer;
+use crate::node::claimer::{Claimer, Nudge};
 use crate::node::conductor::{self, Conductor};
 use crate::node::handler::Handling;
 use crate::node::notices;
@@ -142,14 +142,22 @@ impl Worker {
         let guards = [stopping.clone(), abort.clone(), leaving.clone()].map(CancellationToken::drop_guard);
         let (sender, events) = mpsc::unbounded_channel();
         let (connector, keys) = (Arc::clone(control.connector()), Arc::clone(queue.all_keys()));
-        let conductor =
-            Conductor::new(node, queue.clone(), control, (lease, time_limit), sender.clone(), leaving.clone());
+        let nudge = Arc::new(Nudge::new(concurrency));
+        let conductor = Conductor::new(
+            node,
+            queue.clone(),
+            control,
+            (lease, time_limit),
+            sender.clone(),
+            leaving.clone(),
+            Arc::clone(&nudge),
+        );
         let handlers = TaskTracker::new();
         let claimer = Claimer {
             queue: queue.clone(),
             bell: Bell::new(Arc::clone(&connector), keys.bell.clone()),
             lease_ms,
-            places: Arc::new(Semaphore::new(concurrency)),
+            nudge,
             handling: Arc::new(Handling { handler, retry, time_limit, events: sender.clone(), abort: abort.clone() }),
             handlers: handlers.clone(),
             events: sender.clone(),

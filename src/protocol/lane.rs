@@ -119,7 +119,7 @@ impl Lane {
         loop {
             match self.call(verb, keys, args).await {
                 Err(error) if patience.allows(&error, repeat) => patience.pause().await,
-                result => return result,
+                result => return result.map_err(|error| patience.last(error)),
             }
         }
     }
@@ -238,6 +238,8 @@ pub(crate) struct Patience {
     end: Instant,
     attempt: u32,
     retry: Retry,
+    /// A call that was repeated may have been applied.
+    unknown: bool,
 }
 
 impl Patience {
@@ -247,14 +249,21 @@ impl Patience {
 
     /// Of somebody who has been waiting since `start`.
     pub(crate) fn since(start: Instant) -> Self {
-        Self { end: start + PATIENCE, attempt: 0, retry: reconnect_delays() }
+        Self { end: start + PATIENCE, attempt: 0, retry: reconnect_delays(), unknown: false }
     }
 
     /// Whether a call that ended so may be sent again.
-    pub(crate) fn allows(&self, error: &Error, repeat: Repeat) -> bool {
+    pub(crate) fn allows(&mut self, error: &Error, repeat: Repeat) -> bool {
         use crate::error::ErrorKind::{Timeout, Unavailable};
         let harmless = error.was_applied() == Applied::No || repeat == Repeat::Harmless;
-        harmless && matches!(error.kind(), Timeout | Unavailable) && Instant::now() < self.end
+        let allowed = harmless && matches!(error.kind(), Timeout | Unavailable) && Instant::now() < self.end;
+        self.unknown |= allowed && error.was_applied() != Applied::No;
+        allowed
+    }
+
+    /// What is told of a call that ended so and is not sent again: the attempts before this one count too.
+    pub(crate) fn last(&self, error: Error) -> Error {
+        if self.unknown { error.of_repeated() } else { error }
     }
 
     pub(crate) async fn pause(&mut self) {
@@ -267,4 +276,26 @@ impl Patience {
 /// goes on within a second when a server is back.
 pub(crate) fn reconnect_delays() -> Retry {
     Retry::exponential(Duration::from_millis(10), Duration::from_millis(500)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn the_last_error_of_a_repeated_call_says_what_the_attempts_before_it_leave_open() {
+        let refused = || Error::new(ErrorKind::Full, Applied::No, "refused");
+        let mut patience = Patience::new();
+        assert!(patience.allows(&Error::new(ErrorKind::Unavailable, Applied::No, "loading"), Repeat::Harmless));
+        assert_eq!(patience.last(refused()).was_applied(), Applied::No);
+
+        let lost = Error::new(ErrorKind::Timeout, Applied::Unknown, "lost");
+        assert!(!patience.allows(&lost, Repeat::Unsafe));
+        assert_eq!(patience.last(refused()).was_applied(), Applied::No, "the lost one was not repeated");
+        assert!(patience.allows(&lost, Repeat::Harmless));
+        let told = patience.last(refused());
+        assert_eq!((told.was_applied(), told.kind()), (Applied::Unknown, ErrorKind::Full));
+        assert!(told.to_string().starts_with("refused"), "{told}");
+    }
 }

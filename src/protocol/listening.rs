@@ -35,8 +35,9 @@ impl Listening {
         Ok(Self { address, connection, pushes })
     }
 
-    /// The next notice: when the head of the queue is due, in Unix milliseconds. Fails once the connection is lost.
-    pub(crate) async fn notice(&mut self) -> Result<u64, Error> {
+    /// The next notice: when the head of the queue is due, in Unix milliseconds; nothing if there is none any more. Fails once
+    /// the connection is lost.
+    pub(crate) async fn notice(&mut self) -> Result<Option<u64>, Error> {
         loop {
             let push = match tokio::time::timeout(SILENCE, self.pushes.recv()).await {
                 Ok(push) => push,
@@ -49,9 +50,9 @@ impl Listening {
                 Some(PushInfo { kind: PushKind::SMessage, data }) => {
                     // Anybody may publish: what is no time is no notice.
                     if let Some(Value::BulkString(payload)) = data.get(1)
-                        && let Some(due_ms) = std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok())
+                        && let Some(head) = head(payload)
                     {
-                        return Ok(due_ms);
+                        return Ok(head);
                     }
                 }
                 // The last comes when the queue's slot moves to another server: the connection lives on, and is deaf.
@@ -69,5 +70,13 @@ impl Listening {
             Err(error) if error.code().is_none() => Err(failure::of_call(&self.address, error)),
             _ => Ok(()),
         }
+    }
+}
+
+/// What a notice says: a time, or, empty, that nothing is scheduled.
+fn head(payload: &[u8]) -> Option<Option<u64>> {
+    match std::str::from_utf8(payload).ok()? {
+        "" => Some(None),
+        due_ms => due_ms.parse().ok().map(Some),
     }
 }

@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::protocol::connect::Connector;
 use crate::protocol::failure;
 
-/// How long Redis keeps a waiting node before it answers that nothing came: the floor.
-const WAIT_SECONDS: u32 = 1;
+/// How long Redis keeps a waiting node before it answers that nothing came.
+const WAIT_SECONDS: u32 = 2;
 /// How long we wait for that answer: Redis's own timeout follows its wall clock, which may be set, and ten ticks a second.
 const WAIT_LIMIT: Duration = Duration::from_secs(4);
 
@@ -27,9 +27,9 @@ impl Waiting {
         Self { connector, bell, connection: None }
     }
 
-    /// Waits for a token, for about a second. After an error, or dropped, the connection is closed, and a token may be lost
-    /// with it.
-    pub(crate) async fn token(&mut self) -> Result<(), Error> {
+    /// Waits for a token for about two seconds; whether one came. After an error, or dropped, the connection is closed, and a
+    /// token may be lost with it.
+    pub(crate) async fn token(&mut self) -> Result<bool, Error> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connector.dedicated().await?,
@@ -37,11 +37,11 @@ impl Waiting {
         let mut blpop = redis::cmd("BLPOP");
         blpop.arg(&self.bell).arg(WAIT_SECONDS);
         let address = &self.connector.address;
-        tokio::time::timeout(WAIT_LIMIT, blpop.query_async::<Value>(&mut connection))
+        let answer = tokio::time::timeout(WAIT_LIMIT, blpop.query_async::<Value>(&mut connection))
             .await
             .map_err(|_| failure::silent(address, WAIT_LIMIT))?
             .map_err(|error| failure::of_call(address, error))?;
         self.connection = Some(connection);
-        Ok(())
+        Ok(answer != Value::Nil)
     }
 }

@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 pub struct Server {
     program: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     port: u16,
     folder: PathBuf,
     child: Child,
@@ -35,15 +36,22 @@ pub struct Server {
 impl Server {
     /// Starts a server without persistence and with further arguments, such as `["--maxmemory", "10mb"]`.
     pub fn start(arguments: &[&str]) -> Result<Self> {
-        let program = programs()?.remove(0);
+        Self::start_on(&programs()?.remove(0), arguments, &[])
+    }
+
+    /// The same with this program, and with further variables in its environment.
+    pub fn start_on(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Self> {
+        let program = program.to_owned();
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let environment: Vec<_> =
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         // Another process may take the free port between our look and the server's bind: then the next one.
         for _ in 0..20 {
             let port = free_port()?;
             let folder = folder(port)?;
-            let mut child = spawn(&program, port, &folder, &arguments)?;
+            let mut child = spawn(&program, port, &folder, &arguments, &environment)?;
             if answers(port, &mut child)? {
-                return Ok(Self { program, arguments, port, folder, child });
+                return Ok(Self { program, arguments, environment, port, folder, child });
             }
             let _ = child.wait();
             let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
@@ -75,6 +83,11 @@ impl Server {
         &self.folder
     }
 
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
     /// Kills it at once, as `kill -9` does.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
@@ -85,7 +98,7 @@ impl Server {
     /// Starts it again on the same port, with the same arguments and folder.
     pub fn restart(&mut self) -> Result<()> {
         let _ = self.kill();
-        self.child = spawn(&self.program, self.port, &self.folder, &self.arguments)?;
+        self.child = spawn(&self.program, self.port, &self.folder, &self.arguments, &self.environment)?;
         if !answers(self.port, &mut self.child)? {
             bail!("{} did not start again", self.program.display());
         }
@@ -153,11 +166,18 @@ fn folder(port: u16) -> Result<PathBuf> {
     Ok(folder)
 }
 
-fn spawn(program: &Path, port: u16, folder: &Path, arguments: &[String]) -> Result<Child> {
+fn spawn(
+    program: &Path,
+    port: u16,
+    folder: &Path,
+    arguments: &[String],
+    environment: &[(String, String)],
+) -> Result<Child> {
     let log = File::options().create(true).append(true).open(folder.join("log"))?;
     Command::new(program)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .args(arguments)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)

@@ -167,7 +167,7 @@ impl Run {
         self.history.note(number, now, &operation, &reply, &after)?;
         self.cover(&operation, &reply)?;
         if let Operation::Claim { token, .. } = &operation {
-            let ids = reply.part(3)?.list()?.iter().map(|delivery| delivery.part(0)?.bytes().cloned());
+            let ids = reply.deliveries()?.into_iter().map(|[id, ..]| id.bytes().cloned());
             self.driver.learn(ids.collect::<Result<_>>()?, token);
         }
 
@@ -187,7 +187,7 @@ impl Run {
             | Operation::RequeueOldest { .. }
             | Operation::Purge { .. }
             | Operation::Reap { .. } => vec![some(reply.part(1)?.int()?)],
-            Operation::Claim { .. } => vec![some(reply.part(3)?.list()?.len() as i64)],
+            Operation::Claim { .. } => vec![some(reply.deliveries()?.len() as i64)],
             Operation::Peek { .. } => vec![some(reply.part(2)?.list()?.len() as i64)],
             Operation::Get(_) | Operation::Stats => vec![some(reply.part(1)?.list()?.len() as i64)],
             Operation::Beat { .. } => vec![if reply.part(1)?.int()? == 1 { "leads" } else { "follows" }.to_owned()],

@@ -203,7 +203,7 @@ impl Queue {
     pub(crate) fn take(&mut self, now: u64, count: u64, token: &Text) -> Result<Vec<String>> {
         self.ok("promote", now, words![1000, "1"])?;
         let reply = self.ok("claim", now, words![count, token, 30 * SECOND])?;
-        reply.part(3)?.list()?.iter().map(|delivery| delivery.part(0)?.text()).collect()
+        reply.deliveries()?.into_iter().map(|[id, ..]| id.text()).collect()
     }
 
     /// The whole state, in one round trip (of a cluster, from what is on this node).

@@ -173,6 +173,12 @@ impl Reply {
         self.list()?.get(index).with_context(|| format!("no part {index} in {self:?}"))
     }
 
+    /// The deliveries of a claim: id, payload, due, attempt and options of each.
+    pub(crate) fn deliveries(&self) -> Result<Vec<&[Self; 5]>> {
+        let (deliveries, []) = self.part(3)?.list()?.as_chunks() else { bail!("not deliveries: {self:?}") };
+        Ok(deliveries.iter().collect())
+    }
+
     /// Part 1 as texts: the replies of a batch.
     pub(crate) fn items(&self) -> Result<Vec<String>> {
         self.part(1)?.list()?.iter().map(Self::text).collect()

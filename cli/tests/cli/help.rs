@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 22] = [
+const VERBS: [&str; 23] = [
     "push",
     "work",
     "cancel",
@@ -29,6 +29,7 @@ const VERBS: [&str; 22] = [
     "functions",
     "keys",
     "import",
+    "bench",
     "dev",
     "completions",
 ];

@@ -1,5 +1,6 @@
 //! The program `dueq` as a person or a script uses it, on a private server.
 
+mod bench;
 mod doctor;
 mod help;
 mod ndjson;

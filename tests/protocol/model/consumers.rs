@@ -37,7 +37,7 @@ impl World {
             return Reply::List(vec![self.finish(now, false, false), left, (-1i64).into(), Reply::List(Vec::new())]);
         }
         let deadline = now.ceil() + lease;
-        let (mut granted, mut bytes, mut taken) = (Vec::new(), 0, 0);
+        let (mut granted, mut grants, mut bytes, mut taken) = (Vec::new(), 0, 0, 0);
         for id in self.ready.iter().take(share) {
             let Some(message) = self.messages.get_mut(id) else { continue };
             let bytes_then = bytes + message.payload.0.len();
@@ -54,16 +54,17 @@ impl World {
             bytes = bytes_then;
             let due = message.original.unwrap_or(due);
             message.place = Place::Leased { token: token.clone(), due, deadline };
-            granted.push(Reply::List(vec![
+            grants += 1;
+            granted.extend([
                 id.into(),
                 (&message.payload).into(),
                 due.into(),
                 (message.failures + message.crashes + 1).into(),
                 message.options().into(),
-            ]));
+            ]);
         }
         self.ready.drain(..taken);
-        self.count("claimed", granted.len());
+        self.count("claimed", grants);
         let left = self.ready.len().into();
         Reply::List(vec![self.finish(now, true, false), left, deadline.into(), Reply::List(granted)])
     }
@@ -225,7 +226,7 @@ impl World {
 
     pub(super) fn beat(&mut self, now: Now, node: &Text, leave: bool) -> Reply {
         if self.born.is_none() {
-            return Reply::List(vec![self.header(now), 0i64.into(), 0i64.into(), 0i64.into()]);
+            return Reply::List([vec![self.header(now)], vec![0i64.into(); 4]].concat());
         }
         let clock = now.floor();
         let never = || (Default::default(), 0, clock, 0);
@@ -253,7 +254,7 @@ impl World {
         let trimmed = self.trim_dead(clock);
         self.count("trimmed", trimmed);
         let header = self.finish(now, trimmed > 0, false);
-        Reply::List(vec![header, leads.into(), self.nodes.len().into(), hold.into()])
+        Reply::List(vec![header, leads.into(), self.nodes.len().into(), hold.into(), self.ready.len().into()])
     }
 
     /// The oldest dead go: those kept too long, and those beyond the number that is kept.

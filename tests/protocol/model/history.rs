@@ -141,8 +141,8 @@ impl History {
 
     fn granted(&mut self, now: Now, token: &Text, reply: &Reply) -> Result<()> {
         let deadline = reply.part(2)?.int()? as u64;
-        for delivery in reply.part(3)?.list()? {
-            let (id, payload) = (delivery.part(0)?.bytes()?, delivery.part(1)?.bytes()?);
+        for [id, payload, ..] in reply.deliveries()? {
+            let (id, payload) = (id.bytes()?, payload.bytes()?);
             let life = self.lives.get_mut(id);
             ensure!(life.is_some(), "{id:?}: claimed after it was acked, cancelled or purged");
             let Some(life) = life else { continue };

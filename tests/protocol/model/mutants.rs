@@ -11,8 +11,8 @@ const PATIENCE: usize = 6_000;
 
 /// What is broken, in which script, by replacing what with what.
 const MUTANTS: &[(&str, &str, &str, &str)] = &[
-    ("ack ignores the token", "ack", "string.sub(claims[i], 1, 16) == ARGV[2 * i + 1]", "true"),
-    ("promote does not remove", "promote", "redis.call('ZREMRANGEBYRANK', SCHEDULED, 0, #entries - 1)", ""),
+    ("ack ignores the token", "ack", "string.find(claims[i], token, 1, true) == 1", "true"),
+    ("promote does not remove", "promote", "redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', #entries - 1)", ""),
     ("promote is early by a fraction", "promote", "'-inf', now, 'BYSCORE'", "'-inf', now_up, 'BYSCORE'"),
     (
         "promote loses the order",
@@ -23,9 +23,9 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("cancel forgets ready", "cancel", "redis.call('LREM', READY, 1, entry(id) or '')", "entry(id)"),
     ("cancel forgets attrs", "cancel", "redis.call('HDEL', ATTRS, id)", ""),
     ("push forgets who was here", "push", "if recent > now and not reuse then return 'FINISHED' end", ""),
-    ("push remembers too few", "push", "near and limit_ms or 0", "0"),
+    ("push remembers too few", "push", "or near and limit_ms and ARGV[2]", "or false"),
     ("push takes until itself", "push", "limit_ms <= now", "limit_ms < now"),
-    ("push counts a delay from the past", "push", "(sign == '+' and now_up or 0)", "(sign == '+' and now or 0)"),
+    ("push counts a delay from the past", "push", "(ahead and now_up or 0)", "(ahead and now or 0)"),
     ("push moves what is leased", "push", "or state == 'leased'", ""),
     ("claim does not look at the due", "claim", "if payload and due > now then", "if false then"),
     ("cancel forgets nobody", "cancel", "forget(2 * gone)", ""),

@@ -13,8 +13,8 @@ fn round_trip(queue: &mut Queue, id: &Text, payload: &Text) -> Result<()> {
     queue.ok("promote", T0, words![1, ""])?;
     ensure!(queue.ok("get", T0, words![id])?.part(1)?.list()?[1].text()? == "ready");
     let claim = queue.ok("claim", T0, words![1, token('a'), SECOND])?;
-    let [delivery] = claim.part(3)?.list()? else { anyhow::bail!("{id:?}: {claim:?}") };
-    ensure!(delivery.part(0)?.bytes()? == id && delivery.part(1)?.bytes()? == payload, "{delivery:?}");
+    let [[got_id, got_payload, ..]] = claim.deliveries()?[..] else { anyhow::bail!("{id:?}: {claim:?}") };
+    ensure!(got_id.bytes()? == id && got_payload.bytes()? == payload, "{claim:?}");
     ensure!(queue.items("ack", T0, words![id, token('a')])? == ["OK"]);
     Ok(())
 }

@@ -18,7 +18,7 @@ fn ready(sizes: &[usize]) -> Result<Queue> {
 }
 
 fn granted(queue: &mut Queue, count: u64) -> Result<usize> {
-    Ok(queue.ok("claim", T0, words![count, token('a'), SECOND])?.part(3)?.list()?.len())
+    Ok(queue.ok("claim", T0, words![count, token('a'), SECOND])?.deliveries()?.len())
 }
 
 #[test]
@@ -96,8 +96,16 @@ fn a_claim_is_one_transition_of_the_whole_state() -> Result<()> {
     let before = queue.state()?;
     let reply = queue.ok("claim", T0 + 10, words![2, token('t'), 500])?;
     let deliveries = Reply::List(vec![
-        Reply::List(vec!["a".into(), "A".into(), T0.into(), 1u64.into(), "max_attempts=7".into()]),
-        Reply::List(vec!["b".into(), "B".into(), (T0 + 1).into(), 1u64.into(), "".into()]),
+        "a".into(),
+        "A".into(),
+        T0.into(),
+        1u64.into(),
+        "max_attempts=7".into(),
+        "b".into(),
+        "B".into(),
+        (T0 + 1).into(),
+        1u64.into(),
+        "".into(),
     ]);
     ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? as u64 == T0 + 510);
     ensure!(*reply.part(3)? == deliveries, "{reply:?}");

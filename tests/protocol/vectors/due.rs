@@ -79,7 +79,7 @@ fn of_5000_due_a_window_of_1000_is_ready_and_all_come_in_due_order() -> Result<(
     ensure!(moved(&mut queue)? == 1_000 && moved(&mut queue)? == 0, "the window holds 1,000");
     ensure!(queue.state()?.ready.len() == 1_001 && queue.state()?.scheduled.len() == 4_001);
     let first = queue.ok("claim", T0, words![300, token('a'), SECOND])?;
-    ensure!(first.part(1)?.int()? == 700 && first.part(3)?.list()?.len() == 300);
+    ensure!(first.part(1)?.int()? == 700 && first.deliveries()?.len() == 300);
     ensure!(moved(&mut queue)? == 300, "as many as were claimed");
     ensure!(Header::of(&first)?.head as u64 == T0 - 5_000 + 1_000);
 
@@ -121,7 +121,7 @@ fn a_clock_that_goes_back_makes_nothing_early() -> Result<()> {
     queue.ok("promote", T0 + 100, words![10, ""])?;
     let before = queue.state()?;
     let claim = queue.ok("claim", T0 + 60, words![10, token('a'), SECOND])?;
-    ensure!(claim.part(3)?.list()?.len() == 1, "b is due, a is not yet");
+    ensure!(claim.deliveries()?.len() == 1, "b is due, a is not yet");
     expect(&mut queue, before, |state| {
         state.ready.truncate(1);
         add(&mut state.scheduled, "a", T0 + 100);

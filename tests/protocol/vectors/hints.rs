@@ -76,8 +76,50 @@ fn whoever_moves_the_head_tells_of_it_and_resume_always_does() -> Result<()> {
     queue.ok("resume", T0, words![])?;
     ensure!(listener.heard(&mut queue)? == [(T0 + 400).to_string()]);
     ensure!(queue.take(T0 + 400, 1, &token('a'))? == ["a"]);
+    ensure!(listener.heard(&mut queue)? == [""], "the promote left none");
     queue.ok("retry", T0 + 400, words!["a", token('a'), 100, ""])?;
     ensure!(listener.heard(&mut queue)? == [(T0 + 500).to_string()]);
+    Ok(())
+}
+
+#[test]
+fn a_promote_tells_where_the_head_is_now_unless_the_next_promote_will_soon() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let mut listener = Listener::start(&queue)?;
+    for due in [100, 101, 126, 152] {
+        queue.push(T0, &due.to_string(), T0 + due, "")?;
+    }
+    listener.heard(&mut queue)?;
+    queue.ok("promote", T0 + 99, words![10, ""])?;
+    ensure!(listener.heard(&mut queue)?.is_empty(), "nothing was moved");
+    queue.ok("promote", T0 + 101, words![1, ""])?;
+    ensure!(listener.heard(&mut queue)?.is_empty(), "the head is due still");
+    queue.ok("promote", T0 + 101, words![10, "1"])?;
+    ensure!(listener.heard(&mut queue)?.is_empty(), "25 ms are close");
+    queue.ok("promote", T0 + 126, words![10, "1"])?;
+    ensure!(listener.heard(&mut queue)? == [(T0 + 152).to_string()], "26 ms are not");
+    queue.ok("promote", T0 + 152, words![10, ""])?;
+    ensure!(listener.heard(&mut queue)? == [""], "none is left");
+    Ok(())
+}
+
+#[test]
+fn a_promote_keeps_the_due_of_each_whether_many_share_one_or_not() -> Result<()> {
+    for (messages, dues) in [(40, 1), (40, 3), (40, 10), (40, 11), (5, 5)] {
+        let mut queue = Queue::start()?;
+        let mut expected = vec![crate::state::sentinel()];
+        for due in 0..dues {
+            for id in (0..messages).filter(|id| id % dues == due) {
+                queue.push(T0, &format!("{id:02}"), T0 + due, "")?;
+                expected.push(format!("{}:{id:02}", T0 + due).into());
+            }
+        }
+        expected.truncate(31);
+        queue.ok("promote", T0 + 100, words![30, ""])?;
+        ensure!(queue.state()?.ready == expected, "{dues} dues: {:?}", queue.state()?.ready);
+        queue.ok("promote", T0 + 100, words![30, ""])?;
+        ensure!(queue.take(T0 + 100, 100, &token('a'))?.len() as u64 == messages);
+    }
     Ok(())
 }
 

@@ -1,0 +1,36 @@
+//! Figures against something that grows: what waits, nodes, callers. And a storm.
+
+pub(crate) mod concurrency;
+pub(crate) mod nodes;
+pub(crate) mod scale;
+pub(crate) mod storm;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde_json::Value;
+
+/// What all of them take.
+#[derive(clap::Args)]
+pub(crate) struct Output {
+    /// Also write the JSON to this file, for `plot`
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+impl Output {
+    /// Prints the result as JSON and keeps it if that was asked for.
+    fn write(&self, result: &Value) -> Result<()> {
+        println!("{result:#}");
+        self.save.as_deref().map_or(Ok(()), |file| save(file, result))
+    }
+}
+
+fn save(file: &Path, result: &Value) -> Result<()> {
+    Ok(std::fs::write(file, format!("{result:#}\n"))?)
+}
+
+/// A message like those of all other measurements.
+fn message(due: dueq::Due) -> dueq::Message {
+    dueq::Message::new(dueq_bench_driver::Message::new(None).payload).due(due)
+}

@@ -1,0 +1,32 @@
+//! The drivers that are part of this program: it starts itself once for each.
+
+mod beanstalkd;
+mod dueq;
+mod floor;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+/// Is one of the systems: told what to do in JSON lines on standard input.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    system: System,
+    /// Where its server is.
+    server: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum System {
+    Dueq,
+    Floor,
+    Beanstalkd,
+}
+
+#[tokio::main]
+pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    match arguments.system {
+        System::Dueq => dueq_bench_driver::run::<dueq::Dueq>(&arguments.server).await,
+        System::Floor => dueq_bench_driver::run::<floor::Floor>(&arguments.server).await,
+        System::Beanstalkd => dueq_bench_driver::run::<beanstalkd::Beanstalkd>(&arguments.server).await,
+    }
+}

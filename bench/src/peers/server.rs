@@ -1,0 +1,205 @@
+//! The servers that the systems run on.
+
+use std::collections::BTreeMap;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use redis::aio::MultiplexedConnection;
+
+use super::driver::status_bytes;
+use super::systems::root;
+
+pub(crate) enum Server {
+    Redis {
+        url: String,
+        connection: MultiplexedConnection,
+        /// Gone when this is dropped; absent if somebody else runs it.
+        _private: Option<Box<dueq_testkit::Server>>,
+    },
+    Beanstalkd {
+        address: String,
+        child: Child,
+    },
+}
+
+impl Server {
+    /// A Redis without persistence, otherwise as it comes.
+    pub(crate) async fn private() -> Result<Self> {
+        let server = dueq_testkit::Server::start(&[])?;
+        let url = server.url();
+        let connection = connect(&url).await?;
+        Ok(Self::Redis { url, connection, _private: Some(Box::new(server)) })
+    }
+
+    /// A Redis that somebody else runs.
+    pub(crate) async fn watched(url: &str) -> Result<Self> {
+        Ok(Self::Redis { url: url.to_owned(), connection: connect(url).await?, _private: None })
+    }
+
+    /// Refuses a server that holds anything, since it is emptied again and again.
+    pub(crate) async fn expect_empty(url: &str) -> Result<()> {
+        let keys: u64 = redis::cmd("DBSIZE").query_async(&mut connect(url).await?).await?;
+        if keys > 0 {
+            bail!("the server holds {keys} keys, and a benchmark empties it: name one that is empty");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn beanstalkd() -> Result<Self> {
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        Ok(Self::Beanstalkd { address: format!("127.0.0.1:{port}"), child: start_beanstalkd(port)? })
+    }
+
+    /// As a driver takes it.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Redis { url, .. } => url.clone(),
+            Self::Beanstalkd { address, .. } => address.clone(),
+        }
+    }
+
+    /// What the server's processor has worked so far, in microseconds; Redis only.
+    pub(crate) async fn cpu_us(&mut self) -> Result<Option<f64>> {
+        let Some(info) = self.info("cpu").await? else { return Ok(None) };
+        Ok(Some((number(&info, "used_cpu_user")? + number(&info, "used_cpu_sys")?) * 1e6))
+    }
+
+    /// What its data takes in memory. Of Redis without the buffers of its clients, which come and go.
+    pub(crate) async fn data_bytes(&mut self) -> Result<f64> {
+        match self.info("memory").await? {
+            Some(info) => Ok(number(&info, "used_memory")? - number(&info, "mem_clients_normal")?),
+            None => match self {
+                Self::Beanstalkd { child, .. } => Ok(status_bytes(child.id(), "VmRSS")? as f64),
+                Self::Redis { .. } => bail!("INFO has no section memory"),
+            },
+        }
+    }
+
+    /// Removes all data; scripts that were loaded stay.
+    pub(crate) async fn clear(&mut self) -> Result<()> {
+        match self {
+            Self::Redis { connection, .. } => {
+                let () = redis::cmd("FLUSHDB").query_async(connection).await?;
+            }
+            Self::Beanstalkd { address, child } => {
+                // A new process, so that it does not answer from memory that it had before.
+                let port = address.rsplit_once(':').context("a port")?.1.parse()?;
+                child.kill()?;
+                child.wait()?;
+                *child = start_beanstalkd(port)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The slowest commands since the start: how long each ran, in microseconds, and how it begins.
+    pub(crate) async fn slowest(&mut self, count: usize) -> Result<Vec<(u64, Vec<String>)>> {
+        let Self::Redis { connection, .. } = self else { return Ok(Vec::new()) };
+        let mut get = redis::cmd("SLOWLOG");
+        type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
+        let entries: Vec<Entry> = get.arg("GET").arg(10_000).query_async(connection).await?;
+        let shown =
+            |words: Vec<Vec<u8>>| words.iter().take(2).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        let mut slowest: Vec<_> = entries.into_iter().map(|entry| (entry.2, shown(entry.3))).collect();
+        slowest.sort_by_key(|(us, _)| std::cmp::Reverse(*us));
+        slowest.truncate(count);
+        Ok(slowest)
+    }
+
+    /// From now on the server keeps how long scripts run.
+    pub(crate) async fn track_script_times(&mut self) -> Result<()> {
+        if let Self::Redis { connection, .. } = self {
+            let mut set = redis::cmd("CONFIG");
+            set.arg("SET").arg("latency-tracking-info-percentiles").arg("50 99 99.9 99.99 100");
+            set.arg("slowlog-log-slower-than").arg(1_000).arg("slowlog-max-len").arg(10_000);
+            let () = set.query_async(connection).await?;
+        }
+        Ok(())
+    }
+
+    /// Percentiles of how long scripts ran, in microseconds.
+    pub(crate) async fn script_times(&mut self) -> Result<BTreeMap<String, f64>> {
+        let info = self.info("latencystats").await?.unwrap_or_default();
+        let line = info.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
+        Ok(line.map(percentiles).unwrap_or_default())
+    }
+
+    pub(crate) async fn info(&mut self, section: &str) -> Result<Option<String>> {
+        match self {
+            Self::Redis { connection, .. } => Ok(Some(redis::cmd("INFO").arg(section).query_async(connection).await?)),
+            Self::Beanstalkd { .. } => Ok(None),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Self::Beanstalkd { child, .. } = self {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Starts it and waits until it answers.
+fn start_beanstalkd(port: u16) -> Result<Child> {
+    let fetched = root().join("target/peers/beanstalkd/usr/bin/beanstalkd");
+    let program = if fetched.is_file() { fetched } else { PathBuf::from("beanstalkd") };
+    let mut child = Command::new(&program)
+        .args(["-l", "127.0.0.1", "-p", &port.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .with_context(|| format!("{} cannot be started", program.display()))?;
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if start.elapsed() > Duration::from_secs(10) || child.try_wait()?.is_some() {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("{} does not answer", program.display());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(child)
+}
+
+async fn connect(url: &str) -> Result<MultiplexedConnection> {
+    // Slow commands are waited for: a busy server answers INFO late.
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(120)));
+    Ok(redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+/// `p50=1.5,p99=3` as numbers by name.
+fn percentiles(line: &str) -> BTreeMap<String, f64> {
+    let pairs = line.trim().split(',').filter_map(|pair| pair.split_once('='));
+    pairs.filter_map(|(name, us)| Some((name.to_owned(), us.parse().ok()?))).collect()
+}
+
+/// A field of INFO.
+pub(crate) fn number(info: &str, field: &str) -> Result<f64> {
+    info.lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .and_then(|value| value.trim().parse().ok())
+        .with_context(|| format!("INFO has no number {field}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_from_info() {
+        let info = "# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.5\r\nused_cpu_user_children:9\r\n";
+        assert_eq!(number(info, "used_cpu_user").expect("a number"), 1.5);
+        assert!(number(info, "used_cpu").is_err());
+    }
+
+    #[test]
+    fn percentiles_are_read_from_info() {
+        let found = percentiles("p50=12.5,p99.99=4000.000\r");
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [("p50".to_owned(), 12.5), ("p99.99".to_owned(), 4_000.0)]);
+    }
+}

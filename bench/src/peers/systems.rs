@@ -1,0 +1,189 @@
+//! The systems that are measured.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use dueq_bench_driver::{Reply, Request};
+
+use super::driver::Driver;
+use super::measured::Measured;
+use super::server::Server;
+use super::workload::{Plan, Workload};
+
+/// How long a request may take: far more than the slowest needs.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// How long a system is warmed up: some compile as they go.
+const WARM_UP: Duration = Duration::from_secs(3);
+
+/// What is known of a system before it runs.
+pub(crate) struct Kind {
+    /// Its name in JSON, and that of its folder below bench/peers.
+    pub(crate) key: &'static str,
+    /// Whether a comparison without it is none.
+    pub(crate) required: bool,
+    /// How many may be due at once before its worker dies.
+    pub(crate) most_due: u64,
+    place: Place,
+}
+
+enum Place {
+    /// A part of this program.
+    Here,
+    /// As `Here`, on a server of its own kind.
+    HereOnBeanstalkd,
+    /// A program below bench/peers.
+    Peer,
+}
+
+pub(crate) const KINDS: &[Kind] = &[
+    Kind { key: "dueq", required: true, most_due: u64::MAX, place: Place::Here },
+    Kind { key: "floor", required: true, most_due: u64::MAX, place: Place::Here },
+    Kind { key: "rsmq_async", required: true, most_due: u64::MAX, place: Place::Peer },
+    Kind { key: "apalis_redis", required: true, most_due: 5_000, place: Place::Peer },
+    Kind { key: "bullmq", required: true, most_due: u64::MAX, place: Place::Peer },
+    Kind { key: "bee_queue", required: false, most_due: u64::MAX, place: Place::Peer },
+    Kind { key: "asynq", required: false, most_due: u64::MAX, place: Place::Peer },
+    Kind { key: "redisson", required: true, most_due: u64::MAX, place: Place::Peer },
+    Kind { key: "beanstalkd", required: false, most_due: u64::MAX, place: Place::HereOnBeanstalkd },
+    Kind { key: "arq", required: false, most_due: u64::MAX, place: Place::Peer },
+];
+
+impl Kind {
+    /// Whether it is compared with: neither dueq nor the floor.
+    pub(crate) fn is_peer(&self) -> bool {
+        !matches!(self.place, Place::Here)
+    }
+
+    /// Starts its driver, for the server at that address.
+    pub(crate) fn command(&self, address: &str) -> Result<Command> {
+        let mut command = match self.place {
+            Place::Here | Place::HereOnBeanstalkd => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(["drive", self.key]);
+                command
+            }
+            Place::Peer => {
+                let run = root().join("bench/peers").join(self.key).join("run");
+                if !run.is_file() {
+                    bail!("there is no {}", run.display());
+                }
+                Command::new(run)
+            }
+        };
+        command.arg(address);
+        Ok(command)
+    }
+}
+
+/// Those of these names; all if there is none.
+pub(crate) fn chosen(only: &[String]) -> Result<Vec<&'static Kind>> {
+    if let Some(unknown) = only.iter().find(|name| KINDS.iter().all(|kind| kind.key != **name)) {
+        let known: Vec<_> = KINDS.iter().map(|kind| kind.key).collect();
+        bail!("no system is called {unknown}; there are {}", known.join(", "));
+    }
+    Ok(KINDS.iter().filter(|kind| only.is_empty() || only.iter().any(|name| name == kind.key)).collect())
+}
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A system that runs, and what was measured of it.
+pub(crate) struct System {
+    pub(crate) kind: &'static Kind,
+    pub(crate) server: Server,
+    pub(crate) measured: Measured,
+    driver: Driver,
+    queues: u64,
+}
+
+impl System {
+    pub(crate) async fn start(kind: &'static Kind, url: Option<&str>) -> Result<Self> {
+        let server = match (&kind.place, url) {
+            (Place::HereOnBeanstalkd, _) => Server::beanstalkd()?,
+            (_, Some(url)) => Server::watched(url).await?,
+            (_, None) => Server::private().await?,
+        };
+        let driver = Driver::start(kind.command(&server.address())?)?;
+        let mut system = Self { kind, server, measured: Measured::default(), driver, queues: 0 };
+        system.warm_up().await?;
+        Ok(system)
+    }
+
+    /// Once through everything: shows that it works, loads what is loaded once, and gives a first idea of its speed.
+    async fn warm_up(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < WARM_UP {
+            self.open().await?;
+            let due = dueq_bench_driver::Dues::default();
+            let push = self.ask(&Request::Push { n: 1_000, concurrency: 64, due }).await?;
+            let bulk = self.ask(&Request::Bulk { n: 2_000, batch: 0, due }).await?;
+            let work = self.ask(&Request::Work { concurrency: 0 }).await?;
+            let drain = self.drain(3_000, LIMIT, false).await?;
+            self.measured.push_c64_per_s.guess(1_000.0 / push.seconds());
+            self.measured.push_bulk_per_s.guess(2_000.0 / bulk.seconds());
+            self.measured.life_per_s.guess(2_000.0 / (bulk.seconds() + (drain.to_us - work.from_us) as f64 / 1e6));
+            self.close().await?;
+        }
+        self.clear().await
+    }
+
+    /// Empties its server.
+    pub(crate) async fn clear(&mut self) -> Result<()> {
+        self.server.clear().await
+    }
+
+    /// A queue that nobody has used before.
+    pub(crate) async fn open(&mut self) -> Result<()> {
+        self.queues += 1;
+        self.ask(&Request::Open { queue: format!("bench{}", self.queues) }).await.map(drop)
+    }
+
+    pub(crate) async fn close(&mut self) -> Result<()> {
+        self.ask(&Request::Close).await.map(drop)
+    }
+
+    pub(crate) async fn ask(&mut self, request: &Request) -> Result<Reply> {
+        self.driver.ask(request, LIMIT).await
+    }
+
+    /// Waits until so many are through; fails if they are not in time.
+    pub(crate) async fn drain(&mut self, n: u64, limit: Duration, late: bool) -> Result<Reply> {
+        let limit_ms = u64::try_from(limit.as_millis())?;
+        let reply = self.ask(&Request::Drain { n, limit_ms, late }).await?;
+        if reply.n < n {
+            bail!("{} of {n} messages were delivered within {limit:?}", reply.n);
+        }
+        Ok(reply)
+    }
+
+    /// Runs one stage of a workload. What fails is noted, and not tried again; a driver that failed is started anew.
+    pub(crate) async fn attempt(&mut self, workload: Workload, stage: usize, plan: &mut Plan) {
+        let title = format!("{workload}: ");
+        if self.measured.failures.iter().any(|failure| failure.starts_with(&title)) {
+            return;
+        }
+        let Err(error) = workload.run(stage, self, plan).await else { return };
+        eprintln!("        {}: {title}{error:#}", self.kind.key);
+        self.measured.failures.push(format!("{title}{error:#}"));
+        let again = self.kind.command(&self.server.address()).and_then(Driver::start);
+        match again {
+            Ok(driver) => self.driver = driver,
+            Err(error) => self.measured.failures.push(format!("cannot be started again: {error:#}")),
+        }
+    }
+
+    /// From now on the peak of the driver's memory counts.
+    pub(crate) fn forget_peak(&self) -> Result<()> {
+        self.driver.forget_peak()
+    }
+
+    /// The most memory that the driver has had since then, in bytes.
+    pub(crate) fn peak_bytes(&self) -> Result<u64> {
+        self.driver.peak_bytes()
+    }
+}

@@ -1,0 +1,138 @@
+//! Eight ways to break a queue, each a script with a few words exchanged. A harness that does not catch them all proves nothing.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+/// A broken variant.
+#[derive(Debug, Clone, Copy)]
+pub struct Variant {
+    pub name: &'static str,
+    /// What is wrong with it.
+    pub what: &'static str,
+    /// The file of `lua/` that is broken, without its extension, and its text.
+    verb: &'static str,
+    shipped: &'static str,
+    /// Texts that stand in it once, and what stands in their place.
+    exchanges: &'static [(&'static str, &'static str)],
+}
+
+macro_rules! shipped {
+    ($verb:literal) => {
+        include_str!(concat!("../../lua/", $verb, ".lua"))
+    };
+}
+
+/// All eight.
+pub const VARIANTS: [Variant; 8] = [
+    Variant {
+        name: "ack_any_token",
+        what: "ack does not compare the token",
+        verb: "ack",
+        shipped: shipped!("ack"),
+        exchanges: &[("claims[i] and ", "claims[i] or false and ")],
+    },
+    Variant {
+        name: "promote_keeps_scheduled",
+        what: "promote does not remove from scheduled",
+        verb: "promote",
+        shipped: shipped!("promote"),
+        exchanges: &[("redis.call('ZREMRANGEBYRANK', SCHEDULED,", "math.max(")],
+    },
+    Variant {
+        name: "cancel_forgets_ready",
+        what: "cancel says CANCELLED of a ready message and leaves it there",
+        verb: "cancel",
+        shipped: shipped!("cancel"),
+        // What follows then removes an id that nobody has.
+        exchanges: &[("redis.call('LREM', READY, 1, entry(id) or '')", "id = ''")],
+    },
+    Variant {
+        name: "push_writes_first",
+        what: "push writes the payload before it validates",
+        verb: "push",
+        shipped: shipped!("push"),
+        exchanges: &[(
+            "for i = 1, count do replies[i] = one(i) end",
+            "for i = 1, count do redis.call('HSET', MESSAGES, ids[i], ARGV[4 * i + 1]) replies[i] = one(i) end",
+        )],
+    },
+    Variant {
+        name: "reap_free_of_charge",
+        what: "reap does not charge the crash",
+        verb: "reap",
+        shipped: shipped!("reap"),
+        exchanges: &[(
+            "set_attrs(id, failures, crashes, 0, options, reason)",
+            "set_attrs(id, failures, 0, 0, options, reason)",
+        )],
+    },
+    Variant {
+        name: "claim_without_lease",
+        what: "claim sets no lease",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[("redis.call('ZADD', LEASES, unpack(leases))", "")],
+    },
+    Variant {
+        name: "reschedule_leaves_ready",
+        what: "reschedule leaves the old due in ready",
+        verb: "reschedule",
+        shipped: shipped!("reschedule"),
+        exchanges: &[("redis.call('LREM', READY, 1, ready)", "")],
+    },
+    Variant {
+        name: "push_ignores_recent",
+        what: "push does not look whether the id has just finished",
+        verb: "push",
+        shipped: shipped!("push"),
+        exchanges: &[("recent > now and not reuse", "false")],
+    },
+];
+
+impl Variant {
+    /// The broken script. Fails if the shipped one is not as it was when the variant was written.
+    pub fn script(&self) -> Result<String> {
+        let mut script = self.shipped.to_owned();
+        for (text, instead) in self.exchanges {
+            let found = script.matches(text).count();
+            ensure!(found == 1, "{}: {text:?} stands {found} times in lua/{}.lua, not once", self.name, self.verb);
+            script = script.replacen(text, instead, 1);
+        }
+        Ok(script)
+    }
+
+    /// Writes the broken script into a folder, for `--scripts`.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let (path, script) = (folder.join(self.verb).with_extension("lua"), self.script()?);
+        std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(&path, script))
+            .with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dueq_testkit::Server;
+
+    use super::*;
+
+    #[test]
+    fn each_variant_differs_from_the_shipped_script_and_is_a_script() -> Result<()> {
+        let server = Server::start(&[])?;
+        for variant in VARIANTS {
+            let script = variant.script()?;
+            assert_ne!(script, variant.shipped, "{}", variant.name);
+            let sha = server.command(&["SCRIPT", "LOAD", &script])?;
+            assert!(sha.len() == 40 && !sha.starts_with('-'), "{}: {sha}", variant.name);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_text_that_is_no_longer_there_is_an_error() {
+        let stale = Variant { exchanges: &[("no such text", "")], ..VARIANTS[0] };
+        let error = stale.script().expect_err("nothing to exchange").to_string();
+        assert!(error.contains("ack_any_token") && error.contains("no such text"), "{error}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Whether a queue that does what PROTOCOL.md says may have answered this.
+
+use super::context::Context;
+use super::life::{Gone, Life, Place};
+use super::record::{Changed, Conflict, Push, Pushed, Record, Settled, What};
+use super::verdict::Kind;
+use crate::history::{State, Verb};
+
+impl Life {
+    /// What is wrong with it, if something is.
+    pub(super) fn allows(&self, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
+        match record.what {
+            What::Push { push, verdict } => self.allows_push(&push, verdict, record, context),
+            What::Claim { due_ms, version, attempt, .. } => {
+                self.allows_claim(record, context)?;
+                let reported = (due_ms, version, attempt);
+                self.allows_content(reported, record)
+            }
+            What::Settle { verb, verdict, token, .. } => self.allows_settle(verb, verdict, token, context),
+            What::Change { verb, verdict, .. } => self.allows_change(verb, verdict, record, context),
+            What::Left { state, failures, crashes } => self.allows_left(state, (failures, crashes), context),
+        }
+    }
+
+    fn allows_claim(&self, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
+        match self.place {
+            Place::Waiting => {}
+            Place::Leased => return Err(Kind::OverlappingLeases),
+            Place::Dead => return Err(Kind::DeadAndDelivered),
+            Place::Absent(gone) => return Err(self.although(gone, context)),
+        }
+        if record.now() < self.not_before_ms {
+            return Err(if self.put_off { Kind::RetriedEarly } else { Kind::Early });
+        }
+        let (since_us, floor_us) = self.floor_us;
+        // The two clocks may drift apart by a thousandth.
+        let drift_us = 2_000 + floor_us.saturating_sub(since_us) / 1_000;
+        if record.told_us + drift_us < floor_us && !context.clock_disturbed(since_us, record.told_us) {
+            return Err(Kind::EarlyByClient);
+        }
+        Ok(())
+    }
+
+    fn allows_content(&self, (due_ms, version, attempt): (u64, u32, u32), record: &Record) -> Result<(), Kind> {
+        if version != u32::from(self.version) {
+            return Err(Kind::Unexpected);
+        }
+        let least = 1 + self.failures + self.crashes;
+        if attempt < least || attempt > least.saturating_add(self.slack) {
+            return Err(Kind::Miscounted);
+        }
+        if record.now() < due_ms {
+            return Err(Kind::Early);
+        }
+        if self.due_ms.is_some_and(|due| due != due_ms) {
+            return Err(Kind::WrongDue);
+        }
+        Ok(())
+    }
+
+    /// What it is if a message is there that should not be.
+    fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
+        match gone {
+            Gone::NeverPushed if context.refused => Kind::RefusedLeftTrace,
+            Gone::NeverPushed => Kind::Unexpected,
+            Gone::Acked => Kind::ClaimedAfterAck,
+            Gone::Cancelled | Gone::Purged => Kind::FiredAfterCancel,
+            Gone::Vanished => Kind::Contradictions,
+        }
+    }
+
+    fn allows_push(&self, push: &Push, verdict: Pushed, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
+        let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
+        let never = self.place == Place::Absent(Gone::NeverPushed);
+        match verdict {
+            Pushed::Created if self.is_there() => Err(Kind::Lost),
+            Pushed::Created if !push.reuse && self.remembered_ms.0 > record.now() && !stepped => {
+                Err(Kind::UnexplainedDuplicates)
+            }
+            Pushed::Moved if self.is_waiting() && push.conflict != Conflict::Keep => Ok(()),
+            Pushed::Moved if never => Err(Kind::ApiLies),
+            Pushed::Moved => Err(Kind::Contradictions),
+            Pushed::Exists(_) if never && context.refused => Err(Kind::RefusedLeftTrace),
+            Pushed::Exists(_) if never => Err(Kind::ApiLies),
+            Pushed::Exists(state) => self.allows_state(state),
+            Pushed::Finished if never => Err(Kind::ApiLies),
+            Pushed::Finished if self.is_there() => Err(Kind::Contradictions),
+            Pushed::Finished if self.remembered_ms.1 <= record.now() && !stepped => Err(Kind::ApiLies),
+            _ => Ok(()),
+        }
+    }
+
+    fn allows_state(&self, state: State) -> Result<(), Kind> {
+        let fits = match state {
+            State::Scheduled | State::Ready => self.is_waiting(),
+            State::Leased => self.place == Place::Leased,
+            State::Dead => self.place == Place::Dead,
+        };
+        fits.then_some(()).ok_or(Kind::Contradictions)
+    }
+
+    fn allows_settle(&self, verb: Verb, verdict: Settled, token: u64, context: &Context<'_>) -> Result<(), Kind> {
+        let current = self.place == Place::Leased && self.token == Some(token);
+        match verdict {
+            Settled::Done | Settled::Dead if !current => Err(Kind::StaleTokensAccepted),
+            Settled::Done if verb == Verb::Retry && self.last_failure(context) == Some(true) => Err(Kind::WrongDeaths),
+            Settled::Dead if self.last_failure(context) == Some(false) => Err(Kind::WrongDeaths),
+            Settled::Lost if current => Err(Kind::LeasesCutShort),
+            Settled::Lost if !self.is_there() => Err(Kind::Contradictions),
+            Settled::Gone if self.is_there() => Err(Kind::Lost),
+            _ => Ok(()),
+        }
+    }
+
+    fn allows_change(&self, verb: Verb, verdict: Changed, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
+        let never = self.place == Place::Absent(Gone::NeverPushed);
+        match (verb, verdict) {
+            (_, Changed::Refused | Changed::Unknown) => Ok(()),
+            (_, Changed::Absent) if self.is_there() => Err(Kind::Lost),
+            (Verb::Cancel, Changed::Absent) => {
+                let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
+                let forgotten = self.remembered_ms.0 <= record.now() || stepped;
+                let cancelled = self.place == Place::Absent(Gone::Cancelled);
+                if cancelled && !forgotten { Err(Kind::Contradictions) } else { Ok(()) }
+            }
+            (_, Changed::Absent) => Ok(()),
+            (Verb::Cancel, Changed::Done) => match self.place {
+                Place::Waiting | Place::Dead => Ok(()),
+                Place::Leased => Err(Kind::FiredAfterCancel),
+                Place::Absent(Gone::NeverPushed) => Err(Kind::ApiLies),
+                Place::Absent(Gone::Acked) => Err(Kind::Contradictions),
+                // Repeated within the time for which it is remembered.
+                Place::Absent(_) => Ok(()),
+            },
+            (Verb::Requeue, Changed::Done) if self.place == Place::Dead => Ok(()),
+            (Verb::Reschedule | Verb::RunNow, Changed::Done | Changed::Waits) if self.is_waiting() => Ok(()),
+            (_, Changed::Is(state)) if !never => self.allows_state(state),
+            _ if never && context.refused => Err(Kind::RefusedLeftTrace),
+            _ if never => Err(Kind::ApiLies),
+            _ => Err(Kind::Contradictions),
+        }
+    }
+
+    fn allows_left(&self, state: State, counts: (u32, u32), context: &Context<'_>) -> Result<(), Kind> {
+        match (self.place, state) {
+            (Place::Absent(gone @ Gone::NeverPushed), _) => return Err(self.although(gone, context)),
+            (Place::Absent(_), _) => return Err(Kind::Unexpected),
+            (Place::Dead, State::Scheduled | State::Ready | State::Leased) => return Err(Kind::TwoStates),
+            (_, State::Dead) if self.place != Place::Dead => return Err(Kind::WrongDeaths),
+            _ => self.allows_state(state)?,
+        }
+        let fits =
+            self.failures == counts.0 && (self.crashes..=self.crashes.saturating_add(self.slack)).contains(&counts.1);
+        fits.then_some(()).ok_or(Kind::Miscounted)
+    }
+}

@@ -1,0 +1,140 @@
+//! Gathers histories: what the processes write down, sorted by what it is about.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::context::{Epoch, Queue};
+use super::order::Reply;
+use super::record::Record;
+use super::verdict::Verdict;
+use crate::history::{LeftItem, Phase, State};
+
+/// All that was read.
+#[derive(Debug)]
+pub(super) struct Collection {
+    pub(super) verdict: Verdict,
+    pub(super) processes: Vec<String>,
+    pub(super) queues: Vec<Queue>,
+    /// Of each queue, the numbers of its ids.
+    pub(super) ids: Vec<HashMap<Box<str>, u32>>,
+    /// The queue of each id.
+    pub(super) queue_of: Vec<u16>,
+    pub(super) epochs: Vec<Epoch>,
+    /// Of each epoch.
+    pub(super) replies: Vec<Vec<Reply>>,
+    pub(super) records: Vec<Record>,
+    pub(super) unknown: Vec<Record>,
+    /// Ids of which a push was refused.
+    pub(super) refused: HashSet<u32>,
+    pub(super) left: Vec<(u32, State, LeftItem)>,
+    faults: BTreeMap<u64, Fault>,
+    pub(super) clock_faults: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Fault {
+    name: String,
+    begun: bool,
+    traced: bool,
+}
+
+impl Collection {
+    pub(super) fn new() -> Self {
+        Self {
+            verdict: Verdict::new(),
+            processes: Vec::new(),
+            queues: Vec::new(),
+            ids: Vec::new(),
+            queue_of: Vec::new(),
+            epochs: Vec::new(),
+            replies: Vec::new(),
+            records: Vec::new(),
+            unknown: Vec::new(),
+            refused: HashSet::new(),
+            left: Vec::new(),
+            faults: BTreeMap::new(),
+            clock_faults: Vec::new(),
+        }
+    }
+
+    pub(super) fn queue(&mut self, name: &str) -> u16 {
+        let place = self.queues.iter().position(|queue| queue.name == name).unwrap_or_else(|| {
+            self.queues.push(Queue { name: name.to_owned(), ..Queue::default() });
+            self.ids.push(HashMap::new());
+            self.queues.len() - 1
+        });
+        u16::try_from(place).unwrap_or(u16::MAX)
+    }
+
+    pub(super) fn id(&mut self, queue: u16, id: &str) -> u32 {
+        let Some(ids) = self.ids.get_mut(usize::from(queue)) else { return u32::MAX };
+        if let Some(number) = ids.get(id) {
+            return *number;
+        }
+        let number = u32::try_from(self.queue_of.len()).unwrap_or(u32::MAX);
+        ids.insert(id.into(), number);
+        self.queue_of.push(queue);
+        number
+    }
+
+    /// Slow: for the few that are told of.
+    pub(super) fn name_of(&self, number: u32) -> String {
+        let named =
+            |ids: &HashMap<Box<str>, u32>| ids.iter().find(|(_, id)| **id == number).map(|(name, _)| name.to_string());
+        self.ids
+            .iter()
+            .zip(&self.queues)
+            .find_map(|(ids, queue)| Some(format!("{}/{}", queue.name, named(ids)?)))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn epoch(&mut self, queue: u16, born: &str) -> u16 {
+        let known = self.epochs.iter().rposition(|epoch| epoch.queue == queue && epoch.born == born);
+        let place = known.unwrap_or_else(|| {
+            self.epochs.push(Epoch { queue, born: born.to_owned(), first_us: u64::MAX, ..Epoch::default() });
+            self.replies.push(Vec::new());
+            self.epochs.len() - 1
+        });
+        u16::try_from(place).unwrap_or(u16::MAX)
+    }
+
+    pub(super) fn fault(&mut self, t_us: u64, name: String, number: u64, phase: Phase) {
+        let fault = self.faults.entry(number).or_default();
+        match phase {
+            Phase::Begin => {
+                fault.begun = true;
+                *self.verdict.faults.entry(name.clone()).or_default() += 1;
+                if name.contains("clock") {
+                    self.clock_faults.push((t_us, u64::MAX));
+                }
+            }
+            // The clock is right again; the next claims may still go by what it said before.
+            Phase::End if name.contains("clock") => {
+                if let Some(open) = self.clock_faults.iter_mut().rfind(|(_, end)| *end == u64::MAX) {
+                    open.1 = t_us;
+                }
+            }
+            Phase::Trace => fault.traced = true,
+            Phase::End | Phase::Recovered => {}
+        }
+        fault.name = name;
+    }
+
+    /// Why the run proves nothing, if it does not.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        let untraced = self.faults.iter().filter(|(_, fault)| fault.begun && !fault.traced);
+        let mut doubts: Vec<_> =
+            untraced.map(|(number, fault)| format!("fault {number}, {}, left no trace", fault.name)).collect();
+        let unseen = self.queues.iter().filter(|queue| !queue.scanned && queue.purged_us.is_none() && queue.pushed);
+        doubts
+            .extend(unseen.map(|queue| format!("nothing was written down about what is left of queue {}", queue.name)));
+        for (missing, what) in [
+            (self.processes.is_empty(), "there are no histories"),
+            (self.verdict.messages == 0, "nothing was pushed"),
+            (self.verdict.deliveries == 0, "nothing was claimed"),
+            (self.verdict.unjudged > 0, "some ids have too many calls without an answer to be judged"),
+        ] {
+            doubts.extend(missing.then(|| what.to_owned()));
+        }
+        doubts
+    }
+}

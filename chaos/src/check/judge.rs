@@ -1,0 +1,151 @@
+//! Goes through the records of one id in the order of the server, and keeps every state that it can be in.
+//!
+//! Usually that is one. A call of which nobody knows whether it was applied adds the states that it would have led to;
+//! an answer leaves those that allow it. If none does, something is wrong.
+
+use super::context::Context;
+use super::life::{Life, Place};
+use super::record::{Pushed, Record, What};
+use super::unknown::{hide, spread};
+use super::verdict::{Kind, Verdict};
+use super::words::story;
+
+/// So many steps that nobody asked for are reckoned with between two answers: leases that ran out, mostly.
+const UNASKED: usize = 12;
+
+/// One id, from one emptying of the store to the next.
+pub(super) struct Case<'a> {
+    /// In the order of the server.
+    pub(super) records: &'a [Record],
+    /// Calls without an answer.
+    pub(super) unknown: &'a [Record],
+    pub(super) context: Context<'a>,
+}
+
+impl Case<'_> {
+    /// Adds what is found to the verdict; returns how many hidden claims it takes to explain it.
+    pub(super) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> u64 {
+        let mut found = Verdict::default();
+        let mut taken = self.pass(false, &mut found, name);
+        // An answer that all allows may have come after a hidden claim all the same, which only a later one shows.
+        if !found.is_clean() && !self.context.queue.hidden.is_empty() {
+            let mut second = Verdict::default();
+            let second_taken = self.pass(true, &mut second, name);
+            if second.is_clean() {
+                (found, taken) = (second, second_taken);
+            }
+        }
+        verdict.add(found);
+        taken
+    }
+
+    /// With hidden claims only where nothing else explains an answer, or wherever they can have been.
+    fn pass(&self, eager: bool, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> u64 {
+        let (mut lives, mut next, mut left) = (vec![Life::NONE], Vec::new(), false);
+        for (place, record) in self.records.iter().enumerate() {
+            let tell = || story(&name(record), self.records.get(..=place).unwrap_or_default(), self.unknown);
+            if matches!(record.what, What::Left { .. }) && std::mem::replace(&mut left, true) {
+                verdict.found(Kind::TwoStates, tell);
+                continue;
+            }
+            let few = spread(&mut lives, self.unknown, record, &self.context)
+                && (!eager || hide(&mut lives, record, &self.context));
+            if !few {
+                verdict.unjudged += 1;
+                return 0;
+            }
+            next.clear();
+            let mut kind = self.accept(&lives, record, &mut next, verdict);
+            if next.is_empty() {
+                self.accept_unasked(&lives, record, &mut next, &mut kind, verdict);
+            }
+            if next.is_empty() {
+                verdict.found(kind, tell);
+                next.extend(lives.first().map(|life| life.after(record, &self.context)));
+            }
+            std::mem::swap(&mut lives, &mut next);
+            self.count(record, verdict);
+        }
+        if !left {
+            self.judge_end(&mut lives, verdict, name);
+        }
+        u64::from(lives.iter().map(|life| life.hidden).min().unwrap_or(0))
+    }
+
+    /// Follows those states that allow it; why the first does not.
+    fn accept(&self, lives: &[Life], record: &Record, next: &mut Vec<Life>, verdict: &mut Verdict) -> Kind {
+        let mut kind = None;
+        for life in lives {
+            match life.allows(record, &self.context) {
+                Ok(()) => {
+                    if let (What::Claim { .. }, Some(cause), true) = (record.what, life.again, next.is_empty()) {
+                        verdict.explained(cause);
+                    }
+                    let after = life.after(record, &self.context);
+                    if !next.contains(&after) {
+                        next.push(after);
+                    }
+                }
+                Err(refusal) => kind = kind.or(Some(refusal)),
+            }
+        }
+        kind.unwrap_or(Kind::Contradictions)
+    }
+
+    /// As few steps of the queue's own as will do.
+    fn accept_unasked(
+        &self,
+        lives: &[Life],
+        record: &Record,
+        next: &mut Vec<Life>,
+        kind: &mut Kind,
+        verdict: &mut Verdict,
+    ) {
+        let mut frontier = lives.to_vec();
+        for step in 0..UNASKED {
+            let mut later = Vec::new();
+            frontier.iter().for_each(|life| life.unasked(record, &self.context, &mut later));
+            if later.is_empty() {
+                return;
+            }
+            let refusal = self.accept(&later, record, next, verdict);
+            if !next.is_empty() {
+                return;
+            }
+            // A lease that ran out is no news: what is wrong is wrong with what came of it.
+            if step == 0 && lives.first().is_some_and(|life| life.place == Place::Leased) {
+                *kind = refusal;
+            }
+            frontier = later;
+        }
+    }
+
+    fn judge_end(&self, lives: &mut Vec<Life>, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) {
+        let Some(last) = self.records.last().or(self.unknown.first()) else { return };
+        if self.context.epoch.emptied || !self.context.queue.scanned {
+            return;
+        }
+        let end = Record { order: u64::MAX, now_us: u64::MAX, told_us: u64::MAX, ..*last };
+        if !spread(lives, self.unknown, &end, &self.context) {
+            verdict.unjudged += 1;
+            return;
+        }
+        let may_be_gone = |life: &Life| {
+            let mut later = Vec::new();
+            life.reaped(&end, &self.context, &mut later);
+            later.push(*life);
+            later.iter().any(|life| !life.is_there() || life.may_vanish(u64::MAX, &self.context))
+        };
+        if !lives.iter().any(may_be_gone) {
+            verdict.found(Kind::Lost, || story(&name(last), self.records, self.unknown));
+        }
+    }
+
+    fn count(&self, record: &Record, verdict: &mut Verdict) {
+        match record.what {
+            What::Push { verdict: Pushed::Created, .. } => verdict.messages += 1,
+            What::Claim { .. } => verdict.deliveries += 1,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! One possible state of one id, and what the queue does with it unasked.
+
+use super::context::Context;
+use super::record::Record;
+use super::verdict::Cause;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Absent(Gone),
+    /// Scheduled or ready.
+    Waiting,
+    Leased,
+    Dead,
+}
+
+/// Why a message is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gone {
+    NeverPushed,
+    Acked,
+    Cancelled,
+    /// Purged or trimmed.
+    Purged,
+    /// Against all promises; that was counted.
+    Vanished,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Life {
+    pub(super) place: Place,
+    /// Of the current claim, if somebody knows it.
+    pub(super) token: Option<u64>,
+    pub(super) deadline_ms: u64,
+    /// No claim before this, by the server's clock.
+    pub(super) not_before_ms: u64,
+    /// What a claim reports as its due, if that is known for certain.
+    pub(super) due_ms: Option<u64>,
+    /// Whether it was put off after its push.
+    pub(super) put_off: bool,
+    /// No claim before this by the clock of the processes, and from when on that counts.
+    pub(super) floor_us: (u64, u64),
+    pub(super) failures: u32,
+    pub(super) crashes: u32,
+    /// 0: the queue's.
+    pub(super) max_attempts: u32,
+    pub(super) version: u16,
+    /// Why the next delivery is another one of the same message.
+    pub(super) again: Option<Cause>,
+    /// Remembered at least, and at most, until these ms.
+    pub(super) remembered_ms: (u64, u64),
+    /// The `seq` of when that began, and of the last change.
+    pub(super) remembered_seq: u64,
+    pub(super) seq: u64,
+    /// The server's clock at least, when it became so.
+    pub(super) now_ms: u64,
+    /// Which unknown calls that nobody repeats were used up, and how many hidden claims.
+    pub(super) used: u32,
+    pub(super) hidden: u32,
+    /// So many crashes more may have been charged, of leases that nobody was told of.
+    pub(super) slack: u32,
+}
+
+impl Life {
+    pub(super) const NONE: Self = Self {
+        place: Place::Absent(Gone::NeverPushed),
+        token: None,
+        deadline_ms: 0,
+        not_before_ms: 0,
+        due_ms: None,
+        put_off: false,
+        floor_us: (0, 0),
+        failures: 0,
+        crashes: 0,
+        max_attempts: 0,
+        version: 0,
+        again: None,
+        remembered_ms: (0, 0),
+        remembered_seq: 0,
+        seq: 0,
+        now_ms: 0,
+        used: 0,
+        hidden: 0,
+        slack: 0,
+    };
+
+    pub(super) fn is_there(&self) -> bool {
+        !matches!(self.place, Place::Absent(_))
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.place == Place::Waiting
+    }
+
+    /// Puts it to wait for a time that is known for certain.
+    pub(super) fn wait_until(&mut self, due_ms: u64) {
+        (self.place, self.token) = (Place::Waiting, None);
+        (self.not_before_ms, self.due_ms) = (due_ms, Some(due_ms));
+        self.floor_us = (0, 0);
+    }
+
+    /// Puts it to wait for at least this.
+    pub(super) fn wait_at_least(&mut self, not_before_ms: u64) {
+        self.wait_until(not_before_ms);
+        self.due_ms = None;
+    }
+
+    pub(super) fn remember(&mut self, at_least_ms: u64, at_most_ms: u64, seq: u64) {
+        self.remembered_ms = (at_least_ms, at_most_ms);
+        self.remembered_seq = seq;
+    }
+
+    pub(super) fn leave(&mut self, why: Gone) {
+        (self.place, self.token, self.again) = (Place::Absent(why), None, None);
+        (self.failures, self.crashes) = (0, 0);
+    }
+
+    pub(super) fn count_anew(&mut self, again: Option<Cause>) {
+        (self.failures, self.crashes, self.slack, self.again) = (0, 0, 0, again);
+    }
+
+    /// How often somebody may have had it without being told, while it waited until this record.
+    pub(super) fn hidden_crashes(&self, record: &Record, context: &Context<'_>) -> u32 {
+        let (hidden, lease_ms) = context.queue.hidden_before(record.told_us);
+        if !self.is_waiting() || hidden == 0 {
+            return 0;
+        }
+        let time_ms = record.now().saturating_sub(self.now_ms.max(self.not_before_ms));
+        let stepped = context.epoch.stepped(self.seq, record.seq());
+        let fit = if stepped { u64::MAX } else { time_ms / lease_ms.max(1) };
+        u32::try_from(fit.min(hidden as u64)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a failure more is its last one; unknown if the limit is.
+    pub(super) fn last_failure(&self, context: &Context<'_>) -> Option<bool> {
+        let limit = match self.max_attempts {
+            0 => context.queue.max_attempts()?,
+            own => u64::from(own),
+        };
+        Some(u64::from(self.failures) + 1 >= limit)
+    }
+
+    /// What the queue, a purge or a call of which nobody knows may have made of it before this record.
+    pub(super) fn unasked(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
+        match self.place {
+            Place::Leased => self.reaped(record, context, lives),
+            Place::Waiting => {
+                let (hidden, lease_ms) = context.queue.hidden_before(record.told_us);
+                if (self.hidden as usize) < hidden {
+                    let mut life = *self;
+                    let granted_ms = self.now_ms.max(self.not_before_ms);
+                    (life.place, life.token, life.deadline_ms) = (Place::Leased, None, granted_ms + lease_ms);
+                    (life.hidden, life.again, life.now_ms) = (self.hidden + 1, Some(Cause::UnknownOutcome), granted_ms);
+                    lives.push(life);
+                }
+            }
+            Place::Dead if context.queue.requeued_us.is_some_and(|since| since < record.told_us) => {
+                let mut life = *self;
+                life.wait_at_least(self.now_ms);
+                life.count_anew(Some(Cause::Requeue));
+                lives.push(life);
+            }
+            _ => {}
+        }
+        if self.may_vanish(record.told_us, context) {
+            let mut life = *self;
+            life.leave(Gone::Purged);
+            life.remember(0, u64::MAX, record.seq());
+            lives.push(life);
+        }
+    }
+
+    pub(super) fn may_vanish(&self, told_us: u64, context: &Context<'_>) -> bool {
+        let purged = context.queue.purged_us.is_some_and(|since| since < told_us);
+        match self.place {
+            Place::Waiting => purged,
+            Place::Leased => false,
+            Place::Dead => purged || context.queue.may_trim(),
+            Place::Absent(_) => false,
+        }
+    }
+
+    /// Its lease ran out, if it has one that may have.
+    pub(super) fn reaped(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
+        let stepped = context.epoch.stepped(self.seq, record.seq());
+        if self.place != Place::Leased || record.now() < self.deadline_ms && !stepped {
+            return;
+        }
+        let mut life = *self;
+        life.crashes += 1;
+        life.now_ms = self.now_ms.max(self.deadline_ms);
+        life.token = None;
+        let limit = context.queue.max_crashes();
+        if limit.is_none_or(|limit| u64::from(life.crashes) <= limit) {
+            let mut life = life;
+            life.place = Place::Waiting;
+            life.again = Some(self.again.filter(|_| self.token.is_none()).unwrap_or(Cause::LeaseRanOut));
+            // It keeps its due, unless the clock said that this is still to come; and its floor has passed.
+            let due_ms = self.due_ms.filter(|_| !stepped);
+            life.wait_until(due_ms.unwrap_or(0));
+            life.due_ms = due_ms;
+            if life.crashes > 1 {
+                let factor = 1_u64 << (life.crashes - 1).min(20);
+                (life.not_before_ms, life.put_off) = (self.deadline_ms + 500 * factor, true);
+            }
+            lives.push(life);
+        }
+        if limit.is_none_or(|limit| u64::from(life.crashes) > limit) {
+            life.place = Place::Dead;
+            lives.push(life);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The checker: from the histories of all processes, whether the queue kept its promises.
+//!
+//! The order of what happened is Redis's own, by `seq`. Each id is judged by itself, against what PROTOCOL.md says that a
+//! queue does. Calls without an answer may have been applied: whatever they explain is no violation.
+
+mod after;
+mod allowed;
+mod calls;
+mod collect;
+mod context;
+mod judge;
+mod life;
+mod order;
+mod process;
+mod record;
+mod told;
+mod unknown;
+mod verdict;
+mod words;
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+pub use verdict::{Cause, Kind, Verdict};
+
+use crate::history::{self, Event};
+use collect::Collection;
+use context::Context;
+use judge::Case;
+use record::{Record, What};
+
+/// Judges the histories in a folder, one `*.jsonl` for each process.
+pub fn check(folder: &Path) -> Result<Verdict> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("the folder {}", folder.display()))?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    paths.sort();
+    let mut all = Collection::new();
+    for path in paths {
+        process::read(&mut all, &path.display().to_string(), history::read(&path)?)?;
+    }
+    Ok(judge_all(all))
+}
+
+/// Judges histories that are not in files.
+pub fn check_events(histories: impl IntoIterator<Item = Vec<(u64, Event)>>) -> Result<Verdict> {
+    let mut all = Collection::new();
+    for (number, history) in histories.into_iter().enumerate() {
+        process::read(&mut all, &format!("history {number}"), history.into_iter().map(Ok))?;
+    }
+    Ok(judge_all(all))
+}
+
+fn judge_all(mut all: Collection) -> Verdict {
+    let mut verdict = std::mem::take(&mut all.verdict);
+    for (epoch, replies) in all.epochs.iter_mut().zip(&mut all.replies) {
+        order::judge(epoch, &all.queues[usize::from(epoch.queue)], replies, &mut verdict);
+        *replies = Vec::new();
+    }
+    all.queues.iter_mut().for_each(|queue| queue.hidden.sort_unstable_by_key(|hidden| hidden.asked_us));
+    add_left(&mut all);
+    let (mut records, mut unknown) = (std::mem::take(&mut all.records), std::mem::take(&mut all.unknown));
+    records.retain(|record| !all.epochs[usize::from(record.epoch)].is_void(record.seq()));
+    // Stable, so that the items of one call stay in their order.
+    records.sort_by_key(|record| (record.id, record.epoch, record.order, record.now_us));
+    unknown.sort_by_key(|record| (record.id, record.asked_us));
+    judge_ids(&all, &records, &unknown, &mut verdict);
+    all.verdict = verdict;
+    all.verdict.invalid_because = all.doubts();
+    all.verdict.valid = all.verdict.invalid_because.is_empty();
+    all.verdict
+}
+
+/// What is left is of the last epoch of its queue, and comes last.
+fn add_left(all: &mut Collection) {
+    let mut last_of = Vec::new();
+    for queue in 0..all.queues.len() {
+        let queue = u16::try_from(queue).unwrap_or(u16::MAX);
+        let of_queue = all.epochs.iter().enumerate().filter(|(_, epoch)| epoch.queue == queue);
+        let last =
+            of_queue.max_by_key(|(_, epoch)| epoch.last_us).map(|(place, _)| u16::try_from(place).unwrap_or(u16::MAX));
+        let last = last.unwrap_or_else(|| all.epoch(queue, ""));
+        all.epochs[usize::from(last)].last = true;
+        last_of.push(last);
+    }
+    for (id, state, item) in std::mem::take(&mut all.left) {
+        let epoch = last_of[usize::from(all.queue_of[id as usize])];
+        all.records.push(Record {
+            id,
+            epoch,
+            process: u16::MAX,
+            order: u64::MAX,
+            now_us: u64::MAX,
+            asked_us: u64::MAX,
+            told_us: u64::MAX,
+            what: What::Left { state, failures: item.2, crashes: item.3 },
+        });
+    }
+}
+
+fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: &mut Verdict) {
+    let mut hidden = vec![0; all.queues.len()];
+    let name = |record: &Record| all.name_of(record.id);
+    let mut of_epoch = Vec::new();
+    for records in records.chunk_by(|one, other| (one.id, one.epoch) == (other.id, other.epoch)) {
+        let Some(first) = records.first() else { continue };
+        let (queue, epoch) = (all.queue_of[first.id as usize], &all.epochs[usize::from(first.epoch)]);
+        let from = unknown.partition_point(|record| record.id < first.id);
+        of_epoch.clear();
+        of_epoch.extend(unknown.get(from..).into_iter().flatten().take_while(|record| record.id == first.id).filter(
+            // What was sent after the store had been emptied did nothing before.
+            |record| epoch.last || record.asked_us < epoch.last_us,
+        ));
+        let queue_of = &all.queues[usize::from(queue)];
+        let context = Context {
+            queue: queue_of,
+            epoch,
+            clock_faults: &all.clock_faults,
+            refused: all.refused.contains(&first.id),
+        };
+        hidden[usize::from(queue)] += Case { records, unknown: &of_epoch, context }.judge(verdict, &name);
+    }
+    for (queue, taken) in all.queues.iter().zip(hidden) {
+        if taken > queue.hidden_room {
+            verdict.found(Kind::Miscounted, || {
+                format!(
+                    "queue {}: {taken} crashes of leases that nobody was told of, and claims without an answer for {} at most",
+                    queue.name, queue.hidden_room
+                )
+            });
+        }
+    }
+}

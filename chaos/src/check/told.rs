@@ -1,0 +1,165 @@
+//! Whether callers of the library were told what the server had said.
+
+use std::collections::HashMap;
+
+use super::record::split;
+use crate::history::{Call, Verb};
+
+/// What one process asked for and has not been told yet.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    asked: HashMap<u64, (Verb, Vec<String>)>,
+    seen: HashMap<Verb, HashMap<String, Seen>>,
+}
+
+/// What the server said of an id meanwhile.
+#[derive(Debug, Default)]
+struct Seen {
+    /// How many ask this of this id at the same time, at most: of several nobody knows whose answer was whose.
+    askers: u32,
+    shared: bool,
+    words: Vec<(u64, Word)>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Word {
+    NoAnswer,
+    Refused,
+    Said(String),
+}
+
+/// The verb of a call, and its ids.
+fn ids(call: &Call) -> (Option<Verb>, Vec<&str>) {
+    match call {
+        Call::Push { items, .. } => (Some(Verb::Push), items.iter().map(|item| item.0.as_str()).collect()),
+        Call::Settle { verb, items } => (Some(*verb), items.iter().map(|item| item.0.as_str()).collect()),
+        Call::Change { verb, items } => (Some(*verb), items.iter().map(|item| item.0.as_str()).collect()),
+        _ => (None, Vec::new()),
+    }
+}
+
+impl Asking {
+    pub(super) fn asked(&mut self, op: u64, verb: Verb, ids: Vec<String>) {
+        let seen = self.seen.entry(verb).or_default();
+        for id in &ids {
+            let seen = seen.entry(id.clone()).or_default();
+            seen.shared |= seen.askers > 0;
+            seen.askers += 1;
+        }
+        self.asked.insert(op, (verb, ids));
+    }
+
+    pub(super) fn invoked(&mut self, number: u64, call: &Call) {
+        self.note(number, call, |_| Word::NoAnswer);
+    }
+
+    pub(super) fn answered(&mut self, number: u64, call: &Call, verdicts: &[String]) {
+        self.note(number, call, |place| verdicts.get(place).map_or(Word::NoAnswer, |word| Word::Said(word.clone())));
+    }
+
+    pub(super) fn refused(&mut self, number: u64, call: &Call) {
+        self.note(number, call, |_| Word::Refused);
+    }
+
+    fn note(&mut self, number: u64, call: &Call, word: impl Fn(usize) -> Word) {
+        let (Some(verb), ids) = ids(call) else { return };
+        let Some(seen) = self.seen.get_mut(&verb).filter(|seen| !seen.is_empty()) else { return };
+        for (place, id) in ids.into_iter().enumerate() {
+            let Some(seen) = seen.get_mut(id) else { continue };
+            match seen.words.iter_mut().find(|(call, known)| *call == number && *known == Word::NoAnswer) {
+                Some(known) => known.1 = word(place),
+                None => seen.words.push((number, word(place))),
+            }
+        }
+    }
+
+    /// What was told and is not true, in words.
+    pub(super) fn told(&mut self, op: u64, outcomes: &[String]) -> Vec<String> {
+        let Some((verb, ids)) = self.asked.remove(&op) else {
+            return vec![format!("an answer to a question {op} that nobody asked")];
+        };
+        let mut lies = Vec::new();
+        if ids.len() != outcomes.len() {
+            lies.push(format!("{verb:?} of {} ids was told {} outcomes", ids.len(), outcomes.len()));
+        }
+        let Some(seen) = self.seen.get_mut(&verb) else { return lies };
+        for (id, outcome) in ids.iter().zip(outcomes) {
+            let Some(of_id) = seen.get_mut(id) else { continue };
+            if !of_id.shared && !of_id.allows(verb, outcome) {
+                lies.push(format!("{verb:?} of {id} was told {outcome:?}; the server said {:?}", of_id.words));
+            }
+            of_id.askers = of_id.askers.saturating_sub(1);
+            if of_id.askers == 0 {
+                seen.remove(id);
+            }
+        }
+        lies
+    }
+}
+
+impl Seen {
+    fn allows(&self, verb: Verb, outcome: &str) -> bool {
+        match outcome.as_bytes().first() {
+            Some(b'?') => true,
+            // "It has not taken effect": then no call may have.
+            Some(b'!') => self.words.iter().all(|(_, word)| match word {
+                Word::NoAnswer => false,
+                Word::Refused => true,
+                Word::Said(said) => !acted(verb, said),
+            }),
+            _ => {
+                self.words.iter().any(|(_, word)| matches!(word, Word::Said(said) if split(said).0 == split(outcome).0))
+            }
+        }
+    }
+}
+
+fn acted(verb: Verb, said: &str) -> bool {
+    match split(said).0 {
+        "CREATED" | "MOVED" | "OK" | "SCHEDULED" | "CANCELLED" | "REQUEUED" => true,
+        "DEAD" => verb == Verb::Retry,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::ChangeItem;
+
+    fn cancel(id: &str) -> Call {
+        Call::Change { verb: Verb::Cancel, items: vec![ChangeItem(id.into(), String::new())] }
+    }
+
+    /// What a canceller is told after these answers; no answer for `None`.
+    fn lies(answers: &[Option<&str>], told: &str) -> usize {
+        let mut asking = Asking::default();
+        asking.asked(1, Verb::Cancel, vec!["a".into()]);
+        for (number, answer) in (0..).zip(answers) {
+            asking.invoked(number, &cancel("a"));
+            match answer {
+                Some("REFUSED") => asking.refused(number, &cancel("a")),
+                Some(word) => asking.answered(number, &cancel("a"), &[(*word).to_owned()]),
+                None => {}
+            }
+        }
+        asking.told(1, &[told.to_owned()]).len()
+    }
+
+    #[test]
+    fn what_is_told_must_have_been_said() {
+        assert_eq!(lies(&[Some("CANCELLED")], "CANCELLED"), 0);
+        assert_eq!(lies(&[None, Some("ABSENT")], "ABSENT"), 0);
+        assert_eq!(lies(&[Some("LEASED")], "CANCELLED"), 1);
+        assert_eq!(lies(&[], "CANCELLED"), 1);
+    }
+
+    #[test]
+    fn not_applied_is_told_only_if_no_call_can_have_been() {
+        assert_eq!(lies(&[Some("REFUSED")], "!no"), 0);
+        assert_eq!(lies(&[Some("ABSENT")], "!no"), 0);
+        assert_eq!(lies(&[None, Some("REFUSED")], "!no"), 1);
+        assert_eq!(lies(&[Some("CANCELLED")], "!no"), 1);
+        assert_eq!(lies(&[None, Some("REFUSED")], "?perhaps"), 0);
+    }
+}

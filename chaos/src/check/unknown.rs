@@ -1,0 +1,184 @@
+//! What calls without an answer may have done to an id, if they were applied.
+
+use super::context::Context;
+use super::life::{Gone, Life, Place};
+use super::record::{Conflict, Push, Record, Time, What};
+use super::verdict::Cause;
+use crate::history::Verb;
+
+/// So many states are followed at most.
+const LIVES: usize = 4_096;
+const REPEAT_MS: u64 = 12_000;
+
+/// Adds every state that could be meanwhile, before `next`; `false` if there are too many.
+pub(super) fn spread(lives: &mut Vec<Life>, unknown: &[Record], next: &Record, context: &Context<'_>) -> bool {
+    if !unknown.iter().any(|call| call.asked_us < next.told_us) {
+        return true;
+    }
+    let (mut done, mut more) = (0, Vec::new());
+    while let Some(life) = lives.get(done).copied() {
+        life.reaped(next, context, &mut more);
+        for (place, call) in unknown.iter().enumerate() {
+            // What was sent after the next answer had come cannot have been before it.
+            if call.asked_us < next.told_us {
+                life.perhaps(call, 1_u32.checked_shl(u32::try_from(place).unwrap_or(32)), next, context, &mut more);
+            }
+        }
+        for life in more.drain(..) {
+            if !lives.contains(&life) {
+                lives.push(life);
+            }
+        }
+        if lives.len() > LIVES {
+            return false;
+        }
+        done += 1;
+    }
+    true
+}
+
+/// Adds what hidden claims, and leases that ran out after them, may have made of it before `next`; `false` if that is too
+/// much.
+pub(super) fn hide(lives: &mut Vec<Life>, next: &Record, context: &Context<'_>) -> bool {
+    let (mut done, mut more) = (0, Vec::new());
+    while let Some(life) = lives.get(done).copied() {
+        life.unasked(next, context, &mut more);
+        for life in more.drain(..) {
+            if !lives.contains(&life) {
+                lives.push(life);
+            }
+        }
+        if lives.len() > LIVES {
+            return false;
+        }
+        done += 1;
+    }
+    true
+}
+
+impl Life {
+    /// `once` is the bit of a call that nobody repeats.
+    fn perhaps(&self, call: &Record, once: Option<u32>, next: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
+        let mut life = *self;
+        // A clock that has gone back since says nothing about when that was.
+        if self.now_ms > 0 && context.epoch.stepped(self.seq, next.seq()) {
+            life.now_ms = 0;
+            return life.perhaps(call, once, next, context, lives);
+        }
+        life.slack = self.slack.saturating_add(self.hidden_crashes(next, context));
+        match call.what {
+            What::Push { push, .. } => {
+                if push.is_unsafe() && !life.use_up(once) {
+                    return;
+                }
+                lives.extend(life.perhaps_pushed(&push, call, next, context));
+            }
+            What::Settle { verb, token, time, .. } if self.place == Place::Leased && self.token == Some(token) => {
+                life.perhaps_settled(verb, time, call, context, lives);
+            }
+            What::Change { verb: Verb::Cancel, .. } if matches!(self.place, Place::Waiting | Place::Dead) => {
+                life.leave(Gone::Cancelled);
+                life.remember(life.now_ms + REPEAT_MS, u64::MAX, life.seq);
+                lives.push(life);
+            }
+            What::Change { verb: Verb::Requeue, .. } if self.place == Place::Dead && life.use_up(once) => {
+                life.wait_at_least(life.now_ms);
+                life.count_anew(Some(Cause::Requeue));
+                lives.push(life);
+            }
+            What::Change { verb: Verb::Reschedule, time, .. } if self.is_waiting() && life.use_up(once) => {
+                life.wait_for(time, call);
+                (life.put_off, life.remembered_ms.1) = (true, u64::MAX);
+                lives.push(life);
+            }
+            What::Change { verb: Verb::RunNow, .. } if self.is_waiting() && life.use_up(once) => {
+                life.wait_at_least(life.now_ms);
+                life.remembered_ms.1 = u64::MAX;
+                lives.push(life);
+            }
+            _ => {}
+        }
+    }
+
+    fn use_up(&mut self, once: Option<u32>) -> bool {
+        let Some(bit) = once else { return true };
+        let fresh = self.used & bit == 0;
+        self.used |= bit;
+        fresh
+    }
+
+    /// The due if it was given, else the earliest that a delay can have led to.
+    fn wait_for(&mut self, time: Time, call: &Record) {
+        let due_ms = time.due_ms(self.now_ms);
+        if time.delay_ms().is_some() {
+            self.wait_at_least(due_ms)
+        } else {
+            self.wait_until(due_ms)
+        }
+        self.put_floor(time, call);
+    }
+
+    fn perhaps_pushed(&self, push: &Push, call: &Record, next: &Record, context: &Context<'_>) -> Option<Self> {
+        let stepped = context.epoch.stepped(self.remembered_seq.min(self.seq), next.seq());
+        if push.until_ms > 0 && push.until_ms <= self.now_ms && !stepped {
+            return None;
+        }
+        let mut life = *self;
+        match self.place {
+            Place::Absent(gone) => {
+                if !push.reuse && self.remembered_ms.0 > next.now() && !stepped {
+                    return None;
+                }
+                life.pushed(push, 0);
+                life.again = (gone == Gone::Acked).then_some(Cause::UnknownOutcome);
+                let near =
+                    push.time.delay_ms().map_or(push.time.due_ms(0) <= self.now_ms + REPEAT_MS, |ms| ms < REPEAT_MS);
+                let least = if near { push.until_ms.max(self.remembered_ms.0) } else { self.remembered_ms.0 };
+                life.remember(least, push.until_ms.max(self.remembered_ms.1), self.seq);
+            }
+            Place::Waiting if push.conflict != Conflict::Keep => {
+                if push.conflict == Conflict::Replace {
+                    life.pushed(push, 0);
+                }
+                life.remembered_ms.1 = u64::MAX;
+            }
+            _ => return None,
+        }
+        life.wait_for(push.time, call);
+        life.put_off = self.is_waiting();
+        Some(life)
+    }
+
+    fn perhaps_settled(mut self, verb: Verb, time: Time, call: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
+        match verb {
+            Verb::Ack => self.leave(Gone::Acked),
+            Verb::Bury => (self.place, self.token) = (Place::Dead, None),
+            Verb::Again => {
+                self.wait_for(time, call);
+                self.count_anew(Some(Cause::Again));
+                self.put_off = true;
+            }
+            Verb::Retry => {
+                let last = self.last_failure(context);
+                self.failures += 1;
+                if last != Some(false) {
+                    let mut dead = self;
+                    (dead.place, dead.token) = (Place::Dead, None);
+                    lives.push(dead);
+                }
+                if last == Some(true) {
+                    return;
+                }
+                self.wait_for(time, call);
+                (self.again, self.put_off) = (Some(Cause::Retry), true);
+            }
+            Verb::Release => {
+                let due_ms = self.due_ms;
+                self.wait_at_least(0);
+                (self.due_ms, self.again, self.put_off) = (due_ms, Some(Cause::Release), false);
+            }
+            _ => return,
+        }
+        lives.push(self);
+    }
+}

@@ -1,0 +1,52 @@
+//! Violations in words.
+
+use std::fmt::Write;
+
+use super::record::{Record, What};
+
+/// So many records are told, the last ones.
+const TOLD: usize = 6;
+
+/// What happened to an id, up to what is wrong.
+pub(super) fn story(name: &str, records: &[Record], unknown: &[Record]) -> String {
+    let mut story = name.to_owned();
+    let skipped = records.len().saturating_sub(TOLD);
+    if skipped > 0 {
+        let _ = write!(story, " | {skipped} more before");
+    }
+    for record in records.get(skipped..).unwrap_or_default() {
+        let _ = write!(story, " | {}", words(record));
+    }
+    if !unknown.is_empty() {
+        let _ = write!(story, " | without an answer: {}", unknown.len());
+        for record in unknown.iter().take(TOLD) {
+            let _ = write!(story, ", {} of process {}", what(record), record.process);
+        }
+    }
+    story
+}
+
+fn words(record: &Record) -> String {
+    if matches!(record.what, What::Left { .. }) {
+        return what(record);
+    }
+    format!("seq {} at {} us, process {}: {}", record.seq(), record.now_us, record.process, what(record))
+}
+
+fn what(record: &Record) -> String {
+    match record.what {
+        What::Push { push, verdict } => {
+            format!("push of version {} {}: {verdict:?}", push.version, push.time)
+        }
+        What::Claim { token, due_ms, lease_ms, version, attempt } => {
+            format!("claim by {token:016x} for {lease_ms} ms: version {version}, due {due_ms}, attempt {attempt}")
+        }
+        What::Settle { verb, verdict, token, told_ms, .. } => {
+            format!("{verb:?} by {token:016x}: {verdict:?} {told_ms}")
+        }
+        What::Change { verb, verdict, told_ms, .. } => format!("{verb:?}: {verdict:?} {told_ms}"),
+        What::Left { state, failures, crashes } => {
+            format!("left {state:?} with {failures} failures and {crashes} crashes")
+        }
+    }
+}

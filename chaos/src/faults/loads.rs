@@ -1,0 +1,83 @@
+//! What is too much of something.
+
+use std::io::ErrorKind::WouldBlock;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use dueq::{Client, Message, State};
+use tokio::net::TcpStream;
+
+use super::{LIMIT, Mark};
+use crate::run::stage::{ASIDE, Stage};
+
+const IDLE: u64 = 10_000;
+/// Of the file descriptors that this process may have, so many are for other things.
+const OTHER_FILES: u64 = 1_000;
+const PURGED: usize = 2_000;
+
+/// How long before its due a storm is pushed.
+pub(super) fn storm_lead_ms(size: u64) -> u64 {
+    2_500 + size / 5
+}
+
+/// Many messages that are due within the same second.
+pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
+    let size = stage.storm_size();
+    let due_ms = u64::try_from(stage.store.time_ms().await?)? + storm_lead_ms(size);
+    mark.begin(&format!("{size} messages"));
+    let pushing = stage.start_storm(mark.number, size, due_ms).await?;
+    let key = format!("dueq:{{{}}}:scheduled", stage.queue());
+    let mut most = 0;
+    while u64::try_from(stage.store.time_ms().await.unwrap_or(0))? < due_ms {
+        let last_ms = (due_ms + 999).to_string();
+        // The server may be away for a while.
+        if let Ok(count) = stage.store.command::<u64>(&["ZCOUNT", &key, &due_ms.to_string(), &last_ms]).await {
+            most = most.max(count);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    mark.end("");
+    pushing.done(Duration::from_millis(storm_lead_ms(size)) + 3 * LIMIT).await?;
+    ensure!(most > size / 2, "{most} of {size} messages were waiting before that second: too few");
+    mark.trace(&format!("{most} were waiting for that second"));
+    Ok(())
+}
+
+/// Connections that do nothing at all, straight to the server.
+pub(super) async fn idle_connections(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
+    let wanted = IDLE.min(stage.file_limit.saturating_sub(OTHER_FILES));
+    mark.begin(&format!("{wanted} connections"));
+    let (mut open, many) = (Vec::new(), usize::try_from(wanted)?);
+    let seen = super::until("so many clients", async || {
+        // Those that a restart closed are made anew; while the server is away nobody can connect.
+        open.retain(|stream: &TcpStream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == WouldBlock));
+        while open.len() < many {
+            let connecting = TcpStream::connect(("127.0.0.1", stage.store.port));
+            open.push(tokio::time::timeout(Duration::from_secs(1), connecting).await??);
+        }
+        let clients: u64 = stage.store.info("clients", "connected_clients").await?.parse()?;
+        Ok((clients >= wanted).then_some(clients))
+    });
+    mark.trace(&format!("{} clients", seen.await?));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    drop(open);
+    mark.end("");
+    Ok(())
+}
+
+/// Fills and purges another queue, past the proxies.
+pub(super) async fn purge_beside(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
+    mark.begin("");
+    let purged = super::until("a purge", async || {
+        let aside = Client::connect(stage.store.url()).await?.queue(ASIDE)?;
+        let hour = Duration::from_secs(3_600);
+        let messages = (0..PURGED).map(|number| Message::new("").id(format!("a-{number}")).due(hour).reuse_id());
+        aside.push_many(messages).await;
+        let purged = aside.purge(State::Scheduled).await?;
+        Ok((purged > 0).then_some(purged))
+    });
+    mark.trace(&format!("{} messages", purged.await.context("of the queue beside")?));
+    mark.end("");
+    Ok(())
+}

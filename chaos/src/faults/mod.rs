@@ -1,0 +1,199 @@
+//! What is done to the server, to the processes and to the network between them; and what shows that it had an effect.
+
+mod clients;
+mod loads;
+mod network;
+mod processes;
+mod server;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fastrand::Rng;
+
+use crate::history::Phase;
+use crate::run::log::Log;
+use crate::run::stage::Stage;
+
+/// What can be done. The words are those of the report, and of `--faults`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Kind {
+    ServerKill,
+    ServerStop,
+    AofTruncate,
+    DiskFull,
+    MaxMemory,
+    ClockForward,
+    ClockBack,
+    ScriptFlush,
+    FunctionFlush,
+    Flushall,
+    KillSubscribers,
+    KillBlocked,
+    KillEveryone,
+    SlowSubscriber,
+    ProducerKill,
+    WorkerKill,
+    CancellerKill,
+    WorkerStop,
+    NodeClock,
+    NetDelay,
+    NetCut,
+    NetHalfOpen,
+    NetDrop,
+    Storm,
+    IdleConnections,
+    PurgeBeside,
+}
+
+/// Faults of one lane happen one after the other; lanes go beside each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    Server,
+    Processes,
+    Network,
+    Loads,
+}
+
+impl Kind {
+    pub fn name(self) -> String {
+        clap::ValueEnum::to_possible_value(&self).map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    pub fn lane(self) -> Lane {
+        match self {
+            Self::ProducerKill | Self::WorkerKill | Self::CancellerKill | Self::WorkerStop | Self::NodeClock => {
+                Lane::Processes
+            }
+            Self::NetDelay | Self::NetCut | Self::NetHalfOpen | Self::NetDrop => Lane::Network,
+            Self::Storm | Self::IdleConnections | Self::PurgeBeside => Lane::Loads,
+            _ => Lane::Server,
+        }
+    }
+
+    /// Undoes or moves what others hold on to: not while a process is frozen or a storm is being pushed.
+    fn needs_calm(self) -> bool {
+        matches!(self, Self::AofTruncate | Self::Flushall | Self::ClockForward | Self::ClockBack)
+    }
+
+    fn breaks_calm(self) -> bool {
+        matches!(self, Self::WorkerStop | Self::Storm)
+    }
+
+    /// How long it takes, about, on a machine that is not in a hurry.
+    pub fn takes(self, stage: &Stage) -> Duration {
+        let ms = match self {
+            Self::WorkerStop => 4 * stage.options.lease_ms,
+            Self::Storm => loads::storm_lead_ms(stage.storm_size()) + 1_000,
+            Self::ServerStop | Self::NetHalfOpen | Self::NetDrop | Self::NodeClock => 7_000,
+            _ => 4_000,
+        };
+        Duration::from_millis(ms)
+    }
+}
+
+/// One fault's entries in the history.
+pub struct Mark<'a> {
+    log: &'a Log,
+    fault: String,
+    pub number: u64,
+    traced: AtomicBool,
+}
+
+impl Mark<'_> {
+    pub fn begin(&self, detail: &str) {
+        self.log.fault(&self.fault, self.number, Phase::Begin, detail);
+    }
+
+    /// It was seen to have had an effect.
+    pub fn trace(&self, detail: &str) {
+        self.traced.store(true, Ordering::SeqCst);
+        self.log.fault(&self.fault, self.number, Phase::Trace, detail);
+    }
+
+    pub fn end(&self, detail: &str) {
+        self.log.fault(&self.fault, self.number, Phase::End, detail);
+    }
+}
+
+/// Does it, unless others stand in its way: then `false`.
+pub async fn inject(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng) -> bool {
+    let (_alone, _beside);
+    if kind.needs_calm() {
+        let Ok(guard) = stage.calm.try_write() else { return false };
+        _alone = guard;
+    } else if kind.breaks_calm() {
+        let Ok(guard) = stage.calm.try_read() else { return false };
+        _beside = guard;
+    }
+    let log = &*stage.log;
+    let mark = Mark { log, fault: kind.name(), number: log.next(), traced: AtomicBool::new(false) };
+    let limit = kind.takes(stage) + 6 * LIMIT;
+    let result = tokio::time::timeout(limit, perform(kind, stage, rng, &mark)).await;
+    let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("it is not over after {limit:?}")));
+    if let Err(error) = result {
+        log.wrong(format!("fault {} {} failed: {error:#}", mark.number, mark.fault));
+    } else if !mark.traced.load(Ordering::SeqCst) {
+        log.wrong(format!("fault {} {} left no trace", mark.number, mark.fault));
+    }
+    true
+}
+
+async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    match kind {
+        Kind::ServerKill => server::kill(stage, rng, mark).await,
+        Kind::ServerStop => server::stop(stage, rng, mark).await,
+        Kind::AofTruncate => server::truncate(stage, rng, mark).await,
+        Kind::DiskFull => server::disk_full(stage, rng, mark).await,
+        Kind::MaxMemory => server::max_memory(stage, rng, mark).await,
+        Kind::ClockForward => server::step_clock(stage, rng, mark, 1).await,
+        Kind::ClockBack => server::step_clock(stage, rng, mark, -1).await,
+        Kind::Flushall => server::flushall(stage, mark).await,
+        Kind::ScriptFlush => clients::script_flush(stage, mark).await,
+        Kind::FunctionFlush => clients::function_flush(stage, mark).await,
+        Kind::KillSubscribers => clients::kill(stage, mark, clients::Whom::Subscribers).await,
+        Kind::KillBlocked => clients::kill(stage, mark, clients::Whom::Blocked).await,
+        Kind::KillEveryone => clients::kill(stage, mark, clients::Whom::Everyone).await,
+        Kind::SlowSubscriber => clients::slow_subscriber(stage, mark).await,
+        Kind::ProducerKill | Kind::WorkerKill | Kind::CancellerKill => processes::kill(kind, stage, rng, mark).await,
+        Kind::WorkerStop => processes::stop(stage, rng, mark).await,
+        Kind::NodeClock => processes::wrong_clock(stage, rng, mark).await,
+        Kind::NetDelay | Kind::NetCut | Kind::NetHalfOpen | Kind::NetDrop => {
+            network::disturb(kind, stage, rng, mark).await
+        }
+        Kind::Storm => loads::storm(stage, mark).await,
+        Kind::IdleConnections => loads::idle_connections(stage, mark).await,
+        Kind::PurgeBeside => loads::purge_beside(stage, mark).await,
+    }
+}
+
+/// How long something that must happen is waited for: far longer than it takes.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Asks again and again until there is an answer; an error asks again too. At the limit the fault has failed.
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    let start = tokio::time::Instant::now();
+    loop {
+        let answer = ask().await;
+        match answer {
+            Ok(Some(answer)) => return Ok(answer),
+            Err(error) if start.elapsed() > LIMIT => return Err(error.context(format!("waiting for {what}"))),
+            Ok(None) if start.elapsed() > LIMIT => return Err(anyhow::anyhow!("{what} was not seen in {LIMIT:?}")),
+            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// A fault lasts for a while.
+async fn last(rng: &mut Rng, ms: std::ops::Range<u64>) {
+    tokio::time::sleep(Duration::from_millis(rng.u64(ms))).await;
+}
+
+/// The state of a process, such as `T` of one that is stopped.
+fn process_state(pid: rustix::process::Pid) -> Result<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
+    stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).context("no state")
+}

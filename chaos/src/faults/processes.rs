@@ -1,0 +1,98 @@
+//! What is done to the processes of the workload.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fastrand::Rng;
+use rustix::process::Signal;
+
+use super::{Kind, Mark, last, process_state, until};
+use crate::history::Role;
+use crate::run::crew::Place;
+use crate::run::stage::Stage;
+
+/// How far the clock of a node is wrong, in minutes.
+const WRONG_MINUTES: std::ops::Range<i64> = 2..30;
+
+pub(super) async fn kill(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    let role = match kind {
+        Kind::ProducerKill => Role::Producer,
+        Kind::WorkerKill => Role::Worker,
+        _ => Role::Canceller,
+    };
+    let place = chosen(stage, rng, role)?;
+    let life = place.until("its start", |status| status.ready).await?.life;
+    mark.begin(&place.process(life));
+    let (life, end) = place.kill().await?;
+    ensure!(end.starts_with("signal: 9"), "{} ended otherwise: {end}", place.process(life));
+    mark.trace(&format!("{}: {end}", place.process(life)));
+    mark.end(&place.process(life));
+    Ok(())
+}
+
+fn chosen(stage: &Stage, rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
+    let places: Vec<_> = stage.crew.iter().filter(|place| place.role == role).collect();
+    rng.choice(&places).map(|place| Arc::clone(place)).context("nobody has this role")
+}
+
+/// Freezes a worker until others have what it held, and wakes it: what it does then comes too late.
+pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    let place = chosen(stage, rng, Role::Worker)?;
+    let status = place.until("its start", |status| status.ready).await?;
+    let pid = status.pid.context("a process that is ready runs")?;
+    let process = place.process(status.life);
+    mark.begin(&process);
+    place.signal(Signal::STOP)?;
+    until("a stopped process", async || Ok((process_state(pid)? == 'T').then_some(()))).await?;
+    tokio::time::sleep(Duration::from_millis(3 * stage.options.lease_ms + 500)).await;
+    let history = place.history(status.life);
+    let size = std::fs::metadata(&history)?.len();
+    ensure!(place.status().life == status.life, "{process} did not stay stopped");
+    place.signal(Signal::CONT)?;
+    mark.end(&process);
+    let what =
+        until("a settle that was refused, or a handler that was told", async || Ok(late(&history, size)?)).await?;
+    mark.trace(&format!("{process}: {what}"));
+    Ok(())
+}
+
+/// What a history says after so many bytes about a lease that was lost.
+fn late(history: &Path, from: u64) -> Result<Option<&'static str>> {
+    let mut file = std::fs::File::open(history)?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(["lost_lease", "\"LOST\"", "\"GONE\""].into_iter().find(|word| text.contains(word)))
+}
+
+/// A node whose wall clock is wrong by minutes: it must not matter to anybody.
+pub(super) async fn wrong_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    let place = chosen(stage, rng, Role::Worker)?;
+    let sign = if rng.bool() { 1 } else { -1 };
+    let offset_ms = sign * 60_000 * rng.i64(WRONG_MINUTES);
+    let status = place.until("its start", |status| status.ready).await?;
+    mark.begin(&format!("{}: {offset_ms} ms", place.process(status.life)));
+    place.shim.set_clock(offset_ms)?;
+    let seen = until("a wrong clock", async || {
+        place.until("its start", |status| status.ready).await?;
+        let off_ms = place.clock_ms().await? - wall_ms();
+        Ok(((off_ms - offset_ms).abs() < 30_000).then_some(off_ms))
+    });
+    let seen = seen.await;
+    if let Ok(off_ms) = &seen {
+        mark.trace(&format!("its clock is off by {off_ms} ms"));
+        last(rng, 1_000..6_000).await;
+    }
+    place.shim.set_clock(0)?;
+    mark.end(&place.process(status.life));
+    seen.map(drop)
+}
+
+fn wall_ms() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(0))
+}

@@ -1,0 +1,280 @@
+//! Writes every script call of this process into its history, before it is sent and when it is answered.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Result, ensure};
+use dueq::harness::{Observer, Reply};
+use dueq::{Applied, Error};
+
+use crate::history::{Answer, Call, ChangeItem, ClaimedItem, Event, PushItem, Role, SettleItem, Verb, Writer, now_us};
+use crate::payload;
+
+/// The history of this process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Diary(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    writer: Writer,
+    ops: AtomicU64,
+    /// Redis's clock less our monotonic one, in microseconds, by the last reply.
+    offset_us: AtomicI64,
+}
+
+impl Diary {
+    /// Begins a history and has every script call of this process written into it.
+    pub fn begin(path: &Path, role: Role, process: &str) -> Result<Self> {
+        let inner = Inner { writer: Writer::create(path)?, ops: AtomicU64::new(1), offset_us: AtomicI64::new(0) };
+        let diary = Self(Arc::new(inner));
+        diary.write(&Event::Begin { role, process: process.to_owned(), pid: std::process::id() });
+        let observed = dueq::harness::observe(Recorder { diary: diary.clone(), verbs: Mutex::default() });
+        ensure!(observed, "somebody else observes this process already");
+        Ok(diary)
+    }
+
+    /// A process whose history has a gap proves nothing: it ends at once.
+    pub fn write(&self, event: &Event) {
+        if let Err(error) = self.0.writer.write(event) {
+            eprintln!("the history cannot be written: {error:#}");
+            std::process::abort();
+        }
+    }
+
+    /// Writes down that the library is asked for something; the number is for [`told`](Diary::told).
+    pub fn asked(&self, verb: Verb, ids: Vec<String>) -> u64 {
+        let op = self.0.ops.fetch_add(1, Ordering::Relaxed);
+        self.write(&Event::Asked { op, verb, ids });
+        op
+    }
+
+    pub fn told(&self, op: u64, outcomes: Vec<String>) {
+        self.write(&Event::Told { op, outcomes });
+    }
+
+    /// Redis's time as the last reply told it, in Unix milliseconds; 0 before the first.
+    pub fn server_now_ms(&self) -> u64 {
+        let offset_us = self.0.offset_us.load(Ordering::Relaxed);
+        let local_us = if offset_us == 0 { 0 } else { now_us() };
+        u64::try_from((i64::try_from(local_us).unwrap_or(0) + offset_us) / 1_000).unwrap_or(0)
+    }
+}
+
+/// What a caller was told, in one word or a few: `?` if it may have taken effect, `!` if it has not.
+pub fn outcome<T>(result: Result<T, Error>, word: impl Fn(T) -> String) -> String {
+    match result {
+        Ok(value) => word(value),
+        Err(error) if error.was_applied() == Applied::No => format!("!{error}"),
+        Err(error) => format!("?{error}"),
+    }
+}
+
+struct Recorder {
+    diary: Diary,
+    /// Of the calls that are under way.
+    verbs: Mutex<HashMap<u64, &'static str>>,
+}
+
+impl Recorder {
+    fn verbs(&self) -> MutexGuard<'_, HashMap<u64, &'static str>> {
+        self.verbs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Recorder {
+    fn invoke(&self, call: u64, verb: &'static str, queue: &str, args: &[&[u8]]) {
+        self.verbs().insert(call, verb);
+        self.diary.write(&Event::Invoke { call, queue: queue.to_owned(), what: call_of(verb, args) });
+    }
+
+    fn done(&self, call: u64, result: Result<&Reply, (String, Applied)>) {
+        let verb = self.verbs().remove(&call).unwrap_or_default();
+        let event = match result {
+            Ok(reply) => match answered(call, verb, reply) {
+                Some(event) => event,
+                None => Event::Unknown { call, error: format!("this is no reply of {verb}: {reply:?}") },
+            },
+            Err((error, Applied::No)) => Event::Refused { call, error },
+            Err((error, _)) => Event::Unknown { call, error },
+        };
+        if let Event::Ok { now_us: server_us, .. } = event {
+            let offset_us = server_us - i64::try_from(now_us()).unwrap_or(0);
+            self.diary.0.offset_us.store(offset_us, Ordering::Relaxed);
+        }
+        self.diary.write(&event);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn number<N: std::str::FromStr + Default>(bytes: &[u8]) -> N {
+    std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// The first 8 bytes, in hexadecimal: enough to tell claims apart.
+fn token(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
+    bytes.iter().take(8).flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+}
+
+/// Reads a script's ARGV, of which the first is the time override.
+fn call_of(verb: &str, args: &[&[u8]]) -> Call {
+    let args = args.get(1..).unwrap_or_default();
+    let settle = |verb, size| Call::Settle {
+        verb,
+        items: args
+            .chunks_exact(size)
+            // What follows the token is a time for all but bury, which takes a reason.
+            .map(|item| {
+                SettleItem(
+                    text(item[0]),
+                    token(item[1]),
+                    item.get(2).filter(|_| verb != Verb::Bury).map(|rest| text(rest)).unwrap_or_default(),
+                )
+            })
+            .collect(),
+    };
+    let change = |verb, ids: &[&[u8]], rest: &str| Call::Change {
+        verb,
+        items: ids.iter().map(|id| ChangeItem(text(id), rest.to_owned())).collect(),
+    };
+    match (verb, args) {
+        ("push", [until, items @ ..]) => {
+            Call::Push { until_ms: number(until), items: items.chunks_exact(4).map(push_item).collect() }
+        }
+        ("claim", [n, given, lease]) => Call::Claim { n: number(n), token: token(given), lease_ms: number(lease) },
+        ("ack", _) => settle(Verb::Ack, 2),
+        ("release", _) => settle(Verb::Release, 2),
+        ("again", _) => settle(Verb::Again, 3),
+        ("extend", _) => settle(Verb::Extend, 3),
+        ("bury", _) => settle(Verb::Bury, 3),
+        ("retry", _) => settle(Verb::Retry, 4),
+        ("cancel", [dead, ids @ ..]) => change(Verb::Cancel, ids, if dead.is_empty() { "" } else { "dead" }),
+        ("run_now", ids) => change(Verb::RunNow, ids, ""),
+        ("requeue", [b"ids", ids @ ..]) => change(Verb::Requeue, ids, ""),
+        ("reschedule", items) => Call::Change {
+            verb: Verb::Reschedule,
+            items: items
+                .chunks_exact(3)
+                .map(|item| ChangeItem(text(item[0]), [text(item[1]), text(item[2])].join(" ").trim_end().to_owned()))
+                .collect(),
+        },
+        _ => Call::Other { verb: verb.to_owned(), args: args.iter().map(|arg| text(arg)).collect() },
+    }
+}
+
+fn push_item(item: &[&[u8]]) -> PushItem {
+    let (id, payload) = (text(item[0]), item[2]);
+    let version = payload::version_of(&id, payload);
+    PushItem(id, text(item[1]), version, u32::try_from(payload.len()).unwrap_or(u32::MAX), text(item[3]))
+}
+
+/// Nothing if it is not what this verb answers.
+fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
+    let Reply::List(parts) = reply else { return None };
+    let [Reply::List(header), body @ ..] = &parts[..] else { return None };
+    let [Reply::Int(now_us), Reply::Bytes(born), Reply::Int(seq), ..] = &header[..] else { return None };
+    let answer = match (verb, body) {
+        ("claim", [_, Reply::Int(deadline_ms), Reply::List(items), ..]) => Answer::Claimed {
+            deadline_ms: u64::try_from(*deadline_ms).unwrap_or(0),
+            items: items.iter().map(claimed_item).collect::<Option<_>>()?,
+        },
+        // Pages and figures change nothing: how long they are says enough.
+        ("get" | "peek" | "stats", _) => Answer::Other(body.iter().map(length).collect()),
+        (_, [Reply::List(words)]) => Answer::Items(words.iter().map(word).collect()),
+        _ => Answer::Other(body.iter().map(word).collect()),
+    };
+    Some(Event::Ok { call, seq: u64::try_from(*seq).ok()?, now_us: *now_us, born: text(born), answer })
+}
+
+fn claimed_item(item: &Reply) -> Option<ClaimedItem> {
+    let Reply::List(item) = item else { return None };
+    let [Reply::Bytes(id), Reply::Bytes(payload), Reply::Int(due_ms), Reply::Int(attempt), ..] = &item[..] else {
+        return None;
+    };
+    let id = text(id);
+    let version = payload::version_of(&id, payload);
+    Some(ClaimedItem(id, version, u64::try_from(*due_ms).ok()?, u32::try_from(*attempt).ok()?))
+}
+
+fn word(part: &Reply) -> String {
+    match part {
+        Reply::Int(number) => number.to_string(),
+        Reply::Bytes(bytes) => text(bytes),
+        other => format!("{other:?}"),
+    }
+}
+
+fn length(part: &Reply) -> String {
+    match part {
+        Reply::List(parts) => parts.len().to_string(),
+        other => word(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(words: &[&str]) -> Reply {
+        Reply::List(words.iter().map(|word| Reply::Bytes(word.as_bytes().to_vec())).collect())
+    }
+
+    fn header() -> Reply {
+        let born = Reply::Bytes(b"abc".to_vec());
+        Reply::List(vec![Reply::Int(5_000), born, Reply::Int(9), Reply::Int(-1), Reply::Int(-1), Reply::Int(0)])
+    }
+
+    #[test]
+    fn calls_are_read_as_the_scripts_read_them() {
+        let payload = payload::make("p1-7", 2, 100);
+        let push = call_of("push", &[b"", b"123", b"p1-7", b"+5", &payload, b"reuse"]);
+        let item = PushItem("p1-7".into(), "+5".into(), 2, 100, "reuse".into());
+        assert_eq!(push, Call::Push { until_ms: 123, items: vec![item] });
+
+        let given = b"\x00\xffABCDEFrest....";
+        let claim = call_of("claim", &[b"", b"4", given, b"2000"]);
+        assert_eq!(claim, Call::Claim { n: 4, token: "00ff414243444546".into(), lease_ms: 2_000 });
+
+        let retry = call_of("retry", &[b"", b"a", given, b"50", b"why", b"b", given, b"60", b""]);
+        let item = |id: &str, rest: &str| SettleItem(id.into(), "00ff414243444546".into(), rest.into());
+        assert_eq!(retry, Call::Settle { verb: Verb::Retry, items: vec![item("a", "50"), item("b", "60")] });
+        let bury = call_of("bury", &[b"", b"a", given, b"why"]);
+        assert_eq!(bury, Call::Settle { verb: Verb::Bury, items: vec![item("a", "")] });
+
+        let moved = call_of("reschedule", &[b"", b"a", b"+5", b"", b"b", b"70", b"60"]);
+        let items = vec![ChangeItem("a".into(), "+5".into()), ChangeItem("b".into(), "70 60".into())];
+        assert_eq!(moved, Call::Change { verb: Verb::Reschedule, items });
+        let oldest = call_of("requeue", &[b"", b"oldest", b"10", b""]);
+        let args = vec!["oldest".to_owned(), "10".to_owned(), String::new()];
+        assert_eq!(oldest, Call::Other { verb: "requeue".into(), args });
+    }
+
+    #[test]
+    fn replies_are_read_with_seq_and_what_the_payload_says() {
+        let payload = payload::make("a", 3, 50);
+        let item = |payload: Vec<u8>| {
+            let parts = [Reply::Bytes(b"a".to_vec()), Reply::Bytes(payload), Reply::Int(4), Reply::Int(2)];
+            Reply::List(parts.into_iter().chain([Reply::Bytes(Vec::new())]).collect())
+        };
+        let items = Reply::List(vec![item(payload), item(b"a 3 spoilt".to_vec())]);
+        let reply = Reply::List(vec![header(), Reply::Int(0), Reply::Int(77), items]);
+        let items = vec![ClaimedItem("a".into(), 3, 4, 2), ClaimedItem("a".into(), 0, 4, 2)];
+        let answer = Answer::Claimed { deadline_ms: 77, items };
+        let event = Event::Ok { call: 1, seq: 9, now_us: 5_000, born: "abc".into(), answer };
+        assert_eq!(answered(1, "claim", &reply), Some(event));
+
+        let reply = Reply::List(vec![header(), bytes(&["OK", "GONE"])]);
+        let Some(Event::Ok { answer, .. }) = answered(1, "ack", &reply) else { panic!("a reply") };
+        assert_eq!(answer, Answer::Items(vec!["OK".into(), "GONE".into()]));
+        let reply = Reply::List(vec![header(), Reply::Int(12), Reply::Int(1)]);
+        let Some(Event::Ok { answer, .. }) = answered(1, "reap", &reply) else { panic!("a reply") };
+        assert_eq!(answer, Answer::Other(vec!["12".into(), "1".into()]));
+        assert_eq!(answered(1, "ack", &Reply::Int(1)), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! What came out of a run: one JSON object for machines, a page for people.
+
+use serde_json::{Map, Value, json};
+
+use crate::check::Verdict;
+use crate::recovery::Recoveries;
+use crate::run::{Options, Ran};
+
+pub struct Report<'a> {
+    pub options: &'a Options,
+    pub ran: &'a Ran,
+    pub verdict: &'a Verdict,
+    pub recoveries: &'a Recoveries,
+}
+
+impl Report<'_> {
+    pub fn is_valid(&self) -> bool {
+        self.verdict.valid && self.ran.wrong.is_empty()
+    }
+
+    pub fn is_green(&self) -> bool {
+        self.is_valid() && self.verdict.is_green()
+    }
+
+    /// Why a run proves nothing, or what the harness itself saw go wrong.
+    fn wrong(&self) -> impl Iterator<Item = &String> {
+        self.ran.wrong.iter().chain(&self.verdict.invalid_because)
+    }
+
+    /// The object of the last line.
+    pub fn json(&self) -> Value {
+        let recovery = |by: &crate::recovery::Recovery| json!({"count": by.count, "p50": by.p50, "max": by.max});
+        let recoveries: Map<_, _> =
+            self.recoveries.by_fault.iter().map(|(kind, by)| (kind.clone(), recovery(by))).collect();
+        let mut faults = self.ran.traced.clone();
+        faults.extend(self.recoveries.handlers.clone());
+        let mut object = Map::new();
+        let mut add = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
+        add("valid", self.is_valid().into());
+        add("seed", self.options.seed.into());
+        add("messages", self.verdict.messages.into());
+        add("deliveries", self.verdict.deliveries.into());
+        add("unjudged", self.verdict.unjudged.into());
+        if let Ok(Value::Object(violations)) = serde_json::to_value(&self.verdict.violations) {
+            violations.into_iter().for_each(|(key, value)| add(&key, value));
+        }
+        add("explained_duplicates", serde_json::to_value(&self.verdict.explained_duplicates).unwrap_or_default());
+        add("faults", json!(faults));
+        add("recovery_ms", Value::Object(recoveries));
+        add("server", self.ran.server.clone().into());
+        add("drained_ms", u64::try_from(self.ran.drained_in.as_millis()).unwrap_or(u64::MAX).into());
+        add("wrong", json!(self.wrong().collect::<Vec<_>>()));
+        Value::Object(object)
+    }
+
+    /// A page in Markdown.
+    pub fn page(&self) -> String {
+        let (verdict, ran) = (self.verdict, self.ran);
+        let mut page = String::new();
+        let mut line = |text: String| page.extend([&*text, "\n"]);
+        line(format!(
+            "# Chaos, seed {}: {}\n",
+            self.options.seed,
+            if self.is_green() { "all is well" } else { "NOT WELL" }
+        ));
+        line(format!("- Server: {}", ran.server));
+        line(format!(
+            "- Under faults for {:.0} s; drained in {:.1} s after the last one",
+            ran.ran.as_secs_f64(),
+            ran.drained_in.as_secs_f64()
+        ));
+        line(format!(
+            "- Messages: {}; deliveries: {}; pushed, as the server counted: {}",
+            verdict.messages, verdict.deliveries, ran.pushed
+        ));
+        line(format!("- Not judged, for too many unknown outcomes: {}", verdict.unjudged));
+        for left_out in &ran.left_out {
+            line(format!("- Left out: {left_out}"));
+        }
+        for wrong in self.wrong() {
+            line(format!("- **Wrong:** {wrong}"));
+        }
+        line("\n| violation | count |\n|---|---|".to_owned());
+        for (kind, count) in &verdict.violations {
+            line(format!("| {} | {count} |", word(kind)));
+        }
+        for (kind, examples) in &verdict.examples {
+            line(format!("\n{}:", word(kind)));
+            examples.iter().for_each(|example| line(format!("- {example}")));
+        }
+        line("\n| why a message was delivered again | times |\n|---|---|".to_owned());
+        for (cause, count) in &verdict.explained_duplicates {
+            line(format!("| {} | {count} |", word(cause)));
+        }
+        line("\n| fault | seen | recoveries | p50 ms | max ms |\n|---|---|---|---|---|".to_owned());
+        let mut faults = ran.traced.clone();
+        faults.extend(self.recoveries.handlers.clone());
+        for kind in self.recoveries.by_fault.keys() {
+            faults.entry(kind.clone()).or_insert(0);
+        }
+        for (fault, count) in &faults {
+            let recovery = self
+                .recoveries
+                .by_fault
+                .get(fault)
+                .map_or_else(|| "| - | - | - |".to_owned(), |by| format!("| {} | {} | {} |", by.count, by.p50, by.max));
+            let count = if *count == 0 { "-".to_owned() } else { count.to_string() };
+            line(format!("| {fault} | {count} {recovery}"));
+        }
+        page
+    }
+}
+
+fn word(kind: &impl serde::Serialize) -> String {
+    serde_json::to_value(kind).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}

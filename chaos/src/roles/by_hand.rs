@@ -1,0 +1,84 @@
+//! The lower rung of the library beside a worker's handlers: claims by hand under short leases, which nobody extends,
+//! so that leases run out in a run without a single fault.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dueq::{Delivery, Extended, Queue};
+use tokio::task::JoinSet;
+
+use super::worker::Notes;
+use super::{Pace, Stop};
+use crate::history::{Event, Verb};
+use crate::recorder::outcome;
+
+/// A delivery that came back this often is settled: from the third crash on it would wait longer and longer.
+const PATIENT_ATTEMPTS: u32 = 2;
+/// So many deliveries are held at most.
+const HELD: usize = 64;
+
+pub(super) async fn run(queue: Queue, notes: Arc<Notes>, lease: Duration, per_second: u32, mut stop: Stop) {
+    let (mut pace, mut held) = (Pace::new(per_second), JoinSet::new());
+    loop {
+        let owed = tokio::select! {
+            () = super::stopped(&mut stop) => break,
+            owed = pace.owed(1) => owed,
+        };
+        pace.did(owed);
+        while held.try_join_next().is_some() {}
+        let number = usize::try_from(owed).unwrap_or(1).min(HELD.saturating_sub(held.len()));
+        if number == 0 {
+            continue;
+        }
+        let lease = lease.mul_f64(0.1 + 0.4 * fastrand::f64());
+        match queue.claim(number, lease).await {
+            Ok(deliveries) => deliveries.into_iter().for_each(|delivery| {
+                let notes = Arc::clone(&notes);
+                held.spawn(async move { handle(&notes, &delivery, lease).await });
+            }),
+            Err(error) => tracing::warn!(%error, "claiming by hand failed"),
+        }
+    }
+    while held.join_next().await.is_some() {}
+}
+
+async fn handle(notes: &Notes, delivery: &Delivery, lease: Duration) {
+    let id = notes.started(delivery);
+    let choice = if delivery.attempt() > PATIENT_ATTEMPTS { 0 } else { fastrand::u32(0..10) };
+    match choice {
+        0..3 => notes.settle(delivery, Verb::Ack).await,
+        3 => {
+            notes.settle(delivery, Verb::Ack).await;
+            notes.settle(delivery, Verb::Ack).await;
+        }
+        4 => {
+            extend(notes, delivery, lease).await;
+            notes.settle(delivery, Verb::Ack).await;
+        }
+        // Forgotten: it comes back when its lease has run out.
+        5 | 6 => {}
+        // Settled after its lease, when somebody else may have it or have finished it.
+        _ => {
+            tokio::time::sleep(lease + Duration::from_millis(fastrand::u64(0..600))).await;
+            match fastrand::u32(0..8) {
+                0..3 => notes.settle(delivery, Verb::Ack).await,
+                3 => notes.settle(delivery, Verb::Retry).await,
+                4 => notes.settle(delivery, Verb::Release).await,
+                5 => notes.settle(delivery, Verb::Bury).await,
+                6 => notes.settle(delivery, Verb::Again).await,
+                _ => extend(notes, delivery, lease).await,
+            }
+        }
+    }
+    notes.diary.write(&Event::Ended { id, wants: "by hand".to_owned() });
+}
+
+async fn extend(notes: &Notes, delivery: &Delivery, lease: Duration) {
+    let op = notes.diary.asked(Verb::Extend, vec![delivery.id().into_owned()]);
+    let told = outcome(delivery.extend(lease).await, |extended| match extended {
+        Extended::Until(deadline_ms) => format!("OK {deadline_ms}"),
+        Extended::Gone => "GONE".to_owned(),
+        Extended::Lost => "LOST".to_owned(),
+    });
+    notes.diary.told(op, vec![told]);
+}

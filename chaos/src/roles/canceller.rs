@@ -1,0 +1,194 @@
+//! Looks at what waits, and cancels, reschedules, runs now and requeues some of it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Cancelled, Cursor, Due, Listed, Queue, Requeued, Rescheduled, RunNow, State};
+use fastrand::Rng;
+use tokio::task::JoinSet;
+
+use super::{Options, Pace, Stop};
+use crate::history::Verb;
+use crate::recorder::{Diary, outcome};
+use crate::workload::{POISON, hash};
+
+const RATE: u32 = 200;
+/// The whole window, as the last of the ready ones wait for the longest; and a step through all that is scheduled.
+const READY_PAGE: usize = 1_000;
+const PAGE: usize = 100;
+/// Of what one look shows, so many are changed.
+const LEAST: u64 = 5;
+const MOST: usize = 40;
+const PURGE_PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut stop: Stop) -> Result<()> {
+    let mut canceller = Canceller {
+        queue: queue.clone(),
+        diary: diary.clone(),
+        rng: Rng::with_seed(options.seed ^ hash(options.name.as_bytes())),
+        scheduled: None,
+    };
+    let mut pace = Pace::new(options.rate.unwrap_or(RATE));
+    loop {
+        if options.purge {
+            canceller.purge().await;
+        } else {
+            canceller.look(&mut pace).await;
+        }
+        // Between two looks, so that all that was asked for is told.
+        tokio::select! {
+            biased;
+            () = super::stopped(&mut stop) => return Ok(()),
+            () = tokio::time::sleep(if options.purge { PURGE_PAUSE } else { Duration::ZERO }) => {}
+        }
+    }
+}
+
+struct Canceller {
+    queue: Queue,
+    diary: Diary,
+    rng: Rng,
+    /// How far it has looked through the scheduled ones.
+    scheduled: Option<Cursor>,
+}
+
+impl Canceller {
+    async fn look(&mut self, pace: &mut Pace) {
+        let owed = usize::try_from(pace.owed(LEAST).await).unwrap_or(1);
+        let state = match self.rng.u32(0..20) {
+            0..9 => State::Ready,
+            9..17 => State::Scheduled,
+            17 | 18 => State::Dead,
+            _ => State::Leased,
+        };
+        let cursor = if state == State::Scheduled { self.scheduled.take() } else { None };
+        let limit = if state == State::Ready { READY_PAGE } else { PAGE };
+        let page = match self.queue.list(state, cursor.as_ref(), limit).await {
+            Ok(page) => page,
+            Err(error) => return tracing::warn!(%error, "looking failed"),
+        };
+        if state == State::Scheduled {
+            self.scheduled = page.next;
+        }
+        let mut found = page.messages;
+        if state == State::Ready {
+            // The first ones are claimed while we choose; the last ones wait for the longest.
+            found.drain(..found.len() / 2);
+        }
+        self.rng.shuffle(&mut found);
+        found.truncate(owed.min(MOST));
+        // A look that finds nothing counts as well: looking costs the server more than changing.
+        pace.did(LEAST.max(u64::try_from(found.len()).unwrap_or(LEAST)));
+        let mut changes = JoinSet::new();
+        for message in found {
+            changes.spawn(self.change(state, message));
+        }
+        if self.rng.u32(0..20) == 0 {
+            let absent = format!("nobody-{}", self.rng.u32(..));
+            changes.spawn(change(self.queue.clone(), self.diary.clone(), absent, Change::Cancel));
+        }
+        while changes.join_next().await.is_some() {}
+    }
+
+    fn change(&mut self, state: State, message: Listed) -> impl Future<Output = ()> + use<> {
+        let id = String::from_utf8_lossy(&message.id).into_owned();
+        let due = self.due();
+        let chosen = match (state, self.rng.u32(0..10)) {
+            // A poison message would only kill six workers more.
+            (State::Dead, 0..7) if !id.ends_with(POISON) => Change::Requeue,
+            (State::Dead, _) => Change::CancelDead,
+            (State::Leased, 9) => Change::Requeue,
+            (_, 0..4) => Change::Cancel,
+            (_, 4 | 5) => Change::Reschedule(due),
+            (_, 6 | 7) => Change::RescheduleIf(due, message.time_ms),
+            (_, 8) => Change::RescheduleIf(due, message.time_ms + 1),
+            _ => Change::RunNow,
+        };
+        change(self.queue.clone(), self.diary.clone(), id, chosen)
+    }
+
+    /// Soon, mostly, so that something comes of it.
+    fn due(&mut self) -> Due {
+        match self.rng.u32(0..8) {
+            0..3 => Due::AfterMs(self.rng.u64(0..200)),
+            3..6 => Due::AfterMs(self.rng.u64(200..4_000)),
+            6 => Due::AtMs(self.diary.server_now_ms() + self.rng.u64(0..4_000)),
+            _ => Due::AfterMs(self.rng.u64(60_000..300_000)),
+        }
+    }
+
+    async fn purge(&mut self) {
+        let state = *self.rng.choice(&[State::Scheduled, State::Ready, State::Dead]).unwrap_or(&State::Scheduled);
+        if let Err(error) = self.queue.purge(state).await {
+            tracing::warn!(%error, "purging failed");
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Cancel,
+    CancelDead,
+    Reschedule(Due),
+    RescheduleIf(Due, u64),
+    RunNow,
+    Requeue,
+}
+
+async fn change(queue: Queue, diary: Diary, id: String, change: Change) {
+    let verb = match change {
+        Change::Cancel | Change::CancelDead => Verb::Cancel,
+        Change::Reschedule(_) | Change::RescheduleIf(..) => Verb::Reschedule,
+        Change::RunNow => Verb::RunNow,
+        Change::Requeue => Verb::Requeue,
+    };
+    let op = diary.asked(verb, vec![id.clone()]);
+    let told = match change {
+        Change::Cancel => outcome(queue.cancel(&id).await, cancelled),
+        Change::CancelDead => outcome(queue.cancel_dead(&id).await, cancelled),
+        Change::Reschedule(due) => outcome(queue.reschedule(&id, due).await, rescheduled),
+        Change::RescheduleIf(due, expected_ms) => {
+            outcome(queue.reschedule_if(&id, due, expected_ms).await, rescheduled)
+        }
+        Change::RunNow => outcome(queue.run_now(&id).await, run_now),
+        Change::Requeue => outcome(queue.requeue(&id).await, requeued),
+    };
+    diary.told(op, vec![told]);
+}
+
+fn cancelled(cancelled: Cancelled) -> String {
+    match cancelled {
+        Cancelled::Cancelled => "CANCELLED".to_owned(),
+        Cancelled::Leased => "LEASED".to_owned(),
+        Cancelled::Dead => "DEAD".to_owned(),
+        Cancelled::Absent => "ABSENT".to_owned(),
+    }
+}
+
+fn rescheduled(rescheduled: Rescheduled) -> String {
+    match rescheduled {
+        Rescheduled::Moved(due_ms) => format!("MOVED {due_ms}"),
+        Rescheduled::Conflict(due_ms) => format!("CONFLICT {due_ms}"),
+        Rescheduled::Leased => "LEASED".to_owned(),
+        Rescheduled::Dead => "DEAD".to_owned(),
+        Rescheduled::Absent => "ABSENT".to_owned(),
+    }
+}
+
+fn run_now(run_now: RunNow) -> String {
+    match run_now {
+        RunNow::Moved => "MOVED".to_owned(),
+        RunNow::Already => "ALREADY".to_owned(),
+        RunNow::Leased => "LEASED".to_owned(),
+        RunNow::Dead => "DEAD".to_owned(),
+        RunNow::Absent => "ABSENT".to_owned(),
+    }
+}
+
+fn requeued(requeued: Requeued) -> String {
+    match requeued {
+        Requeued::Requeued => "REQUEUED".to_owned(),
+        Requeued::NotDead(state) => format!("NOT_DEAD {state}"),
+        Requeued::Absent => "ABSENT".to_owned(),
+    }
+}

@@ -1,0 +1,217 @@
+//! The processes of a run: producers, workers and cancellers, each on the public API of the library.
+
+mod by_hand;
+mod canceller;
+mod producer;
+mod worker;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Client, Queue};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::field::{Field, Visit};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::history::{Event, Role};
+use crate::recorder::Diary;
+use crate::workload::hash;
+
+/// What a process is told on its command line.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// What it is
+    #[arg(value_enum)]
+    pub role: Kind,
+    /// Begins the ids of what it pushes: a new one for each process that is started
+    #[arg(long)]
+    pub name: String,
+    #[arg(long)]
+    pub seed: u64,
+    #[arg(long)]
+    pub url: String,
+    #[arg(long)]
+    pub queue: String,
+    /// The file it writes down what it does; must not exist
+    #[arg(long)]
+    pub history: PathBuf,
+    /// A folder of VERB.lua files to use instead of the shipped ones
+    #[arg(long)]
+    pub scripts: Option<PathBuf>,
+    /// Messages per second of a producer (2000), operations per second of a canceller (200)
+    #[arg(long)]
+    pub rate: Option<u32>,
+    /// A producer ends after so many messages; 0 is never
+    #[arg(long, default_value_t = 0)]
+    pub messages: u64,
+    /// One message in so many kills the worker that starts it; 0 is none
+    #[arg(long, default_value_t = 0)]
+    pub poison_every: u64,
+    /// A producer pushes only this many messages, due within the second that begins at --due-ms, and ends
+    #[arg(long, requires = "due_ms")]
+    pub storm: Option<u64>,
+    /// When a storm begins, in Unix ms
+    #[arg(long)]
+    pub due_ms: Option<u64>,
+    /// The lease of a worker
+    #[arg(long, default_value_t = 2_000)]
+    pub lease_ms: u64,
+    /// How long a worker lets a handler run
+    #[arg(long, default_value_t = 5_000)]
+    pub time_limit_ms: u64,
+    /// How many handlers a worker runs at once
+    #[arg(long, default_value_t = 96)]
+    pub concurrency: usize,
+    /// How many messages per second a worker claims by hand, beside its handlers: under short leases that it lets run out
+    #[arg(long, default_value_t = 20)]
+    pub by_hand: u32,
+    /// A canceller only purges its queue, over and over
+    #[arg(long)]
+    pub purge: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    Producer,
+    Worker,
+    Canceller,
+}
+
+/// Runs one process until SIGTERM.
+pub async fn run(options: Options) -> Result<()> {
+    let role = match options.role {
+        Kind::Producer => Role::Producer,
+        Kind::Worker => Role::Worker,
+        Kind::Canceller => Role::Canceller,
+    };
+    if let Some(folder) = &options.scripts {
+        dueq::harness::replace_scripts(folder).with_context(|| format!("the scripts in {}", folder.display()))?;
+    }
+    let diary = Diary::begin(&options.history, role, &options.name)?;
+    log(diary.clone());
+    // Ours and the library's jitter.
+    fastrand::seed(options.seed ^ hash(options.name.as_bytes()));
+    let mut stop = stop_on_sigterm()?;
+    let Some(queue) = connect(&options, &mut stop).await? else { return Ok(()) };
+    writeln!(std::io::stdout(), "ready")?;
+    match options.role {
+        Kind::Producer => producer::run(&options, &queue, &diary, stop).await,
+        Kind::Worker => worker::run(&options, &queue, &diary, stop).await,
+        Kind::Canceller => canceller::run(&options, &queue, &diary, stop).await,
+    }
+}
+
+/// Becomes true when the process is to end.
+type Stop = watch::Receiver<bool>;
+
+/// Completes when the process is to end; at once if that was some time ago.
+async fn stopped(stop: &mut Stop) {
+    // The sender is never dropped before it has sent.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+fn stop_on_sigterm() -> Result<Stop> {
+    let mut signals = signal(SignalKind::terminate())?;
+    let (sender, receiver) = watch::channel(false);
+    tokio::spawn(async move {
+        signals.recv().await;
+        sender.send_replace(true);
+        sender.closed().await;
+    });
+    Ok(receiver)
+}
+
+/// A process may be started while the server is away: it waits for it. Nothing if it is to end before.
+async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<Queue>> {
+    loop {
+        let queue = async {
+            let queue = Client::connect(&options.url).await?.queue(&options.queue)?;
+            // The first reply tells the server's time, from which due times are counted.
+            queue.stats().await.map(|_| queue)
+        };
+        tokio::select! {
+            () = stopped(stop) => return Ok(None),
+            queue = queue => match queue {
+                Ok(queue) => return Ok(Some(queue)),
+                Err(error) if error.is_retryable() => tracing::warn!(%error, "not connected yet"),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// To stderr; and what the library says about an emptied store is written down too.
+fn log(diary: Diary) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let to_stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_filter(filter);
+    let emptied = Emptied(diary).with_filter(LevelFilter::WARN);
+    tracing_subscriber::registry().with(to_stderr).with(emptied).init();
+}
+
+struct Emptied(Diary);
+
+impl<S: tracing::Subscriber> Layer<S> for Emptied {
+    fn on_event(&self, event: &tracing::Event<'_>, _: LayerContext<'_, S>) {
+        if event.metadata().target().starts_with("dueq::node") {
+            let mut message = Message(String::new());
+            event.record(&mut message);
+            if message.0.starts_with("the store was emptied") {
+                self.0.write(&Event::NoticedEmpty);
+            }
+        }
+    }
+}
+
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+/// Lets so many things happen per second; what could not happen in time does not pile up beyond a second's worth.
+struct Pace {
+    per_second: u64,
+    since: tokio::time::Instant,
+    done: u64,
+}
+
+impl Pace {
+    fn new(per_second: u32) -> Self {
+        Self { per_second: u64::from(per_second), since: tokio::time::Instant::now(), done: 0 }
+    }
+
+    /// How many are to be done now; waits until there are as many as that.
+    async fn owed(&mut self, least: u64) -> u64 {
+        if self.per_second == 0 {
+            return std::future::pending().await;
+        }
+        loop {
+            let elapsed_us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let until_now = elapsed_us.saturating_mul(self.per_second) / 1_000_000;
+            let owed = until_now.saturating_sub(self.done);
+            if owed > self.per_second {
+                self.done = until_now - self.per_second;
+            }
+            if owed >= least.min(self.per_second) {
+                return owed.min(self.per_second);
+            }
+            let pause_us = (1_000_000 * least / self.per_second).clamp(5_000, 1_000_000);
+            tokio::time::sleep(Duration::from_micros(pause_us)).await;
+        }
+    }
+
+    fn did(&mut self, number: u64) {
+        self.done += number;
+    }
+}

@@ -1,0 +1,118 @@
+//! Pushes what the plan says, at its rate, and writes down what it was told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Result;
+use dueq::{Due, Pushed, Queue};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{Options, Pace, Stop};
+use crate::history::Verb;
+use crate::recorder::{Diary, outcome};
+use crate::workload::{Plan, Push, Step};
+
+const RATE: u32 = 2_000;
+/// So many messages are on their way at most: a producer falls behind, it does not pile up.
+const IN_FLIGHT: usize = 2_048;
+/// Of a storm, so many are asked for at once.
+const STORM_BATCH: u64 = 1_000;
+
+pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut stop: Stop) -> Result<()> {
+    let mut plan = Plan::new(options.seed, &options.name, options.poison_every);
+    let mut producer = Producer {
+        queue: queue.clone(),
+        diary: diary.clone(),
+        room: Arc::new(Semaphore::new(IN_FLIGHT)),
+        pushes: JoinSet::new(),
+    };
+    tokio::select! {
+        () = super::stopped(&mut stop) => {}
+        () = async {
+            match (options.storm, options.due_ms) {
+                (Some(number), Some(due_ms)) => producer.storm(&mut plan, number, due_ms).await,
+                _ => producer.follow(&mut plan, options).await,
+            }
+        } => {}
+    }
+    // What is on its way is waited for: the library gives up by itself.
+    while producer.pushes.join_next().await.is_some() {}
+    Ok(())
+}
+
+struct Producer {
+    queue: Queue,
+    diary: Diary,
+    room: Arc<Semaphore>,
+    pushes: JoinSet<()>,
+}
+
+impl Producer {
+    async fn follow(&mut self, plan: &mut Plan, options: &Options) {
+        let mut pace = Pace::new(options.rate.unwrap_or(RATE));
+        let mut later: BTreeMap<(Instant, u64), Push> = BTreeMap::new();
+        let (mut pushed, mut number) = (0, 0);
+        while options.messages == 0 || pushed < options.messages {
+            let mut owed = pace.owed(1).await;
+            let now = Instant::now();
+            while owed > 0 {
+                let step = match later.first_entry() {
+                    Some(first) if first.key().0 <= now => Step { pushes: vec![first.remove()], later: Vec::new() },
+                    _ => plan.step(self.diary.server_now_ms()),
+                };
+                for (pause, push) in step.later {
+                    number += 1;
+                    later.insert((now + pause, number), push);
+                }
+                let size = u64::try_from(step.pushes.len()).unwrap_or(0);
+                self.push(step.pushes).await;
+                pace.did(size);
+                pushed += size;
+                owed = owed.saturating_sub(size);
+            }
+        }
+        for ((when, _), push) in later {
+            tokio::time::sleep_until(when).await;
+            self.push(vec![push]).await;
+        }
+    }
+
+    async fn storm(&mut self, plan: &mut Plan, number: u64, due_ms: u64) {
+        let mut pushed = 0;
+        while pushed < number {
+            let end = number.min(pushed + STORM_BATCH);
+            let pushes = (pushed..end).map(|place| plan.plain(Due::AtMs(due_ms + place % 1_000))).collect();
+            self.push(pushes).await;
+            pushed = end;
+        }
+    }
+
+    /// Waits for room, not for the answer.
+    async fn push(&mut self, pushes: Vec<Push>) {
+        let size = u32::try_from(pushes.len().min(IN_FLIGHT)).unwrap_or(1);
+        // Nobody closes the semaphore.
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else { return };
+        while self.pushes.try_join_next().is_some() {}
+        let (queue, diary) = (self.queue.clone(), self.diary.clone());
+        self.pushes.spawn(async move {
+            let op = diary.asked(Verb::Push, pushes.iter().map(|push| push.id.clone()).collect());
+            let results = match &pushes[..] {
+                [push] => vec![queue.push(push.message()).await],
+                _ => queue.push_many(pushes.iter().map(Push::message)).await,
+            };
+            diary.told(op, results.into_iter().map(|result| outcome(result, word)).collect());
+            drop(room);
+        });
+    }
+}
+
+fn word(pushed: Pushed) -> String {
+    match pushed {
+        Pushed::Created => "CREATED".to_owned(),
+        Pushed::Exists(state) => format!("EXISTS {state}"),
+        Pushed::Moved => "MOVED".to_owned(),
+        Pushed::Finished => "FINISHED".to_owned(),
+    }
+}

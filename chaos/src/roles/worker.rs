@@ -1,0 +1,157 @@
+//! Handles messages well and badly, as their ids decide, and writes down each start and end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use dueq::{Delivery, Queue, Retried, Retry, Settled, Settlement};
+
+use super::{Options, Stop, by_hand};
+use crate::history::{Event, Verb};
+use crate::payload;
+use crate::recorder::{Diary, outcome};
+use crate::workload::{POISON, hash};
+
+pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, stop: Stop) -> Result<()> {
+    let lease = Duration::from_millis(options.lease_ms);
+    let notes = Arc::new(Notes { diary: diary.clone(), seed: options.seed, lease });
+    let worker = queue
+        .worker()
+        .concurrency(options.concurrency)
+        .lease(lease)
+        .time_limit(Duration::from_millis(options.time_limit_ms))
+        .grace(Duration::from_millis(options.time_limit_ms))
+        .retry(Retry::exponential(Duration::from_millis(20), Duration::from_secs(2))?);
+    let hand = tokio::spawn(by_hand::run(queue.clone(), Arc::clone(&notes), lease, options.by_hand, stop.clone()));
+    let mut end = stop;
+    let handler = move |delivery| {
+        let notes = Arc::clone(&notes);
+        async move { handle(&notes, &delivery).await }
+    };
+    worker.run(handler, async move { super::stopped(&mut end).await }).await?;
+    hand.await?;
+    Ok(())
+}
+
+/// What all handlers of the process share.
+pub(super) struct Notes {
+    pub(super) diary: Diary,
+    seed: u64,
+    lease: Duration,
+}
+
+impl Notes {
+    /// A handler starts. A poison message ends the process here.
+    pub(super) fn started(&self, delivery: &Delivery) -> String {
+        let id = delivery.id().into_owned();
+        self.diary.write(&Event::Started {
+            id: id.clone(),
+            version: payload::version_of(&id, delivery.payload()),
+            attempt: delivery.attempt(),
+            due_ms: delivery.due_ms(),
+            started_us: delivery.started_us(),
+        });
+        if id.ends_with(POISON) {
+            std::process::abort();
+        }
+        id
+    }
+
+    pub(super) fn ended(&self, id: &str, wants: &str) {
+        self.diary.write(&Event::Ended { id: id.to_owned(), wants: wants.to_owned() });
+    }
+
+    /// Settles by hand, and writes down both ends of it.
+    pub(super) async fn settle(&self, delivery: &Delivery, verb: Verb) {
+        let op = self.diary.asked(verb, vec![delivery.id().into_owned()]);
+        let told = match verb {
+            Verb::Ack => outcome(delivery.ack().await, settled),
+            Verb::Release => outcome(delivery.release().await, settled),
+            Verb::Bury => outcome(delivery.bury("chaos").await, settled),
+            Verb::Again => outcome(delivery.again(Duration::from_millis(fastrand::u64(0..500))).await, settled),
+            _ => outcome(delivery.retry(Duration::from_millis(fastrand::u64(0..500)), "chaos").await, retried),
+        };
+        self.diary.told(op, vec![told]);
+    }
+
+    /// Works for a while; if the lease is lost meanwhile, takes note of it and works on.
+    async fn work(&self, id: &str, delivery: &Delivery, time: Duration) {
+        let end = tokio::time::Instant::now() + time;
+        tokio::select! {
+            () = tokio::time::sleep_until(end) => {}
+            () = delivery.lost() => {
+                self.diary.write(&Event::LostLease { id: id.to_owned() });
+                tokio::time::sleep_until(end).await;
+            }
+        }
+    }
+}
+
+/// What becomes of a message is decided by its id and its attempt; what could go round for ever, by chance as well.
+async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
+    let id = notes.started(delivery);
+    let choice = hash(id.as_bytes()) ^ notes.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let (kind, detail) = (choice % 10_000, choice / 10_000);
+    let (first, coin, quarters) = (delivery.attempt() == 1, fastrand::bool(), u32::try_from(kind % 4).unwrap_or(0));
+    let ended = |wants| notes.ended(&id, wants);
+    match kind {
+        0..100 => notes.work(&id, delivery, Duration::from_millis(detail % 50)).await,
+        // Fails a few times: some of these have fewer attempts than that.
+        100..200 if u64::from(delivery.attempt()) <= 1 + detail % 3 => {
+            ended("retry");
+            bail!("chaos");
+        }
+        200..220 if first => {
+            ended("panic");
+            panic!("chaos");
+        }
+        // Until its time limit drops it.
+        220..224 if first => notes.work(&id, delivery, Duration::from_secs(3_600)).await,
+        // Longer than a lease, which has to be extended meanwhile. If it is lost all the same, this returns after it.
+        224..232 if first => notes.work(&id, delivery, notes.lease * (4 + quarters) / 4).await,
+        232..260 if coin => {
+            ended("again");
+            return Ok(Settlement::again(Duration::from_millis(detail % 500)));
+        }
+        260..290 if coin => {
+            ended("release");
+            return Ok(Settlement::Release);
+        }
+        290..310 => {
+            ended("bury");
+            return Ok(Settlement::bury("chaos"));
+        }
+        310..330 => notes.settle(delivery, Verb::Ack).await,
+        330..340 if coin => notes.settle(delivery, Verb::Again).await,
+        340..350 => notes.settle(delivery, Verb::Bury).await,
+        350..360 if first => notes.settle(delivery, Verb::Retry).await,
+        // Gives it back, works on while somebody else may have it, and settles once more: that must not count.
+        360..400 if coin => {
+            notes.settle(delivery, Verb::Release).await;
+            tokio::time::sleep(Duration::from_millis(detail % 40)).await;
+            notes.settle(delivery, Verb::Ack).await;
+        }
+        // Whoever has it after that needs a while, so that there is somebody whose lease is at stake.
+        360..400 => notes.work(&id, delivery, Duration::from_millis(20 + detail % 40)).await,
+        _ => {}
+    }
+    ended("ack");
+    Ok(Settlement::Ack)
+}
+
+pub(super) fn settled(settled: Settled) -> String {
+    match settled {
+        Settled::Done => "OK".to_owned(),
+        Settled::Gone => "GONE".to_owned(),
+        Settled::Lost => "LOST".to_owned(),
+    }
+}
+
+fn retried(retried: Retried) -> String {
+    match retried {
+        Retried::Scheduled(due_ms) => format!("SCHEDULED {due_ms}"),
+        Retried::Dead => "DEAD".to_owned(),
+        Retried::Gone => "GONE".to_owned(),
+        Retried::Lost => "LOST".to_owned(),
+    }
+}

@@ -1,0 +1,203 @@
+//! The processes of the workload: each behind a proxy of its own, started again whenever it dies.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::log::Log;
+use super::shim::Control;
+use crate::history::{Phase, Role};
+use crate::proxy::Proxy;
+use crate::workload::POISON;
+
+/// How long a process may take to start, to end, or to say something that it is asked for: far longer than it needs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A place in the crew: one process after the other.
+pub struct Place {
+    pub name: String,
+    pub role: Role,
+    pub proxy: Proxy,
+    pub shim: Control,
+    pub folder: PathBuf,
+    /// Arguments of `role` but for the name and the history.
+    arguments: Vec<String>,
+    status: watch::Sender<Status>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Status {
+    /// Counts the processes; the first is 1.
+    pub life: u32,
+    pub pid: Option<Pid>,
+    pub ready: bool,
+    /// What it said last about its wall clock, in Unix ms, and how often it did.
+    clock: (i64, u64),
+    /// How the one before ended.
+    last_end: String,
+    /// It was killed, or told to end, by the harness.
+    expected: bool,
+    stopping: bool,
+    over: bool,
+}
+
+impl Place {
+    pub fn new(
+        name: &str,
+        role: Role,
+        proxy: Proxy,
+        shim: Control,
+        folder: PathBuf,
+        arguments: Vec<String>,
+    ) -> Arc<Self> {
+        let status = watch::Sender::new(Status::default());
+        Arc::new(Self { name: name.to_owned(), role, proxy, shim, folder, arguments, status })
+    }
+
+    pub fn status(&self) -> Status {
+        self.status.borrow().clone()
+    }
+
+    /// The name of its `life`th process.
+    pub fn process(&self, life: u32) -> String {
+        if life == 1 { self.name.clone() } else { format!("{}.{life}", self.name) }
+    }
+
+    pub fn history(&self, life: u32) -> PathBuf {
+        self.folder.join(format!("{}.jsonl", self.process(life)))
+    }
+
+    /// Runs one process after the other until it is told to stop, or one ends well by itself.
+    pub async fn keep(self: Arc<Self>, log: Arc<Log>) -> Result<()> {
+        loop {
+            let life = self.status.borrow().life + 1;
+            let child = self.spawn(life)?;
+            let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+            self.status.send_modify(|status| {
+                let last_end = std::mem::take(&mut status.last_end);
+                let clock = status.clock;
+                *status = Status { life, pid, last_end, clock, stopping: status.stopping, ..Status::default() };
+            });
+            let end = self.listen(child).await?;
+            let status = self.status();
+            if !status.expected && !status.stopping {
+                self.died(&log, life, &end);
+            }
+            let over = status.stopping || end == "exit status: 0" && !status.expected;
+            self.status.send_modify(|status| {
+                (status.last_end, status.pid, status.ready, status.over) = (end, None, false, over);
+            });
+            if over {
+                return Ok(());
+            }
+        }
+    }
+
+    fn spawn(&self, life: u32) -> Result<Child> {
+        let stderr = std::fs::File::create(self.folder.join(format!("{}.log", self.process(life))))?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("role").args(&self.arguments).args(["--name", &self.process(life)]);
+        command.arg("--url").arg(self.proxy.url()).arg("--history").arg(self.history(life));
+        command.envs(self.shim.environment().iter().map(|(name, value)| (name, value)));
+        command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE").stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(stderr).kill_on_drop(true).spawn().context("cannot start a process of the workload")
+    }
+
+    /// Hears what it says, until its end.
+    async fn listen(&self, mut child: Child) -> Result<String> {
+        let mut lines = BufReader::new(child.stdout.take().context("no stdout")?).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line == "ready" {
+                self.status.send_modify(|status| status.ready = true);
+            } else if let Some(clock) = line.strip_prefix("clock ").and_then(|ms| ms.parse().ok()) {
+                self.status.send_modify(|status| status.clock = (clock, status.clock.1 + 1));
+            }
+        }
+        Ok(child.wait().await?.to_string())
+    }
+
+    /// Nobody killed it: a poison message may have, and nothing else may.
+    fn died(&self, log: &Log, life: u32, end: &str) {
+        let process = self.process(life);
+        if end == "exit status: 0" {
+            return;
+        }
+        if self.role == Role::Worker && end.starts_with("signal: 6") && self.was_poisoned(life) {
+            let number = log.next();
+            let what = format!("{process} died of a poison message");
+            for phase in [Phase::Begin, Phase::Trace, Phase::End] {
+                log.fault("poison", number, phase, &what);
+            }
+            return;
+        }
+        log.wrong(format!("{process} ended by itself: {end}; see its log"));
+    }
+
+    /// Whether the last thing it wrote down is that a handler starts with such a message.
+    fn was_poisoned(&self, life: u32) -> bool {
+        let text = std::fs::read(self.history(life)).unwrap_or_default();
+        let tail = &text[text.len().saturating_sub(4_096)..];
+        let tail = String::from_utf8_lossy(tail);
+        tail.lines().any(|line| line.contains("\"started\"") && line.contains(POISON))
+    }
+
+    /// Waits until its status is as wanted.
+    pub async fn until(&self, what: &str, is: impl FnMut(&Status) -> bool) -> Result<Status> {
+        let mut statuses = self.status.subscribe();
+        let status = timeout(LIMIT, statuses.wait_for(is)).await;
+        let status = status.with_context(|| format!("{}: {what} takes longer than {LIMIT:?}", self.name))??;
+        Ok(status.clone())
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result<u32> {
+        let status = self.status.borrow();
+        let pid = status.pid.with_context(|| format!("{} is not running", self.name))?;
+        kill_process(pid, signal)?;
+        Ok(status.life)
+    }
+
+    /// Kills it as `kill -9` does; returns which life that was and how it ended.
+    pub async fn kill(&self) -> Result<(u32, String)> {
+        self.status.send_modify(|status| status.expected = true);
+        let life = self.signal(Signal::KILL)?;
+        let status = self.until("its end", |status| status.life > life || status.pid.is_none()).await?;
+        Ok((life, status.last_end))
+    }
+
+    /// What its wall clock says, in Unix ms.
+    pub async fn clock_ms(&self) -> Result<i64> {
+        let asked = self.status.borrow().clock.1;
+        self.signal(Signal::USR1)?;
+        Ok(self.until("an answer about its clock", |status| status.clock.1 > asked).await?.clock.0)
+    }
+
+    /// Tells it to end, waits for that, and does not start another.
+    pub async fn stop(&self) -> Result<()> {
+        self.status.send_modify(|status| status.stopping = true);
+        if self.status.borrow().over {
+            return Ok(());
+        }
+        self.signal(Signal::TERM)?;
+        let status = self.until("its end", |status| status.over).await?;
+        ensure!(status.last_end == "exit status: 0", "{} was told to end, and: {}", self.name, status.last_end);
+        Ok(())
+    }
+
+    /// Waits for the end of one that ends by itself.
+    pub async fn done(&self, limit: Duration) -> Result<()> {
+        let mut statuses = self.status.subscribe();
+        let Ok(status) = timeout(limit, statuses.wait_for(|status| status.over)).await else {
+            bail!("{} does not end within {limit:?}", self.name)
+        };
+        status?;
+        Ok(())
+    }
+}

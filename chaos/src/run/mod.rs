@@ -1,0 +1,257 @@
+//! A run: a server, a crew, faults on a seeded schedule; then all faults end, the crew drains, and histories are checked.
+
+pub mod crew;
+pub mod log;
+pub mod schedule;
+pub mod shim;
+pub mod stage;
+pub mod store;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::task::JoinSet;
+
+use crate::faults::Kind;
+use crate::history::Role;
+use crate::leftovers;
+use crate::proxy::Proxy;
+use crew::Place;
+use log::Log;
+use shim::Control;
+use stage::{QUEUE, Stage};
+use store::Store;
+
+/// Messages per second of all producers, unless told otherwise.
+const RATE: u64 = 2_000;
+const PRODUCERS: [&str; 2] = ["p1", "p2"];
+const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
+/// With `--messages`, more are pushed per second than would do without outages.
+const OUTAGES: f64 = 1.25;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// Decides the workload and the faults
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Seconds under faults, before the end begins
+    #[arg(long, default_value_t = 60)]
+    pub duration: u64,
+    /// Messages per second of all producers together [default: 2000]
+    #[arg(long)]
+    pub rate: Option<u64>,
+    /// Goes on beyond the duration until so many were pushed, at a rate that should make that unnecessary
+    #[arg(long)]
+    pub messages: Option<u64>,
+    /// A folder of VERB.lua files to use instead of the shipped ones
+    #[arg(long)]
+    pub scripts: Option<PathBuf>,
+    /// The folder for histories and logs; what it holds of an earlier run is removed [default: target/chaos/SEED]
+    #[arg(long)]
+    pub keep: Option<PathBuf>,
+    /// Only these faults
+    #[arg(long, value_delimiter = ',', value_enum)]
+    pub faults: Option<Vec<Kind>>,
+    /// No faults at all
+    #[arg(long, conflicts_with = "faults")]
+    pub no_faults: bool,
+    /// The server program [default: the first of DUEQ_TEST_SERVERS, or what is on PATH]
+    #[arg(long)]
+    pub server: Option<PathBuf>,
+    /// Writes a report for people to this file as well
+    #[arg(long)]
+    pub report: Option<PathBuf>,
+    #[arg(long, default_value_t = 2_000)]
+    pub lease_ms: u64,
+    /// Seconds that the end may take: the server's clock may have gone back, and some messages wait on purpose
+    #[arg(long, default_value_t = 180)]
+    pub drain_limit: u64,
+    /// Says nothing until the end
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+impl Options {
+    pub fn folder(&self) -> PathBuf {
+        self.keep.clone().unwrap_or_else(|| Path::new("target/chaos").join(self.seed.to_string()))
+    }
+
+    pub fn rate(&self) -> u64 {
+        let seconds = self.duration.max(1);
+        let wanted = self.messages.map(|messages| (messages.div_ceil(seconds) as f64 * OUTAGES) as u64);
+        self.rate.or(wanted).unwrap_or(RATE)
+    }
+
+    /// What every process of the workload is told.
+    pub fn role_arguments(&self, role: &str) -> Vec<String> {
+        let mut arguments: Vec<String> = vec![role.into(), "--queue".into(), QUEUE.into()];
+        arguments.extend(["--seed".into(), self.seed.to_string(), "--lease-ms".into(), self.lease_ms.to_string()]);
+        if let Some(scripts) = &self.scripts {
+            arguments.extend(["--scripts".into(), scripts.display().to_string()]);
+        }
+        arguments
+    }
+}
+
+/// What was seen while it ran; the histories say the rest.
+#[derive(Debug, Clone)]
+pub struct Ran {
+    pub folder: PathBuf,
+    pub server: String,
+    pub traced: std::collections::BTreeMap<String, u64>,
+    /// Why it proves nothing, or what was seen to go wrong on the way.
+    pub wrong: Vec<String>,
+    /// What could not be done here.
+    pub left_out: Vec<String>,
+    pub pushed: u64,
+    pub ran: Duration,
+    pub drained_in: Duration,
+}
+
+/// Runs it to its quiet end.
+pub async fn run(options: Options) -> Result<Ran> {
+    let folder = emptied(&options.folder())?;
+    let file_limit = raise_file_limit()?;
+    let library = shim::compile(&folder)?;
+    let log = Arc::new(Log::new(&folder.join("harness.jsonl"), options.quiet)?);
+    let program = match &options.server {
+        Some(program) => program.clone(),
+        None => dueq_testkit::programs()?.remove(0),
+    };
+    let store = Store::start(&program, Control::new(&library, &folder.join("server.shim"))?)?;
+    let server = store.version().await?;
+    log.say(&format!(
+        "seed {}, {} s, {} messages per second, on {server}",
+        options.seed,
+        options.duration,
+        options.rate()
+    ));
+    let crew = crew(&options, &store, &folder, &library).await?;
+    let stage = Arc::new(Stage::new(options, store, crew, log, file_limit, folder, library));
+    let result = stage_run(&stage, server).await;
+    stage.store.keep_log(&stage.folder)?;
+    result
+}
+
+async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
+    let log = &stage.log;
+    let (kinds, left_out) = schedule::possible(stage).await?;
+    for place in &stage.crew {
+        stage.keepers.lock().unwrap_or_else(PoisonError::into_inner).spawn(Arc::clone(place).keep(Arc::clone(log)));
+    }
+    for place in &stage.crew {
+        place.until("its start", |status| status.ready).await?;
+    }
+    stage.found().await?;
+    stage.store.fence()?;
+    let begun = tokio::time::Instant::now();
+    let pushed = schedule::disturb(stage, kinds).await;
+    let ran = begun.elapsed();
+    let drained_in = settle(stage).await?;
+    let wrong = log.all_wrong();
+    let (traced, folder) = (log.traced(), stage.folder.clone());
+    Ok(Ran { folder, server, traced, wrong, left_out, pushed, ran, drained_in })
+}
+
+/// No faults any more: producers and the canceller end, workers go on until nothing is left to do, and end too.
+async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
+    let (log, begun) = (&stage.log, tokio::time::Instant::now());
+    log.say("no more faults; producers and canceller end");
+    let mut ending = JoinSet::new();
+    for place in stage.crew.iter().filter(|place| place.role != Role::Worker) {
+        let place = Arc::clone(place);
+        ending.spawn(async move { place.stop().await });
+    }
+    while let Some(ended) = ending.join_next().await {
+        if let Err(error) = ended? {
+            log.wrong(format!("{error:#}"));
+        }
+    }
+    let mut connection = stage.store.connection().await?;
+    let mut said = begun;
+    loop {
+        let waiting = leftovers::waiting(&mut connection, QUEUE, 0).await?;
+        if waiting.is_over() {
+            break;
+        }
+        if begun.elapsed().as_secs() > stage.options.drain_limit {
+            let seconds = stage.options.drain_limit;
+            log.wrong(format!("after {seconds} s without faults there still waits {waiting:?}"));
+            break;
+        }
+        if said.elapsed() > Duration::from_secs(2) {
+            said = tokio::time::Instant::now();
+            log.say(&format!(
+                "draining: {} due, {} ready, {} leased",
+                waiting.scheduled, waiting.ready, waiting.leased
+            ));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let drained_in = begun.elapsed();
+    for place in stage.crew.iter().filter(|place| place.role == Role::Worker) {
+        if let Err(error) = place.stop().await {
+            log.wrong(format!("{error:#}"));
+        }
+    }
+    leftovers::scan(&mut connection, QUEUE, &mut |event| log.write(&event)).await?;
+    if let Some(end) = stage.store.ended()? {
+        log.wrong(format!("the server ended by itself: {end}"));
+    }
+    let mut keepers = std::mem::take(&mut *stage.keepers.lock().unwrap_or_else(PoisonError::into_inner));
+    while let Some(kept) = keepers.join_next().await {
+        if let Err(error) = kept? {
+            log.wrong(format!("{error:#}"));
+        }
+    }
+    Ok(drained_in)
+}
+
+async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -> Result<Vec<Arc<Place>>> {
+    let mut crew = Vec::new();
+    let rate = (options.rate() / PRODUCERS.len() as u64).max(1);
+    for (role, names) in [(Role::Producer, &PRODUCERS[..]), (Role::Worker, &WORKERS), (Role::Canceller, &["c1"])] {
+        for name in names {
+            let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
+            let mut arguments = options.role_arguments(match role {
+                Role::Producer => "producer",
+                Role::Worker => "worker",
+                _ => "canceller",
+            });
+            if role == Role::Producer {
+                arguments.extend(["--rate".into(), rate.to_string()]);
+            }
+            if *name == PRODUCERS[0] {
+                // Each kills six workers, within half a minute.
+                let every = rate * (options.duration / 4).clamp(4, 30);
+                arguments.extend(["--poison-every".into(), every.to_string()]);
+            }
+            let proxy = Proxy::start(store.port).await?;
+            crew.push(Place::new(name, role, proxy, shim, folder.to_owned(), arguments));
+        }
+    }
+    Ok(crew)
+}
+
+/// Makes a folder, or takes out of it what an earlier run left there.
+fn emptied(folder: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let ours = ["jsonl", "log", "shim", "so", "c", "lua", "json", "md"];
+        if path.extension().and_then(|extension| extension.to_str()).is_some_and(|found| ours.contains(&found)) {
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(folder.canonicalize()?)
+}
+
+/// As many open files as this user may have, for this process and those that it starts.
+fn raise_file_limit() -> Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}

@@ -1,0 +1,159 @@
+//! What a run consists of, for those who disturb it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::sync::RwLock;
+use tokio::task::JoinSet;
+
+use super::Options;
+use super::crew::Place;
+use super::log::Log;
+use super::shim::Control;
+use super::store::{Found, Store};
+use crate::history::Role;
+use crate::proxy::{Mode, Proxy};
+
+/// The queue of the workload, and one that is purged beside it.
+pub const QUEUE: &str = "chaos";
+pub const ASIDE: &str = "aside";
+
+pub struct Stage {
+    pub options: Options,
+    pub store: Store,
+    pub crew: Vec<Arc<Place>>,
+    pub log: Arc<Log>,
+    /// Read by whoever must not be disturbed by what undoes things, written by that.
+    pub calm: RwLock<()>,
+    /// How many files this process may open.
+    pub file_limit: u64,
+    pub folder: PathBuf,
+    pub library: PathBuf,
+    /// The server is away for everybody, and what is to be the case for each when it is back.
+    gate: Mutex<Gate>,
+    /// Those that keep processes going.
+    pub keepers: Mutex<JoinSet<Result<()>>>,
+    stormed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+pub struct Gate {
+    away: bool,
+    /// A place whose network is disturbed.
+    disturbed: Option<(String, Mode)>,
+}
+
+impl Stage {
+    pub fn new(
+        options: Options,
+        store: Store,
+        crew: Vec<Arc<Place>>,
+        log: Arc<Log>,
+        file_limit: u64,
+        folder: PathBuf,
+        library: PathBuf,
+    ) -> Self {
+        Self {
+            options,
+            store,
+            crew,
+            log,
+            calm: RwLock::new(()),
+            file_limit,
+            folder,
+            library,
+            gate: Mutex::default(),
+            keepers: Mutex::new(JoinSet::new()),
+            stormed: AtomicBool::new(false),
+        }
+    }
+
+    pub fn queue(&self) -> &'static str {
+        QUEUE
+    }
+
+    /// Lets nobody through to the server, and closes all connections.
+    pub fn away(&self) {
+        self.change_gate(|gate| gate.away = true);
+    }
+
+    pub fn back(&self) {
+        self.change_gate(|gate| gate.away = false);
+    }
+
+    /// Disturbs the network of one place, or nobody's.
+    pub fn disturb(&self, place: &Place, mode: Option<Mode>) {
+        self.change_gate(|gate| gate.disturbed = mode.map(|mode| (place.name.clone(), mode)));
+    }
+
+    fn change_gate(&self, change: impl FnOnce(&mut Gate)) {
+        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut gate);
+        for place in &self.crew {
+            let mode = match &gate.disturbed {
+                _ if gate.away => Mode::Away,
+                Some((name, mode)) if *name == place.name => mode.clone(),
+                _ => Mode::Pass,
+            };
+            place.proxy.set(mode);
+        }
+    }
+
+    /// What both queues are, the main one first.
+    pub async fn found(&self) -> Result<Vec<(String, Option<Found>)>> {
+        let mut found = Vec::new();
+        for queue in [QUEUE, ASIDE] {
+            found.push((queue.to_owned(), self.store.found(queue).await?));
+        }
+        Ok(found)
+    }
+
+    /// The same when it does not change any more, as nobody is connected.
+    pub async fn settled(&self) -> Result<Vec<(String, Option<Found>)>> {
+        let mut before = self.found().await?;
+        loop {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            let now = self.found().await?;
+            if now == before {
+                return Ok(now);
+            }
+            before = now;
+        }
+    }
+
+    /// A counter of the main queue.
+    pub async fn counter(&self, name: &str) -> Result<u64> {
+        let value: Option<u64> = self.store.command(&["HGET", &format!("dueq:{{{QUEUE}}}:meta"), name]).await?;
+        Ok(value.unwrap_or(0))
+    }
+
+    /// The greatest step of the server's clock: messages and leases of dead workers may have to wait for as long at the end.
+    pub fn step_limit_ms(&self) -> i64 {
+        if self.options.duration >= 300 { 30_000 } else { 8_000 }
+    }
+
+    /// The first storm of a long run is a million.
+    pub fn storm_size(&self) -> u64 {
+        match self.options.duration {
+            1_200.. if !self.stormed.load(Ordering::SeqCst) => 1_000_000,
+            duration => (duration * 333).min(50_000),
+        }
+    }
+
+    /// A producer of nothing but a storm.
+    pub async fn start_storm(&self, number: u64, size: u64, due_ms: u64) -> Result<Arc<Place>> {
+        self.stormed.store(true, Ordering::SeqCst);
+        let name = format!("s{number}");
+        let proxy = Proxy::start(self.store.port).await?;
+        let shim = Control::new(&self.library, &self.folder.join(format!("{name}.shim")))?;
+        let mut arguments = self.options.role_arguments("producer");
+        arguments.extend(["--storm".into(), size.to_string(), "--due-ms".into(), due_ms.to_string()]);
+        let place = Place::new(&name, Role::Producer, proxy, shim, self.folder.clone(), arguments);
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.spawn(Arc::clone(&place).keep(Arc::clone(&self.log)));
+        Ok(place)
+    }
+}

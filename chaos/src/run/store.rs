@@ -1,0 +1,195 @@
+//! The server of a run: started, killed, frozen and started again, and looked at past the proxies.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use dueq_testkit::Server;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, FromRedisValue};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::shim::Control;
+
+/// Without fsync: a process that dies leaves what it has written to the kernel, and that is what is killed here. With
+/// `everysec` redis may hold a write back while a sync is under way and acknowledge it before: then kill -9 loses it.
+/// With `always` it exits when the disk is full.
+const ARGUMENTS: [&str; 10] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "no",
+    "--maxmemory-policy",
+    "noeviction",
+    "--maxclients",
+    "15000",
+    "--aof-load-truncated",
+    "yes",
+];
+/// How much `seq` is raised by hand where an append-only file lost its tail.
+const SEQ_STEP: u64 = 1_000_000;
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+pub struct Store {
+    server: Arc<Mutex<Server>>,
+    pub shim: Control,
+    url: String,
+    pub port: u16,
+    folder: PathBuf,
+    offset_ms: AtomicI64,
+    /// What must not be cut off: an append-only file, and so much of it.
+    fence: Mutex<(PathBuf, u64)>,
+}
+
+/// What a queue is after a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub born: String,
+    pub seq: u64,
+}
+
+impl Store {
+    pub fn start(program: &Path, shim: Control) -> Result<Self> {
+        let environment: Vec<_> = shim.environment().iter().map(|(name, value)| (&**name, &**value)).collect();
+        let server = Server::start_on(program, &ARGUMENTS, &environment)?;
+        let (url, port, folder) = (server.url(), server.port(), server.folder().to_owned());
+        let server = Arc::new(Mutex::new(server));
+        let (offset_ms, fence) = (AtomicI64::new(0), Mutex::default());
+        Ok(Self { server, shim, url, port, folder, offset_ms, fence })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn server(&self) -> MutexGuard<'_, Server> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn pid(&self) -> Result<Pid> {
+        let pid = i32::try_from(self.server().pid())?;
+        Pid::from_raw(pid).context("no process")
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(self.pid()?, signal)?)
+    }
+
+    /// How it ended, if nobody here ended it.
+    pub fn ended(&self) -> Result<Option<String>> {
+        Ok(self.server().ended()?.map(|status| status.to_string()))
+    }
+
+    /// As `kill -9` does.
+    pub fn kill(&self) -> Result<()> {
+        self.server().kill()
+    }
+
+    /// Starts it again; returns when it has loaded its file and answers.
+    pub async fn restart(&self) -> Result<()> {
+        let server = Arc::clone(&self.server);
+        tokio::task::spawn_blocking(move || server.lock().unwrap_or_else(PoisonError::into_inner).restart()).await?
+    }
+
+    /// A connection past the proxies.
+    pub async fn connection(&self) -> Result<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(ANSWER_LIMIT))
+            .set_response_timeout(Some(ANSWER_LIMIT));
+        Ok(redis::Client::open(&*self.url)?.get_multiplexed_async_connection_with_config(&config).await?)
+    }
+
+    /// One command on a connection of its own.
+    pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> Result<T> {
+        let mut connection = self.connection().await?;
+        let (name, arguments) = words.split_first().context("no command")?;
+        redis::cmd(name).arg(arguments).query_async(&mut connection).await.with_context(|| words.join(" "))
+    }
+
+    /// A field of INFO; 0 if it is not there.
+    pub async fn info(&self, section: &str, field: &str) -> Result<String> {
+        let info: String = self.command(&["INFO", section]).await?;
+        let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        Ok(value.unwrap_or("0").trim().to_owned())
+    }
+
+    /// How often an error of this code was answered since the server started.
+    pub async fn errors(&self, code: &str) -> Result<u64> {
+        let value = self.info("errorstats", &format!("errorstat_{code}")).await?;
+        Ok(value.trim_start_matches("count=").parse()?)
+    }
+
+    pub async fn version(&self) -> Result<String> {
+        let valkey = self.info("server", "valkey_version").await?;
+        let redis = self.info("server", "redis_version").await?;
+        Ok(if valkey == "0" { format!("Redis {redis}") } else { format!("Valkey {valkey}") })
+    }
+
+    pub async fn time_ms(&self) -> Result<i64> {
+        let (seconds, micros): (i64, i64) = self.command(&["TIME"]).await?;
+        Ok(seconds * 1_000 + micros / 1_000)
+    }
+
+    /// How far its clock is off.
+    pub fn offset_ms(&self) -> i64 {
+        self.offset_ms.load(Ordering::SeqCst)
+    }
+
+    pub fn step_clock(&self, step_ms: i64) -> Result<()> {
+        let offset_ms = self.offset_ms.fetch_add(step_ms, Ordering::SeqCst) + step_ms;
+        self.shim.set_clock(offset_ms)
+    }
+
+    /// `born` and `seq` of a queue, if it exists.
+    pub async fn found(&self, queue: &str) -> Result<Option<Found>> {
+        let meta = format!("dueq:{{{queue}}}:meta");
+        let (born, seq): (Option<String>, Option<u64>) = self.command(&["HMGET", &meta, "born", "seq"]).await?;
+        Ok(born.map(|born| Found { born, seq: seq.unwrap_or(0) }))
+    }
+
+    /// Raises `seq` beyond whatever was answered before; returns what it is now.
+    pub async fn raise_seq(&self, queue: &str) -> Result<u64> {
+        let meta = format!("dueq:{{{queue}}}:meta");
+        self.command(&["HINCRBY", &meta, "seq", &SEQ_STEP.to_string()]).await
+    }
+
+    /// What was written so far is never cut off.
+    pub fn fence(&self) -> Result<()> {
+        let file = self.tail()?;
+        let size = fs::metadata(&file)?.len();
+        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = (file, size);
+        Ok(())
+    }
+
+    /// How many bytes of its append-only file may be cut off.
+    pub fn cuttable(&self) -> Result<u64> {
+        let file = self.tail()?;
+        let size = fs::metadata(&file)?.len();
+        let fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(if fence.0 == file { size.saturating_sub(fence.1) } else { size })
+    }
+
+    /// Cuts so many bytes off the end of its append-only file, while it is not running.
+    pub fn cut(&self, bytes: u64) -> Result<()> {
+        let file = fs::File::options().write(true).open(self.tail()?)?;
+        Ok(file.set_len(file.metadata()?.len().saturating_sub(bytes))?)
+    }
+
+    /// The file that it appends to: the last one that its manifest names.
+    fn tail(&self) -> Result<PathBuf> {
+        let folder = self.folder.join("appendonlydir");
+        let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest"))?;
+        let last = manifest.lines().rfind(|line| line.ends_with("type i")).context("no tail")?;
+        let name = last.strip_prefix("file ").and_then(|rest| rest.split(' ').next()).context("a strange manifest")?;
+        Ok(folder.join(name))
+    }
+
+    /// Keeps its log, which goes with the server.
+    pub fn keep_log(&self, folder: &Path) -> Result<()> {
+        ensure!(fs::copy(self.folder.join("log"), folder.join("server.log"))? > 0, "the server wrote no log");
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! What a producer pushes: the same for the same seed and name, but for moments that are counted from the server's time.
+
+use std::time::Duration;
+
+use dueq::{Due, Message, OnConflict};
+use fastrand::Rng;
+
+use crate::payload;
+
+/// The longest payload that a queue takes unless it is told otherwise.
+const PAYLOAD_LIMIT: usize = 1_048_576;
+/// A moment that every script refuses: 101 years of 365.25 days.
+const TOO_FAR_MS: u64 = 101 * 31_557_600_000;
+/// In its id, a message that kills whoever starts it says so.
+pub const POISON: &str = "poison";
+const INNOCENTS: usize = 49;
+
+/// One push.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Push {
+    pub id: String,
+    pub due: Due,
+    pub version: u32,
+    pub bytes: usize,
+    pub max_attempts: Option<u32>,
+    pub on_conflict: OnConflict,
+    pub reuse: bool,
+}
+
+impl Push {
+    pub fn message(&self) -> Message {
+        let payload = payload::make(&self.id, self.version, self.bytes);
+        let mut message = Message::new(payload).id(&self.id).due(self.due).on_conflict(self.on_conflict);
+        if let Some(limit) = self.max_attempts {
+            message = message.max_attempts(limit);
+        }
+        if self.reuse { message.reuse_id() } else { message }
+    }
+}
+
+/// What is pushed together, and what is to be pushed once more later.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    pub pushes: Vec<Push>,
+    pub later: Vec<(Duration, Push)>,
+}
+
+/// The plan of one producer.
+#[derive(Debug)]
+pub struct Plan {
+    name: String,
+    rng: Rng,
+    number: u64,
+    /// One message in so many is poison; 0 is none.
+    poison_every: u64,
+    next_poison: u64,
+}
+
+impl Plan {
+    pub fn new(seed: u64, name: &str, poison_every: u64) -> Self {
+        let rng = Rng::with_seed(seed ^ hash(name.as_bytes()));
+        Self { name: name.to_owned(), rng, number: 0, poison_every, next_poison: poison_every }
+    }
+
+    /// The next step, as the server's clock stands at `now_ms`.
+    pub fn step(&mut self, now_ms: u64) -> Step {
+        let mut step = Step::default();
+        if self.poison_every > 0 && self.number >= self.next_poison {
+            self.next_poison = self.number + self.poison_every;
+            self.poison(&mut step.pushes);
+            return step;
+        }
+        match self.rng.u32(0..1_000) {
+            0..560 => self.one(now_ms, &mut step),
+            560..990 => (0..self.rng.usize(2..120)).for_each(|_| self.one(now_ms, &mut step)),
+            // Many that are due at the same moment: more than there are handlers, so that the last ones wait as ready.
+            _ => {
+                let due = Due::AtMs(now_ms + self.rng.u64(300..800));
+                let number = self.rng.usize(200..700);
+                step.pushes.extend((0..number).map(|_| self.plain(due)));
+            }
+        }
+        step
+    }
+
+    /// One message of a storm.
+    pub fn plain(&mut self, due: Due) -> Push {
+        self.number += 1;
+        let id = format!("{}-{}", self.name, self.number);
+        Push { id, due, version: 1, bytes: 100, max_attempts: None, on_conflict: OnConflict::Keep, reuse: false }
+    }
+
+    fn poison(&mut self, pushes: &mut Vec<Push>) {
+        let due = Due::AfterMs(self.rng.u64(0..200));
+        pushes.extend((0..INNOCENTS).map(|_| self.plain(due)));
+        let mut poison = self.plain(due);
+        poison.id.push_str(&format!("-{POISON}"));
+        let place = self.rng.usize(0..=INNOCENTS);
+        pushes.insert(place, poison);
+    }
+
+    fn one(&mut self, now_ms: u64, step: &mut Step) {
+        let due = self.due(now_ms);
+        let mut push = self.plain(due);
+        push.bytes = self.bytes();
+        if self.rng.u32(0..20) == 0 {
+            push.max_attempts = Some(self.rng.u32(1..5));
+        }
+        match self.rng.u32(0..10_000) {
+            0..100 => push.id = odd(&push.id, &mut self.rng),
+            100..120 => self.spoil(&mut push, now_ms),
+            120..520 => self.repeat(&push, now_ms, step),
+            _ => {}
+        }
+        step.pushes.push(push);
+    }
+
+    fn due(&mut self, now_ms: u64) -> Due {
+        let rng = &mut self.rng;
+        match rng.u32(0..1_000) {
+            0..400 => Due::AfterMs(0),
+            400..700 => Due::AfterMs(rng.u64(1..50)),
+            700..880 => Due::AfterMs(rng.u64(50..5_000)),
+            880..950 => Due::AtMs(now_ms + rng.u64(0..3_000)),
+            950..960 => Due::AtMs(now_ms.saturating_sub(rng.u64(0..100_000))),
+            960..962 => Due::AtMs(rng.u64(0..2)),
+            // Nobody waits for these: they are there to be cancelled, run now or rescheduled.
+            _ => Due::AfterMs(rng.u64(120_000..600_000)),
+        }
+    }
+
+    fn bytes(&mut self) -> usize {
+        match self.rng.u32(0..100_000) {
+            0..5_000 => 0,
+            5_000..5_500 => 10_240,
+            5_500..5_503 => PAYLOAD_LIMIT,
+            _ => 100,
+        }
+    }
+
+    /// Refused, by the library or by the script, and then without a trace.
+    fn spoil(&mut self, push: &mut Push, now_ms: u64) {
+        match self.rng.u32(0..5) {
+            0 => push.id.push_str(&"x".repeat(200)),
+            1 => push.id.push('\n'),
+            2 => push.bytes = PAYLOAD_LIMIT + 1,
+            3 => push.max_attempts = Some(0),
+            _ => push.due = Due::AtMs(now_ms + TOO_FAR_MS),
+        }
+        // What the library lets through, the script has to refuse: that is the more telling case.
+        if self.rng.bool() {
+            push.due = Due::AtMs(now_ms + TOO_FAR_MS);
+        }
+    }
+
+    /// The same id once or a few times more: while it waits, while a handler has it, and after it has finished.
+    fn repeat(&mut self, push: &Push, now_ms: u64, step: &mut Step) {
+        let mut version = push.version;
+        for _ in 0..self.rng.u32(1..4) {
+            let mut again = push.clone();
+            match self.rng.u32(0..10) {
+                0..6 => {}
+                6 => again.reuse = true,
+                7 => (again.on_conflict, again.due) = (OnConflict::Reschedule, self.due(now_ms)),
+                _ => {
+                    version += 1;
+                    (again.version, again.on_conflict, again.due) = (version, OnConflict::Replace, self.due(now_ms));
+                    again.reuse = self.rng.bool();
+                }
+            }
+            let pause = match self.rng.u32(0..4) {
+                0 => Duration::ZERO,
+                1 => Duration::from_millis(self.rng.u64(1..50)),
+                _ => Duration::from_millis(self.rng.u64(50..3_000)),
+            };
+            step.later.push((pause, again));
+        }
+    }
+}
+
+/// An id that nobody should have to think of.
+fn odd(id: &str, rng: &mut Rng) -> String {
+    match rng.u32(0..6) {
+        0 => format!("{id} with  spaces "),
+        1 => format!("{id}:1700000000000:{id}"),
+        2 => format!("{id}-Grüße-\u{1f600}-日本"),
+        3 => format!("{id}-{}", "y".repeat(199 - id.len().min(199))),
+        4 => format!("{id}\"\\'{{}}/%s%d%"),
+        _ => format!(":{id}:"),
+    }
+}
+
+/// FNV-1a, then mixed, so that neighbours differ in every bit.
+pub fn hash(bytes: &[u8]) -> u64 {
+    let hash = bytes
+        .iter()
+        .fold(14_695_981_039_346_656_037, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211));
+    let mixed = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_and_name_give_the_same_plan() {
+        let plan = |seed, name| {
+            let mut plan = Plan::new(seed, name, 0);
+            (0..200).map(|_| plan.step(1_000_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(plan(1, "p1"), plan(1, "p1"));
+        assert_ne!(plan(1, "p1"), plan(2, "p1"));
+        assert_ne!(plan(1, "p1"), plan(1, "p2"));
+    }
+
+    #[test]
+    fn a_plan_has_some_of_everything() {
+        let mut plan = Plan::new(7, "p1", 0);
+        let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
+        let pushes: Vec<_> = steps.iter().flat_map(|step| &step.pushes).collect();
+        let later: Vec<_> = steps.iter().flat_map(|step| &step.later).map(|(_, push)| push).collect();
+        type Kind<'a> = (&'a str, &'a dyn Fn(&Push) -> bool);
+        let some: &[Kind<'_>] = &[
+            ("at once", &|push| push.due == Due::AfterMs(0)),
+            ("far ahead", &|push| matches!(push.due, Due::AfterMs(120_000..))),
+            ("past", &|push| matches!(push.due, Due::AtMs(..1_000_000_000))),
+            ("too far", &|push| matches!(push.due, Due::AtMs(TOO_FAR_MS..))),
+            ("10 KB", &|push| push.bytes == 10_240),
+            ("UTF-8", &|push| !push.id.is_ascii()),
+            ("200 bytes", &|push| push.id.len() == 200),
+            ("too long", &|push| push.id.len() > 200),
+            ("few attempts", &|push| push.max_attempts == Some(1)),
+        ];
+        for (what, is) in some {
+            assert!(pushes.iter().any(|push| is(push)), "{what}");
+        }
+        assert!(steps.iter().any(|step| step.pushes.len() == 1) && steps.iter().any(|step| step.pushes.len() > 199));
+        assert!(later.iter().any(|push| push.version == 2) && later.iter().any(|push| push.reuse));
+        let ids: std::collections::HashSet<_> = pushes.iter().map(|push| &push.id).collect();
+        assert_eq!(ids.len(), pushes.len(), "a new push has a new id");
+    }
+
+    #[test]
+    fn poison_comes_with_49_innocents() {
+        let mut plan = Plan::new(7, "p1", 1_000);
+        let steps: Vec<_> = (0..500).map(|_| plan.step(0)).collect();
+        let poisoned = |step: &&Step| step.pushes.iter().any(|push| push.id.ends_with(POISON));
+        let found: Vec<_> = steps.iter().filter(poisoned).collect();
+        assert!(found.len() > 1 && found.iter().all(|step| step.pushes.len() == 50));
+    }
+}

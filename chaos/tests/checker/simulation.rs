@@ -1,0 +1,377 @@
+//! A queue in memory that does what PROTOCOL.md says, driven at random, with replies that are lost: its histories must be
+//! clean, and a queue that does one thing wrong must be caught.
+
+use std::collections::BTreeMap;
+
+use dueq_chaos::check::{Kind, Verdict};
+use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, State, Verb};
+use fastrand::Rng;
+
+use crate::story::{Story, change, push, settle};
+
+const LEASE_MS: u64 = 1_000;
+const IDS: u32 = 12;
+const STEPS: u32 = 250;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Wrong {
+    Nothing,
+    /// An ack leaves the message where it is.
+    AckIsForgotten,
+    /// A reap charges nothing.
+    CrashIsFree,
+    /// A cancel leaves the message where it is.
+    CancelIsForgotten,
+    /// A settle acts by any token.
+    TokenIsIgnored,
+    /// A claim takes what is due in 100 ms.
+    ClaimIsEarly,
+    /// A message in twenty vanishes when it is pushed.
+    PushIsForgotten,
+    /// A push is stored although it is remembered.
+    MemoryIsIgnored,
+    /// A reap takes leases that run.
+    ReapIsEarly,
+    /// Retries charge two failures.
+    RetryIsCountedTwice,
+}
+
+#[derive(Debug, Clone)]
+struct Message {
+    due_ms: u64,
+    reported_ms: u64,
+    leased: Option<(String, u64)>,
+    dead: bool,
+    failures: u32,
+    crashes: u32,
+}
+
+struct Simulation {
+    story: Story,
+    rng: Rng,
+    wrong: Wrong,
+    ms: u64,
+    messages: BTreeMap<String, Message>,
+    /// Until when an id that is gone is remembered, and whether it was cancelled.
+    remembered: BTreeMap<String, (u64, bool)>,
+    /// What clients believe to hold.
+    held: Vec<(String, String)>,
+    tokens: u64,
+}
+
+/// The due of what is told in words is the server's, here ms after the start.
+fn told(word: &str, ms: u64) -> String {
+    format!("{word} {}", Story::server(ms))
+}
+
+impl Simulation {
+    fn new(seed: u64, wrong: Wrong) -> Self {
+        Self {
+            story: Story::new(),
+            rng: Rng::with_seed(seed),
+            wrong,
+            ms: 0,
+            messages: BTreeMap::new(),
+            remembered: BTreeMap::new(),
+            held: Vec::new(),
+            tokens: 0,
+        }
+    }
+
+    fn run(mut self) -> Verdict {
+        for _ in 0..STEPS {
+            self.ms += self.rng.u64(1..60);
+            if self.rng.u32(0..60) == 0 {
+                self.ms += self.rng.u64(0..3_000);
+            }
+            self.story.at(self.ms);
+            match self.rng.u32(0..20) {
+                0..5 => self.push(),
+                5..9 => self.claim(),
+                9..15 => self.settle(),
+                15..17 => self.cancel(),
+                17 => self.reschedule(),
+                _ => self.reap(),
+            }
+        }
+        for (id, message) in &self.messages {
+            let state = match (message.dead, &message.leased) {
+                (true, _) => State::Dead,
+                (_, Some(_)) => State::Leased,
+                _ => State::Scheduled,
+            };
+            self.story.left(state, &[(id, message.failures, message.crashes)]);
+        }
+        self.story.verdict()
+    }
+
+    /// One reply in ten is lost, of a call that was applied or of one that was not; nothing then.
+    fn answer(&mut self, call: Call, apply: impl FnOnce(&mut Self) -> (Answer, bool)) -> bool {
+        match self.rng.u32(0..20) {
+            0 => {
+                self.story.unanswered(call, false);
+                false
+            }
+            1 => {
+                let (_, changed) = apply(self);
+                self.story.unanswered(call, changed);
+                false
+            }
+            _ => {
+                let (answer, changed) = apply(self);
+                self.story.call(call, answer, changed);
+                true
+            }
+        }
+    }
+
+    fn verdict(word: String, changed: bool) -> (Answer, bool) {
+        (Answer::Items(vec![word]), changed)
+    }
+
+    fn id(&mut self) -> String {
+        format!("m{}", self.rng.u32(0..IDS))
+    }
+
+    fn push(&mut self) {
+        let (id, delay_ms) = (self.id(), self.rng.u64(0..400));
+        let reuse = self.rng.bool();
+        let until_ms = self.ms + self.rng.u64(200..2_000);
+        let call = push(&id, &format!("+{delay_ms}"), Story::server(until_ms), if reuse { "reuse" } else { "" });
+        // A client repeats what was not answered, but not what was to be pushed anew.
+        for _ in 0..if reuse { 1 } else { 3 } {
+            let answered = self.answer(call.clone(), |it| it.pushed(&id, delay_ms, until_ms, reuse));
+            if answered {
+                return;
+            }
+            self.ms += self.rng.u64(1..300);
+            self.story.at(self.ms);
+        }
+    }
+
+    fn pushed(&mut self, id: &str, delay_ms: u64, until_ms: u64, reuse: bool) -> (Answer, bool) {
+        if until_ms <= self.ms {
+            return Self::verdict("EXPIRED".into(), false);
+        }
+        if let Some(message) = self.messages.get(id) {
+            let state = match (message.dead, &message.leased) {
+                (true, _) => "dead",
+                (_, Some(_)) => "leased",
+                _ => "scheduled",
+            };
+            return Self::verdict(format!("EXISTS {state}"), false);
+        }
+        let known_ms = self.remembered.get(id).map_or(0, |known| known.0);
+        if known_ms > self.ms && !reuse && self.wrong != Wrong::MemoryIsIgnored {
+            return Self::verdict("FINISHED".into(), false);
+        }
+        self.remembered.insert(id.into(), (until_ms.max(known_ms), false));
+        let due_ms = self.ms + delay_ms;
+        let message = Message { due_ms, reported_ms: due_ms, leased: None, dead: false, failures: 0, crashes: 0 };
+        if self.wrong != Wrong::PushIsForgotten || self.rng.u32(0..20) > 0 {
+            self.messages.insert(id.into(), message);
+        }
+        Self::verdict("CREATED".into(), true)
+    }
+
+    fn claim(&mut self) {
+        self.tokens += 1;
+        let token = format!("{:016x}", self.tokens + (1 << 32));
+        let call = Call::Claim { n: 3, token: token.clone(), lease_ms: LEASE_MS };
+        let mut granted = Vec::new();
+        let answered = self.answer(call, |it| {
+            let early_ms = if it.wrong == Wrong::ClaimIsEarly { 100 } else { 0 };
+            let (now_ms, mut items) = (it.ms, Vec::new());
+            let due = it.messages.iter_mut().filter(|(_, message)| {
+                message.due_ms <= now_ms + early_ms && message.leased.is_none() && !message.dead
+            });
+            for (id, message) in due.take(3) {
+                message.leased = Some((token.clone(), now_ms + LEASE_MS));
+                let attempt = 1 + message.failures + message.crashes;
+                items.push(ClaimedItem(id.clone(), 1, Story::server(message.reported_ms), attempt));
+                granted.push((id.clone(), token.clone()));
+            }
+            let changed = !items.is_empty();
+            (Answer::Claimed { deadline_ms: Story::server(now_ms + LEASE_MS), items }, changed)
+        });
+        if answered {
+            self.held.append(&mut granted);
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let place = self.rng.usize(..self.held.len());
+        let (id, token) = if self.rng.u32(0..8) > 0 { self.held.swap_remove(place) } else { self.held[place].clone() };
+        let verb = *self
+            .rng
+            .choice(&[Verb::Ack, Verb::Ack, Verb::Again, Verb::Retry, Verb::Release, Verb::Bury, Verb::Extend])
+            .expect("there are verbs");
+        let rest = match verb {
+            Verb::Again => "+50",
+            Verb::Retry => "50",
+            Verb::Extend => "1000",
+            _ => "",
+        };
+        for _ in 0..3 {
+            let call = settle(verb, &id, &token, rest);
+            if self.answer(call, |it| it.settled(verb, &id, &token)) {
+                return;
+            }
+        }
+    }
+
+    fn settled(&mut self, verb: Verb, id: &str, token: &str) -> (Answer, bool) {
+        let now_ms = self.ms;
+        let ignored = self.wrong == Wrong::TokenIsIgnored;
+        let Some(message) = self.messages.get_mut(id) else { return Self::verdict("GONE".into(), false) };
+        if message.leased.as_ref().is_none_or(|(current, _)| current != token && !ignored) {
+            return Self::verdict("LOST".into(), false);
+        }
+        if verb == Verb::Extend {
+            let deadline_ms = message.leased.as_ref().map_or(0, |leased| leased.1).max(now_ms + LEASE_MS);
+            message.leased = Some((token.into(), deadline_ms));
+            return Self::verdict(told("OK", deadline_ms), true);
+        }
+        message.leased = None;
+        let word = match verb {
+            Verb::Ack => {
+                if self.wrong != Wrong::AckIsForgotten {
+                    self.messages.remove(id);
+                }
+                "OK".into()
+            }
+            Verb::Again => {
+                (message.due_ms, message.failures, message.crashes) = (now_ms + 50, 0, 0);
+                message.reported_ms = message.due_ms;
+                told("OK", message.due_ms)
+            }
+            Verb::Retry => {
+                message.failures += if self.wrong == Wrong::RetryIsCountedTwice { 2 } else { 1 };
+                (message.due_ms, message.reported_ms) = (now_ms + 50, now_ms + 50);
+                message.dead = message.failures >= 20;
+                if message.dead { "DEAD".into() } else { told("SCHEDULED", message.due_ms) }
+            }
+            Verb::Release => {
+                message.due_ms = message.reported_ms;
+                "OK".into()
+            }
+            _ => {
+                message.dead = true;
+                "OK".into()
+            }
+        };
+        Self::verdict(word, true)
+    }
+
+    fn cancel(&mut self) {
+        let id = self.id();
+        self.answer(change(Verb::Cancel, &id, ""), |it| {
+            let now_ms = it.ms;
+            match it.messages.get(&id) {
+                Some(message) if message.dead => Self::verdict("DEAD".into(), false),
+                Some(message) if message.leased.is_some() => Self::verdict("LEASED".into(), false),
+                Some(_) => {
+                    if it.wrong != Wrong::CancelIsForgotten {
+                        it.messages.remove(&id);
+                    }
+                    it.remembered.insert(id.clone(), (now_ms + 12_000, true));
+                    Self::verdict("CANCELLED".into(), true)
+                }
+                None if it.remembered.get(&id).is_some_and(|known| known.0 > now_ms && known.1) => {
+                    Self::verdict("CANCELLED".into(), false)
+                }
+                None => Self::verdict("ABSENT".into(), false),
+            }
+        });
+    }
+
+    fn reschedule(&mut self) {
+        let (id, delay_ms) = (self.id(), self.rng.u64(0..400));
+        self.answer(change(Verb::Reschedule, &id, &format!("+{delay_ms}")), |it| {
+            let due_ms = it.ms + delay_ms;
+            match it.messages.get_mut(&id) {
+                Some(message) if message.dead => Self::verdict("DEAD".into(), false),
+                Some(message) if message.leased.is_some() => Self::verdict("LEASED".into(), false),
+                Some(message) if message.due_ms == due_ms => Self::verdict(told("MOVED", due_ms), false),
+                Some(message) => {
+                    (message.due_ms, message.reported_ms) = (due_ms, due_ms);
+                    it.remembered.insert(id.clone(), (it.ms + 12_000, false));
+                    Self::verdict(told("MOVED", due_ms), true)
+                }
+                None => Self::verdict("ABSENT".into(), false),
+            }
+        });
+    }
+
+    fn reap(&mut self) {
+        let call = Call::Other { verb: "reap".into(), args: vec!["256".into()] };
+        self.answer(call, |it| {
+            let (mut reaped, mut died) = (0, 0);
+            for message in it.messages.values_mut() {
+                let early_ms = if it.wrong == Wrong::ReapIsEarly { LEASE_MS / 2 } else { 0 };
+                let Some((_, deadline_ms)) = message.leased else { continue };
+                if deadline_ms > it.ms + early_ms {
+                    continue;
+                }
+                (message.leased, reaped) = (None, reaped + 1);
+                if it.wrong != Wrong::CrashIsFree {
+                    message.crashes += 1;
+                }
+                if message.crashes > 5 {
+                    (message.dead, died) = (true, died + 1);
+                } else if message.crashes > 1 {
+                    let pause_ms = 1_000 << (message.crashes - 1);
+                    message.due_ms = it.ms + pause_ms / 2 + it.rng.u64(..pause_ms);
+                } else {
+                    message.due_ms = message.reported_ms;
+                }
+            }
+            (Answer::Other(vec![reaped.to_string(), died.to_string()]), reaped > 0)
+        });
+    }
+}
+
+#[test]
+fn a_queue_that_does_as_it_should_is_clean() {
+    let mut deliveries = 0;
+    for seed in 0..400 {
+        let verdict = Simulation::new(seed, Wrong::Nothing).run();
+        assert!(verdict.is_clean(), "seed {seed}: {:#?}", verdict.examples);
+        assert_eq!(verdict.unjudged, 0, "seed {seed}");
+        deliveries += verdict.deliveries;
+    }
+    assert!(deliveries > 10_000, "{deliveries}");
+}
+
+#[test]
+fn a_queue_that_does_one_thing_wrong_is_caught() {
+    let caught_by: [(Wrong, &[Kind]); 9] = [
+        (Wrong::AckIsForgotten, &[Kind::ClaimedAfterAck]),
+        (Wrong::CrashIsFree, &[Kind::Miscounted]),
+        (Wrong::CancelIsForgotten, &[Kind::FiredAfterCancel]),
+        (Wrong::TokenIsIgnored, &[Kind::StaleTokensAccepted]),
+        (Wrong::ClaimIsEarly, &[Kind::Early, Kind::RetriedEarly]),
+        (Wrong::PushIsForgotten, &[Kind::Lost]),
+        (Wrong::MemoryIsIgnored, &[Kind::UnexplainedDuplicates]),
+        (Wrong::ReapIsEarly, &[Kind::OverlappingLeases, Kind::LeasesCutShort]),
+        (Wrong::RetryIsCountedTwice, &[Kind::Miscounted]),
+    ];
+    for (wrong, kinds) in caught_by {
+        let verdicts: Vec<_> = (0..20).map(|seed| Simulation::new(seed, wrong).run()).collect();
+        for kind in kinds {
+            let runs = verdicts.iter().filter(|verdict| verdict.count(*kind) > 0).count();
+            assert!(runs > 5, "{wrong:?} was caught as {kind:?} in {runs} runs of 20");
+        }
+    }
+}
+
+#[test]
+fn handlers_that_start_without_a_claim_are_seen() {
+    let mut simulation = Simulation::new(1, Wrong::Nothing);
+    let started = Event::Started { id: "m1".into(), version: 1, attempt: 1, due_ms: 0, started_us: 0 };
+    simulation.story.write(started);
+    assert_eq!(simulation.run().count(Kind::Unexpected), 1);
+}

@@ -1,0 +1,123 @@
+//! `dueq bench`: what the user's own server can do.
+
+mod figures;
+mod load;
+mod report;
+
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+use dueq::Queue;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::output::Outcome;
+use crate::{Common, output, time};
+use load::Load;
+use report::Report;
+
+/// How often the progress is drawn.
+const TICK: Duration = Duration::from_millis(200);
+
+#[derive(Args)]
+#[command(after_help = "\
+For the first 40 % of the time 64 callers push messages of 100 bytes that are due at once, while a worker handles them; at
+most 10,000 are on the way. Then messages are pushed at --rate a second, each due a second later, and each handler's start
+is compared with the due time, by the server's clock.
+The queue must not exist; it is removed at the end, after Ctrl-C too. Other users of the server will notice the load.
+
+Examples:
+  dueq bench
+  dueq bench --redis redis://staging/ --rate 100 --for 60s
+  dueq bench --json | jq .lateness_ms.p99")]
+pub(crate) struct Bench {
+    /// The queue to make, use and remove
+    #[arg(long, value_name = "NAME", default_value = "dueq-bench")]
+    queue: String,
+    /// How long to measure: 20s, 1m
+    #[arg(long = "for", value_name = "TIME", value_parser = time::delay, default_value = "20s")]
+    length: Duration,
+    /// How many messages a second to measure the lateness with; at most half of what the server was seen to manage
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000), default_value_t = 1_000)]
+    rate: u64,
+}
+
+impl Bench {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        if self.length < Duration::from_secs(1) {
+            return Err(output::Usage("--for: at least 1s is needed".to_owned()).into());
+        }
+        let client = common.client().await?;
+        let queue = client.queue(&self.queue)?;
+        let name = output::visible(self.queue.as_bytes());
+        if client.queues().await?.contains(&self.queue) {
+            bail!(
+                "the queue {name} is in use: name another with --queue; \
+                 if an earlier bench was killed, `dueq delete-queue {name} --yes` removes it"
+            );
+        }
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let stop = CancellationToken::new();
+        let measuring = self.measure(&queue, &stop);
+        tokio::pin!(measuring);
+        let measured = tokio::select! {
+            measured = &mut measuring => measured,
+            _ = interrupt.recv() => interrupted(&stop, measuring).await,
+            _ = terminate.recv() => interrupted(&stop, measuring).await,
+        };
+        // Nobody pushes any more: what is removed now stays removed.
+        let deleted = queue.delete().await;
+        let report = measured?;
+        deleted?;
+        report.print(common.json)?;
+        Ok(Outcome::Done)
+    }
+
+    async fn measure(&self, queue: &Queue, stop: &CancellationToken) -> anyhow::Result<Report> {
+        let bar = bar(self.length);
+        let load = Load::start(queue.clone(), stop.clone());
+        let ticking = tokio::spawn({
+            let bar = bar.clone();
+            async move {
+                loop {
+                    bar.set_position(u64::try_from(bar.elapsed().as_millis()).unwrap_or(u64::MAX));
+                    tokio::time::sleep(TICK).await;
+                }
+            }
+        });
+        let result = self.phases(&load, &bar).await;
+        ticking.abort();
+        bar.finish_and_clear();
+        load.end().await?;
+        result
+    }
+
+    async fn phases(&self, load: &Load, bar: &ProgressBar) -> anyhow::Result<Report> {
+        bar.set_message("throughput");
+        let throughput = load.throughput(self.length.mul_f64(0.4)).await?;
+        bar.set_message("lateness");
+        let rate = self.rate.min((throughput.life_per_s / 2.0) as u64).max(1);
+        let lateness = load.lateness(rate, self.length.mul_f64(0.6)).await?;
+        Ok(Report { queue: self.queue.clone(), throughput, rate, lateness })
+    }
+}
+
+/// Ends what is under way in good order, so that no push comes after the queue was removed.
+async fn interrupted(
+    stop: &CancellationToken,
+    measuring: impl Future<Output = anyhow::Result<Report>>,
+) -> anyhow::Result<Report> {
+    stop.cancel();
+    measuring.await?;
+    bail!("interrupted: the queue is removed, nothing was measured to its end")
+}
+
+fn bar(length: Duration) -> ProgressBar {
+    let bar = ProgressBar::new(u64::try_from(length.as_millis()).unwrap_or(u64::MAX));
+    if let Ok(style) = ProgressStyle::with_template("{msg:10} {bar:40} {elapsed} of about {duration}") {
+        bar.set_style(style);
+    }
+    bar
+}

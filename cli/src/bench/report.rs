@@ -1,0 +1,89 @@
+//! What was measured, for people and for programs.
+
+use std::io;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::json;
+
+use crate::bench::figures::{Bar, Figures, PERCENTILES};
+use crate::bench::load::Throughput;
+use crate::output;
+
+/// How many characters the longest bar has.
+const WIDTH: u64 = 50;
+
+pub(super) struct Report {
+    pub(super) queue: String,
+    pub(super) throughput: Throughput,
+    /// How many messages a second the lateness was taken with.
+    pub(super) rate: u64,
+    pub(super) lateness: Figures,
+}
+
+impl Report {
+    pub(super) fn print(&self, json: bool) -> io::Result<()> {
+        output::line(&if json { self.json() } else { self.text() })
+    }
+
+    fn json(&self) -> String {
+        let bars = self.lateness.histogram();
+        let bars: Vec<_> = bars.iter().map(|bar| json!({ "up_to_ms": bar.up_to_ms, "count": bar.count })).collect();
+        json!({
+            "queue": self.queue,
+            "life_per_s": self.throughput.life_per_s.round(),
+            "push_ms": self.throughput.push_us.json(),
+            "pushes": self.throughput.push_us.count(),
+            "rate_per_s": self.rate,
+            "lateness_ms": self.lateness.json(),
+            "lateness_count": self.lateness.count(),
+            "histogram": bars,
+        })
+        .to_string()
+    }
+
+    fn text(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["ms", "p50", "p90", "p99", "p99.9", "p99.99", "max"]);
+        let lateness = format!("lateness at {}/s", self.rate);
+        for (title, figures) in [("push, 64 callers", &self.throughput.push_us), (&lateness, &self.lateness)] {
+            let cells = PERCENTILES.map(|(_, share)| format!("{:.2}", figures.percentile_ms(share)));
+            table.add_row([title.to_owned()].into_iter().chain(cells));
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        format!(
+            "{:.0} messages a second pushed, delivered and acknowledged\n\n{}\n\nlateness of {} messages, by the server's clock: up to so much, how many\n{}",
+            self.throughput.life_per_s,
+            table.trim_fmt(),
+            self.lateness.count(),
+            bars(&self.lateness.histogram()),
+        )
+    }
+}
+
+fn bars(histogram: &[Bar]) -> String {
+    let most = histogram.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
+    let lines = histogram.iter().map(|bar| {
+        // What is there is seen, however little.
+        let length = (bar.count * WIDTH).div_ceil(most);
+        let line = format!("{:>9.2} ms {:>8} {}", bar.up_to_ms, bar.count, "#".repeat(length as usize));
+        line.trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_bar_fills_the_width_and_the_shortest_is_seen() {
+        let figures = Figures::new([vec![400; 1_000], vec![900], vec![100]].concat());
+        let shown = bars(&figures.histogram());
+        let lengths: Vec<_> = shown.lines().map(|line| line.matches('#').count()).collect();
+        assert_eq!(lengths, [1, 50, 1]);
+        assert!(shown.starts_with("     0.25 ms        1 #\n"), "{shown}");
+    }
+}

@@ -1,0 +1,312 @@
+#![doc = include_str!("README.md")]
+
+mod waiting;
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+use crate::wheel::{Full, Key, Wheel};
+
+pub use waiting::Expired;
+
+/// A set of timers that is a stream of those that expire.
+///
+/// The stream ends, with `None`, while the set is empty; after another insertion it goes on.
+/// See the [module](self) for what is guaranteed.
+///
+/// ```
+/// # use std::time::Duration;
+/// use dueq::timers::Timers;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let mut timers = Timers::new();
+/// timers.insert(Duration::from_secs(2), "second").unwrap();
+/// timers.insert(Duration::from_secs(1), "first").unwrap();
+/// assert_eq!(timers.next().await.unwrap().value, "first");
+/// assert_eq!(timers.next().await.unwrap().value, "second");
+/// assert!(timers.next().await.is_none());
+/// # }
+/// ```
+pub struct Timers<T> {
+    wheel: Wheel<T>,
+    /// Tick 0; a tick is a millisecond.
+    start: Instant,
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// The tick that `sleep` ends at.
+    wake_at: u64,
+    /// Of whoever waits for the sleep to end.
+    waiting: Option<Waker>,
+}
+
+impl<T> Timers<T> {
+    /// An empty set.
+    ///
+    /// ```
+    /// assert!(dueq::timers::Timers::<()>::new().is_empty());
+    /// ```
+    pub fn new() -> Self {
+        Self::with_capacity_limit(Wheel::<T>::MAX_LEN)
+    }
+
+    /// An empty set that never holds more than `limit` timers.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use dueq::timers::Timers;
+    ///
+    /// let mut timers = Timers::with_capacity_limit(1);
+    /// assert!(timers.insert(Duration::from_secs(1), 'a').is_ok());
+    /// assert_eq!(timers.insert(Duration::from_secs(1), 'b').unwrap_err().0, 'b');
+    /// ```
+    pub fn with_capacity_limit(limit: usize) -> Self {
+        let wheel = Wheel::with_capacity_limit(limit);
+        Self { wheel, start: Instant::now(), sleep: None, wake_at: 0, waiting: None }
+    }
+
+    /// Adds a timer that expires after `delay`. No delay is too long.
+    ///
+    /// # Errors
+    /// [`Full`], with the value in it, at the capacity limit.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use dueq::timers::Timers;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let mut timers = Timers::new();
+    /// timers.insert(Duration::MAX, "never").unwrap();
+    /// timers.insert(Duration::ZERO, "at once").unwrap();
+    /// assert_eq!(timers.next().await.unwrap().value, "at once");
+    /// # }
+    /// ```
+    pub fn insert(&mut self, delay: Duration, value: T) -> Result<Key, Full<T>> {
+        let when = self.tick_after(delay);
+        self.insert_tick(when, value)
+    }
+
+    /// Adds a timer that expires at `when`, at once if that is over.
+    ///
+    /// # Errors
+    /// [`Full`], with the value in it, at the capacity limit.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use dueq::timers::Timers;
+    /// use tokio::time::Instant;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let mut timers = Timers::new();
+    /// let when = Instant::now() + Duration::from_secs(1);
+    /// timers.insert_at(when, ()).unwrap();
+    /// timers.next().await;
+    /// assert!(Instant::now() >= when);
+    /// # }
+    /// ```
+    pub fn insert_at(&mut self, when: Instant, value: T) -> Result<Key, Full<T>> {
+        let when = self.tick_at(when);
+        self.insert_tick(when, value)
+    }
+
+    /// Makes a timer expire after `delay` from now instead. `false`: the key is stale, the timer has expired or was removed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use dueq::timers::Timers;
+    ///
+    /// let mut timers = Timers::new();
+    /// let key = timers.insert(Duration::from_secs(30), "connection").unwrap();
+    /// assert!(timers.reset(key, Duration::from_secs(30))); // a packet
+    /// timers.remove(key);
+    /// assert!(!timers.reset(key, Duration::from_secs(30)));
+    /// ```
+    pub fn reset(&mut self, key: Key, delay: Duration) -> bool {
+        let when = self.tick_after(delay);
+        self.reset_tick(key, when)
+    }
+
+    /// Makes a timer expire at `when` instead, at once if that is over. `false`: the key is stale.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use dueq::timers::Timers;
+    /// use tokio::time::Instant;
+    ///
+    /// let mut timers = Timers::new();
+    /// let key = timers.insert(Duration::from_secs(1), ()).unwrap();
+    /// let later = Instant::now() + Duration::from_secs(60);
+    /// assert!(timers.reset_at(key, later));
+    /// assert!(timers.deadline(key).unwrap() >= later);
+    /// ```
+    pub fn reset_at(&mut self, key: Key, when: Instant) -> bool {
+        let when = self.tick_at(when);
+        self.reset_tick(key, when)
+    }
+
+    /// Takes a timer out, expired or not, as long as the stream has not yielded it. `None`: the key is stale.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use dueq::timers::Timers;
+    ///
+    /// let mut timers = Timers::new();
+    /// let key = timers.insert(Duration::from_secs(1), "answered").unwrap();
+    /// assert_eq!(timers.remove(key), Some("answered"));
+    /// assert_eq!(timers.remove(key), None);
+    /// ```
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let value = self.wheel.remove(key);
+        self.rouse();
+        value
+    }
+
+    /// Drops all timers.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let mut timers = dueq::timers::Timers::new();
+    /// timers.insert(Duration::from_secs(1), ()).unwrap();
+    /// timers.clear();
+    /// assert!(timers.is_empty());
+    /// ```
+    pub fn clear(&mut self) {
+        self.wheel.clear();
+        self.rouse();
+    }
+
+    /// Takes all timers out, due or not, in no particular order: the unprocessed ones when a program stops.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let mut timers = dueq::timers::Timers::new();
+    /// timers.insert(Duration::from_secs(1), 'a').unwrap();
+    /// timers.insert(Duration::from_secs(2), 'b').unwrap();
+    /// let mut unprocessed: Vec<char> = timers.drain().collect();
+    /// unprocessed.sort();
+    /// assert_eq!(unprocessed, ['a', 'b']);
+    /// ```
+    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = T> {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.wake();
+        }
+        self.wheel.drain().map(|(_, value)| value)
+    }
+
+    /// The value of a timer. `None`: the key is stale.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let mut timers = dueq::timers::Timers::new();
+    /// let key = timers.insert(Duration::from_secs(1), 'a').unwrap();
+    /// assert_eq!(timers.get(key), Some(&'a'));
+    /// ```
+    pub fn get(&self, key: Key) -> Option<&T> {
+        self.wheel.get(key)
+    }
+
+    /// The value of a timer, to change it. `None`: the key is stale.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let mut timers = dueq::timers::Timers::new();
+    /// let key = timers.insert(Duration::from_secs(1), 1).unwrap();
+    /// *timers.get_mut(key).unwrap() += 1;
+    /// assert_eq!(timers.remove(key), Some(2));
+    /// ```
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        self.wheel.get_mut(key)
+    }
+
+    /// When a timer expires, as it was last set, rounded up to a millisecond since these [`Timers`] were made.
+    /// `None`: the key is stale, or this platform has no instant for a time so far off.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use tokio::time::Instant;
+    ///
+    /// let mut timers = dueq::timers::Timers::new();
+    /// let when = Instant::now() + Duration::from_secs(1);
+    /// let key = timers.insert_at(when, ()).unwrap();
+    /// assert!(timers.deadline(key).unwrap() - when < Duration::from_millis(1));
+    /// ```
+    pub fn deadline(&self, key: Key) -> Option<Instant> {
+        self.start.checked_add(Duration::from_millis(self.wheel.deadline(key)?))
+    }
+
+    /// Timers in the set, those included that have expired and were not yet yielded.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let mut timers = dueq::timers::Timers::new();
+    /// timers.insert(Duration::ZERO, ()).unwrap();
+    /// assert_eq!(timers.len(), 1);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.wheel.len()
+    }
+
+    /// Whether there is no timer in the set.
+    ///
+    /// ```
+    /// assert!(dueq::timers::Timers::<()>::new().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.wheel.is_empty()
+    }
+
+    fn insert_tick(&mut self, when: u64, value: T) -> Result<Key, Full<T>> {
+        if self.wheel.is_empty() {
+            // The closer to the present a timer is filed, the less often it is moved.
+            let now = self.now();
+            let _ = self.wheel.advance_limited(now, 0);
+        }
+        let key = self.wheel.insert(when, value)?;
+        self.rouse();
+        Ok(key)
+    }
+
+    fn reset_tick(&mut self, key: Key, when: u64) -> bool {
+        let was_there = self.wheel.reset(key, when);
+        self.rouse();
+        was_there
+    }
+
+    /// Whole milliseconds that have gone by.
+    fn now(&self) -> u64 {
+        millis(Instant::now().saturating_duration_since(self.start))
+    }
+
+    fn tick_after(&self, delay: Duration) -> u64 {
+        millis_up(Instant::now().saturating_duration_since(self.start).saturating_add(delay))
+    }
+
+    fn tick_at(&self, when: Instant) -> u64 {
+        millis_up(when.saturating_duration_since(self.start))
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn millis_up(duration: Duration) -> u64 {
+    millis(duration.saturating_add(Duration::from_nanos(999_999)))
+}
+
+impl<T> Default for Timers<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for Timers<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timers").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
