@@ -26,8 +26,10 @@ const _: () = assert!(BATCH_ITEMS <= MAX_ITEMS);
 const BACKLOG_BYTES: u32 = 16 * 1024 * 1024;
 /// What an item counts for at least: so no more than 4,096 wait.
 const LEAST_BYTES: u32 = 4_096;
-/// How many items make a second call in flight worth its while: a call costs Redis as much as eight of them.
+/// How many items make a second call in flight worth its while: a call costs Redis as much as eight of them. For settles,
+/// which hold nobody up, more.
 const ENOUGH: usize = 32;
+const ENOUGH_SETTLES: usize = 128;
 
 /// What one caller wants done.
 #[derive(Debug, Clone)]
@@ -109,7 +111,7 @@ impl Batcher {
             let waiting = gauge.waiting.fetch_add(1, Ordering::AcqRel) + 1;
             match sender.send(pending) {
                 Ok(()) => {
-                    if waiting == ENOUGH {
+                    if waiting == enough(self.0.verb) {
                         gauge.enough.notify_one();
                     }
                     return Ok(receiver);
@@ -146,6 +148,14 @@ impl Batcher {
             }
         }
     }
+}
+
+fn is_settle(verb: Verb) -> bool {
+    matches!(verb, Verb::Ack | Verb::Again | Verb::Retry | Verb::Release | Verb::Bury)
+}
+
+fn enough(verb: Verb) -> usize {
+    if is_settle(verb) { ENOUGH_SETTLES } else { ENOUGH }
 }
 
 fn gone(applied: Applied) -> Error {
@@ -202,6 +212,10 @@ impl Work {
                     None => break,
                 },
             };
+            if is_settle(self.verb) {
+                // Handlers end together, often: those that are about to come along.
+                tokio::task::yield_now().await;
+            }
             let mut batch = Batch::of(first);
             loop {
                 while next.is_none()
@@ -212,7 +226,7 @@ impl Work {
                 }
                 while flying.try_join_next().is_some() {}
                 // Calls that must not be repeated keep to their order, and so does what comes after them.
-                let joins = flying.len() == 1 && batch.items.len() >= ENOUGH && !ordered && !batch.ordered;
+                let joins = flying.len() == 1 && batch.items.len() >= enough(self.verb) && !ordered && !batch.ordered;
                 if flying.is_empty() || joins {
                     break;
                 }

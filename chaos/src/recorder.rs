@@ -182,7 +182,7 @@ fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
     let answer = match (verb, body) {
         ("claim", [_, Reply::Int(deadline_ms), Reply::List(items), ..]) => Answer::Claimed {
             deadline_ms: u64::try_from(*deadline_ms).unwrap_or(0),
-            items: items.iter().map(claimed_item).collect::<Option<_>>()?,
+            items: items.chunks(5).map(claimed_item).collect::<Option<_>>()?,
         },
         // Pages and figures change nothing: how long they are says enough.
         ("get" | "peek" | "stats", _) => Answer::Other(body.iter().map(length).collect()),
@@ -192,9 +192,8 @@ fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
     Some(Event::Ok { call, seq: u64::try_from(*seq).ok()?, now_us: *now_us, born: text(born), answer })
 }
 
-fn claimed_item(item: &Reply) -> Option<ClaimedItem> {
-    let Reply::List(item) = item else { return None };
-    let [Reply::Bytes(id), Reply::Bytes(payload), Reply::Int(due_ms), Reply::Int(attempt), ..] = &item[..] else {
+fn claimed_item(item: &[Reply]) -> Option<ClaimedItem> {
+    let [Reply::Bytes(id), Reply::Bytes(payload), Reply::Int(due_ms), Reply::Int(attempt), _options] = item else {
         return None;
     };
     let id = text(id);
@@ -260,9 +259,9 @@ mod tests {
         let payload = payload::make("a", 3, 50);
         let item = |payload: Vec<u8>| {
             let parts = [Reply::Bytes(b"a".to_vec()), Reply::Bytes(payload), Reply::Int(4), Reply::Int(2)];
-            Reply::List(parts.into_iter().chain([Reply::Bytes(Vec::new())]).collect())
+            parts.into_iter().chain([Reply::Bytes(Vec::new())])
         };
-        let items = Reply::List(vec![item(payload), item(b"a 3 spoilt".to_vec())]);
+        let items = Reply::List(item(payload).chain(item(b"a 3 spoilt".to_vec())).collect());
         let reply = Reply::List(vec![header(), Reply::Int(0), Reply::Int(77), items]);
         let items = vec![ClaimedItem("a".into(), 3, 4, 2), ClaimedItem("a".into(), 0, 4, 2)];
         let answer = Answer::Claimed { deadline_ms: 77, items };
