@@ -7,10 +7,13 @@ use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
 };
+#[cfg(feature = "tls")]
+use redis::{ClientTlsConfig, TlsCertificates};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::failure;
+use crate::protocol::options::ClientOptions;
 
 /// How long opening a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -32,14 +35,22 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// Reads a URL: `redis://` or `rediss://`, `[USER][:PASSWORD@]HOST[:PORT][/DATABASE]`, or `redis+unix:///PATH`.
-    pub(crate) fn new(url: &str) -> Result<Self, Error> {
+    pub(crate) fn new(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         let info = url.into_connection_info().map_err(|_| bad_url())?;
-        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) && !cfg!(feature = "tls") {
+        let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+        if tls && !cfg!(feature = "tls") {
             return Err(Error::invalid("a rediss:// URL needs the feature `tls` of the crate dueq"));
+        }
+        if options.want_tls() && !tls {
+            return Err(Error::invalid(
+                "certificates were given, and the URL is not rediss://: nothing would be encrypted",
+            ));
         }
         // A program that has several TLS providers among its crates must choose one; so does this library, if nobody has.
         #[cfg(feature = "tls")]
         let _ = rustls::crypto::ring::default_provider().install_default();
+        #[cfg(feature = "tls")]
+        let info = with_certificates(info, options)?;
         Self::of(info)
     }
 
@@ -135,6 +146,29 @@ impl Connector {
             .await
             .map_err(|error| failure::of_connecting(&self.address, error))
     }
+}
+
+/// The same with the certificates of the options.
+#[cfg(feature = "tls")]
+fn with_certificates(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionInfo, Error> {
+    if !options.want_tls() {
+        return Ok(info);
+    }
+    let marker = b"BEGIN CERTIFICATE";
+    // An empty list would be taken, and nobody trusted.
+    if options.ca_certificates.as_ref().is_some_and(|pem| !pem.windows(marker.len()).any(|part| part == marker)) {
+        return Err(Error::invalid("what was given as the CA's certificates holds none in PEM"));
+    }
+    let client_tls = options.client_certificate.clone();
+    let certificates = TlsCertificates {
+        client_tls: client_tls.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key }),
+        root_cert: options.ca_certificates.clone(),
+    };
+    let client = Client::build_with_tls(info, certificates).map_err(|error| {
+        let message = format!("the certificates, or the key, cannot be read as PEM: {error}");
+        Error::with_source(ErrorKind::InvalidInput, Applied::No, message, error)
+    })?;
+    Ok(client.get_connection_info().clone())
 }
 
 /// The URL itself is not repeated: it may hold a password.

@@ -12,6 +12,8 @@ pub(crate) mod keys;
 pub(crate) mod lane;
 pub(crate) mod limits;
 pub(crate) mod listening;
+pub(crate) mod options;
 pub(crate) mod replies;
 pub(crate) mod scripts;
+pub(crate) mod server;
 pub(crate) mod waiting;
