@@ -73,6 +73,7 @@ for i = 2, #ARGV, 2 do
     return redis.error_reply('BADARGS ' .. name .. ' must be ' .. least .. ' to ' .. int(most[name]))
   end
 end
+redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
 create()
 for i = 2, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', META, ARGV[i]) else redis.call('HSET', META, ARGV[i], ARGV[i + 1]) end

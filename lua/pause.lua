@@ -62,6 +62,7 @@ local function create()
 end
 --- end
 if #ARGV ~= 1 then return redis.error_reply('BADARGS pause takes now') end
+redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
 create()
 local changed = not paused
 paused = '1'

@@ -59,6 +59,7 @@ local state, limit = ARGV[2], tonumber(ARGV[3])
 if #ARGV ~= 3 or not (state == 'scheduled' or state == 'ready' or state == 'dead') or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
   return redis.error_reply('BADARGS purge takes now, state (scheduled, ready or dead), limit (1 to 1000)')
 end
+redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
 redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local ids, remember, left = {}, {}, 0
 if state == 'ready' then

@@ -73,6 +73,7 @@ if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest
   and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')) then
   return redis.error_reply('BADARGS requeue takes now, ids, then 1 to 1000 ids; or now, oldest, limit (1 to 1000), died at or before ms')
 end
+redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
 local replies, changed = {}, 0
 local function requeue(id)

@@ -50,6 +50,7 @@ local function finish(changed, quiet)
 end
 --- end
 if #ARGV ~= 1 then return redis.error_reply('BADARGS resume takes now') end
+redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
 local changed = paused
 paused, old_head = false, math.huge -- so that a head that is due soon is told
 if changed then redis.call('HDEL', META, 'paused') end

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use redis::Value;
 
@@ -12,6 +11,8 @@ use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::connect::Connector;
 use crate::protocol::keys::{Keys, META_PATTERN, queue_of_meta};
 use crate::protocol::lane::{Lanes, Patience, Repeat};
+use crate::protocol::options::ClientOptions;
+use crate::protocol::server::Info;
 use crate::queue::Queue;
 
 /// A Redis server to keep queues on. Cheap to clone; connections are pooled, made when needed and mended by themselves.
@@ -48,18 +49,26 @@ impl Client {
     /// [`ErrorKind::Unavailable`] at once if nobody listens there, [`ErrorKind::Timeout`] within some ten seconds if nobody
     /// answers, [`ErrorKind::Denied`] if user or password are refused, [`ErrorKind::InvalidInput`] if the URL is none.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let connector = Arc::new(Connector::new(url)?);
+        Self::connect_with(url, &ClientOptions::new()).await
+    }
+
+    /// As [`Client::connect`], with options: certificates for TLS.
+    ///
+    /// # Errors
+    /// Those of `connect`, and [`ErrorKind::InvalidInput`] if there are certificates and the URL is not `rediss://`.
+    pub async fn connect_with(url: &str, options: &ClientOptions) -> Result<Self, Error> {
+        let connector = Arc::new(Connector::new(url, options)?);
         let client = Self { lanes: Arc::new(Lanes::new(&connector)), durability: Durability::Memory };
         let mut patience = Patience::new();
         loop {
-            match client.check_server().await {
+            match client.check_server(options.accept_unfit).await {
                 // A refused connection is told at once: at the start a wrong address is likelier than a restart.
                 Err(error) if !refused(&error) && patience.allows(&error, Repeat::Harmless) => patience.pause().await,
                 Err(error) => return Err(error),
                 Ok(()) => break,
             }
         }
-        client.read_clock().await?;
+        client.lanes.control.time().await?;
         Ok(client)
     }
 
@@ -111,37 +120,24 @@ impl Client {
         &self.lanes
     }
 
-    async fn check_server(&self) -> Result<(), Error> {
-        let info =
-            match self.lanes.control.command(redis::cmd("INFO").arg("server").arg("memory").arg("persistence")).await {
-                Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
-                Ok(Value::VerbatimString { text, .. }) => text,
-                Ok(other) => {
-                    return Err(Error::new(ErrorKind::Server, Applied::No, format!("INFO answered {other:?}")));
-                }
-                Err(error) if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") => {
-                    tracing::warn!(
-                        "the user may not call INFO: version and eviction policy of the server are not checked"
-                    );
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            };
+    async fn check_server(&self, accept_unfit: bool) -> Result<(), Error> {
+        let info = match self.lanes.control.info(&["server", "memory", "persistence"]).await {
+            Ok(info) => info,
+            Err(error) if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") => {
+                tracing::warn!("the user may not call INFO: version and eviction policy of the server are not checked");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if accept_unfit {
+            return Ok(());
+        }
         let address = self.lanes.control.connector().address();
         unfit(&info).map_or(Ok(()), |reason| {
             Err(Error::new(ErrorKind::Unsupported, Applied::No, format!("redis at {address} is not fit: {reason}")))
         })?;
-        if field(&info, "aof_enabled") == Some("0") {
+        if info.field("aof_enabled") == Some("0") {
             tracing::warn!(%address, "the server keeps no append-only file: a crash loses what it held (CONFIG SET appendonly yes)");
-        }
-        Ok(())
-    }
-
-    async fn read_clock(&self) -> Result<(), Error> {
-        let sent = Instant::now();
-        let time = self.lanes.control.command(&redis::cmd("TIME")).await?;
-        if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(time) {
-            self.lanes.control.clock().observe(sent, Instant::now(), seconds * 1_000_000 + micros);
         }
         Ok(())
     }
@@ -159,17 +155,11 @@ fn refused(error: &Error) -> bool {
 }
 
 /// Why a server that describes itself so may not hold queues, and what to change.
-fn unfit(info: &str) -> Option<String> {
-    let (product, version, least) = match field(info, "valkey_version") {
-        Some(version) => ("Valkey", version, (7, 2)),
-        None => ("Redis", field(info, "redis_version").unwrap_or("0.0"), (7, 0)),
-    };
-    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if found < least {
-        return Some(format!("it is {product} {version}; {product} {}.{} or newer is needed", least.0, least.1));
+fn unfit(info: &Info) -> Option<String> {
+    if let Some(reason) = too_old(info) {
+        return Some(reason);
     }
-    match field(info, "maxmemory_policy") {
+    match info.field("maxmemory_policy") {
         Some(policy) if policy.starts_with("allkeys-") => Some(format!(
             "its maxmemory-policy {policy} drops messages silently; set it: CONFIG SET maxmemory-policy noeviction"
         )),
@@ -177,13 +167,24 @@ fn unfit(info: &str) -> Option<String> {
     }
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+/// What such a server lacks.
+pub(crate) fn too_old(info: &Info) -> Option<String> {
+    let (product, version, least) = match info.field("valkey_version") {
+        Some(version) => ("Valkey", version, (7, 2)),
+        None => ("Redis", info.field("redis_version").unwrap_or("0.0"), (7, 0)),
+    };
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (found < least).then(|| format!("it is {product} {version}; {product} {}.{} or newer is needed", least.0, least.1))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Info;
+
+    fn unfit(info: &str) -> Option<String> {
+        super::unfit(&Info(info.to_owned()))
+    }
 
     #[test]
     fn servers_that_are_too_old_or_evict_are_unfit() {

@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 
+mod acl;
 mod batch;
 mod client;
 mod delivery;
+mod doctor;
 mod due;
 mod durability;
 mod error;
@@ -18,8 +20,10 @@ mod retry;
 pub mod timers;
 pub mod wheel;
 
+pub use acl::{Role, acl_rules};
 pub use client::Client;
 pub use delivery::Delivery;
+pub use doctor::{Checkup, Finding, ServerTime, Unchecked};
 pub use due::Due;
 pub use durability::Durability;
 pub use error::{Applied, Error, ErrorKind};
@@ -31,5 +35,6 @@ pub use node::worker::Worker;
 pub use outcome::{Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, State};
 #[cfg(feature = "harness")]
 pub use protocol::harness;
+pub use protocol::options::ClientOptions;
 pub use queue::Queue;
 pub use retry::Retry;

@@ -22,7 +22,8 @@ pub struct Recovery {
 #[derive(Debug, Default)]
 pub struct Recoveries {
     /// By fault. `worker_kill` counts deliveries that the dead worker held, each until somebody claimed it again;
-    /// `worker_kill_beside_outage` those in whose time the server was away or its clock was stepped.
+    /// `worker_kill_beside_others` those in whose time the server was away, its clock was stepped, or another worker
+    /// was disturbed as well.
     pub by_fault: BTreeMap<String, Recovery>,
     /// Faults after which nothing was claimed any more, as the run ended.
     pub never: BTreeMap<String, u64>,
@@ -40,6 +41,11 @@ struct Claim {
 /// While one of these is under way nobody can work, or the time is not what it was.
 const OUTAGES: [&str; 7] =
     ["server_kill", "server_stop", "aof_truncate", "disk_full", "flushall", "clock_forward", "clock_back"];
+/// While one of these is under way, or just before the kill, there may be no other worker that could take over.
+const CREW_FAULTS: [&str; 7] =
+    ["worker_kill", "worker_stop", "poison", "net_cut", "net_delay", "net_drop", "net_half_open"];
+/// How long a worker that died takes to be there again, with time to spare.
+const RESTART_US: u64 = 3_000_000;
 
 #[derive(Debug)]
 struct Fault {
@@ -189,10 +195,12 @@ fn redeliveries(
         read_claims(worker, note, &mut BTreeMap::new())?;
     }
     for ((_, killed_us), told_us) in again {
-        let outage = faults
-            .iter()
-            .any(|fault| OUTAGES.contains(&&*fault.kind) && fault.begun_us < told_us && fault.ended_us > killed_us);
-        let kind = if outage { "worker_kill_beside_outage" } else { "worker_kill" };
+        let beside = |fault: &&Fault| {
+            let crew = CREW_FAULTS.contains(&&*fault.kind) && fault.begun_us != killed_us;
+            let over_us = fault.ended_us + if crew { RESTART_US } else { 0 };
+            (crew || OUTAGES.contains(&&*fault.kind)) && fault.begun_us < told_us && over_us > killed_us
+        };
+        let kind = if faults.iter().any(|fault| beside(&fault)) { "worker_kill_beside_others" } else { "worker_kill" };
         samples.entry(kind.to_owned()).or_default().push(told_us - killed_us);
     }
     Ok(())

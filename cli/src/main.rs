@@ -1,9 +1,11 @@
 //! The program `dueq`: pushes to, works and looks at delay queues on Redis.
 
+mod acl;
 mod bench;
 mod completions;
 mod configure;
 mod dev;
+mod doctor;
 mod durable;
 mod functions;
 mod group;
@@ -23,11 +25,14 @@ mod time;
 mod when;
 mod work;
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dueq::{Client, Queue};
-use output::Outcome;
+use dueq::{Client, ClientOptions, Queue};
+use output::{Outcome, Usage};
 
 /// Delay queues on Redis: push a message with a time, and one live worker gets it at that time.
 ///
@@ -67,6 +72,15 @@ struct Common {
         default_value = "redis://127.0.0.1/"
     )]
     redis: String,
+    /// Certificates, in PEM, of those who may have signed the server's, instead of those that this machine trusts
+    #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_CACERT", hide_env_values = true)]
+    cacert: Option<PathBuf>,
+    /// The certificate that the server asks for, in PEM
+    #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_CERT", hide_env_values = true)]
+    cert: Option<PathBuf>,
+    /// The key of that certificate, in PEM
+    #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_KEY", hide_env_values = true)]
+    key: Option<PathBuf>,
     /// Print JSON, one object a line, for programs
     #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
@@ -115,6 +129,10 @@ enum Command {
     DeleteQueue(queues::DeleteQueue),
     /// Set limits of a queue
     Configure(configure::Configure),
+    /// What is wrong with the server and its queues, and what mends it
+    Doctor(doctor::Doctor),
+    /// The rights that a producer, a consumer or an operator of a queue needs
+    Acl(acl::Acl),
     /// The Redis Functions library, for clients in other languages
     Functions(functions::Functions),
     /// The ten keys of a queue, or a producer for it in another language
@@ -131,7 +149,22 @@ enum Command {
 
 impl Common {
     async fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::connect(&self.redis).await?)
+        Ok(Client::connect_with(&self.redis, &self.options()?).await?)
+    }
+
+    /// Which certificates to use.
+    fn options(&self) -> anyhow::Result<ClientOptions> {
+        let read = |path: &PathBuf| fs::read(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()));
+        let mut options = ClientOptions::new();
+        if let Some(path) = &self.cacert {
+            options = options.ca_certificates(read(path)?);
+        }
+        match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => options = options.client_certificate(read(cert)?, read(key)?),
+            (None, None) => {}
+            _ => return Err(Usage("--cert and --key go together".to_owned()).into()),
+        }
+        Ok(options)
     }
 
     async fn queue(&self, name: &str) -> anyhow::Result<Queue> {
@@ -190,6 +223,8 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Purge(purge) => purge.run(common).await,
         Command::DeleteQueue(delete) => delete.run(common).await,
         Command::Configure(configure) => configure.run(common).await,
+        Command::Doctor(doctor) => doctor.run(common).await,
+        Command::Acl(acl) => acl.run(common),
         Command::Functions(functions) => functions.run(common).await,
         Command::Keys(keys) => keys.run(common),
         Command::Import(import) => import.run(common).await.map(|()| Outcome::Done),

@@ -5,11 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+#[cfg(feature = "tls")]
+use redis::{Client, ClientTlsConfig, TlsCertificates};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushInfo};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
 use crate::error::Error;
+#[cfg(feature = "tls")]
+use crate::error::{Applied, ErrorKind};
+use crate::protocol::options::ClientOptions;
 use crate::protocol::sentinel::Sentinels;
 use crate::protocol::target::Target;
 
@@ -41,20 +46,12 @@ struct Shared {
 impl Connector {
     /// Reads a URL: `redis://` or `rediss://`, `[USER][:PASSWORD@]HOST[:PORT][/DATABASE]`, `redis+unix:///PATH`, or
     /// `redis+sentinel://` as [`Sentinels::new`] takes it.
-    pub(crate) fn new(url: &str) -> Result<Self, Error> {
-        let sentinels = Sentinels::new(url)?;
-        let info = match &sentinels {
-            Some(sentinels) => sentinels.server().clone(),
-            None => url.into_connection_info().map_err(|_| bad_url())?,
-        };
-        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) && !cfg!(feature = "tls") {
-            return Err(Error::invalid("a rediss:// URL needs the feature `tls` of the crate dueq"));
-        }
-        // A program that has several TLS providers among its crates must choose one; so does this library, if nobody has.
-        #[cfg(feature = "tls")]
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let place = match sentinels {
-            None => Place::Fixed(Arc::new(Target::fixed(info)?)),
+    pub(crate) fn new(url: &str, options: &ClientOptions) -> Result<Self, Error> {
+        let place = match Sentinels::new(url, |info| prepared(info, options))? {
+            None => {
+                let info = url.into_connection_info().map_err(|_| bad_url())?;
+                Place::Fixed(Arc::new(Target::fixed(prepared(info, options)?)?))
+            }
             Some(sentinels) => {
                 let shared = Shared { sentinels, master: Mutex::new(None), questions: AtomicU64::new(1) };
                 Place::Sentinelled { shared: Arc::new(shared), watch: Mutex::new(None) }
@@ -207,6 +204,48 @@ fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
         _ => ConnectionAddr::Tcp(host, port),
     };
     info.clone().set_addr(addr)
+}
+
+/// What to connect with: TLS where it is asked for, with the certificates of the options.
+fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionInfo, Error> {
+    let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+    if tls && !cfg!(feature = "tls") {
+        return Err(Error::invalid("a rediss:// URL needs the feature `tls` of the crate dueq"));
+    }
+    if options.want_tls() && !tls {
+        return Err(Error::invalid(
+            "certificates were given, and the URL is not rediss://: nothing would be encrypted",
+        ));
+    }
+    // A program that has several TLS providers among its crates must choose one; so does this library, if nobody has.
+    #[cfg(feature = "tls")]
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    #[cfg(feature = "tls")]
+    let info = with_certificates(info, options)?;
+    Ok(info)
+}
+
+/// The same with the certificates of the options.
+#[cfg(feature = "tls")]
+fn with_certificates(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionInfo, Error> {
+    if !options.want_tls() {
+        return Ok(info);
+    }
+    let marker = b"BEGIN CERTIFICATE";
+    // An empty list would be taken, and nobody trusted.
+    if options.ca_certificates.as_ref().is_some_and(|pem| !pem.windows(marker.len()).any(|part| part == marker)) {
+        return Err(Error::invalid("what was given as the CA's certificates holds none in PEM"));
+    }
+    let client_tls = options.client_certificate.clone();
+    let certificates = TlsCertificates {
+        client_tls: client_tls.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key }),
+        root_cert: options.ca_certificates.clone(),
+    };
+    let client = Client::build_with_tls(info, certificates).map_err(|error| {
+        let message = format!("the certificates, or the key, cannot be read as PEM: {error}");
+        Error::with_source(ErrorKind::InvalidInput, Applied::No, message, error)
+    })?;
+    Ok(client.get_connection_info().clone())
 }
 
 /// The URL itself is not repeated: it may hold a password.

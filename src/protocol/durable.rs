@@ -1,8 +1,9 @@
 //! Calls whose effect must be on replicas or disks before they are answered: WAIT and WAITAOF.
 //!
-//! Redis waits for what the *connection* has written so far, so the command follows the script on the same connection, in the
-//! same pipeline. A script that finds its work done by somebody else writes nothing, and from Redis 7.2 on there is then nothing
-//! to wait for: so between the two stands a write that changes nothing, and comes after all that others have done. Whatever else is sent on it meanwhile stands behind it: hence a lane of its own for each durability of each queue.
+//! Redis waits for what the *connection* has written so far, so the command comes after the script on the same connection. A
+//! script that finds its work done by somebody else writes nothing, and from Redis 7.2 on there is then nothing to wait for: so
+//! a write that changes nothing goes before it, and comes after all that others have done. Whatever else is sent on the
+//! connection meanwhile stands behind the wait: hence a lane of its own for each durability of each queue.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,13 +16,11 @@ use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::connect::RESPONSE_LIMIT;
 #[cfg(feature = "harness")]
 use crate::protocol::harness;
-use crate::protocol::keys::Keys;
-use crate::protocol::lane::{Lane, eval, evalsha, is_unknown};
+use crate::protocol::keys::{self, Keys};
+use crate::protocol::lane::Lane;
 use crate::protocol::replies::Reply;
 use crate::protocol::scripts::Verb;
 use crate::protocol::target::Target;
-
-type Values = [Result<Value, RedisError>; 2];
 
 impl Lane {
     /// Calls a script once and waits until its effect is as durable as is asked. Beside the reply: who has not confirmed in
@@ -41,37 +40,34 @@ impl Lane {
         }
         let (mut connection, target) = self.connection().await?;
         if !self.is_fit(&target) {
-            let (touch, probe) = (touch(keys), probe(durability));
-            let asking = limited(RESPONSE_LIMIT, async {
-                touch.query_async::<Value>(&mut connection).await?;
-                probe.query_async::<Value>(&mut connection).await
-            });
+            let probe = probe(durability);
+            let asking = limited(RESPONSE_LIMIT, probe.query_async::<Value>(&mut connection));
             let answer = target.unless_left(Applied::No, async { Ok(asking.await) }).await?;
             answer.map_err(|error| self.unfit(&target, error))?;
             self.set_fit(&target);
         }
         let sent = Instant::now();
-        let asked = async {
-            #[cfg(feature = "harness")]
-            let told = harness::invoke(verb, keys, args);
-            let limit = RESPONSE_LIMIT + durability.timeout();
-            let results = limited(limit, exchange(&mut connection, verb, keys, args, durability)).await;
-            #[cfg(feature = "harness")]
-            match &results {
-                Ok([reply, _]) => harness::done(told, reply),
-                Err(error) => harness::done(told, &Err(error.clone())),
-            }
-            Ok(results)
-        };
-        let results = target.unless_left(Applied::Unknown, asked).await?;
-        let [reply, waited] = results.map_err(|error| self.fail(&target, error))?;
-        let reply = self.decode(verb, reply, sent, &target)?;
+        let calls = [(verb, args)];
+        let asked = async { Ok(limited(RESPONSE_LIMIT, Self::exchange(&mut connection, &calls, keys)).await) };
+        #[cfg(feature = "harness")]
+        let told = harness::invoke(verb, keys, args);
+        let answer = target.unless_left(Applied::Unknown, asked).await?;
+        let answer = answer.and_then(|mut answers| answers.pop().unwrap_or(Ok(Value::Nil)));
+        #[cfg(feature = "harness")]
+        harness::done(told, &answer);
+        let reply = self.decode(verb, answer, sent, &target)?;
+        if reply.header.born.is_empty() {
+            // There is no queue, so nothing that could be lost.
+            return Ok((reply, None));
+        }
+        let limit = RESPONSE_LIMIT + durability.timeout();
+        let waiting = async { Ok(limited(limit, wait(&mut connection, keys, durability)).await) };
         // An error here, such as that this server is a master no more, says nothing about the replicas. The call is made again,
-        // on the new master, if it may be.
-        let waited = waited.map_err(|error| {
+        // on the new master, if that is harmless.
+        let waited = target.unless_left(Applied::Unknown, waiting).await?.map_err(|error| {
             let error = self.fail(&target, error);
             let message = format!("nobody knows who has the change besides the master: {error}");
-            Error::with_source(ErrorKind::Unavailable, Applied::Unknown, message, error)
+            Error::with_source(error.kind(), Applied::Unknown, message, error)
         })?;
         Ok((reply, shortfall(durability, &waited)))
     }
@@ -93,39 +89,26 @@ impl Lane {
     }
 }
 
-/// In one pipeline; in another one with the script itself, if the server did not know it.
-async fn exchange(
+/// Waits for all that has been done on this server until now.
+async fn wait(
     connection: &mut MultiplexedConnection,
-    verb: Verb,
-    keys: &Keys,
-    args: &[&[u8]],
-    durability: Durability,
-) -> Result<Values, RedisError> {
-    let values = both(connection, evalsha(verb, keys, args), keys, durability).await?;
-    if is_unknown(&values[0]) { both(connection, eval(verb, keys, args), keys, durability).await } else { Ok(values) }
-}
-
-async fn both(
-    connection: &mut MultiplexedConnection,
-    call: Cmd,
     keys: &Keys,
     durability: Durability,
-) -> Result<Values, RedisError> {
-    let mut pipeline = redis::Pipeline::with_capacity(3);
-    pipeline.add_command(call).add_command(touch(keys)).add_command(wait(durability));
-    let mut values = connection.send_packed_commands(&pipeline, 0, 3).await?.into_iter().map(Value::extract_error);
-    let mut next = || values.next().unwrap_or(Ok(Value::Nil));
-    let (reply, touched, waited) = (next(), next(), next());
-    // Without that write the count of replicas says nothing.
-    Ok([reply, touched.and(waited)])
+) -> Result<Value, RedisError> {
+    let mut pipeline = redis::Pipeline::with_capacity(2);
+    pipeline.add_command(touch(keys)).add_command(waiting(durability));
+    // Without that write the count of replicas says nothing: its error counts as much.
+    let answers = connection.send_packed_commands(&pipeline, 0, 2).await?;
+    let answers = answers.into_iter().map(Value::extract_error).collect::<Result<Vec<_>, _>>()?;
+    Ok(answers.into_iter().next_back().unwrap_or(Value::Nil))
 }
 
-/// A write that changes nothing, whatever is there: the first entry of the ready list goes where it was.
+/// A write that changes nothing, and that a producer may do: the sentinel that each queue has among its attrs.
 fn touch(keys: &Keys) -> Cmd {
-    redis::cmd("LMOVE").arg(keys.ready()).arg(keys.ready()).arg("LEFT").arg("LEFT").to_owned()
+    redis::cmd("HSET").arg(keys.attrs()).arg(&keys::SENTINEL).arg("").to_owned()
 }
 
-fn wait(durability: Durability) -> Cmd {
+fn waiting(durability: Durability) -> Cmd {
     let timeout_ms = u64::try_from(durability.timeout().as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
     match durability {
         Durability::Memory => redis::cmd("PING"),

@@ -30,11 +30,18 @@ impl Keys {
         })
     }
 
-    /// The list of what is due.
-    pub(crate) fn ready(&self) -> &str {
-        &self.vector[1]
+    /// The hash of what is known about messages beside their payloads.
+    pub(crate) fn attrs(&self) -> &str {
+        &self.vector[5]
     }
 }
+
+/// The field, member or entry that keeps a key from ever being empty.
+pub(crate) const SENTINEL: [u8; 71] = {
+    let mut sentinel = [b'-'; 71];
+    sentinel[0] = 0;
+    sentinel
+};
 
 /// What SCAN finds the queues by.
 pub(crate) const META_PATTERN: &str = "dueq:{*}:meta";

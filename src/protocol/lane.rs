@@ -19,7 +19,7 @@ use crate::protocol::target::Target;
 use crate::retry::Retry;
 
 /// What the server answered to one call.
-type Answer = Result<Value, RedisError>;
+pub(super) type Answer = Result<Value, RedisError>;
 
 /// How long a call is repeated before its error is reported.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -187,7 +187,7 @@ impl Lane {
         results.map(|results| (results, Arc::clone(&target))).map_err(|error| self.fail(&target, error))
     }
 
-    async fn exchange(
+    pub(super) async fn exchange(
         connection: &mut MultiplexedConnection,
         calls: &[(Verb, &[&[u8]])],
         keys: &Keys,
@@ -263,16 +263,16 @@ impl Lane {
 }
 
 /// Whether the server did not know the script.
-pub(super) fn is_unknown(result: &Result<Value, RedisError>) -> bool {
+fn is_unknown(result: &Result<Value, RedisError>) -> bool {
     result.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"))
 }
 
-pub(super) fn evalsha(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
+fn evalsha(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
     call("EVALSHA", verb.sha(), keys, args)
 }
 
 /// The same with the script itself, which the server then knows.
-pub(super) fn eval(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
+fn eval(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
     call("EVAL", verb.code(), keys, args)
 }
 

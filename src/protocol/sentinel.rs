@@ -48,7 +48,11 @@ impl Sentinels {
     /// Reads `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`, or `rediss+sentinel://` for TLS
     /// to all of them, with `?sentinel_user=USER&sentinel_password=PASSWORD` for Sentinels that ask for one. Nothing if it is
     /// the URL of something else.
-    pub(crate) fn new(url: &str) -> Result<Option<Self>, Error> {
+    /// `prepare` settles how to connect.
+    pub(crate) fn new(
+        url: &str,
+        prepare: impl Fn(ConnectionInfo) -> Result<ConnectionInfo, Error>,
+    ) -> Result<Option<Self>, Error> {
         let (scheme, rest) = if let Some(rest) = url.strip_prefix("redis+sentinel://") {
             ("redis", rest)
         } else if let Some(rest) = url.strip_prefix("rediss+sentinel://") {
@@ -58,7 +62,7 @@ impl Sentinels {
         };
         let parts = Parts::read(rest).ok_or_else(bad_url)?;
         let info = |user: &str, place: &str, database: &str| {
-            format!("{scheme}://{user}{place}/{database}").into_connection_info().map_err(|_| bad_url())
+            prepare(format!("{scheme}://{user}{place}/{database}").into_connection_info().map_err(|_| bad_url())?)
         };
         let server = info(parts.user, &parts.places[0], parts.database)?;
         let changed = Arc::new(Notify::new());
@@ -259,15 +263,15 @@ mod tests {
     #[test]
     fn users_and_databases_are_read_as_in_other_urls() {
         let sentinels =
-            Sentinels::new("redis+sentinel://u:p%40ss@[::1]:7/orders/3").expect("good").expect("a sentinel's");
+            Sentinels::new("redis+sentinel://u:p%40ss@[::1]:7/orders/3", Ok).expect("good").expect("a sentinel's");
         let settings = sentinels.server().redis_settings();
         assert_eq!((settings.username(), settings.password(), settings.db()), (Some("u"), Some("p@ss"), 3));
         assert_eq!(sentinels.nodes[0].client.get_connection_info().redis_settings().password(), None);
         assert_eq!(sentinels.address(), "orders (by the sentinels at [::1]:7)");
-        assert!(Sentinels::new("redis://127.0.0.1/").expect("good").is_none());
-        let error = Sentinels::new("redis+sentinel://u:hunter2@one/").err().expect("no service");
+        assert!(Sentinels::new("redis://127.0.0.1/", Ok).expect("good").is_none());
+        let error = Sentinels::new("redis+sentinel://u:hunter2@one/", Ok).err().expect("no service");
         assert!(!format!("{error:?}").contains("hunter2"));
-        assert!(Sentinels::new("redis+sentinel://one/orders/nine").is_err());
+        assert!(Sentinels::new("redis+sentinel://one/orders/nine", Ok).is_err());
     }
 
     #[test]

@@ -156,6 +156,8 @@ fn calls(round: u64) -> Vec<Call> {
         ("get", now + 6 * SECOND, words![id("f")]),
         ("peek", now + 6 * SECOND, words!["scheduled", "", 10]),
         ("stats", now + 6 * SECOND, words![]),
+        ("verify", now + 6 * SECOND, words!["1"]),
+        ("audit", now + 6 * SECOND, words!["messages", "0", 1_000, "1"]),
     ]);
     calls.into_iter().map(|(verb, now, words)| (verb, [words![now], words].concat())).collect()
 }

@@ -22,7 +22,7 @@ use crate::reply::{Reply, Text, words};
 use driver::Driver;
 use history::History;
 use operation::Operation;
-use structure::check_structure;
+pub(crate) use structure::check_structure;
 use world::{Now, World};
 
 const STEPS: usize = 6_000;
@@ -258,6 +258,14 @@ fn every_reply_and_state_is_the_models() -> Result<()> {
 #[test]
 fn functions_and_scripts_share_a_queue() -> Result<()> {
     let coverage = run(4, steps()?, Calls::InTurn, &[])?;
+    println!("{} answers of {} kinds", coverage.values().sum::<usize>(), coverage.len());
+    Ok(())
+}
+
+/// The same calls, each by a user with the least rights for it: none of them is missing, on no path.
+#[test]
+fn users_with_the_least_rights_do_their_work() -> Result<()> {
+    let coverage = run(5, steps()?, Calls::ByRole, &[])?;
     println!("{} answers of {} kinds", coverage.values().sum::<usize>(), coverage.len());
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use dueq::Role;
 use dueq_testkit::Server;
 use redis::{Cmd, Connection, ConnectionLike};
 
@@ -17,12 +18,23 @@ pub(crate) const SECOND: u64 = 1_000;
 pub(crate) const HOUR: u64 = 3_600_000;
 pub(crate) const DAY: u64 = 24 * HOUR;
 
-/// How a verb is called: as the script, as the function of the Functions library, or now so, now so.
+/// How a verb is called: as the script, as the function of the Functions library, or now so, now so; or so by the user whose
+/// role it is, with no more rights than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
     Evalsha,
     Fcall,
     InTurn,
+    ByRole,
+}
+
+/// Whose work a verb is.
+pub(crate) fn role_of(verb: &str) -> Role {
+    match verb {
+        "push" | "cancel" | "reschedule" | "run_now" | "get" | "peek" => Role::Producer,
+        "audit" | "configure" | "pause" | "purge" | "requeue" | "resume" | "verify" => Role::Operator,
+        _ => Role::Consumer,
+    }
 }
 
 /// How long a server may take to answer before a test gives up: far more than it needs.
@@ -34,6 +46,8 @@ pub(crate) struct Queue {
     base: String,
     scripts: BTreeMap<&'static str, Text>,
     calls: Calls,
+    /// Of each role, once asked for.
+    users: Vec<(Role, Connection)>,
     /// Counts, for calls in turn.
     called: usize,
     /// Reads must ask first: in a slot that arrives here, nothing is shown to who does not.
@@ -79,7 +93,8 @@ impl Queue {
         let connection = connect(&server.url())?;
         let cluster = arguments.contains(&"--cluster-enabled");
         let (base, scripts) = ("dueq:{q}".to_owned(), BTreeMap::new());
-        let mut queue = Self { server, connection, base, scripts, calls: Calls::Evalsha, called: 0, cluster };
+        let mut queue =
+            Self { server, connection, base, scripts, calls: Calls::Evalsha, users: Vec::new(), called: 0, cluster };
         for (verb, source) in SCRIPTS {
             queue.load(verb, source)?;
         }
@@ -93,8 +108,23 @@ impl Queue {
             let loaded = self.command(words!["FUNCTION", "LOAD", "REPLACE", dueq::functions_code()])?;
             ensure!(loaded.text()? == "dueq");
         }
+        if calls == Calls::ByRole {
+            for role in [Role::Producer, Role::Consumer, Role::Operator] {
+                let connection = self.user(role, "q")?;
+                self.users.push((role, connection));
+            }
+        }
         self.calls = calls;
         Ok(())
+    }
+
+    /// A connection of a user with this role in this queue and no other right.
+    pub(crate) fn user(&mut self, role: Role, queue: &str) -> Result<Connection> {
+        let name = format!("{role:?}-{queue}");
+        let rules = dueq::acl_rules(queue, role)?.into_iter().map(Text::from);
+        let words = [words!["ACL", "SETUSER", &name], rules.collect(), words!["on", ">secret"]].concat();
+        ensure!(self.command(words)? == "OK".into());
+        connect(&format!("redis://{name}:secret@127.0.0.1:{}/", self.server.port()))
     }
 
     /// Begins anew, with nothing in the server but the scripts.
@@ -131,14 +161,24 @@ impl Queue {
     pub(crate) fn call_with(&mut self, verb: &str, keys: Vec<Text>, argv: Vec<Text>) -> Result<Reply> {
         let script = self.scripts.get(verb).with_context(|| format!("no script {verb}"))?;
         self.called += 1;
-        let function = self.calls == Calls::Fcall || (self.calls == Calls::InTurn && self.called.is_multiple_of(2));
+        let in_turn = [Calls::InTurn, Calls::ByRole].contains(&self.calls) && self.called.is_multiple_of(2);
+        let function = self.calls == Calls::Fcall || in_turn;
         let mut words = match function {
             true => words!["FCALL", format!("dueq_{verb}"), keys.len() as u64],
             false => words!["EVALSHA", script, keys.len() as u64],
         };
         words.extend(keys);
         words.extend(argv);
-        self.command(words)
+        // Only an operator's call makes a queue, which these users find.
+        let exists = self.calls == Calls::ByRole && {
+            let meta = self.key("meta");
+            self.command(words!["HEXISTS", meta, "layout"])?.int()? == 1
+        };
+        let role = role_of(verb);
+        match self.users.iter_mut().find(|(of, _)| exists && *of == role) {
+            Some((_, connection)) => command(connection, &words),
+            None => self.command(words),
+        }
     }
 
     /// The same, and fails if the script does.

@@ -7,6 +7,7 @@ macro_rules! scripts {
 pub(crate) const SCRIPTS: &[(&str, &str)] = scripts![
     "ack",
     "again",
+    "audit",
     "beat",
     "bury",
     "cancel",
@@ -27,6 +28,7 @@ pub(crate) const SCRIPTS: &[(&str, &str)] = scripts![
     "retry",
     "run_now",
     "stats",
+    "verify",
 ];
 
 #[test]

@@ -12,7 +12,7 @@ use crate::scripts::SCRIPTS;
 const PROTOCOL: &str = include_str!("../../PROTOCOL.md");
 
 /// What the tables do not have rows for: these do not act on a message.
-const NO_ROW: [&str; 6] = ["beat", "configure", "pause", "peek", "resume", "stats"];
+const NO_ROW: [&str; 8] = ["audit", "beat", "configure", "pause", "peek", "resume", "stats", "verify"];
 
 /// The message that is acted on, and the times of its life.
 const ID: &str = "order:42";

@@ -10,7 +10,9 @@ mod nodes;
 mod pages;
 mod pushes;
 mod refusals;
+mod repairs;
 mod repeats;
+mod roles;
 mod trims;
 mod types;
 
@@ -60,6 +62,8 @@ fn plausible(verb: &str) -> Vec<Text> {
         "configure" => words!["max_attempts", 3],
         "peek" => words!["scheduled", "", 10],
         "get" => words!["r"],
+        "verify" => words!["1"],
+        "audit" => words!["messages", 0, 100, "1"],
         _ => words![],
     }
 }

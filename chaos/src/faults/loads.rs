@@ -21,12 +21,32 @@ pub(super) fn storm_lead_ms(size: u64) -> u64 {
     2_500 + size / 5
 }
 
+/// Another fault may refuse the pushes of a storm until its second is over. Then another one follows, so many in all.
+const STORMS: u32 = 4;
+
 /// Many messages that are due within the same second.
 pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
     let size = stage.storm_size();
-    let due_ms = u64::try_from(stage.store.time_ms().await?)? + storm_lead_ms(size);
     mark.begin(&format!("{size} messages"));
-    let pushing = stage.start_storm(mark.number, size, due_ms).await?;
+    let mut most = 0;
+    for storm in 1..=STORMS {
+        most = storm_once(stage, &format!("s{}-{storm}", mark.number), size).await?;
+        if most > size / 2 {
+            break;
+        }
+        stage.log.say(&format!("{most} of {size} messages were waiting before their second; another storm follows"));
+    }
+    mark.end("");
+    ensure!(most > size / 2, "{most} of {size} messages were waiting before that second: too few");
+    mark.trace(&format!("{most} were waiting for that second"));
+    Ok(())
+}
+
+/// How many of a storm were waiting at most before it broke.
+async fn storm_once(stage: &Arc<Stage>, name: &str, size: u64) -> Result<u64> {
+    let time_ms = super::until("the server's time", async || stage.store.time_ms().await.map(Some)).await?;
+    let due_ms = u64::try_from(time_ms)? + storm_lead_ms(size);
+    let pushing = stage.start_storm(name, size, due_ms).await?;
     let key = format!("dueq:{{{}}}:scheduled", stage.queue());
     let mut most = 0;
     while u64::try_from(stage.store.time_ms().await.unwrap_or(0))? < due_ms {
@@ -37,11 +57,8 @@ pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    mark.end("");
     pushing.done(Duration::from_millis(storm_lead_ms(size)) + 3 * LIMIT).await?;
-    ensure!(most > size / 2, "{most} of {size} messages were waiting before that second: too few");
-    mark.trace(&format!("{most} were waiting for that second"));
-    Ok(())
+    Ok(most)
 }
 
 /// Connections that do nothing at all, straight to the server.

@@ -144,14 +144,13 @@ impl Stage {
     }
 
     /// A producer of nothing but a storm.
-    pub async fn start_storm(&self, number: u64, size: u64, due_ms: u64) -> Result<Arc<Place>> {
+    pub async fn start_storm(&self, name: &str, size: u64, due_ms: u64) -> Result<Arc<Place>> {
         self.stormed.store(true, Ordering::SeqCst);
-        let name = format!("s{number}");
         let proxy = Proxy::start(self.store.port).await?;
         let shim = Control::new(&self.library, &self.folder.join(format!("{name}.shim")))?;
         let mut arguments = self.options.role_arguments("producer");
         arguments.extend(["--storm".into(), size.to_string(), "--due-ms".into(), due_ms.to_string()]);
-        let place = Place::new(&name, Role::Producer, proxy, shim, self.folder.clone(), arguments);
+        let place = Place::new(name, Role::Producer, proxy, shim, self.folder.clone(), arguments);
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
         keepers.spawn(Arc::clone(&place).keep(Arc::clone(&self.log)));
         Ok(place)

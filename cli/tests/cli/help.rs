@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 23] = [
     "push",
     "work",
     "cancel",
@@ -24,6 +24,8 @@ const VERBS: [&str; 21] = [
     "purge",
     "delete-queue",
     "configure",
+    "doctor",
+    "acl",
     "functions",
     "keys",
     "import",

@@ -1,9 +1,12 @@
 //! The program `dueq` as a person or a script uses it, on a private server.
 
 mod bench;
+mod doctor;
 mod help;
 mod ndjson;
 mod operator;
+mod roles;
+mod tls;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -35,7 +38,14 @@ struct Work {
 
 impl Work {
     fn start(server: &Server, queue: &str) -> Result<Self> {
-        let mut child = command(server)
+        Self::start_as(&server.url(), queue)
+    }
+
+    fn start_as(url: &str, queue: &str) -> Result<Self> {
+        let mut child = Command::new(DUEQ)
+            .env("REDIS_URL", url)
+            .env("RUST_LOG", "error")
+            .stdin(Stdio::null())
             .args(["work", queue, "--print", "--json"])
             .stdout(Stdio::piped())
             .spawn()

@@ -25,7 +25,7 @@ fn json(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
 }
 
 /// One dead, one scheduled, and one under a lease for as long as its delivery is kept.
-async fn one_in_each_state(server: &Server) -> Result<dueq::Delivery> {
+pub(crate) async fn one_in_each_state(server: &Server) -> Result<dueq::Delivery> {
     let queue = dueq::Client::connect(&server.url()).await?.queue("q")?;
     queue.push(dueq::Message::new("d").id("dead")).await?;
     claim(&queue).await?.bury("no \x1b[31muse").await?;

@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dueq::{Client, ErrorKind};
+use dueq::{Client, ClientOptions, ErrorKind, Message};
 use dueq_testkit::Server;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
+use crate::support::acking;
 use crate::support::child::{Part, Process};
 
 #[tokio::test]
@@ -26,7 +28,8 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     let (ca_key, key) = (KeyPair::generate()?, KeyPair::generate()?);
     let ca_pem = ca.self_signed(&ca_key)?.pem();
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let pem = CertificateParams::new(names)?.signed_by(&key, &Issuer::new(ca, ca_key))?.pem();
+    let issuer = Issuer::new(ca, ca_key);
+    let pem = CertificateParams::new(names)?.signed_by(&key, &issuer)?.pem();
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     fs::write(path("ca"), ca_pem)?;
     fs::write(path("certificate"), pem)?;
@@ -36,10 +39,14 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     let files =
         ["--tls-cert-file", &path("certificate"), "--tls-key-file", &path("key"), "--tls-ca-cert-file", &path("ca")];
     let arguments = [&["--tls-port", &port, "--tls-auth-clients", "no"], &files[..]].concat();
-    let _server = match Server::start(&arguments) {
+    let server = match Server::start(&arguments) {
         Ok(server) => server,
         // Redis 7.0 to 8 and Valkey say it in these words if they were built without TLS.
-        Err(error) if error.to_string().contains("Bad directive") || error.to_string().contains("tls-port") => {
+        Err(error)
+            if error.to_string().contains("Bad directive")
+                || error.to_string().contains("tls-port")
+                || error.to_string().contains("TLS support") =>
+        {
             // Not by a macro, whose words the harness would keep to itself.
             writeln!(std::io::stderr(), "SKIPPED: {} was built without TLS", dueq_testkit::programs()?[0].display())?;
             return Ok(());
@@ -54,6 +61,37 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
         let error = Client::connect(&url).await.expect_err("an unknown issuer");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains(&format!("{host}:{port}")), "{error}");
+        let trusting = ClientOptions::new().ca_certificates(fs::read(path("ca"))?);
+        works(&url, &trusting).await?;
+        let error = Client::connect_with(&url, &ClientOptions::new().ca_certificates("x")).await.expect_err("no PEM");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     }
+
+    // From now on the server asks for a certificate.
+    server.command(&["CONFIG", "SET", "tls-auth-clients", "yes"])?;
+    let (url, key) = (format!("rediss://localhost:{port}/"), KeyPair::generate()?);
+    let mut certificate = CertificateParams::new([])?;
+    certificate.distinguished_name.push(DnType::CommonName, "worker"); // or OpenSSL takes it for the issuer's own
+    let certificate = certificate.signed_by(&key, &issuer)?.pem();
+    let trusting = ClientOptions::new().ca_certificates(fs::read(path("ca"))?);
+    let error = Client::connect_with(&url, &trusting).await.expect_err("no certificate");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let known = trusting.client_certificate(certificate.clone(), key.serialize_pem());
+    assert!(!format!("{known:?}").contains("BEGIN"), "{known:?}");
+    works(&url, &known).await?;
+    let error = Client::connect_with(&server.url(), &known).await.expect_err("no TLS");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    let unread = ClientOptions::new().client_certificate(certificate, "no key");
+    let error = Client::connect_with(&url, &unread).await.expect_err("no PEM");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     Ok(())
+}
+
+/// A worker needs all kinds of connections: of the pool, for the bell, for notices.
+async fn works(url: &str, options: &ClientOptions) -> Result<()> {
+    let queue = Client::connect_with(url, options).await?.queue("orders")?;
+    let (worker, mut handled) = acking(queue.worker());
+    queue.push(Message::new("x").id("x").due(Duration::from_millis(20)).reuse_id()).await?;
+    assert_eq!(handled.next().await?, "x");
+    worker.stop().await
 }

@@ -160,6 +160,19 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         }
         "get" => vec![words![], words!["a", "b"]],
         "pause" | "resume" | "stats" => vec![words![""]],
+        "verify" => vec![words![], words!["2"], words!["", ""]],
+        "audit" => {
+            let mut bad = with_numbers(&|limit| words!["messages", "0", limit, ""]);
+            bad.extend(["", "recent", "x"].map(|part| words![part, "0", 10, ""]));
+            bad.extend(["", "x", "-1", "1.5"].map(|cursor| words!["dead", cursor, 10, ""]));
+            bad.extend([
+                words![],
+                words!["dead", "0", 10],
+                words!["dead", "0", 10, "2"],
+                words!["dead", "0", 10, "", ""],
+            ]);
+            bad
+        }
         "push" => {
             let mut bad = vec![words![], words![""], words!["", "a"], words!["", "a", "+1", "", "", "b"]];
             bad.extend(["x", "-1", "1.5", "+5"].map(|until| [words![until], item.clone()].concat()));

@@ -15,6 +15,7 @@ fn not_needed(verb: &str) -> &'static [&'static str] {
         "promote" | "pause" | "resume" | "configure" => &["claims", "messages", "attrs", "dead", "recent", "nodes"],
         "claim" => &["dead", "recent"],
         "ack" | "again" | "release" => &["dead", "recent", "nodes"],
+        "audit" => &["recent", "nodes"],
         "extend" => &["attrs", "dead", "recent", "nodes"],
         "retry" | "bury" => &["recent", "nodes"],
         "reap" => &["messages", "recent", "nodes"],

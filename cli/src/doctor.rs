@@ -1,0 +1,220 @@
+//! `dueq doctor`: what is wrong with a server and its queues, what follows from it, and what mends it.
+
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use dueq::{Checkup, Client, ErrorKind, Finding};
+
+use crate::output::Outcome;
+use crate::{Common, output};
+
+/// By how much the server's clock may differ from this machine's.
+const OFFSET: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+#[command(after_help = "\
+Looks at the server: version, eviction, persistence, replicas, memory, clients, buffers, round trip, clock, scripts and
+functions; and at each queue: whether every id is in one state, with its payload, claim and attributes, and whether keys,
+sentinels, limits, encodings and the bell are as they must be. It names what follows from each finding and what mends it.
+In small steps, safe while workers and producers go on; it reads each id once.
+
+With --repair it mends the queues, never the server: what had no state is put among the dead, so that nothing is lost and
+nothing runs twice unasked; what had no payload is removed. PROTOCOL.md says it of each finding.
+
+Exit code 0 if nothing was found, 1 if something was, mended or not. What could not be checked is said, and is no finding.
+
+Examples:
+  dueq doctor
+  dueq doctor orders --repair
+  dueq doctor --json | jq -r 'select(.finding) | .remedy'")]
+pub(crate) struct Doctor {
+    /// The queue; all of them if not given
+    queue: Option<String>,
+    /// Mend what can be mended
+    #[arg(long)]
+    repair: bool,
+}
+
+/// Counts what is printed.
+struct Report {
+    json: bool,
+    found: u64,
+    mended: u64,
+    unchecked: u64,
+}
+
+impl Doctor {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let client = Client::connect_with(&common.redis, &common.options()?.accept_unfit()).await?;
+        let mut report = Report { json: common.json, found: 0, mended: 0, unchecked: 0 };
+        let mut server = client.examine().await?;
+        if let Ok(time) = client.server_time().await {
+            let here = SystemTime::now().checked_sub(time.at.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
+            let here_us = here.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
+            let offset_us = i128::from(time.unix_us) - i128::try_from(here_us).unwrap_or(0);
+            server.facts.push(("clock_offset_us", offset_us.to_string()));
+            report.clock(offset_us)?;
+        }
+        report.checkup(None, &server)?;
+        for name in self.names(&client, &mut report).await? {
+            let checkup = client.queue(&name)?.examine(self.repair).await?;
+            report.checkup(Some(&name), &checkup)?;
+            let absent = checkup.facts.contains(&("exists", "false".to_owned())) && checkup.findings.is_empty();
+            if absent && self.queue.is_some() {
+                report.line(
+                    Some(&name),
+                    &Line {
+                        code: "absent",
+                        subject: name.as_bytes(),
+                        problem: "there is no such queue",
+                        consequence: "it is made by the first push; or the name is mistyped",
+                        remedy: "dueq queues",
+                        mended: false,
+                    },
+                )?;
+            }
+        }
+        report.end()
+    }
+
+    async fn names(&self, client: &Client, report: &mut Report) -> anyhow::Result<Vec<String>> {
+        if let Some(name) = &self.queue {
+            return Ok(vec![name.clone()]);
+        }
+        match client.queues().await {
+            Ok(names) => Ok(names),
+            Err(error) if error.kind() == ErrorKind::Denied => {
+                report.unchecked(None, "the queues: name one (SCAN)", &error.to_string())?;
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A finding of the library's, or of this program's own.
+struct Line<'a> {
+    code: &'a str,
+    subject: &'a [u8],
+    problem: &'a str,
+    consequence: &'a str,
+    remedy: &'a str,
+    mended: bool,
+}
+
+impl<'a> From<&'a Finding> for Line<'a> {
+    fn from(finding: &'a Finding) -> Self {
+        Self {
+            code: finding.code,
+            subject: &finding.subject,
+            problem: &finding.problem,
+            consequence: finding.consequence,
+            remedy: &finding.remedy,
+            mended: finding.mended,
+        }
+    }
+}
+
+impl Report {
+    fn clock(&mut self, offset_us: i128) -> io::Result<()> {
+        if offset_us.unsigned_abs() <= OFFSET.as_micros() {
+            return Ok(());
+        }
+        self.line(None, &Line {
+            code: "clock",
+            subject: b"clock",
+            problem: &format!("the server's clock is {} ms from this machine's", offset_us / 1_000),
+            consequence: "due times are by the server's clock: what is pushed with --at comes that much early or late by ours",
+            remedy: "chronyc tracking, on both machines",
+            mended: false,
+        })
+    }
+
+    fn checkup(&mut self, queue: Option<&str>, checkup: &Checkup) -> io::Result<()> {
+        if self.json {
+            let mut object: serde_json::Map<_, _> =
+                checkup.facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect();
+            object.insert("queue".to_owned(), queue.into());
+            output::line(&serde_json::json!({ "facts": object }).to_string())?;
+        } else {
+            let facts: Vec<String> = checkup.facts.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            let of = queue.map_or("server".to_owned(), |name| format!("queue {}", output::visible(name.as_bytes())));
+            output::line(&format!("{of}: {}", output::visible(facts.join(", ").as_bytes())))?;
+        }
+        for finding in &checkup.findings {
+            self.line(queue, &finding.into())?;
+        }
+        if checkup.more > 0 {
+            self.found += checkup.more;
+            let more = if self.json {
+                serde_json::json!({ "queue": queue, "more": checkup.more }).to_string()
+            } else {
+                format!("  and {} more", checkup.more)
+            };
+            output::line(&more)?;
+        }
+        for unchecked in &checkup.unchecked {
+            self.unchecked(queue, unchecked.what, &unchecked.why)?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, queue: Option<&str>, line: &Line) -> io::Result<()> {
+        self.found += 1;
+        self.mended += u64::from(line.mended);
+        if self.json {
+            let mut object = output::id_fields(line.subject);
+            object.insert("queue".to_owned(), queue.into());
+            object.insert("finding".to_owned(), line.code.into());
+            object.insert("problem".to_owned(), line.problem.into());
+            object.insert("consequence".to_owned(), line.consequence.into());
+            object.insert("remedy".to_owned(), line.remedy.into());
+            object.insert("mended".to_owned(), line.mended.into());
+            return output::line(&serde_json::Value::Object(object).to_string());
+        }
+        let visible = |text: &str| output::visible(text.as_bytes());
+        let mended = if line.mended { "mended: " } else { "" };
+        output::line(&format!("  {} {}: {mended}{}", line.code, output::visible(line.subject), visible(line.problem)))?;
+        output::line(&format!("    so   {}", visible(line.consequence)))?;
+        if line.remedy.is_empty() { Ok(()) } else { output::line(&format!("    run  {}", visible(line.remedy))) }
+    }
+
+    fn unchecked(&mut self, queue: Option<&str>, what: &str, why: &str) -> io::Result<()> {
+        self.unchecked += 1;
+        if self.json {
+            return output::line(&serde_json::json!({ "queue": queue, "unchecked": what, "why": why }).to_string());
+        }
+        output::line(&format!("  not checked: {what}: {}", output::visible(why.as_bytes())))
+    }
+
+    fn end(self) -> anyhow::Result<Outcome> {
+        let Self { json, found, mended, unchecked } = self;
+        if json {
+            output::line(
+                &serde_json::json!({ "found": found, "mended": mended, "not_checked": unchecked }).to_string(),
+            )?;
+        } else {
+            let all = if unchecked == 0 { String::new() } else { format!(", {unchecked} not checked") };
+            output::line(&match found {
+                0 => format!("nothing found{all}"),
+                _ => format!("{found} found, {mended} mended{all}"),
+            })?;
+        }
+        Ok(Outcome::done_if(found == 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_of_difference_is_a_finding() {
+        for (offset_us, found) in [(0, 0), (1_000_000, 0), (-1_000_000, 0), (1_000_001, 1), (-3_600_000_000, 1)] {
+            let mut report = Report { json: true, found: 0, mended: 0, unchecked: 0 };
+            report.clock(offset_us).expect("standard output");
+            assert_eq!(report.found, found, "{offset_us}");
+        }
+    }
+}

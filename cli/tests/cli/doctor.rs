@@ -1,0 +1,177 @@
+//! `dueq doctor` beside faults that were planted by hand, and on a queue that is well.
+
+use anyhow::{Context, Result};
+use dueq_testkit::Server;
+use serde_json::Value;
+
+use crate::operator::one_in_each_state;
+use crate::{dueq, text};
+
+/// A server that has nothing wrong.
+fn server() -> Result<Server> {
+    Server::start(&["--appendonly", "yes"])
+}
+
+/// Exit code, and each line of the report as an object.
+fn doctor(server: &Server, args: &[&str]) -> Result<(Option<i32>, Vec<Value>)> {
+    let output = dueq(server, &[&["doctor", "--json"], args].concat())?;
+    let lines = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).context(line.to_owned()))
+        .collect::<Result<_>>();
+    Ok((output.status.code(), lines.with_context(|| text(&output.stderr))?))
+}
+
+/// The findings as `code subject`.
+fn found(lines: &[Value]) -> Vec<String> {
+    let findings = lines.iter().filter(|line| line.get("finding").is_some());
+    let word = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
+    findings.map(|line| format!("{} {}", word(line, "finding"), word(line, "id"))).collect()
+}
+
+fn well(server: &Server) -> Result<()> {
+    let (code, lines) = doctor(server, &[])?;
+    assert_eq!((code, found(&lines)), (Some(0), Vec::new()), "{lines:#?}");
+    assert_eq!(lines.last(), Some(&serde_json::json!({ "found": 0, "mended": 0, "not_checked": 0 })));
+    Ok(())
+}
+
+/// One finding, which says what follows and what to run.
+fn finds(server: &Server, args: &[&str], expected: &str) -> Result<Value> {
+    let (code, lines) = doctor(server, args)?;
+    assert_eq!((code, found(&lines)), (Some(1), vec![expected.to_owned()]), "{lines:#?}");
+    let finding = lines.into_iter().find(|line| line.get("finding").is_some()).context("a finding")?;
+    for name in ["problem", "consequence", "remedy"] {
+        // Once mended, little is left to do.
+        let done = name == "remedy" && finding["mended"] == true;
+        assert!(done || finding[name].as_str().is_some_and(|text| !text.is_empty()), "{name} of {finding}");
+    }
+    Ok(finding)
+}
+
+fn run(server: &Server, command: &[&str]) -> Result<()> {
+    let reply = server.command(command)?;
+    assert!(!reply.starts_with('-'), "{command:?}: {reply}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_planted_fault_of_a_queue_is_found_and_mended() -> Result<()> {
+    let server = server()?;
+    let _leased = one_in_each_state(&server).await?;
+    well(&server)?;
+    let key = |suffix: &str| format!("dueq:{{q}}:{suffix}");
+    let sentinel = format!("\0{}", "-".repeat(70));
+    // What is planted, what is found, and what is there to plant the next one in.
+    let faults: [(&[&str], &str, &[&str]); 16] = [
+        (&["ZREM", "scheduled", "waits"], "unplaced waits", &["requeue", "q", "waits"]),
+        (&["ZADD", "dead", "5", "waits"], "doubled waits", &["requeue", "q", "waits"]),
+        (&["ZADD", "scheduled", "5", "leased"], "doubled leased", &[]),
+        (&["HDEL", "claims", "leased"], "unclaimed leased", &[]),
+        (&["ZREM", "leases", "leased"], "unleased leased", &[]),
+        (&["HSET", "claims", "nobody", "xxxxxxxxxxxxxxxx5"], "unleased nobody", &[]),
+        (&["HSET", "attrs", "nobody", "1 0 0 \n"], "attrs nobody", &[]),
+        (&["HSET", "attrs", "dead", "gibberish"], "attrs dead", &[]),
+        (&["RPUSH", "ready", "gibberish"], "entry gibberish", &[]),
+        (&["RPUSH", "ready", "5:nobody"], "hollow nobody", &[]),
+        (&["ZADD", "scheduled", "5", "nobody"], "hollow nobody", &[]),
+        (&["ZADD", "dead", "+inf", "dead"], "score dead", &[]),
+        (&["ZREM", "dead", &sentinel], "sentinel dueq:{q}:dead", &[]),
+        (&["LPOP", "ready"], "sentinel dueq:{q}:ready", &[]),
+        (&["HSET", "meta", "max_attempts", "many"], "meta max_attempts", &[]),
+        (&["HDEL", "meta", "layout"], "meta layout", &[]),
+    ];
+    for (plant, expected, then) in faults {
+        let name = key(plant[1]);
+        run(&server, &[&[plant[0], &name], &plant[2..]].concat())?;
+        finds(&server, &["q"], expected)?;
+        let finding = finds(&server, &["q", "--repair"], expected)?;
+        assert_eq!(finding["mended"], true, "{finding}");
+        well(&server)?;
+        if !then.is_empty() {
+            assert_eq!(dueq(&server, then)?.status.code(), Some(0), "{then:?}");
+        }
+    }
+    // The payload by hand.
+    run(&server, &["HDEL", "dueq:{q}:messages", "waits"])?;
+    finds(&server, &["--repair"], "hollow waits")?;
+    well(&server)
+}
+
+#[tokio::test]
+async fn what_only_a_person_can_mend_is_found_each_time() -> Result<()> {
+    let server = server()?;
+    let _leased = one_in_each_state(&server).await?;
+    let stale = dueq::functions_code().replace(&format!("return {}\n", dueq::functions_version()), "return 0\n");
+    let used: u64 = server
+        .command(&["INFO", "memory"])?
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok())
+        .context("used_memory")?;
+    let nearly = (used + used / 50).to_string();
+    let faults: [(&[&str], &str, &[&str]); 7] = [
+        (
+            &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"],
+            "eviction maxmemory-policy",
+            &["CONFIG", "SET", "maxmemory-policy", "noeviction"],
+        ),
+        (&["CONFIG", "SET", "appendonly", "no"], "persistence appendonly", &["CONFIG", "SET", "appendonly", "yes"]),
+        (&["CONFIG", "SET", "maxmemory", &nearly], "memory maxmemory", &["CONFIG", "SET", "maxmemory", "0"]),
+        (
+            &["CONFIG", "SET", "client-output-buffer-limit", "pubsub 1000 0 0"],
+            "buffers client-output-buffer-limit",
+            &["CONFIG", "SET", "client-output-buffer-limit", "pubsub 33554432 8388608 60"],
+        ),
+        (&["FUNCTION", "LOAD", "REPLACE", &stale], "functions dueq", &["FUNCTION", "FLUSH"]),
+        (&["SET", "dueq:{q}:bell", "x"], "bell dueq:{q}:bell", &["DEL", "dueq:{q}:bell"]),
+        (&["HSET", "dueq:{q}:meta", "layout", "2"], "layout layout", &["HSET", "dueq:{q}:meta", "layout", "1"]),
+    ];
+    for (plant, expected, mend) in faults {
+        run(&server, plant)?;
+        for args in [&[][..], &["q", "--repair"]] {
+            let finding = finds(&server, args, expected)?;
+            assert_eq!(finding["mended"], false, "{finding}");
+        }
+        run(&server, mend)?;
+        well(&server)?;
+    }
+    run(&server, &["DEL", "dueq:{q}:recent"])?;
+    run(&server, &["SET", "dueq:{q}:recent", "somebody else's"])?;
+    finds(&server, &["q", "--repair"], "type dueq:{q}:recent")?;
+    finds(&server, &["other"], "absent other")?;
+    Ok(())
+}
+
+#[test]
+fn a_primary_that_acknowledges_alone_and_a_replica_are_found() -> Result<()> {
+    let server = server()?;
+    let port = server.port().to_string();
+    let replica = Server::start(&["--appendonly", "yes", "--replicaof", "127.0.0.1", &port])?;
+    let start = std::time::Instant::now();
+    while !server.command(&["INFO", "replication"])?.contains("state=online") {
+        anyhow::ensure!(start.elapsed().as_secs() < 60, "no replica came");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    finds(&server, &[], "replicas min-replicas-to-write")?;
+    run(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"])?;
+    well(&server)?;
+    finds(&replica, &[], "replica role")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn people_read_what_follows_and_what_to_run() -> Result<()> {
+    let server = server()?;
+    let _leased = one_in_each_state(&server).await?;
+    run(&server, &["ZREM", "dueq:{q}:scheduled", "waits"])?;
+    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    for words in ["unplaced waits: ", "so   it is never delivered", "run  dueq doctor q --repair", "1 found, 0 mended"]
+    {
+        assert!(said.contains(words), "{words:?} in {said}");
+    }
+    // An id cannot steer the terminal.
+    run(&server, &["HSET", "dueq:{q}:messages", "\x1b[2J", "x"])?;
+    let said = text(&dueq(&server, &["doctor", "q", "--repair"])?.stdout);
+    assert!(said.contains("mended: ") && said.contains("2 found, 2 mended") && !said.contains('\x1b'), "{said}");
+    Ok(())
+}

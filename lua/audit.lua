@@ -1,0 +1,190 @@
+#!lua flags=allow-oom
+-- audit: looks whether each id is in exactly one state, a bounded step at a time, and mends what is not, if asked. A step decides
+-- and mends in one call, so that workers and producers may go on. `verify` comes first: it looks at what holds the messages.
+-- KEYS   the ten of the queue
+-- ARGV   now | part: ready, leases, claims, messages, scheduled, dead or attrs | cursor: 0 for the first step, then as replied
+--        limit: 1 to 1,000, about how many entries a step looks at | 1 to mend, else empty
+-- Reply  {header, next cursor (0 at the end), looked at, {{kind, id, detail, 1 if mended else 0}, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(limit log n), and one scan of the ready window
+-- Again  finds what is left; what was mended is not found again
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(table.concat(KEYS, '\n'), '^(dueq:{([^{}/%c]+)(/?)(%d*)}):scheduled\n%1:ready\n%1:leases\n'
+  .. '%1:claims\n%1:messages\n%1:attrs\n%1:dead\n%1:recent\n%1:nodes\n%1:meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      local bell = base .. ':bell'
+      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
+      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+--- block: attrs
+local function attrs(id) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+end
+--- end
+local part, cursor, limit, repair = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
+local zset = ({scheduled = SCHEDULED, leases = LEASES, dead = DEAD})[part or '']
+local hash = ({claims = CLAIMS, messages = MESSAGES, attrs = ATTRS})[part or '']
+if #ARGV ~= 5 or not (zset or hash or part == 'ready') or not string.find(cursor, '^%d+$') or not limit or limit < 1 or limit > 1000
+  or limit % 1 ~= 0 or not (repair or ARGV[5] == '') then
+  return redis.error_reply('BADARGS audit takes now, part (ready, leases, claims, messages, scheduled, dead or attrs), cursor, limit (1 to 1000), 1 or empty')
+end
+redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
+-- A counter that is no number would stop it halfway: then it only looks, until verify has mended that.
+local sound = string.find((seq or '0') .. ' ' .. (redis.call('HGET', META, 'died') or '0'), '^%d+ %d+$')
+repair, seq, born = repair and layout and sound, sound and seq or '0', born or ''
+local sentinel, findings, mended = '\0' .. string.rep('-', 70), {}, 0
+local function found(kind, id, detail, mend)
+  if repair then mend(); mended = mended + 1 end
+  findings[#findings + 1] = {kind, id, detail, repair and 1 or 0}
+end
+
+local entries = {} -- of the ready, by id
+for _, entry in ipairs(redis.call('LRANGE', READY, 0, -1)) do
+  local id = string.match(entry, '^%d+:(.+)$')
+  if id then entries[id] = entries[id] or {}; table.insert(entries[id], entry)
+  elseif part == 'ready' and entry ~= sentinel then
+    found('entry', entry, '', function() redis.call('LREM', READY, -1, entry) end)
+  end
+end
+-- Who of two places is right: a handler that has it, then the dead, of whom an operator decides, then the due in scheduled.
+local function places(id)
+  local at = {}
+  if redis.call('ZSCORE', LEASES, id) then at[1] = 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then at[#at + 1] = 'dead' end
+  if redis.call('ZSCORE', SCHEDULED, id) then at[#at + 1] = 'scheduled' end
+  for _ in ipairs(entries[id] or {}) do at[#at + 1] = 'ready' end
+  return at
+end
+local function leave(id, keep) -- all places but this one, and of the ready but the first
+  if keep ~= 'leased' then redis.call('ZREM', LEASES, id); redis.call('HDEL', CLAIMS, id) end
+  if keep ~= 'dead' then redis.call('ZREM', DEAD, id) end
+  if keep ~= 'scheduled' then redis.call('ZREM', SCHEDULED, id) end
+  for i, entry in ipairs(entries[id] or {}) do
+    if keep ~= 'ready' or i > 1 then redis.call('LREM', READY, -1, entry) end
+  end
+end
+local function bury(id, why)
+  local failures, crashes, _, options, reason = attrs(id)
+  leave(id, 'dead')
+  set_attrs(id, failures, crashes, 0, options, why .. (reason ~= '' and '; before that: ' .. reason or ''))
+  redis.call('ZADD', DEAD, now, id)
+  redis.call('HINCRBY', META, 'died', 1)
+end
+local function payload(id) return redis.call('HEXISTS', MESSAGES, id) == 1 end
+local function hollow(id, at) found('hollow', id, at, function() leave(id); redis.call('HDEL', ATTRS, id) end) end
+local UNKNOWN_MS = 60000 -- until when a lease runs whose end is not known: its handler can extend it
+
+local look = {}
+function look.leases(id, score)
+  local claim, deadline = redis.call('HGET', CLAIMS, id) or '', tonumber(score)
+  if not payload(id) then return hollow(id, 'leased') end
+  if #claim < 17 or not string.find(claim, '^%d+$', 17) then
+    found('unclaimed', id, '', function()
+      if #places(id) > 1 then redis.call('ZREM', LEASES, id); redis.call('HDEL', CLAIMS, id) -- it waits elsewhere
+      else redis.call('HSET', CLAIMS, id, string.sub(redis.sha1hex(int(now_us) .. id), 1, 16) .. int(now)) end -- nobody's token
+    end)
+  end
+  if deadline < 0 or deadline > now_up + 86400000 then
+    found('score', id, 'leased ' .. score, function() redis.call('ZADD', LEASES, 'XX', now_up + UNKNOWN_MS, id) end)
+  end
+end
+function look.claims(id, claim)
+  if redis.call('ZSCORE', LEASES, id) then return end
+  found('unleased', id, '', function()
+    if payload(id) and #places(id) == 0 and #claim > 16 then redis.call('ZADD', LEASES, now_up + UNKNOWN_MS, id)
+    else redis.call('HDEL', CLAIMS, id) end
+  end)
+end
+function look.messages(id)
+  local at = places(id)
+  if #at > 1 then found('doubled', id, table.concat(at, ' '), function() leave(id, at[1]) end)
+  elseif #at == 0 and redis.call('HEXISTS', CLAIMS, id) == 0 then
+    found('unplaced', id, '', function() bury(id, 'audit: it was in no state, and may have been handled') end)
+  end
+end
+function look.scheduled(id, score)
+  local due = tonumber(score)
+  if not payload(id) then return hollow(id, 'scheduled') end
+  if due == math.huge then found('score', id, 'scheduled inf', function() bury(id, 'audit: it was never due') end)
+  elseif due < 0 or due % 1 ~= 0 then
+    found('score', id, 'scheduled ' .. score, function() redis.call('ZADD', SCHEDULED, math.max(0, math.ceil(due)), id) end)
+  end
+end
+function look.dead(id, score)
+  if not payload(id) then return hollow(id, 'dead') end
+  if tonumber(score) < 0 or tonumber(score) == math.huge then
+    found('score', id, 'dead ' .. score, function() redis.call('ZADD', DEAD, now, id) end)
+  end
+end
+function look.attrs(id, value)
+  if not payload(id) or not string.find(value, '^%d+ %d+ %d+ [^\n]*\n') then
+    found('attrs', id, payload(id) and '' or 'absent', function() redis.call('HDEL', ATTRS, id) end)
+  end
+end
+
+local next_cursor, seen, looked = '0', {[sentinel] = true}, 0
+if part == 'ready' then
+  for id in pairs(entries) do
+    looked = looked + 1
+    if not payload(id) then hollow(id, 'ready') end
+  end
+else
+  local scan, step = {zset and 'ZSCAN' or 'HSCAN', zset or hash, cursor, 'COUNT', limit}, 2
+  if part == 'messages' and (redis.REDIS_VERSION_NUM or 0) >= 0x00070400 then scan[6], step = 'NOVALUES', 1
+  elseif part == 'messages' then -- payloads come along: a few megabytes of them
+    local largest = 1
+    for _, id in ipairs(redis.call('HRANDFIELD', MESSAGES, 20)) do largest = math.max(largest, redis.call('HSTRLEN', MESSAGES, id)) end
+    scan[5] = math.min(limit, math.max(1, math.floor(4194304 / largest)))
+  end
+  local page = redis.call(unpack(scan))
+  next_cursor = page[1]
+  for i = 1, #page[2], step do
+    local id = page[2][i]
+    if not seen[id] then
+      seen[id], looked = true, looked + 1
+      look[part](id, page[2][i + 1])
+    end
+  end
+end
+return {finish(mended > 0, not repair), next_cursor, looked, findings}

@@ -1,0 +1,122 @@
+#!lua flags=allow-oom
+-- verify: looks whether the frame of the queue, what holds whatever its messages are, is as PROTOCOL.md says, and mends it, if asked:
+-- sentinels, numbers in meta, encodings, the bell, the window. `audit` looks at the messages.
+-- KEYS   the ten of the queue
+-- ARGV   now | 1 to mend, else empty
+-- Reply  {header, {{kind, what, detail, 1 if mended else 0}, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(1)
+-- Again  finds what is left; what was mended is not found again
+
+--- block: prelude
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(table.concat(KEYS, '\n'), '^(dueq:{([^{}/%c]+)(/?)(%d*)}):scheduled\n%1:ready\n%1:leases\n'
+  .. '%1:claims\n%1:messages\n%1:attrs\n%1:dead\n%1:recent\n%1:nodes\n%1:meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
+local function int(number) return string.format('%.0f', number) end
+local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
+local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
+local function finish(changed, quiet)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
+  local head, deadline = first(SCHEDULED), first(LEASES)
+  if not paused and not quiet then
+    if head <= now or redis.call('LLEN', READY) > 1 then
+      local bell = base .. ':bell'
+      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
+      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+end
+--- end
+--- block: create
+local function create()
+  if layout then return end
+  local sentinel = '\0' .. string.rep('-', 70)
+  for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD'}) do redis.call(read, KEYS[i]) end
+  layout, born = '1', string.sub(redis.sha1hex(int(now_us) .. base .. table.concat(ARGV, ' ', 1, math.min(#ARGV, 4))), 1, 16)
+  for _, zset in ipairs({SCHEDULED, LEASES, DEAD, RECENT, NODES}) do redis.call('ZADD', zset, '+inf', sentinel) end
+  for _, hash in ipairs({CLAIMS, MESSAGES, ATTRS}) do redis.call('HSET', hash, sentinel, '') end
+  if redis.call('LINDEX', READY, 0) ~= sentinel then redis.call('LPUSH', READY, sentinel) end
+  redis.call('HSET', META, sentinel, '', 'born', born, 'layout', layout) -- last: until then the queue does not exist
+end
+--- end
+local repair = ARGV[2] == '1'
+if #ARGV ~= 2 or not (repair or ARGV[2] == '') then return redis.error_reply('BADARGS verify takes now, 1 (to mend) or empty') end
+redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
+local sentinel, reads = '\0' .. string.rep('-', 70), {'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD', 'HLEN'}
+local entries, findings, mended = 0, {}, 0
+for i = 1, 9 do entries = entries + redis.call(reads[i], KEYS[i]) end
+local function found(kind, what, detail, mend)
+  if repair and mend then mend(); mended = mended + 1 end
+  findings[#findings + 1] = {kind, what, detail, repair and mend and 1 or 0}
+end
+
+if not layout and entries > 0 then found('meta', 'layout', '', create) end
+if not layout then return {finish(false, true), findings} end
+if not born or born == '' then
+  found('meta', 'born', '', function()
+    born = string.sub(redis.sha1hex(int(now_us) .. base), 1, 16)
+    redis.call('HSET', META, 'born', born)
+  end)
+end
+if seq and not string.find(seq, '^%d+$') then -- a call later than all that were
+  found('meta', 'seq', seq, function() redis.call('HSET', META, 'seq', int(now_us)) end)
+end
+if not repair then seq, born = tonumber(seq) and seq or '0', born or '' end -- the header wants them
+local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'lead_until', 'seen', 'hold',
+  'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed'}
+local values = redis.call('HMGET', META, unpack(numbers))
+for i, name in ipairs(numbers) do
+  if values[i] and not (string.find(values[i], '^%d+$') and #values[i] <= 16) then
+    found('meta', name, values[i], function() redis.call('HDEL', META, name) end)
+  end
+end
+
+for i, key in ipairs(KEYS) do
+  if i == 2 then
+    if redis.call('LINDEX', key, 0) ~= sentinel then found('sentinel', key, '', function() redis.call('LPUSH', key, sentinel) end) end
+  elseif reads[i] == 'ZCARD' then
+    if redis.call('ZSCORE', key, sentinel) ~= 'inf' then found('sentinel', key, '', function() redis.call('ZADD', key, '+inf', sentinel) end) end
+  elseif redis.call('HEXISTS', key, sentinel) == 0 then
+    found('sentinel', key, '', function() redis.call('HSET', key, sentinel, '') end)
+  end
+  if i ~= 2 and redis.call('EXISTS', key) == 1 and redis.call('OBJECT', 'ENCODING', key) == 'listpack' then
+    found('listpack', key, '', function() -- a member this long turns it into a table, and a table it stays
+      local long = sentinel .. string.rep('-', 8192)
+      if reads[i] == 'ZCARD' then redis.call('ZADD', key, '+inf', long); redis.call('ZREM', key, long)
+      else redis.call('HSET', key, long, ''); redis.call('HDEL', key, long) end
+    end)
+  end
+end
+
+local bell, window = base .. ':bell', redis.call('LLEN', READY) - 1
+local tokens, ready = redis.pcall('LLEN', bell), tonumber(string.match(redis.call('LINDEX', READY, 1) or '', '^%d+') or 'inf')
+local waits, silence = now - math.min(first(SCHEDULED), ready), now - (tonumber(redis.call('HGET', META, 'seen') or 0) or 0)
+if type(tokens) == 'table' and string.find(tokens.err or '', 'WRONGTYPE') then found('bell', bell, '')
+elseif tokens == 0 and not paused and waits > 3000 and silence > 3000 then -- a node that lives rings it with each beat
+  found('silent', bell, int(waits), function() end) -- finish rings
+end
+if window > 1000 then found('window', READY, int(window)) end
+return {finish(mended > 0, not repair), findings}

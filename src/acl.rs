@@ -1,0 +1,143 @@
+//! Least rights: what the user of each role may do on a server.
+
+use crate::error::Error;
+use crate::protocol::keys::Keys;
+
+/// Who works with a queue, and what they may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Pushes, cancels, reschedules, runs now, and looks at messages: `push`, `cancel`, `reschedule`, `run_now`, `get`, `peek`.
+    /// The queue must exist: an operator makes it, with any `configure`.
+    Producer,
+    /// Works the queue: `beat`, `promote`, `claim`, the settles, `extend`, `reap`, `stats`; hears notices and the bell.
+    Consumer,
+    /// Everything with this queue: limits, pause, requeue, purge, audit, deletion, and what the others may.
+    Operator,
+}
+
+/// What lets a user call scripts and functions with the queue's keys. What a script then does is judged command by command.
+const CALLS: &str = "+eval +evalsha +fcall";
+/// Of the server itself, for any client: its clock, its fitness, whether it is there, and the scripts.
+const SERVER: [&str; 5] = ["+time", "+info", "+ping", "+unwatch", "+script|load"];
+
+/// Commands, and the keys on which they are allowed (by their suffix; a % before it: only to read).
+type Grants = &'static [(&'static str, &'static str)];
+
+const PRODUCER: Grants = &[
+    ("+hmget +hget +hlen +hexists", "%messages %attrs %meta"),
+    ("+hlen +hexists", "%claims"),
+    ("+zrange +zcard +zcount +zscore +zmscore +zrank", "%scheduled %leases %dead %recent"),
+    ("+lrange +llen +lindex +exists", "%ready %bell %meta"),
+    ("+zadd +zrem", "scheduled"),
+    ("+lrem", "ready"),
+    ("+hset +hdel", "messages attrs"),
+    ("+zrem", "dead"),
+    ("+zadd +zremrangebyrank", "recent"),
+    ("+hincrby", "meta"),
+    ("+rpush", "bell"),
+];
+
+const CONSUMER: Grants = &[
+    ("+hmget +hget +hlen +hexists", "%messages %attrs %claims %meta"),
+    ("+zrange +zcard +zcount", "%scheduled %leases %dead %recent %nodes"),
+    ("+zscore", "%leases"),
+    ("+zmscore", "%scheduled"), // and no +zscore: without it the scripts of producers are refused
+    ("+lrange +llen +lindex +exists", "%ready %bell %meta"),
+    ("+zadd +zremrangebyrank", "scheduled dead"),
+    ("+rpush +ltrim +lset", "ready"),
+    ("+zadd +zrem", "leases"),
+    ("+hset +hdel", "claims attrs"),
+    ("+hdel", "messages"),
+    ("+zremrangebyrank", "recent"),
+    ("+zadd +zrem +zremrangebyscore", "nodes"),
+    ("+hset +hincrby", "meta"),
+    ("+rpush +blpop", "bell"),
+];
+
+const OPERATOR: Grants = &[(
+    "+hmget +hget +hlen +hexists +hstrlen +hscan +hrandfield +hset +hdel +hincrby \
+     +zrange +zcard +zcount +zscore +zmscore +zrank +zscan +zadd +zrem +zremrangebyrank +zremrangebyscore \
+     +lrange +llen +lindex +lpush +rpush +lrem +lset +ltrim +blpop \
+     +exists +type +object|encoding +unlink",
+    "",
+)];
+
+/// The rules of `ACL SETUSER` that give a user exactly the rights of this role in the queue of this name; each is one
+/// argument. They begin with `reset`: name, `on` and password are the caller's to add.
+///
+/// Redis judges commands and keys, not scripts: PROTOCOL.md says what that can keep apart, and what it cannot.
+///
+/// ```
+/// let rules = dueq::acl_rules("orders", dueq::Role::Producer)?;
+/// assert_eq!(rules[0], "reset");
+/// assert!(rules.contains(&"(+lrem ~dueq:{orders}:ready)".to_owned()));
+/// # Ok::<(), dueq::Error>(())
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the name is none of a queue, or holds a blank, a
+/// parenthesis or a quote: no rule can name it.
+pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
+    let keys = Keys::of_queue(queue)?;
+    if let Some(bad) = queue.chars().find(|c| c.is_whitespace() || "()'\"".contains(*c)) {
+        return Err(Error::invalid(format!("queue name {queue:?} holds {bad:?}, which no rule of an ACL can")));
+    }
+    let base = glob(keys.bell.trim_end_matches(":bell"));
+    let mut rules: Vec<String> = ["reset", "resetchannels"].map(str::to_owned).to_vec();
+    rules.push(format!("&{base}:notice"));
+    rules.extend(SERVER.into_iter().chain(["+spublish"]).map(str::to_owned));
+    let (grants, more): (Grants, &[&str]) = match role {
+        Role::Producer => (PRODUCER, &["+wait"]),
+        Role::Consumer => (CONSUMER, &["+ssubscribe", "+sunsubscribe"]),
+        Role::Operator => (OPERATOR, &["+ssubscribe", "+sunsubscribe", "+script|exists", "+wait"]),
+    };
+    rules.extend(more.iter().map(|&command| command.to_owned()));
+    rules.push(format!("({CALLS} ~{base}:*)"));
+    for (commands, places) in grants {
+        let patterns: Vec<String> = match *places {
+            "" => vec![format!("~{base}:*")],
+            _ => places
+                .split(' ')
+                .map(|place| match place.strip_prefix('%') {
+                    Some(place) => format!("%R~{base}:{place}"),
+                    None => format!("~{base}:{place}"),
+                })
+                .collect(),
+        };
+        rules.push(format!("({commands} {})", patterns.join(" ")));
+    }
+    Ok(rules)
+}
+
+/// A pattern that only this text matches.
+fn glob(text: &str) -> String {
+    text.chars().flat_map(|c| "*?[]\\".contains(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_no_pattern() {
+        let rules = acl_rules("a*[b]", Role::Consumer).expect("a name");
+        assert!(rules.contains(&r"&dueq:{a\*\[b\]}:notice".to_owned()), "{rules:?}");
+        for bad in ["a b", "a)", "a'b", "", "a/b"] {
+            assert!(acl_rules(bad, Role::Operator).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn no_rule_reaches_beyond_the_queue() {
+        for role in [Role::Producer, Role::Consumer, Role::Operator] {
+            for rule in acl_rules("orders", role).expect("a name") {
+                for pattern in
+                    rule.trim_matches(['(', ')']).split(' ').filter(|word| word.contains('~') || word.starts_with('&'))
+                {
+                    assert!(pattern.contains("dueq:{orders}:"), "{pattern}");
+                }
+                assert!(!rule.contains("+@") && !rule.contains("allkeys"), "{rule}");
+            }
+        }
+    }
+}

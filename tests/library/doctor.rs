@@ -1,0 +1,138 @@
+//! Examining a queue that is at work, and mending one while it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use dueq::{Cancelled, Delivery, Message, Pushed, Retry};
+
+use super::support::*;
+
+/// How many messages each producer pushes.
+const EACH: usize = 1_500;
+
+/// Pushes, and takes some back; returns how many were cancelled.
+async fn produce(queue: dueq::Queue, name: &'static str) -> Result<usize> {
+    let mut cancelled = 0;
+    for number in 0..EACH {
+        let id = format!("{name}-{number}");
+        let delay = Duration::from_millis(number as u64 * 7 % 300);
+        ensure!(queue.push(Message::new("payload").id(&id).due(delay)).await? == Pushed::Created);
+        match number % 10 {
+            3 => cancelled += usize::from(queue.cancel(&id).await? == Cancelled::Cancelled),
+            5 => drop(queue.run_now(&id).await?),
+            7 => drop(queue.reschedule(&id, Duration::from_millis(50)).await?),
+            _ => {}
+        }
+    }
+    Ok(cancelled)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_under_load_is_well_and_mending_changes_nothing() -> Result<()> {
+    let setup = setup().await?;
+    let (sender, mut handled) = seen();
+    let handler = move |delivery: Delivery| {
+        let sender = sender.clone();
+        async move {
+            // Each fifth fails once.
+            let fails = delivery.attempt() == 1 && delivery.id().ends_with(['0', '5']);
+            if !fails {
+                let _ = sender.send(delivery.id().into_owned());
+            }
+            if fails { Err(anyhow!("once")) } else { Ok(()) }
+        }
+    };
+    let retry = Retry::fixed(Duration::from_millis(20));
+    let workers: Vec<_> =
+        (0..2).map(|_| Running::start(setup.queue.worker().concurrency(16).retry(retry), handler.clone())).collect();
+    let producers = [("a", setup.client.queue("orders")?), ("b", setup.client.queue("orders")?)]
+        .map(|(name, queue)| tokio::spawn(produce(queue, name)));
+
+    let (over, doctor) = (Arc::new(AtomicBool::new(false)), setup.client.queue("orders")?);
+    let examined = tokio::spawn({
+        let over = Arc::clone(&over);
+        async move {
+            let mut times = 0;
+            while !over.load(Ordering::Relaxed) {
+                let checkup = doctor.examine(times % 2 == 0).await?;
+                ensure!(checkup.findings.is_empty() && checkup.unchecked.is_empty(), "{checkup:#?}");
+                times += 1;
+            }
+            Ok(times)
+        }
+    });
+    let mut cancelled = 0;
+    for producer in producers {
+        cancelled += producer.await??;
+    }
+    let mut counts = BTreeMap::new();
+    for id in handled.take(2 * EACH - cancelled).await? {
+        *counts.entry(id).or_insert(0) += 1;
+    }
+    let done = stats_until(&setup.queue, "all settled", |stats| stats.leased == 0).await?;
+    over.store(true, Ordering::Relaxed);
+    let times: usize = examined.await??;
+    for worker in workers {
+        worker.stop().await?;
+    }
+    println!("{times} checkups while {} messages were handled", counts.len());
+    assert!(times > 1, "the doctor looked while they worked");
+    assert_eq!(counts.len() + cancelled, 2 * EACH, "each was handled or cancelled");
+    assert!(counts.values().all(|times| *times == 1) && handled.rest().is_empty(), "none twice");
+    let settled = (done.acked, done.cancelled, done.died, done.crashed, done.purged);
+    assert_eq!(settled, (counts.len() as u64, cancelled as u64, 0, 0, 0));
+    assert_eq!((done.scheduled, done.ready, done.dead), (0, 0, 0));
+    Ok(())
+}
+
+/// Faults are planted while producers and a worker go on: all are mended, and no other message is lost or handled twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn faults_are_mended_while_the_queue_is_at_work() -> Result<()> {
+    let setup = setup().await?;
+    let planted = 20;
+    for number in 0..planted {
+        setup.queue.push(Message::new("x").id(format!("planted-{number}")).due(HOUR)).await?;
+    }
+    let (worker, mut handled) = acking(setup.queue.worker().concurrency(16));
+    let producer = tokio::spawn(produce(setup.client.queue("orders")?, "a"));
+    let mut redis = setup.redis().await?;
+    let mut mended = 0;
+    for number in 0..planted {
+        let id = format!("planted-{number}");
+        let _: i64 = command(&mut redis, &["ZREM", "dueq:{orders}:scheduled", &id]).await?;
+        let checkup = setup.queue.examine(true).await?;
+        ensure!(checkup.findings.iter().all(|one| one.mended && one.code == "unplaced"), "{checkup:#?}");
+        mended += checkup.findings.len();
+    }
+    let cancelled = producer.await??;
+    let mut ids = handled.take(EACH - cancelled).await?;
+    let stats = stats_until(&setup.queue, "all settled", |stats| stats.leased == 0).await?;
+    assert_eq!((mended, stats.dead, stats.died), (planted, planted as u64, planted as u64));
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), EACH - cancelled, "each once");
+    assert!(ids.iter().all(|id| id.starts_with("a-")), "a message that may have been handled is not delivered");
+
+    // An operator has looked, and wants them.
+    assert_eq!(setup.queue.requeue_all().await?, planted as u64);
+    assert_eq!(handled.take(planted).await?.len(), planted);
+    worker.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_can_be_examined_but_not_used() -> Result<()> {
+    let server = dueq_testkit::Server::start(&["--maxmemory-policy", "allkeys-lru"])?;
+    let refused = dueq::Client::connect(&server.url()).await.expect_err("it evicts");
+    assert_eq!(refused.kind(), dueq::ErrorKind::Unsupported);
+    let options = dueq::ClientOptions::new().accept_unfit();
+    let client = dueq::Client::connect_with(&server.url(), &options).await?;
+    let checkup = client.examine().await?;
+    let codes: Vec<_> = checkup.findings.iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, ["eviction", "persistence"], "{checkup:#?}");
+    assert!(checkup.unchecked.is_empty());
+    Ok(())
+}

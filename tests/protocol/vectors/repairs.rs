@@ -1,0 +1,288 @@
+//! What `verify` and `audit` find when somebody wrote the keys by hand, and what they make of it.
+
+use anyhow::{Result, ensure};
+
+use super::{drain, with_every_state};
+use crate::model::check_structure;
+use crate::queue::{Calls, Queue, SECOND, T0, token};
+use crate::reply::{Reply, Text, words};
+use crate::state::{KEYS, sentinel};
+
+/// What is found, as words: kind, what, detail.
+fn look(queue: &mut Queue, now: u64, mend: bool) -> Result<Vec<[String; 3]>> {
+    let word = if mend { "1" } else { "" };
+    let mut replies = vec![queue.ok("verify", now, words![word])?.part(1)?.clone()];
+    for part in ["ready", "leases", "claims", "messages", "scheduled", "dead", "attrs"] {
+        let mut cursor = "0".to_owned();
+        loop {
+            let reply = queue.ok("audit", now, words![part, cursor, 2, word])?;
+            cursor = reply.part(1)?.text()?;
+            replies.push(reply.part(3)?.clone());
+            if cursor == "0" {
+                break;
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for finding in replies.iter().map(Reply::list).collect::<Result<Vec<_>>>()?.concat() {
+        let mendable = finding.part(0)?.text()? != "window" && finding.part(0)?.text()? != "bell";
+        ensure!(finding.part(3)?.int()? == i64::from(mend && mendable), "{finding:?}");
+        found.push([finding.part(0)?.text()?, finding.part(1)?.text()?, finding.part(2)?.text()?]);
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Plants a fault; looking finds just this and changes nothing; mending finds it too; then nothing is found any more, the
+/// structure holds, and the message `id` is in `state`.
+fn mends(plant: &[Vec<Text>], finds: &[[&str; 3]], then: &[(&str, &str)]) -> Result<Queue> {
+    let mut queue = with_every_state()?;
+    queue.through(Calls::ByRole)?; // an operator's rights suffice
+    ensure!(look(&mut queue, T0, false)?.is_empty() && look(&mut queue, T0, true)?.is_empty(), "a sound queue");
+    for words in plant {
+        let reply = queue.command(words.clone())?;
+        ensure!(reply.code().is_none(), "{words:?}: {reply:?}");
+    }
+    let before = queue.contents()?;
+    let seen = look(&mut queue, T0, false)?;
+    ensure!(seen == finds, "found {seen:?}, not {finds:?}");
+    ensure!(queue.contents()? == before, "looking changed something");
+    let mended = look(&mut queue, T0, true)?;
+    ensure!(mended == finds || mended.iter().all(|one| seen.contains(one)), "mended {mended:?}");
+    let left = look(&mut queue, T0, false)?;
+    ensure!(left.is_empty(), "left {left:?}");
+    let state = queue.state()?;
+    check_structure(&state, false, None)?;
+    for (id, wanted) in then {
+        let reply = queue.ok("get", T0, words![*id])?;
+        let found = reply.part(1)?.list()?.get(1).map_or(Ok("absent".to_owned()), Reply::text)?;
+        ensure!(found == *wanted, "{id} is {found}, not {wanted}");
+    }
+    Ok(queue)
+}
+
+const KEPT: [(&str, &str); 4] = [("s", "scheduled"), ("r", "ready"), ("l", "leased"), ("d", "dead")];
+
+#[test]
+fn a_payload_without_a_place_is_put_among_the_dead() -> Result<()> {
+    let mut queue = mends(
+        &[words!["ZREM", "dueq:{q}:scheduled", "s"]],
+        &[["unplaced", "s", ""]],
+        &[("s", "dead"), KEPT[1], KEPT[2], KEPT[3]],
+    )?;
+    let reply = queue.ok("get", T0, words!["s"])?;
+    ensure!(reply.part(1)?.list()?[11].text()?.contains("may have been handled"), "{reply:?}");
+    ensure!(queue.items("requeue", T0, words!["ids", "s"])? == ["REQUEUED"]);
+    ensure!(drain(&mut queue, T0)? == ["r", "s"]);
+    Ok(())
+}
+
+#[test]
+fn a_place_without_a_payload_is_removed() -> Result<()> {
+    for (id, at) in [("s", "scheduled"), ("r", "ready"), ("l", "leased"), ("d", "dead")] {
+        let mut finds = vec![["hollow", id, at]];
+        if id == "d" {
+            finds.insert(0, ["attrs", "d", "absent"]);
+        }
+        let mut queue = mends(&[words!["HDEL", "dueq:{q}:messages", id]], &finds, &[(id, "absent")])?;
+        ensure!(queue.push(T0, id, T0, "again")? == "CREATED");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_id_in_two_places_stays_in_one() -> Result<()> {
+    let (scheduled, dead, leases) = ("dueq:{q}:scheduled", "dueq:{q}:dead", "dueq:{q}:leases");
+    let far = T0 + 5 * SECOND;
+    mends(&[words!["ZADD", scheduled, far, "l"]], &[["doubled", "l", "leased scheduled"]], &KEPT)?;
+    mends(&[words!["ZADD", dead, T0, "l"]], &[["doubled", "l", "leased dead"]], &KEPT)?;
+    mends(&[words!["ZADD", scheduled, far, "d"]], &[["doubled", "d", "dead scheduled"]], &KEPT)?;
+    mends(
+        &[words!["ZADD", scheduled, far, "r"]],
+        &[["doubled", "r", "scheduled ready"]],
+        &[("r", "scheduled"), KEPT[0], KEPT[2]],
+    )?;
+    let mut queue = mends(
+        &[words!["RPUSH", "dueq:{q}:ready", format!("{T0}:r"), format!("{T0}:r")]],
+        &[["doubled", "r", "ready ready ready"]],
+        &KEPT,
+    )?;
+    ensure!(drain(&mut queue, T0)? == ["r"], "it is delivered once");
+    // In a second state by a lease that nobody has a token for: it waits.
+    mends(&[words!["ZADD", leases, far, "s"]], &[["doubled", "s", "leased scheduled"], ["unclaimed", "s", ""]], &KEPT)?;
+    Ok(())
+}
+
+#[test]
+fn a_lease_and_its_claim_belong_together() -> Result<()> {
+    let claims = "dueq:{q}:claims";
+    for plant in
+        [words!["HDEL", claims, "l"], words!["HSET", claims, "l", "short"], words!["HSET", claims, "l", "x".repeat(20)]]
+    {
+        // A claim that is nobody's: its handler has lost it, and the reap takes it back, charged as a crash.
+        let mut queue = mends(&[plant], &[["unclaimed", "l", ""]], &KEPT)?;
+        ensure!(queue.items("ack", T0, words!["l", token('l')])? == ["LOST"]);
+    }
+    // The claim is there: its handler can settle it.
+    let mut queue = mends(&[words!["ZREM", "dueq:{q}:leases", "l"]], &[["unleased", "l", ""]], &KEPT)?;
+    ensure!(queue.items("ack", T0, words!["l", token('l')])? == ["OK"]);
+    mends(&[words!["HSET", claims, "s", "y".repeat(20)]], &[["unleased", "s", ""]], &KEPT)?;
+    mends(&[words!["HSET", claims, "nobody", "y".repeat(20)]], &[["unleased", "nobody", ""]], &KEPT)?;
+    let far = T0 + 90_000 * SECOND;
+    mends(&[words!["ZADD", "dueq:{q}:leases", far, "l"]], &[["score", "l", &format!("leased {far}")]], &KEPT)?;
+    Ok(())
+}
+
+#[test]
+fn attributes_without_a_payload_or_a_meaning_are_removed() -> Result<()> {
+    let attrs = "dueq:{q}:attrs";
+    mends(&[words!["HSET", attrs, "nobody", "1 0 0 \n"]], &[["attrs", "nobody", "absent"]], &KEPT)?;
+    mends(&[words!["HSET", attrs, "s", "gibberish"]], &[["attrs", "s", ""]], &KEPT)?;
+    Ok(())
+}
+
+#[test]
+fn an_entry_that_is_none_is_removed() -> Result<()> {
+    let mut queue = mends(&[words!["RPUSH", "dueq:{q}:ready", "gibberish"]], &[["entry", "gibberish", ""]], &KEPT)?;
+    ensure!(drain(&mut queue, T0)? == ["r"]);
+    Ok(())
+}
+
+#[test]
+fn a_time_that_is_none_becomes_one_that_is_not_early() -> Result<()> {
+    let (scheduled, dead) = ("dueq:{q}:scheduled", "dueq:{q}:dead");
+    mends(&[words!["ZADD", scheduled, "-5", "s"]], &[["score", "s", "scheduled -5"]], &KEPT)?;
+    mends(
+        &[words!["ZADD", scheduled, "1700000000000.25", "s"]],
+        &[["score", "s", "scheduled 1700000000000.25"]],
+        &KEPT,
+    )?;
+    mends(&[words!["ZADD", scheduled, "+inf", "s"]], &[["score", "s", "scheduled inf"]], &[("s", "dead")])?;
+    mends(&[words!["ZADD", dead, "+inf", "d"]], &[["score", "d", "dead inf"]], &KEPT)?;
+    Ok(())
+}
+
+#[test]
+fn a_lost_sentinel_comes_back() -> Result<()> {
+    for key in KEYS {
+        let name = format!("dueq:{{q}}:{key}");
+        let (plant, finds) = match key {
+            "ready" => (words!["LPOP", &name], name.clone()),
+            "claims" | "messages" | "attrs" | "meta" => (words!["HDEL", &name, sentinel()], name.clone()),
+            _ => (words!["ZREM", &name, sentinel()], name.clone()),
+        };
+        mends(&[plant], &[["sentinel", &finds, ""]], &KEPT)?;
+    }
+    mends(&[words!["ZADD", "dueq:{q}:dead", 5, sentinel()]], &[["sentinel", "dueq:{q}:dead", ""]], &KEPT)?;
+    // A whole key: what was in it is gone, and its payload is found without a place.
+    mends(
+        &[words!["DEL", "dueq:{q}:scheduled"]],
+        &[["sentinel", "dueq:{q}:scheduled", ""], ["unplaced", "s", ""]],
+        &[("s", "dead")],
+    )?;
+    Ok(())
+}
+
+#[test]
+fn a_meta_that_lost_its_layout_is_the_queue_again() -> Result<()> {
+    mends(&[words!["HDEL", "dueq:{q}:meta", "layout"]], &[["meta", "layout", ""]], &KEPT)?;
+    mends(&[words!["HDEL", "dueq:{q}:meta", "born"]], &[["meta", "born", ""]], &KEPT)?;
+    Ok(())
+}
+
+#[test]
+fn numbers_in_meta_are_numbers_again() -> Result<()> {
+    let meta = "dueq:{q}:meta";
+    for field in [
+        "max_attempts",
+        "max_crashes",
+        "max_messages",
+        "dead_keep",
+        "hold",
+        "seen",
+        "lead_until",
+        "pushed",
+        "died",
+        "seq",
+    ] {
+        let mut queue = mends(&[words!["HSET", meta, field, "gibberish"]], &[["meta", field, "gibberish"]], &KEPT)?;
+        let far = (T0 + 9 * SECOND).to_string();
+        for (verb, argv) in
+            [("push", words!["", "new", far, "", ""]), ("beat", words!["node", "stay"]), ("reap", words![10])]
+        {
+            queue.ok(verb, T0, argv)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_counter_that_is_no_number_stops_no_repair_halfway() -> Result<()> {
+    for field in ["seq", "died"] {
+        let mut queue = with_every_state()?;
+        queue.command(words!["HSET", "dueq:{q}:meta", field, "0x10"])?;
+        queue.command(words!["ZREM", "dueq:{q}:scheduled", "s"])?;
+        let before = queue.contents()?;
+        let reply = queue.ok("audit", T0, words!["messages", "0", 100, "1"])?;
+        ensure!(reply.part(3)?.list()?[0].part(3)?.int()? == 0, "{reply:?}");
+        ensure!(queue.contents()? == before, "{field}: half done");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_listpack_becomes_a_table() -> Result<()> {
+    let mut queue = Queue::start_with(&["--zset-max-listpack-value", "4096", "--hash-max-listpack-value", "4096"])?;
+    queue.push(T0, "a", T0 + 5, "payload")?;
+    let seen = look(&mut queue, T0, false)?;
+    ensure!(seen.len() == 9 && seen.iter().all(|one| one[0] == "listpack"), "{seen:?}");
+    let before = queue.state()?;
+    ensure!(look(&mut queue, T0, true)?.len() == 9);
+    ensure!(look(&mut queue, T0, false)?.is_empty());
+    let mut after = queue.state()?;
+    after.meta.insert("seq".into(), before.meta[&"seq".into()].clone());
+    ensure!(after == before, "nothing else changed");
+    Ok(())
+}
+
+#[test]
+fn work_without_a_bell_is_rung_for_if_nobody_beats() -> Result<()> {
+    let bell = "dueq:{q}:bell";
+    let mut queue = with_every_state()?;
+    queue.command(words!["DEL", bell])?;
+    ensure!(look(&mut queue, T0, false)?.is_empty(), "somebody may just have taken the tokens");
+    let late = T0 + 10 * SECOND;
+    let finds = [["silent", bell, "10000"].map(str::to_owned)];
+    ensure!(look(&mut queue, late, false)? == finds);
+    ensure!(queue.state()?.bell.is_empty(), "looking does not ring");
+    ensure!(look(&mut queue, late, true)? == finds);
+    ensure!(queue.state()?.bell.len() == 2 && look(&mut queue, late, false)?.is_empty());
+
+    queue.command(words!["DEL", bell])?;
+    queue.ok("beat", late, words!["node", "stay"])?;
+    queue.command(words!["DEL", bell])?;
+    ensure!(look(&mut queue, late, false)?.is_empty(), "the next beat rings");
+    queue.command(words!["SET", bell, "somebody else's"])?;
+    ensure!(look(&mut queue, late, true)? == [["bell", bell, ""].map(str::to_owned)]);
+    ensure!(queue.command(words!["GET", bell])? == "somebody else's".into());
+    Ok(())
+}
+
+#[test]
+fn large_payloads_are_looked_at_a_few_at_a_time() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for id in 0..40 {
+        queue.push(T0, &id.to_string(), T0 + 5, &"x".repeat(1_000_000))?;
+    }
+    let (mut cursor, mut looked, mut steps) = ("0".to_owned(), 0, 0);
+    loop {
+        let reply = queue.ok("audit", T0, words!["messages", cursor, 1_000, ""])?;
+        (cursor, looked, steps) = (reply.part(1)?.text()?, looked + reply.part(2)?.int()?, steps + 1);
+        if cursor == "0" {
+            break;
+        }
+    }
+    println!("{looked} payloads of 1 MB in {steps} steps");
+    ensure!(looked == 40, "{looked}");
+    Ok(())
+}

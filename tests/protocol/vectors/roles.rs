@@ -1,0 +1,210 @@
+//! Users with the rights of one role: they do what is theirs, and what is not leaves no trace, called either way.
+
+use anyhow::{Result, ensure};
+use dueq::Role;
+use redis::Connection;
+
+use super::{plausible, seed};
+use crate::model::check_structure;
+use crate::queue::{Queue, SECOND, T0, command, keys_of, role_of};
+use crate::reply::{Reply, Text, words};
+use crate::scripts::SCRIPTS;
+
+const ROLES: [Role; 3] = [Role::Producer, Role::Consumer, Role::Operator];
+
+/// A queue in which each verb has something to do, and its scripts both ways.
+fn ready() -> Result<Queue> {
+    let mut queue = Queue::start()?;
+    queue.through(crate::queue::Calls::Fcall)?;
+    queue.through(crate::queue::Calls::Evalsha)?;
+    fill(&mut queue)?;
+    Ok(queue)
+}
+
+fn fill(queue: &mut Queue) -> Result<()> {
+    queue.empty()?;
+    seed(queue)?;
+    queue.ok("beat", T0, words!["node", "stay"])?;
+    queue.ok("pause", T0, words![])?;
+    queue.ok("resume", T0, words![])?;
+    queue.push(T0, "due", T0, "payload")?;
+    // A lease that ran out, and a hold that is over: reap has work.
+    queue.command(words!["HSET", "dueq:{q}:meta", "seen", T0, "hold", 0])?;
+    queue.push(T0, "late", T0, "payload")?;
+    queue.command(words!["ZREM", "dueq:{q}:scheduled", "late"])?;
+    queue.command(words!["ZADD", "dueq:{q}:leases", T0, "late"])?;
+    queue.command(words!["HSET", "dueq:{q}:claims", "late", format!("{}{T0}", "x".repeat(16))])?;
+    Ok(())
+}
+
+fn both_ways(verb: &str, base: &str, argv: Vec<Text>) -> Vec<Vec<Text>> {
+    let (_, source) = SCRIPTS.iter().find(|(name, _)| *name == verb).expect("a script");
+    let sha = redis::Script::new(source).get_hash().to_owned();
+    [words!["EVALSHA", sha, 10], words!["FCALL", format!("dueq_{verb}"), 10], words!["EVAL", *source, 10]]
+        .map(|call| [call, keys_of(base), argv.clone()].concat())
+        .to_vec()
+}
+
+fn denied(reply: &Reply) -> bool {
+    let text = format!("{reply:?}");
+    ["NOPERM", "ACL failure in script", "can't run this command", "can't access at least one of the keys"]
+        .iter()
+        .any(|why| text.contains(why))
+}
+
+/// What is a role's own. An operator may everything.
+fn may(role: Role, verb: &str) -> bool {
+    role == Role::Operator || role_of(verb) == role
+}
+
+#[test]
+fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
+    let mut queue = ready()?;
+    for role in ROLES {
+        let mut user = queue.user(role, "q")?;
+        for (verb, _) in SCRIPTS {
+            let argv = [words![T0 + SECOND], plausible(verb)].concat();
+            for call in both_ways(verb, "dueq:{q}", argv) {
+                fill(&mut queue)?;
+                let before = queue.contents()?;
+                let reply = command(&mut user, &call)?;
+                let how = call[0].text();
+                if may(role, verb) {
+                    ensure!(reply.code().is_none(), "{role:?} cannot {how} {verb}: {reply:?}");
+                    // What audit and verify mend, an operator mends in `repairs`.
+                    let reads = ["get", "peek", "stats", "audit", "verify"].contains(verb);
+                    ensure!(reads || *verb == "resume" || queue.contents()? != before, "{verb} had nothing to do");
+                } else if denied(&reply) {
+                    ensure!(queue.contents()? == before, "{role:?}: {how} {verb} was refused, and left a trace");
+                } else {
+                    // Reading what it may read by hand anyway.
+                    ensure!(reply.code().is_none() && queue.contents()? == before, "{role:?} did {how} {verb}");
+                    ensure!(["get", "peek", "stats"].contains(verb), "{role:?} could {how} {verb}: {reply:?}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where there is nothing to refuse in the queue, what is not one's own is refused all the same, or does nothing.
+#[test]
+fn what_an_operator_alone_may_is_refused_in_any_state() -> Result<()> {
+    let mut queue = ready()?;
+    for role in [Role::Producer, Role::Consumer] {
+        let mut user = queue.user(role, "q")?;
+        for verb in ["audit", "configure", "pause", "purge", "requeue", "resume", "verify"] {
+            for state in ["absent", "empty", "paused", "full"] {
+                queue.empty()?;
+                match state {
+                    "empty" => drop(queue.ok("configure", T0, words!["max_attempts", 3])?),
+                    "paused" => drop(queue.ok("pause", T0, words![])?),
+                    "full" => fill(&mut queue)?,
+                    _ => {}
+                }
+                let before = queue.contents()?;
+                for call in both_ways(verb, "dueq:{q}", [words![T0], plausible(verb)].concat()) {
+                    let reply = command(&mut user, &call)?;
+                    ensure!(denied(&reply), "{role:?} could {verb}, {state}: {reply:?}");
+                    ensure!(queue.contents()? == before, "{role:?} left a trace of {verb}, {state}");
+                }
+            }
+        }
+        for words in [
+            words!["UNLINK", "dueq:{q}:messages"],
+            words!["DEL", "dueq:{q}:meta"],
+            words!["FLUSHALL"],
+            words!["KEYS", "*"],
+            words!["CONFIG", "GET", "*"],
+            words!["FUNCTION", "FLUSH"],
+            words!["ACL", "LIST"],
+            words!["SCAN", 0],
+        ] {
+            ensure!(denied(&command(&mut user, &words)?), "{role:?} could {words:?}");
+        }
+    }
+    Ok(())
+}
+
+/// The one exception: making a queue takes an operator's rights, and a push without them leaves sentinels behind.
+#[test]
+fn a_queue_that_a_push_began_is_completed_by_an_operator() -> Result<()> {
+    let mut queue = ready()?;
+    for role in [Role::Producer, Role::Consumer] {
+        for call in both_ways("push", "dueq:{q}", [words![T0], plausible("push")].concat()) {
+            queue.empty()?;
+            let mut user = queue.user(role, "q")?;
+            ensure!(denied(&command(&mut user, &call)?));
+            let state = queue.state()?;
+            let counts = [state.scheduled.len(), state.leases.len(), state.dead.len()];
+            ensure!(counts.iter().all(|count| *count <= 1) && state.messages.is_empty(), "{state:?}");
+            ensure!(!state.meta.contains_key(&"layout".into()), "{role:?} made a queue");
+            queue.ok("configure", T0, words!["max_attempts", 3])?;
+            ensure!(queue.ok("verify", T0, words![""])?.part(1)?.list()?.is_empty());
+            check_structure(&queue.state()?, false, None)?;
+        }
+    }
+    Ok(())
+}
+
+/// By hand, past the scripts: what Redis keeps apart by command and key.
+#[test]
+fn a_producer_touches_no_lease_and_reads_no_token() -> Result<()> {
+    let mut queue = ready()?;
+    let mut producer = queue.user(Role::Producer, "q")?;
+    let before = queue.contents()?;
+    for words in [
+        words!["HGET", "dueq:{q}:claims", "l"],
+        words!["HGETALL", "dueq:{q}:claims"],
+        words!["HSET", "dueq:{q}:claims", "s", "mine"],
+        words!["HDEL", "dueq:{q}:claims", "l"],
+        words!["ZADD", "dueq:{q}:leases", 1, "s"],
+        words!["ZREM", "dueq:{q}:leases", "l"],
+        words!["RPUSH", "dueq:{q}:ready", "1:s"],
+        words!["LTRIM", "dueq:{q}:ready", 1, 1],
+        words!["HSET", "dueq:{q}:meta", "paused", 1],
+        words!["BLPOP", "dueq:{q}:bell", 1],
+        words!["SSUBSCRIBE", "dueq:{q}:notice"],
+    ] {
+        ensure!(denied(&command(&mut producer, &words)?), "{words:?}");
+    }
+    let mut consumer = queue.user(Role::Consumer, "q")?;
+    for words in [
+        words!["HSET", "dueq:{q}:messages", "s", "forged"],
+        words!["ZREM", "dueq:{q}:scheduled", "s"],
+        words!["ZREM", "dueq:{q}:dead", "d"],
+        words!["ZADD", "dueq:{q}:recent", 1, "s"],
+        words!["HDEL", "dueq:{q}:meta", "paused"],
+    ] {
+        ensure!(denied(&command(&mut consumer, &words)?), "{words:?}");
+    }
+    ensure!(queue.contents()? == before);
+    Ok(())
+}
+
+#[test]
+fn nobody_reaches_another_queue() -> Result<()> {
+    let mut queue = ready()?;
+    let mut users: Vec<Connection> = ROLES.into_iter().map(|role| queue.user(role, "other")).collect::<Result<_>>()?;
+    let before = queue.contents()?;
+    for user in &mut users {
+        for (verb, _) in SCRIPTS {
+            for call in both_ways(verb, "dueq:{q}", [words![T0], plausible(verb)].concat()) {
+                ensure!(denied(&command(user, &call)?), "{verb}");
+            }
+        }
+        // A script that declares its own keys and names another queue's.
+        let code = "return redis.call('HGETALL', 'dueq:{q}:messages')";
+        for words in [
+            words!["EVAL", code, 0],
+            words!["HGETALL", "dueq:{q}:messages"],
+            words!["HMGET", "dueq:{q}:messages", "s"],
+            words!["SPUBLISH", "dueq:{q}:notice", 1],
+            words!["SSUBSCRIBE", "dueq:{q}:notice"],
+        ] {
+            ensure!(denied(&command(user, &words)?), "{words:?}");
+        }
+    }
+    ensure!(queue.contents()? == before);
+    Ok(())
+}
