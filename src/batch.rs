@@ -352,6 +352,8 @@ fn distribute(batch: Vec<Pending>, replies: Vec<ItemReply>, repeated: bool) -> V
                 Applied::Unknown,
                 format!("{} was repeated for {PATIENCE:?} and its first reply was lost", reply.verb.name()),
             )),
+            // The queue's limits may have been others when an earlier attempt was judged.
+            ("INVALID", true) => Err(reply.refusal().of_repeated()),
             _ => Ok(reply),
         };
         // The caller may have gone away; its item was sent all the same.
