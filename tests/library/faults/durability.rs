@@ -149,3 +149,18 @@ async fn disks_are_waited_for_where_the_server_can() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn the_rights_of_a_producer_suffice() -> Result<()> {
+    let (setup, _replica) = setup().await?;
+    setup.queue.push(Message::new("x").id("made by an operator").due(HOUR)).await?;
+    let rules = dueq::acl_rules("orders", dueq::Role::Producer)?;
+    let words: Vec<_> = ["ACL", "SETUSER", "shop"].into_iter().chain(rules.iter().map(String::as_str)).collect();
+    setup.command::<()>(&[&words[..], &["on", ">secret"]].concat()).await?;
+    let url = format!("redis://shop:secret@127.0.0.1:{}/", setup.server.port());
+    let queue = Client::connect(&url).await?.queue("orders")?.durability(replicated(1, LIMIT));
+    assert_eq!(queue.push(Message::new("x").id("a").due(HOUR)).await?, Pushed::Created);
+    assert_eq!(queue.push(Message::new("x").id("a").due(HOUR)).await?, Pushed::Exists(State::Scheduled));
+    assert_eq!(queue.cancel("a").await?, Cancelled::Cancelled);
+    Ok(())
+}
