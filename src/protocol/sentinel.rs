@@ -71,7 +71,7 @@ impl Sentinels {
             let info = info(&parts.sentinel_user, place, "")?;
             // One connection both answers and says when something has changed.
             let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-            let address = info.addr().to_string();
+            let address = place.clone();
             let client = Client::open(info.set_redis_settings(settings)).map_err(|_| bad_url())?;
             nodes.push(Arc::new(Node { client, address, changed: Arc::clone(&changed), held: Mutex::new(None) }));
         }

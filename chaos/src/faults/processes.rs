@@ -23,11 +23,18 @@ pub(super) async fn kill(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'
         Kind::WorkerKill => Role::Worker,
         _ => Role::Canceller,
     };
-    let place = chosen(stage, rng, role)?;
-    let life = place.until("its start", |status| status.ready).await?.life;
+    // Who has just died of something else cannot be killed: then another one is.
+    let killed = until("somebody to kill", async || {
+        let place = chosen(stage, rng, role)?;
+        place.until("its start", |status| status.ready).await?;
+        let life = place.signal_kill()?;
+        Ok(Some((place, life)))
+    });
+    let (place, life) = killed.await?;
     mark.begin(&place.process(life));
-    let (life, end) = place.kill().await?;
-    ensure!(end.starts_with("signal: 9"), "{} ended otherwise: {end}", place.process(life));
+    let end = place.ended(life).await?;
+    // A worker may die of a poison message in the same moment, and is as dead.
+    ensure!(end.starts_with("signal:"), "{} ended otherwise: {end}", place.process(life));
     mark.trace(&format!("{}: {end}", place.process(life)));
     mark.end(&place.process(life));
     Ok(())

@@ -164,12 +164,17 @@ impl Place {
         Ok(status.life)
     }
 
-    /// Kills it as `kill -9` does; returns which life that was and how it ended.
-    pub async fn kill(&self) -> Result<(u32, String)> {
+    /// Kills it as `kill -9` does; returns which life that was.
+    pub fn signal_kill(&self) -> Result<u32> {
+        // First, so that its keeper does not wonder.
         self.status.send_modify(|status| status.expected = true);
-        let life = self.signal(Signal::KILL)?;
+        self.signal(Signal::KILL).inspect_err(|_| self.status.send_modify(|status| status.expected = false))
+    }
+
+    /// How a life that was killed ended.
+    pub async fn ended(&self, life: u32) -> Result<String> {
         let status = self.until("its end", |status| status.life > life || status.pid.is_none()).await?;
-        Ok((life, status.last_end))
+        Ok(status.last_end)
     }
 
     /// What its wall clock says, in Unix ms.
