@@ -162,9 +162,8 @@ fn read_claims(
     })
 }
 
-/// From the kill of each worker until what it held, delivered for the first time and not settled, was claimed by somebody
-/// else. What is never claimed again was settled by a call whose answer it did not live to read, or went with the store;
-/// if it was lost, the checker says so.
+/// From the kill of each worker until what it held, delivered for the first time, was claimed by somebody
+/// else. What is never claimed again went with the store; if it was lost, the checker says so.
 fn redeliveries(
     folder: &Path,
     workers: &[PathBuf],
@@ -206,24 +205,19 @@ fn redeliveries(
     Ok(())
 }
 
-/// The ids that a dead worker had been granted at the first attempt, and no answer to a settle of them.
+/// The ids that a dead worker had been granted at the first attempt, and not begun to settle: what it asked for last may have
+/// been done, and then the message came back, or not, for another reason.
 fn held_by(path: &Path) -> Result<BTreeSet<String>> {
     let mut held = BTreeSet::new();
-    let mut settles: HashMap<u64, Vec<String>> = HashMap::new();
     for line in crate::history::read(path)? {
         match line?.1 {
-            Event::Ok { call, answer, .. } => match answer {
-                Answer::Claimed { items, .. } => {
-                    held.extend(items.into_iter().filter(|item| item.3 == 1).map(|item| item.0));
+            Event::Ok { answer: Answer::Claimed { items, .. }, .. } => {
+                held.extend(items.into_iter().filter(|item| item.3 == 1).map(|item| item.0));
+            }
+            Event::Invoke { what: Call::Settle { verb, items }, .. } if verb != crate::history::Verb::Extend => {
+                for item in items {
+                    held.remove(&item.0);
                 }
-                _ => {
-                    for id in settles.remove(&call).into_iter().flatten() {
-                        held.remove(&id);
-                    }
-                }
-            },
-            Event::Invoke { call, what: Call::Settle { verb, items }, .. } if verb != crate::history::Verb::Extend => {
-                settles.insert(call, items.into_iter().map(|item| item.0).collect());
             }
             _ => {}
         }
