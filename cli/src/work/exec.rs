@@ -25,6 +25,10 @@ const TAIL: usize = 1_000;
 /// How long to wait for the end of stderr when all of the group is gone: somebody outside of it may hold it open.
 const STDERR_LIMIT: Duration = Duration::from_secs(1);
 
+/// A command begins when its group is known to the guard, and not at all if we are killed before that. A shell reads a line
+/// byte by byte: the payload behind it is left to the command.
+const BEGIN: &str = "IFS= read -r go && exec sh -c \"$1\"";
+
 pub(super) struct Exec {
     command: String,
     queue: String,
@@ -95,7 +99,7 @@ impl Exec {
 
     fn spawn(&self, delivery: &Delivery) -> io::Result<Child> {
         Command::new("sh")
-            .args(["-c", &self.command])
+            .args(["-c", BEGIN, "sh", &self.command])
             .env("DUEQ_ID", OsStr::from_bytes(delivery.id_bytes()))
             .env("DUEQ_ATTEMPT", delivery.attempt().to_string())
             .env("DUEQ_DUE_MS", delivery.due_ms().to_string())
@@ -132,6 +136,7 @@ async fn attend(mut child: Child, delivery: &Delivery, guard: &Guard, stop: impl
     let feed = async {
         if let Some(mut stdin) = stdin {
             // A command that does not read its input, or not all of it, is none the worse for it.
+            let _ = stdin.write_all(b"\n").await;
             let _ = stdin.write_all(delivery.payload()).await;
         }
         // Closed: the command sees the end of its input, and may go on for long after that.
