@@ -233,7 +233,7 @@ impl Queue {
         loop {
             let limit = MAX_ITEMS.to_string();
             let mut reply =
-                self.call(Verb::Purge, &[state.as_str().as_bytes(), limit.as_bytes()], Repeat::Harmless).await?;
+                self.call(Verb::Purge, &[state.as_str().as_bytes(), limit.as_bytes()], Repeat::Unsafe).await?;
             let (purged, left) = (reply.body.count()?, reply.body.count()?);
             total += purged;
             if left == 0 || purged == 0 || total >= *expected.get_or_insert(purged + left) {

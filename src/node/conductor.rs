@@ -26,6 +26,9 @@ const STEP: &[u8] = b"256";
 /// the node a burden.
 const RESYNC_PAUSE: Duration = Duration::from_millis(100);
 
+/// How many events are taken in at most before what is due is done.
+const EVENTS: usize = 1_024;
+
 pub(super) struct Conductor {
     pub(super) node: String,
     pub(super) queue: Queue,
@@ -94,6 +97,11 @@ impl Conductor {
                 () = self.stop.cancelled() => break,
                 Some(event) = events.recv() => self.take(event),
                 () = alarm.wait(next) => {}
+            }
+            // What has happened comes before what its absence would make due, such as the loss of a lease that was extended.
+            for _ in 0..EVENTS {
+                let Ok(event) = events.try_recv() else { break };
+                self.take(event);
             }
             let now = Instant::now();
             while let Some(action) = self.agenda.pop(now) {

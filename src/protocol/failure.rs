@@ -35,6 +35,8 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         "NOSCRIPT" => (ErrorKind::Unavailable, Applied::No),
         "ERR" if detail.starts_with("max number of clients") => (ErrorKind::Unavailable, Applied::No),
         "OOM" => (ErrorKind::Full, Applied::No),
+        // Within a script, which may have written before: from Redis 7.2 on.
+        "NOPERM" if detail.contains("script: ") => (ErrorKind::Denied, Applied::Unknown),
         "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, Applied::No),
         "LAYOUT" => (ErrorKind::Unsupported, Applied::No),
         "BADARGS" => (ErrorKind::InvalidInput, Applied::No),

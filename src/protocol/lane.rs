@@ -208,7 +208,10 @@ impl Lane {
                 results[place] = eval(*verb, keys, args).query_async::<Value>(connection).await;
             } else {
                 let load = redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned();
-                load.query_async::<Value>(connection).await?;
+                // What the later call was granted must not be lost for this.
+                if let Err(error) = load.query_async::<Value>(connection).await {
+                    results[place] = Err(error);
+                }
             }
         }
         Ok(results)

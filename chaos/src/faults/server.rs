@@ -81,6 +81,7 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
     stage.store.kill()?;
     stage.store.cut(bytes)?;
     stage.store.restart().await?;
+    rewrite(stage).await?;
     let after = stage.found().await?;
     for ((queue, before), (_, after)) in before.iter().zip(&after) {
         let queue = queue.clone();
@@ -106,6 +107,21 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
     stage.back();
     mark.end(&seqs(&after));
     Ok(())
+}
+
+/// What an operator must do after such a start. Redis leaves the begun half of a transaction in the file, writes on behind
+/// it, and at the *next* start carries out that half together with what follows: seen on 7.0.15.
+async fn rewrite(stage: &Stage) -> Result<()> {
+    let _: String = stage.store.command(&["BGREWRITEAOF"]).await?;
+    until("a file that was written anew", async || {
+        for field in ["aof_rewrite_scheduled", "aof_rewrite_in_progress"] {
+            if stage.store.info("persistence", field).await? != "0" {
+                return Ok(None);
+            }
+        }
+        Ok((stage.store.info("persistence", "aof_last_bgrewrite_status").await? == "ok").then_some(()))
+    })
+    .await
 }
 
 /// Nothing more fits into the append-only file: redis refuses writes with MISCONF until it has written what it owes.
