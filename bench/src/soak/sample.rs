@@ -58,7 +58,7 @@ pub(super) struct Stage {
     producer: Driver,
     redis_pid: u32,
     /// When the last look was, and the processor time of each until then.
-    last: Option<(Instant, [f64; 3])>,
+    last: (Instant, [f64; 3]),
 }
 
 impl Stage {
@@ -70,14 +70,28 @@ impl Stage {
         };
         let (node, producer) = (role("node")?, role("producer")?);
         let queue = dueq::Client::connect(&server.address()).await?.queue(queue)?;
-        Ok(Self { queue, node, producer, redis_pid: server.pid().await?, last: None })
+        Ok(Self { queue, node, producer, redis_pid: server.pid().await?, last: (Instant::now(), [0.0; 3]) })
     }
 
     pub(super) async fn begin(&mut self, rate: Option<u64>) -> Result<()> {
         let begin = Request::Begin(Begin { rate });
         ask::<Option<Handled>>(&mut self.node, &begin).await?;
         ask::<Option<Pushed>>(&mut self.producer, &begin).await?;
+        self.last = (Instant::now(), self.worked_us()?);
         Ok(())
+    }
+
+    /// Node, producer, Redis.
+    fn pids(&self) -> Result<[u32; 3]> {
+        Ok([self.node.pid()?, self.producer.pid()?, self.redis_pid])
+    }
+
+    fn worked_us(&self) -> Result<[f64; 3]> {
+        let mut worked = [0.0; 3];
+        for (worked, pid) in worked.iter_mut().zip(self.pids()?) {
+            *worked = cpu_us(pid)?;
+        }
+        Ok(worked)
     }
 
     /// What both did since the last time.
@@ -112,13 +126,8 @@ impl Stage {
         let (late, immediate) = (handled.late.spread()?, handled.immediate.spread()?);
         let behind = pushed.behind.spread()?;
         let stats = self.stats().await?;
-        let pids = [self.node.pid()?, self.producer.pid()?, self.redis_pid];
-        let now = Instant::now();
-        let mut worked = [0.0; 3];
-        for (worked, pid) in worked.iter_mut().zip(pids) {
-            *worked = cpu_us(pid)?;
-        }
-        let (before, worked_before) = self.last.replace((now, worked)).unwrap_or((now, worked));
+        let (pids, worked, now) = (self.pids()?, self.worked_us()?, Instant::now());
+        let (before, worked_before) = std::mem::replace(&mut self.last, (now, worked));
         let us = (now - before).as_micros().max(1) as f64;
         let process = |i: usize| -> Result<Process> {
             Ok(Process {
