@@ -48,7 +48,7 @@ fn chosen(stage: &Stage, rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
 /// A worker that holds nothing when it freezes has nothing to settle too late. Then another one is frozen, so many in all.
 const STOPS: u32 = 4;
 /// How long a worker that goes on may take to find out that it was away.
-const FINDING_OUT: Duration = Duration::from_secs(4);
+const FINDING_OUT: Duration = Duration::from_secs(10);
 
 /// Freezes workers, one after the other, until one comes back with something that others have had meanwhile.
 pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
