@@ -18,7 +18,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/: all that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of them but demo and clean.'
+	@echo '.ci/run runs all of them but demo, chaos and clean.'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'

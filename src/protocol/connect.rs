@@ -11,9 +11,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushInfo};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use crate::error::Error;
-#[cfg(feature = "tls")]
-use crate::error::{Applied, ErrorKind};
+use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::options::ClientOptions;
 use crate::protocol::sentinel::Sentinels;
 use crate::protocol::target::Target;
@@ -40,6 +38,8 @@ enum Place {
 struct Shared {
     sentinels: Sentinels,
     master: Mutex<Option<Arc<Target>>>,
+    /// Of the decision that is followed.
+    epoch: AtomicU64,
     questions: AtomicU64,
 }
 
@@ -53,7 +53,8 @@ impl Connector {
                 Place::Fixed(Arc::new(Target::fixed(prepared(info, options)?)?))
             }
             Some(sentinels) => {
-                let shared = Shared { sentinels, master: Mutex::new(None), questions: AtomicU64::new(1) };
+                let (epoch, questions) = (AtomicU64::new(0), AtomicU64::new(1));
+                let shared = Shared { sentinels, master: Mutex::new(None), epoch, questions };
                 Place::Sentinelled { shared: Arc::new(shared), watch: Mutex::new(None) }
             }
         };
@@ -164,14 +165,21 @@ impl Shared {
     /// Asks Sentinels who the master is, and leaves the server that was. One that answers to be no master is not gone to.
     async fn ask(&self) -> Result<Arc<Target>, Error> {
         let question = self.questions.fetch_add(1, Ordering::Relaxed);
-        let (host, port) = match (self.sentinels.master().await, self.master()) {
-            (Ok(place), _) => place,
-            // Sentinels that are away change no master: the last one that they named is still the best that is known.
-            (Err(_), Some(known)) => return Ok(known),
+        let answer = self.sentinels.master(self.epoch.load(Ordering::Acquire)).await;
+        let answer = match (answer, self.master()) {
+            (Ok(Some(answer)), _) => answer,
+            // Sentinels that are away, or only remember what was, change no master: the last one that was named is still the
+            // best that is known.
+            (Ok(None) | Err(_), Some(known)) => return Ok(known),
+            (Ok(None), None) => {
+                let message = "the sentinels that answer know older decisions only";
+                return Err(Error::new(ErrorKind::Unavailable, Applied::No, message));
+            }
             (Err(error), None) => return Err(error),
         };
-        let info = at(self.sentinels.server(), host, port);
+        let info = at(self.sentinels.server(), answer.host, answer.port);
         if let Some(known) = self.master().filter(|known| known.client.get_connection_info().addr() == info.addr()) {
+            self.epoch.store(answer.epoch, Ordering::Release);
             return Ok(known);
         }
         let new = Arc::new(Target::named(info, question)?);
@@ -182,6 +190,7 @@ impl Shared {
             Some(known) if known.question() > question => Ok(Arc::clone(known)),
             Some(known) if known.address == new.address => Ok(Arc::clone(known)),
             _ => {
+                self.epoch.store(answer.epoch, Ordering::Release);
                 if let Some(old) = master.replace(Arc::clone(&new)) {
                     tracing::warn!(old = %old.address, new = %new.address, "the master has changed");
                     old.leave();

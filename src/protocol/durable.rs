@@ -38,6 +38,7 @@ impl Lane {
         if durability == Durability::Memory {
             return Ok((self.call(verb, keys, args).await?, None));
         }
+        let _turn = self.turn.lock().await;
         let (mut connection, target) = self.connection().await?;
         if !self.is_fit(&target) {
             let probe = probe(durability);

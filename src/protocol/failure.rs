@@ -57,6 +57,11 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
 
 /// An error of connecting to `address`: nothing was sent.
 pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
+    if let Some((command, _)) = error.detail().and_then(|detail| detail.split_once(", with args")) {
+        // A server that does not know HELLO or AUTH repeats what came with it: the password.
+        let message = format!("redis at {address} refused: {command}");
+        return Error::new(ErrorKind::Unsupported, Applied::No, message);
+    }
     match error.code() {
         Some(_) => of_call(address, error),
         None if error.kind() == RedisKind::AuthenticationFailed => denied(address, error),
@@ -96,4 +101,26 @@ pub(crate) fn left(address: &str, applied: Applied) -> Error {
 /// The server, or something between, closed the connection.
 pub(crate) fn hung_up(address: &str) -> Error {
     Error::new(ErrorKind::Unavailable, Applied::Unknown, format!("redis at {address} closed the connection"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_repeats_the_password_is_not_quoted() {
+        let detail = "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2'";
+        let error = of_connecting("here", redis::make_extension_error("ERR".into(), Some(detail.into())));
+        let text = format!("{error} {error:?}");
+        assert!(text.contains("unknown command 'HELLO'") && !text.contains("hunter2"), "{text}");
+        assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unsupported, Applied::No));
+    }
+
+    #[test]
+    fn a_right_that_is_missing_within_a_script_leaves_open_what_it_did() {
+        let of = |detail: &str| of_call("here", redis::make_extension_error("NOPERM".into(), Some(detail.into())));
+        let within = of("ACL failure in script: no rights script: 1234, on @user_script:1.");
+        assert_eq!((within.kind(), within.was_applied()), (ErrorKind::Denied, Applied::Unknown));
+        assert_eq!(of("User x has no permissions").was_applied(), Applied::No);
+    }
 }

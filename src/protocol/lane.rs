@@ -60,6 +60,9 @@ pub(crate) struct Lane {
     /// Whether its connection is none of the pool's: then what is called on it limits its own time.
     apart: bool,
     held: Mutex<Option<Held>>,
+    /// Of calls that wait for replicas: whatever is sent behind such a wait is done when it is over, even if nobody waits for
+    /// the answer any more. So the next one is sent when it is over.
+    pub(crate) turn: tokio::sync::Mutex<()>,
 }
 
 struct Held {
@@ -81,7 +84,7 @@ impl Held {
 
 impl Lane {
     pub(crate) fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
-        Self { connector, clock, apart: false, held: Mutex::new(None) }
+        Self { connector, clock, apart: false, held: Mutex::new(None), turn: tokio::sync::Mutex::new(()) }
     }
 
     /// A lane whose connection does not come from the pool, for calls that wait long.

@@ -137,8 +137,10 @@ impl ItemReply {
 
     /// The reply, unless it speaks of a change that too few have confirmed: its own, or one that it found.
     pub(crate) fn confirmed(self, id: &[u8]) -> Result<Self, Error> {
-        let changed =
-            matches!(self.word.as_str(), "CREATED" | "EXISTS" | "MOVED" | "ALREADY" | "CANCELLED" | "REQUEUED");
+        let changed = matches!(
+            self.word.as_str(),
+            "CREATED" | "EXISTS" | "MOVED" | "ALREADY" | "CANCELLED" | "REQUEUED" | "NOT_DEAD"
+        );
         match &self.shortfall {
             Some(shortfall) if changed => Err(Error::unconfirmed(self.verb.name(), id, shortfall)),
             _ => Ok(self),

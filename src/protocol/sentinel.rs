@@ -38,10 +38,10 @@ struct Node {
 
 /// What a Sentinel says: who the master is, and how often that was decided.
 #[derive(Debug, PartialEq, Eq)]
-struct Answer {
-    epoch: u64,
-    host: String,
-    port: u16,
+pub(crate) struct Answer {
+    pub(crate) epoch: u64,
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 impl Sentinels {
@@ -96,15 +96,16 @@ impl Sentinels {
     }
 
     /// The master's host and port. All are asked at once, and the newest decision counts: one that was cut off from the others
-    /// knows only an old one.
-    pub(crate) async fn master(&self) -> Result<(String, u16), Error> {
+    /// knows only an old one. Nothing if it is older than `known_epoch` and too few answered to overrule that.
+    pub(crate) async fn master(&self, known_epoch: u64) -> Result<Option<Answer>, Error> {
         let mut asked = JoinSet::new();
         for node in &self.nodes {
             let (node, service) = (Arc::clone(node), self.service.clone());
             asked.spawn(async move { node.ask(&service).await });
         }
-        let (mut newest, mut failed) = (None::<Answer>, None::<Error>);
+        let (mut newest, mut failed, mut answered) = (None::<Answer>, None::<Error>, 0);
         while let Some(answer) = asked.join_next().await {
+            answered += usize::from(matches!(answer, Ok(Ok(_))));
             match answer {
                 Ok(Ok(answer)) if newest.as_ref().is_none_or(|newest| newest.epoch < answer.epoch) => {
                     newest = Some(answer);
@@ -115,11 +116,20 @@ impl Sentinels {
             }
         }
         match (newest, failed) {
-            (Some(Answer { host, port, .. }), _) => Ok((host, port)),
+            (Some(answer), _) => {
+                let counts = counts(answer.epoch, known_epoch, answered, self.nodes.len());
+                Ok(Some(answer).filter(|_| counts))
+            }
             (None, Some(error)) => Err(error),
             (None, None) => Err(Error::new(ErrorKind::Unavailable, Applied::No, "no sentinel was asked")),
         }
     }
+}
+
+/// Whether an answer may be followed. An older decision than the one that is known comes from Sentinels that were cut off, or
+/// from ones that were set up anew and count from the beginning: those are the most of them.
+fn counts(epoch: u64, known_epoch: u64, answered: usize, sentinels: usize) -> bool {
+    epoch >= known_epoch || 2 * answered > sentinels
 }
 
 impl Node {
@@ -272,6 +282,16 @@ mod tests {
         let error = Sentinels::new("redis+sentinel://u:hunter2@one/", Ok).err().expect("no service");
         assert!(!format!("{error:?}").contains("hunter2"));
         assert!(Sentinels::new("redis+sentinel://one/orders/nine", Ok).is_err());
+    }
+
+    #[test]
+    fn an_older_decision_counts_only_if_most_say_so() {
+        assert!(counts(7, 7, 1, 3), "one of three, and nothing newer is known");
+        assert!(counts(8, 7, 1, 3));
+        assert!(!counts(6, 7, 1, 3), "it was cut off together with the old master");
+        assert!(!counts(6, 7, 2, 4));
+        assert!(counts(0, 7, 2, 3), "they were set up anew");
+        assert!(counts(0, 7, 1, 1));
     }
 
     #[test]

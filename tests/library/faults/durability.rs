@@ -94,6 +94,23 @@ async fn who_waits_for_a_replica_stands_in_nobodys_way() -> Result<()> {
     Ok(())
 }
 
+/// Longer than a command without a wait may take: who stood behind such a wait was told that nobody knows, and the server did
+/// it all the same, seconds later, whatever the caller had done about it meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stands_behind_a_long_wait_is_not_given_up_and_done_later() -> Result<()> {
+    let setup = setup_with(&[]).await?;
+    assert_eq!(setup.queue.push(Message::new("x").id("moved").due(HOUR)).await?, Pushed::Created);
+    let alone = setup.queue.clone().durability(replicated(1, Duration::from_secs(6)));
+    let waiting = tokio::spawn({
+        let alone = alone.clone();
+        async move { alone.push(Message::new("x").id("slow").due(HOUR)).await }
+    });
+    until("the push", async || Ok(setup.queue.get("slow").await?.is_some()), |there| *there).await?;
+    expect_unconfirmed(within("the reschedule", alone.reschedule("moved", 2 * HOUR)).await?, "moved");
+    expect_unconfirmed(within("the push", waiting).await??, "slow");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_wait_covers_a_batch() -> Result<()> {
     let (setup, _replica) = setup().await?;
