@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use self::answers::{distribute, fail, of, unsteady};
 use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::connect::RESPONSE_LIMIT;
 use crate::protocol::keys::Keys;
 use crate::protocol::lane::{Lane, PATIENCE, Patience, Repeat};
 use crate::protocol::limits::MAX_ITEMS;
@@ -317,10 +318,19 @@ impl Work {
 
     async fn until_ms(&self) -> Result<i64, Error> {
         if self.lane.clock().server_us(Instant::now()).is_none() {
-            self.lane.call(Verb::Stats, &self.keys, &[b""]).await?;
+            self.ask(self.lane.call(Verb::Stats, &self.keys, &[b""])).await?;
         }
         let now_us = self.lane.clock().server_us(Instant::now()).unwrap_or_default();
         Ok(now_us / 1_000 + i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// What `question` comes to, asked behind nobody's wait for replicas: a lane apart has no time limit of its own.
+    async fn ask<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let _turn = self.lane.turn.lock().await;
+        tokio::time::timeout(RESPONSE_LIMIT, question).await.unwrap_or_else(|_| {
+            let message = format!("the server did not tell its time within {RESPONSE_LIMIT:?}");
+            Err(Error::new(ErrorKind::Timeout, Applied::No, message))
+        })
     }
 
     async fn call(&self, prefix: Option<&str>, batch: &[Pending]) -> Result<Vec<ItemReply>, Error> {
