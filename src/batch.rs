@@ -104,8 +104,7 @@ impl Batcher {
 
     /// Sends one item along with whatever else is waiting, and gives back its own answer.
     pub(crate) async fn submit(&self, item: Item) -> Result<ItemReply, Error> {
-        let answer = self.enqueue(item).await?;
-        self.answer(answer).await
+        Self::answer(self.enqueue(item).await?).await
     }
 
     /// Puts an item in line; its answer comes by the receiver.
@@ -132,10 +131,7 @@ impl Batcher {
         Err(gone(Applied::No))
     }
 
-    pub(crate) async fn answer(
-        &self,
-        receiver: oneshot::Receiver<Result<ItemReply, Error>>,
-    ) -> Result<ItemReply, Error> {
+    pub(crate) async fn answer(receiver: oneshot::Receiver<Result<ItemReply, Error>>) -> Result<ItemReply, Error> {
         receiver.await.unwrap_or_else(|_| Err(gone(Applied::Unknown)))
     }
 
