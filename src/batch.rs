@@ -59,6 +59,8 @@ struct Pending {
 pub(crate) enum Prefix {
     Nothing,
     Word(&'static str),
+    /// A word; in a repetition also the server's time at the first attempt, at the latest.
+    Since(&'static str),
     /// The server's time until which a repetition is recognised: counted from the first attempt.
     Until,
 }
@@ -259,10 +261,9 @@ impl Work {
         if batch.iter().any(|pending| pending.item.repeat == Repeat::Unsafe) {
             self.lane.distrust_idle();
         }
-        let mut until = None;
-        let mut repeated = false;
+        let (first, mut until, mut repeated) = (Instant::now(), None, false);
         while !batch.is_empty() {
-            let prefix = match self.prefix(&mut until).await {
+            let prefix = match self.prefix(&mut until, Some(first).filter(|_| repeated)).await {
                 Ok(prefix) => prefix,
                 Err(error) if patience.allows(&error, Repeat::Harmless) => {
                     patience.pause().await;
@@ -299,11 +300,18 @@ impl Work {
         }
     }
 
-    async fn prefix(&self, until: &mut Option<String>) -> Result<Option<String>, Error> {
-        match self.prefix {
-            Prefix::Nothing => Ok(None),
-            Prefix::Word(word) => Ok(Some(word.to_owned())),
-            Prefix::Until => {
+    /// `first` is when a call that is repeated was first made.
+    async fn prefix(&self, until: &mut Option<String>, first: Option<Instant>) -> Result<Option<String>, Error> {
+        match (self.prefix, first) {
+            (Prefix::Nothing, _) => Ok(None),
+            (Prefix::Word(word), _) | (Prefix::Since(word), None) => Ok(Some(word.to_owned())),
+            (Prefix::Since(word), Some(first)) => {
+                // What is known of the server's clock may be old.
+                self.ask(self.lane.time()).await?;
+                let since_us = self.lane.clock().earliest_us(first).unwrap_or_default();
+                Ok(Some(format!("{word} since={}", since_us / 1_000).trim_start().to_owned()))
+            }
+            (Prefix::Until, _) => {
                 if until.is_none() {
                     *until = Some(self.until_ms().await?.to_string());
                 }

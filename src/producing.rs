@@ -33,8 +33,8 @@ impl Producing {
             |verb, prefix| Batcher::new(verb, prefix, Arc::clone(keys), Arc::clone(lane)).with_durability(durability);
         Self {
             push: batcher(Verb::Push, Prefix::Until),
-            cancel: batcher(Verb::Cancel, Prefix::Word("")),
-            cancel_dead: batcher(Verb::Cancel, Prefix::Word("1")),
+            cancel: batcher(Verb::Cancel, Prefix::Since("")),
+            cancel_dead: batcher(Verb::Cancel, Prefix::Since("1")),
             reschedule: batcher(Verb::Reschedule, Prefix::Nothing),
             run_now: batcher(Verb::RunNow, Prefix::Nothing),
             requeue: batcher(Verb::Requeue, Prefix::Word("ids")),
