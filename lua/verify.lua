@@ -87,7 +87,10 @@ end
 if seq and not counts(seq) then -- a call later than all that were counted
   found('meta', 'seq', seq, function() redis.call('HSET', META, 'seq', int(now_us)) end)
 end
-if not repair then seq, born = tonumber(seq) and seq or '0', born or '' end -- the header wants them
+if not repair then seq, born = seq and counts(seq) and seq or '0', born or '' end -- the header wants them
+if test and ARGV[1] == '' then -- who calls by another clock wants it
+  found('meta', 'test', test, function() redis.call('HDEL', META, 'test') end)
+end
 local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'lead_until', 'seen', 'hold',
   'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed'}
 local values = redis.call('HMGET', META, unpack(numbers))
