@@ -125,6 +125,11 @@ impl Queue {
     }
 
     /// Takes back a message that waits. After `Cancelled` it is never delivered: of a cancel and a claim exactly one wins.
+    ///
+    /// An id that was cancelled is remembered for 12 s: within that, the same call again answers `Cancelled`, and if it failed
+    /// with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed), waits again. Later it answers `Absent`, which says that
+    /// the master has no such message, and nothing of replicas: a failover to one that lags may bring the message back.
+    /// Repeated by the library because the reply was lost, it leaves alone what was pushed under the id meanwhile.
     pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
         self.cancel_by(&self.producing(self.1).await?.cancel, id.as_ref()).await
     }
@@ -153,6 +158,9 @@ impl Queue {
     }
 
     /// As [`reschedule`](Queue::reschedule), if the message is due at `expected_ms` as the caller believes.
+    ///
+    /// To a fixed time ([`Due::at_ms`]) it is repeated when the reply is lost. By a delay it is not, since each try would mean
+    /// another time: who makes it again by himself reads `Conflict` if the first one took effect.
     pub async fn reschedule_if(
         &self,
         id: impl AsRef<[u8]>,
