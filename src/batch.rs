@@ -47,7 +47,7 @@ pub(crate) struct Item {
 
 struct Pending {
     item: Item,
-    /// When its caller began to wait.
+    /// When it came into line.
     since: Instant,
     answer: oneshot::Sender<Result<ItemReply, Error>>,
     /// Its share of the backlog, given back when it has been answered.
@@ -109,7 +109,10 @@ impl Batcher {
         Self::answer(self.enqueue(item).await?).await
     }
 
-    /// Puts an item in line; its answer comes by the receiver.
+    /// Puts an item in line, as soon as there is room; its answer comes by the receiver.
+    ///
+    /// The wait for room has no limit of its own: it ends as the calls before it do, and those have theirs. An error after so
+    /// long would make failures of what is only a queue of callers.
     pub(crate) async fn enqueue(&self, item: Item) -> Result<oneshot::Receiver<Result<ItemReply, Error>>, Error> {
         let (answer, receiver) = oneshot::channel();
         let bytes = u32::try_from(size(&item)).unwrap_or(u32::MAX).clamp(LEAST_BYTES, BACKLOG_BYTES);

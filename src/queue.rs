@@ -29,7 +29,9 @@ const STEP: usize = 512;
 /// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
 ///
 /// Calls that arrive while one is in flight are sent as one batch. While Redis is away, calls that can be repeated without
-/// harm are, for 10 s; the others report [`Applied::Unknown`](crate::Applied::Unknown). A dropped future may or may not have taken effect.
+/// harm are, for 10 s, and each is tried once at least; the others report [`Applied::Unknown`](crate::Applied::Unknown). At
+/// most 4,096 calls of a verb, or 16 MiB, wait for their answers at once: one beyond that waits for room first, however long
+/// that takes, and its 10 s begin then. A dropped future may or may not have taken effect.
 #[derive(Clone)]
 pub struct Queue(Arc<Inner>, Durability);
 
