@@ -112,7 +112,6 @@ end
 local max_messages, max_payload = unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
 max_payload = tonumber(max_payload or 1048576)
-
 local ARGV, ids = ARGV, {} -- a local is found faster than a global
 for i = 1, count do ids[i] = ARGV[4 * i - 1] end
 local found = redis.call('HMGET', MESSAGES, unpack(ids))
@@ -151,7 +150,6 @@ local function one(i)
   if #payload > max_payload then return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload) end
   if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse' end
   if too_late then return 'EXPIRED' end
-
   local near = due - now <= REPEAT_MS
   if found[i] or taken[id] then
     local state = taken[id] and 'scheduled' or place(id)
@@ -169,8 +167,10 @@ local function one(i)
   local recent = known[i] and tonumber(known[i]) or 0
   if recent > now and not reuse then return 'FINISHED' end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
-  -- An id used anew is no longer a cancelled one: what remains of the memory is its time.
-  local keep = recent > now and int(math.max(math.floor(recent), near and limit_ms or 0)) or near and limit_ms and ARGV[2]
+  -- Used anew, it is no cancelled one any more: its time remains, and for repetitions of that cancel that it was one (.25).
+  local past, ahead = recent > now and math.floor(recent), near and limit_ms or 0
+  local anew = past and (recent - past == 0.5 or recent - past == 0.25 and ahead <= past) and '.25' or ''
+  local keep = past and int(math.max(past, ahead)) .. anew or ahead > 0 and ARGV[2]
   if keep then remember[r + 1], remember[r + 2], r = keep, id, r + 2 end
   payloads[p + 1], payloads[p + 2], p = id, payload, p + 2
   dues[d + 1], dues[d + 2], d = due_text[text], id, d + 2

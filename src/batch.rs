@@ -4,6 +4,8 @@
 //! do. A lone caller waits for nobody. Each caller gets its own answer, and only after Redis has answered. A caller that goes
 //! away neither loses nor repeats anybody else's item; its own is sent all the same.
 
+mod answers;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -11,8 +13,10 @@ use std::time::Instant;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use self::answers::{distribute, fail, of, unsteady};
 use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::connect::RESPONSE_LIMIT;
 use crate::protocol::keys::Keys;
 use crate::protocol::lane::{Lane, PATIENCE, Patience, Repeat};
 use crate::protocol::limits::MAX_ITEMS;
@@ -43,7 +47,7 @@ pub(crate) struct Item {
 
 struct Pending {
     item: Item,
-    /// When its caller began to wait.
+    /// When it came into line.
     since: Instant,
     answer: oneshot::Sender<Result<ItemReply, Error>>,
     /// Its share of the backlog, given back when it has been answered.
@@ -55,6 +59,8 @@ struct Pending {
 pub(crate) enum Prefix {
     Nothing,
     Word(&'static str),
+    /// A word; in a repetition also the server's time at the first attempt, at the latest.
+    Since(&'static str),
     /// The server's time until which a repetition is recognised: counted from the first attempt.
     Until,
 }
@@ -100,11 +106,13 @@ impl Batcher {
 
     /// Sends one item along with whatever else is waiting, and gives back its own answer.
     pub(crate) async fn submit(&self, item: Item) -> Result<ItemReply, Error> {
-        let answer = self.enqueue(item).await?;
-        self.answer(answer).await
+        Self::answer(self.enqueue(item).await?).await
     }
 
-    /// Puts an item in line; its answer comes by the receiver.
+    /// Puts an item in line, as soon as there is room; its answer comes by the receiver.
+    ///
+    /// The wait for room has no limit of its own: it ends as the calls before it do, and those have theirs. An error after so
+    /// long would make failures of what is only a queue of callers.
     pub(crate) async fn enqueue(&self, item: Item) -> Result<oneshot::Receiver<Result<ItemReply, Error>>, Error> {
         let (answer, receiver) = oneshot::channel();
         let bytes = u32::try_from(size(&item)).unwrap_or(u32::MAX).clamp(LEAST_BYTES, BACKLOG_BYTES);
@@ -128,10 +136,7 @@ impl Batcher {
         Err(gone(Applied::No))
     }
 
-    pub(crate) async fn answer(
-        &self,
-        receiver: oneshot::Receiver<Result<ItemReply, Error>>,
-    ) -> Result<ItemReply, Error> {
+    pub(crate) async fn answer(receiver: oneshot::Receiver<Result<ItemReply, Error>>) -> Result<ItemReply, Error> {
         receiver.await.unwrap_or_else(|_| Err(gone(Applied::Unknown)))
     }
 
@@ -259,10 +264,9 @@ impl Work {
         if batch.iter().any(|pending| pending.item.repeat == Repeat::Unsafe) {
             self.lane.distrust_idle();
         }
-        let mut until = None;
-        let mut repeated = false;
+        let (first, mut until, mut repeated) = (Instant::now(), None, false);
         while !batch.is_empty() {
-            let prefix = match self.prefix(&mut until).await {
+            let prefix = match self.prefix(&mut until, Some(first).filter(|_| repeated)).await {
                 Ok(prefix) => prefix,
                 Err(error) if patience.allows(&error, Repeat::Harmless) => {
                     patience.pause().await;
@@ -299,11 +303,18 @@ impl Work {
         }
     }
 
-    async fn prefix(&self, until: &mut Option<String>) -> Result<Option<String>, Error> {
-        match self.prefix {
-            Prefix::Nothing => Ok(None),
-            Prefix::Word(word) => Ok(Some(word.to_owned())),
-            Prefix::Until => {
+    /// `first` is when a call that is repeated was first made.
+    async fn prefix(&self, until: &mut Option<String>, first: Option<Instant>) -> Result<Option<String>, Error> {
+        match (self.prefix, first) {
+            (Prefix::Nothing, _) => Ok(None),
+            (Prefix::Word(word), _) | (Prefix::Since(word), None) => Ok(Some(word.to_owned())),
+            (Prefix::Since(word), Some(first)) => {
+                // What is known of the server's clock may be old.
+                self.ask(self.lane.time()).await?;
+                let since_us = self.lane.clock().earliest_us(first).unwrap_or_default();
+                Ok(Some(format!("{word} since={}", since_us / 1_000).trim_start().to_owned()))
+            }
+            (Prefix::Until, _) => {
                 if until.is_none() {
                     *until = Some(self.until_ms().await?.to_string());
                 }
@@ -314,10 +325,19 @@ impl Work {
 
     async fn until_ms(&self) -> Result<i64, Error> {
         if self.lane.clock().server_us(Instant::now()).is_none() {
-            self.lane.call(Verb::Stats, &self.keys, &[b""]).await?;
+            self.ask(self.lane.call(Verb::Stats, &self.keys, &[b""])).await?;
         }
         let now_us = self.lane.clock().server_us(Instant::now()).unwrap_or_default();
         Ok(now_us / 1_000 + i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// What `question` comes to, asked behind nobody's wait for replicas: a lane apart has no time limit of its own.
+    async fn ask<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let _turn = self.lane.turn.lock().await;
+        tokio::time::timeout(RESPONSE_LIMIT, question).await.unwrap_or_else(|_| {
+            let message = format!("the server did not tell its time within {RESPONSE_LIMIT:?}");
+            Err(Error::new(ErrorKind::Timeout, Applied::No, message))
+        })
     }
 
     async fn call(&self, prefix: Option<&str>, batch: &[Pending]) -> Result<Vec<ItemReply>, Error> {
@@ -335,48 +355,6 @@ impl Work {
         }
         let item = |text: &str| ItemReply { shortfall: shortfall.clone(), ..ItemReply::parse(self.verb, text) };
         batch.iter().map(|_| Ok(item(&items.text()?))).collect()
-    }
-}
-
-/// Hands out the answers; gives back what was refused as too late although it was sent for the first time.
-fn distribute(batch: Vec<Pending>, replies: Vec<ItemReply>, repeated: bool) -> Vec<Pending> {
-    let mut early = Vec::new();
-    for (pending, reply) in batch.into_iter().zip(replies) {
-        let answer = match (reply.word.as_str(), repeated) {
-            ("EXPIRED", false) => {
-                early.push(pending);
-                continue;
-            }
-            ("EXPIRED", true) => Err(Error::new(
-                ErrorKind::Timeout,
-                Applied::Unknown,
-                format!("{} was repeated for {PATIENCE:?} and its first reply was lost", reply.verb.name()),
-            )),
-            // The queue's limits may have been others when an earlier attempt was judged.
-            ("INVALID", true) => Err(reply.refusal().of_repeated()),
-            _ => Ok(reply),
-        };
-        // The caller may have gone away; its item was sent all the same.
-        let _ = pending.answer.send(answer);
-    }
-    early
-}
-
-/// The server's clock is set again and again, faster than we can follow.
-fn unsteady(verb: Verb) -> Error {
-    let message =
-        format!("{} was refused as too late for {PATIENCE:?}: is the clock of the server steady?", verb.name());
-    Error::new(ErrorKind::Timeout, Applied::No, message)
-}
-
-/// Of a call of which an earlier attempt may have been applied nobody knows, whatever became of the last one.
-fn of(error: Error, repeated: bool) -> Error {
-    if repeated { error.of_repeated() } else { error }
-}
-
-fn fail(batch: Vec<Pending>, error: &Error) {
-    for pending in batch {
-        let _ = pending.answer.send(Err(error.clone()));
     }
 }
 

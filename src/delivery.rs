@@ -13,6 +13,7 @@ use crate::due::Due;
 use crate::error::Error;
 use crate::outcome::{Extended, Retried, Settled};
 use crate::protocol::limits;
+use crate::protocol::replies::{Header, Reply};
 use crate::queue::Queue;
 
 /// A claimed message: its payload, and the right to settle it for as long as its lease runs.
@@ -50,6 +51,39 @@ pub(crate) struct Granted {
     pub(crate) deadline_ms: u64,
     /// Redis's time at the claim.
     pub(crate) claimed_us: i64,
+}
+
+/// What a claim answered.
+pub(crate) struct Claim {
+    pub(crate) header: Header,
+    /// How many ready messages it left.
+    pub(crate) left: u64,
+    pub(crate) granted: Vec<Granted>,
+}
+
+impl Claim {
+    /// How many parts of the reply a delivery has: id, payload, due, attempt, options.
+    const PARTS: usize = 5;
+
+    pub(crate) fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
+        let left = reply.body.count()?;
+        let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
+        let mut items = reply.body.parts()?;
+        let mut granted = Vec::with_capacity(items.len() / Self::PARTS);
+        while !items.is_empty() {
+            granted.push(Granted {
+                id: items.bytes()?,
+                payload: items.bytes()?,
+                due_ms: items.count()?,
+                attempt: u32::try_from(items.count()?).unwrap_or(u32::MAX),
+                token,
+                deadline_ms,
+                claimed_us: reply.header.now_us,
+            });
+            let _options = items.bytes()?;
+        }
+        Ok(Self { header: reply.header, left, granted })
+    }
 }
 
 impl Delivery {

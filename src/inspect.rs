@@ -102,7 +102,9 @@ pub struct Stats {
     pub overdue_ms: u64,
     /// Whether the queue is paused.
     pub paused: bool,
-    /// Messages pushed.
+    /// Messages pushed. This and the following count what survived in Redis: a failover or a crash that undid calls undid their
+    /// counts. After a start with a cut append-only file they may count a call twice: Redis may carry out later what it had
+    /// undone, and the client had repeated.
     pub pushed: u64,
     /// Deliveries made.
     pub claimed: u64,

@@ -8,7 +8,8 @@ use uuid::Uuid;
 
 use crate::batch::{Batcher, Item, Prefix};
 use crate::client::Client;
-use crate::delivery::{Delivery, Granted};
+pub(crate) use crate::delivery::Claim;
+use crate::delivery::Delivery;
 use crate::due::Due;
 use crate::durability::Durability;
 use crate::error::Error;
@@ -28,7 +29,9 @@ const STEP: usize = 512;
 /// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
 ///
 /// Calls that arrive while one is in flight are sent as one batch. While Redis is away, calls that can be repeated without
-/// harm are, for 10 s; the others report [`Applied::Unknown`](crate::Applied::Unknown). A dropped future may or may not have taken effect.
+/// harm are, for 10 s, and each is tried once at least; the others report [`Applied::Unknown`](crate::Applied::Unknown). At
+/// most 4,096 calls of a verb, or 16 MiB, wait for their answers at once: one beyond that waits for room first, however long
+/// that takes, and its 10 s begin then. A dropped future may or may not have taken effect.
 #[derive(Clone)]
 pub struct Queue(Arc<Inner>, Durability);
 
@@ -79,9 +82,9 @@ impl Queue {
         self
     }
 
-    fn producing(&self, durability: Durability) -> Result<Arc<Producing>, Error> {
+    async fn producing(&self, durability: Durability) -> Result<Arc<Producing>, Error> {
         durability.check()?;
-        Ok(self.0.sets.get(durability))
+        self.0.sets.get(durability).await
     }
 
     /// Stores a message, to be delivered when it is due.
@@ -94,8 +97,9 @@ impl Queue {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if id, payload, due time or options are out of range; [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or
     /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s.
     pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
-        let (id, producing) = (message.id.clone(), self.producing(message.durability.unwrap_or(self.1))?);
-        pushed(producing.push.submit(push_item(message)?).await?, &id)
+        let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
+        let item = push_item(message)?;
+        pushed(self.producing(durability).await?.push.submit(item).await?, &id)
     }
 
     /// Pushes many messages, in batches; the results are in the order of the messages, and each stands for itself.
@@ -105,18 +109,17 @@ impl Queue {
         let mut answers = Vec::new();
         for message in messages {
             let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
-            let (item, producing) = (push_item(message), self.producing(durability));
-            answers.push(match item.and_then(|item| Ok((item, producing?))) {
-                Ok((item, producing)) => producing.push.enqueue(item).await.map(|receiver| (receiver, producing, id)),
-                Err(error) => Err(error),
-            });
+            let answer = async {
+                let item = push_item(message)?;
+                // Not kept: one that nobody needs any more makes room for the next durability.
+                self.producing(durability).await?.push.enqueue(item).await
+            };
+            answers.push(answer.await.map(|answer| (answer, id)));
         }
         let mut results = Vec::with_capacity(answers.len());
         for answer in answers {
             results.push(match answer {
-                Ok((receiver, producing, id)) => {
-                    producing.push.answer(receiver).await.and_then(|reply| pushed(reply, &id))
-                }
+                Ok((answer, id)) => Batcher::answer(answer).await.and_then(|reply| pushed(reply, &id)),
                 Err(error) => Err(error),
             });
         }
@@ -124,13 +127,18 @@ impl Queue {
     }
 
     /// Takes back a message that waits. After `Cancelled` it is never delivered: of a cancel and a claim exactly one wins.
+    ///
+    /// An id that was cancelled is remembered for 12 s: within that, the same call again answers `Cancelled`, and if it failed
+    /// with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed), waits again. Later it answers `Absent`, which says that
+    /// the master has no such message, and nothing of replicas: a failover to one that lags may bring the message back.
+    /// Repeated by the library because the reply was lost, it leaves alone what was pushed under the id meanwhile.
     pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        self.cancel_by(&self.producing(self.1)?.cancel, id.as_ref()).await
+        self.cancel_by(&self.producing(self.1).await?.cancel, id.as_ref()).await
     }
 
     /// As [`cancel`](Queue::cancel), and removes a dead message too.
     pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        self.cancel_by(&self.producing(self.1)?.cancel_dead, id.as_ref()).await
+        self.cancel_by(&self.producing(self.1).await?.cancel_dead, id.as_ref()).await
     }
 
     async fn cancel_by(&self, batcher: &Batcher, id: &[u8]) -> Result<Cancelled, Error> {
@@ -152,6 +160,9 @@ impl Queue {
     }
 
     /// As [`reschedule`](Queue::reschedule), if the message is due at `expected_ms` as the caller believes.
+    ///
+    /// To a fixed time ([`Due::at_ms`]) it is repeated when the reply is lost. By a delay it is not, since each try would mean
+    /// another time: who makes it again by himself reads `Conflict` if the first one took effect.
     pub async fn reschedule_if(
         &self,
         id: impl AsRef<[u8]>,
@@ -168,7 +179,7 @@ impl Queue {
         };
         let expected = expected_ms.map(|ms| ms.to_string()).unwrap_or_default();
         let rest = [due.encode()?.into_bytes(), expected.into_bytes()];
-        let reply = submit_id(&self.producing(self.1)?.reschedule, id, rest, repeat).await?;
+        let reply = submit_id(&self.producing(self.1).await?.reschedule, id, rest, repeat).await?;
         match reply.word.as_str() {
             "MOVED" => Ok(Rescheduled::Moved(reply.time_ms()?)),
             "CONFLICT" => Ok(Rescheduled::Conflict(reply.time_ms()?)),
@@ -181,7 +192,7 @@ impl Queue {
 
     /// Makes a scheduled message due now. Not repeated when the reply is lost.
     pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
-        let reply = submit_id(&self.producing(self.1)?.run_now, id.as_ref(), [], Repeat::Unsafe).await?;
+        let reply = submit_id(&self.producing(self.1).await?.run_now, id.as_ref(), [], Repeat::Unsafe).await?;
         match reply.word.as_str() {
             "MOVED" => Ok(RunNow::Moved),
             "ALREADY" => Ok(RunNow::Already),
@@ -194,7 +205,7 @@ impl Queue {
 
     /// Revives a dead message: due now, its attempts counted from none. Not repeated when the reply is lost.
     pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
-        let reply = submit_id(&self.producing(self.1)?.requeue, id.as_ref(), [], Repeat::Unsafe).await?;
+        let reply = submit_id(&self.producing(self.1).await?.requeue, id.as_ref(), [], Repeat::Unsafe).await?;
         match reply.word.as_str() {
             "REQUEUED" => Ok(Requeued::Requeued),
             "NOT_DEAD" => State::parse(&reply.detail).map(Requeued::NotDead).ok_or_else(|| reply.refusal()),
@@ -327,39 +338,6 @@ impl Queue {
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("name", &self.0.name).finish_non_exhaustive()
-    }
-}
-
-/// What a claim answered.
-pub(crate) struct Claim {
-    pub(crate) header: crate::protocol::replies::Header,
-    /// How many ready messages it left.
-    pub(crate) left: u64,
-    pub(crate) granted: Vec<Granted>,
-}
-
-impl Claim {
-    /// How many parts of the reply a delivery has: id, payload, due, attempt, options.
-    const PARTS: usize = 5;
-
-    fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
-        let left = reply.body.count()?;
-        let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
-        let mut items = reply.body.parts()?;
-        let mut granted = Vec::with_capacity(items.len() / Self::PARTS);
-        while !items.is_empty() {
-            granted.push(Granted {
-                id: items.bytes()?,
-                payload: items.bytes()?,
-                due_ms: items.count()?,
-                attempt: u32::try_from(items.count()?).unwrap_or(u32::MAX),
-                token,
-                deadline_ms,
-                claimed_us: reply.header.now_us,
-            });
-            let _options = items.bytes()?;
-        }
-        Ok(Self { header: reply.header, left, granted })
     }
 }
 

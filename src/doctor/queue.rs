@@ -126,6 +126,12 @@ impl Queue {
                 "to all clients the queue does not exist: nothing is delivered until the next push",
                 repair,
             ),
+            "meta" if subject == "test" => (
+                "meta",
+                "meta has the field test: the queue is for tests".to_owned(),
+                "whoever may call its scripts may bring a clock of his own: messages come early, leases run out",
+                repair,
+            ),
             "meta" => (
                 "meta",
                 format!("{subject} in meta is {detail:?}"),

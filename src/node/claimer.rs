@@ -132,7 +132,9 @@ where
                 }
             }
         }
-        // A token that the dropped wait may have taken along is given back.
+        // A token that the dropped wait may have taken along is given back. The server may not have heard yet that nobody waits
+        // here, and serve this wait first: then the second token wakes somebody, or the goodbye or any beat rings again.
+        drop(self.bell);
         ring(&self.queue, self.lease_ms).await;
     }
 

@@ -41,6 +41,8 @@ struct Shared {
     /// Of the decision that is followed.
     epoch: AtomicU64,
     questions: AtomicU64,
+    /// Whether a server that is too old or evicts is taken, too.
+    accept_unfit: bool,
 }
 
 impl Connector {
@@ -54,7 +56,8 @@ impl Connector {
             }
             Some(sentinels) => {
                 let (epoch, questions) = (AtomicU64::new(0), AtomicU64::new(1));
-                let shared = Shared { sentinels, master: Mutex::new(None), epoch, questions };
+                let (master, accept_unfit) = (Mutex::new(None), options.accept_unfit);
+                let shared = Shared { sentinels, master, epoch, questions, accept_unfit };
                 Place::Sentinelled { shared: Arc::new(shared), watch: Mutex::new(None) }
             }
         };
@@ -162,7 +165,8 @@ impl Shared {
         }
     }
 
-    /// Asks Sentinels who the master is, and leaves the server that was. One that answers to be no master is not gone to.
+    /// Asks Sentinels who the master is, and leaves the server that was. One that answers to be no master, or
+    /// is not fit to hold queues, is not gone to.
     async fn ask(&self) -> Result<Arc<Target>, Error> {
         let question = self.questions.fetch_add(1, Ordering::Relaxed);
         let answer = self.sentinels.master(self.epoch.load(Ordering::Acquire)).await;
@@ -183,7 +187,12 @@ impl Shared {
             return Ok(known);
         }
         let new = Arc::new(Target::named(info, question)?);
-        drop(new.dedicated().await?);
+        let mut connection = new.dedicated().await?;
+        let fit = if self.accept_unfit { Ok(()) } else { new.check_fit(&mut connection).await };
+        let unfit = match fit {
+            Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
+            fit => fit.err(),
+        };
         let mut master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
         match &*master {
             // Somebody who asked later was answered sooner.
@@ -191,11 +200,13 @@ impl Shared {
             Some(known) if known.address == new.address => Ok(Arc::clone(known)),
             _ => {
                 self.epoch.store(answer.epoch, Ordering::Release);
-                if let Some(old) = master.replace(Arc::clone(&new)) {
+                // One that is not fit is asked again by the next call; what was the master is none any more all the same.
+                let old = if unfit.is_none() { master.replace(Arc::clone(&new)) } else { master.take() };
+                if let Some(old) = old {
                     tracing::warn!(old = %old.address, new = %new.address, "the master has changed");
                     old.leave();
                 }
-                Ok(new)
+                unfit.map_or(Ok(new), Err)
             }
         }
     }

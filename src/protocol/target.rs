@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::connect::{CONNECT_LIMIT, RESPONSE_LIMIT};
 use crate::protocol::failure;
+use crate::protocol::server::{FITNESS, Info};
 
 /// How long a caller may wait for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
@@ -160,6 +161,18 @@ impl Target {
             Ok(connection)
         };
         self.unless_left(Applied::No, opening).await
+    }
+
+    /// Whether it may hold queues, as a client asks at its start; not asked if the user may not.
+    pub(crate) async fn check_fit(&self, connection: &mut MultiplexedConnection) -> Result<(), Error> {
+        let mut info = redis::cmd("INFO");
+        info.arg(&FITNESS[..]);
+        let answer = tokio::time::timeout(CONNECT_LIMIT, info.query_async::<Value>(connection));
+        match answer.await.map_err(|_| self.slow())? {
+            Ok(answer) => Info::read(answer)?.check(&self.address),
+            Err(error) if error.code() == Some("NOPERM") => Ok(()),
+            Err(error) => Err(failure::of_connecting(&self.address, error)),
+        }
     }
 
     /// Whether it is the master that Sentinels say it is: they may not have heard yet, or it may not.

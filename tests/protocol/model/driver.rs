@@ -128,7 +128,8 @@ impl Driver {
             }
             600..605 => self.plan_crashes(),
             605..690 => Operation::Reap { limit: self.limit() },
-            690..735 => Operation::Cancel { dead: self.chance(40), ids: self.ids() },
+            690..700 => self.plan_a_repeated_cancel(),
+            700..735 => Operation::Cancel { dead: self.chance(40), since: None, ids: self.ids() },
             735..775 => {
                 let ids = self.ids();
                 Operation::Reschedule(ids.into_iter().map(|id| self.reschedule(world, id)).collect())
@@ -161,6 +162,18 @@ impl Driver {
             self.planned.extend(vec![beat.clone(); 6]);
         }
         beat
+    }
+
+    /// A cancel, a push of the same ids on purpose, and the cancel again, as of a time about that of the first one.
+    fn plan_a_repeated_cancel(&mut self) -> Operation {
+        let (dead, ids) = (self.chance(40), self.ids());
+        let item = |id: &Text, driver: &mut Self| Item { id: id.clone(), reuse: true, ..driver.item() };
+        let items = ids.iter().map(|id| item(id, self)).collect();
+        let since = Some(self.now.floor() + self.random.u64(0..1_500) - 500);
+        self.planned.push(Operation::Cancel { dead, since, ids: ids.clone() });
+        let until = self.chance(50).then(|| self.now.floor() + 10_000);
+        self.planned.push(Operation::Push { until, items });
+        Operation::Cancel { dead, since: None, ids }
     }
 
     fn push(&mut self) -> Operation {

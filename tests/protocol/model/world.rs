@@ -91,17 +91,31 @@ impl Message {
     }
 }
 
-/// That an id was here: until when a repetition is recognised, and whether it was cancelled (or purged).
+/// That an id was here: until when a repetition is recognised, and how it went.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Memory {
     pub(crate) until: u64,
-    pub(crate) cancelled: bool,
+    pub(crate) fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fate {
+    Delivered,
+    /// Or purged.
+    Cancelled,
+    /// And then pushed again.
+    CancelledAndReused,
 }
 
 impl Memory {
-    /// In `recent` a half millisecond tells the cancelled ones.
+    /// In `recent` a fraction tells the cancelled ones.
     pub(crate) fn score(self) -> f64 {
-        self.until as f64 + if self.cancelled { 0.5 } else { 0.0 }
+        let fraction = match self.fate {
+            Fate::Delivered => 0.0,
+            Fate::Cancelled => 0.5,
+            Fate::CancelledAndReused => 0.25,
+        };
+        self.until as f64 + fraction
     }
 
     pub(crate) fn lasts(self, now: Now) -> bool {
