@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::batch::{Batcher, Prefix};
 use crate::durability::Durability;
+use crate::metrics::Meters;
 use crate::protocol::keys::Keys;
 use crate::protocol::lane::Lane;
 use crate::protocol::scripts::Verb;
@@ -23,9 +24,11 @@ pub(crate) struct Producing {
 }
 
 impl Producing {
-    fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, durability: Durability) -> Self {
-        let batcher =
-            |verb, prefix| Batcher::new(verb, prefix, Arc::clone(keys), Arc::clone(lane)).with_durability(durability);
+    fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>, durability: Durability) -> Self {
+        let batcher = |verb, prefix| {
+            Batcher::new(verb, prefix, Arc::clone(keys), Arc::clone(lane), Arc::clone(meters))
+                .with_durability(durability)
+        };
         Self {
             push: batcher(Verb::Push, Prefix::Until),
             cancel: batcher(Verb::Cancel, Prefix::Word("")),
@@ -42,14 +45,16 @@ impl Producing {
 pub(crate) struct Sets {
     keys: Arc<Keys>,
     lane: Arc<Lane>,
+    meters: Arc<Meters>,
     memory: Arc<Producing>,
     durable: Mutex<Vec<(Durability, Arc<Producing>)>>,
 }
 
 impl Sets {
-    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>) -> Self {
-        let memory = Arc::new(Producing::new(keys, lane, Durability::Memory));
-        Self { keys: Arc::clone(keys), lane: Arc::clone(lane), memory, durable: Mutex::new(Vec::new()) }
+    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>) -> Self {
+        let memory = Arc::new(Producing::new(keys, lane, meters, Durability::Memory));
+        let (keys, lane, meters) = (Arc::clone(keys), Arc::clone(lane), Arc::clone(meters));
+        Self { keys, lane, meters, memory, durable: Mutex::new(Vec::new()) }
     }
 
     pub(crate) fn get(&self, durability: Durability) -> Arc<Producing> {
@@ -61,7 +66,7 @@ impl Sets {
             Some(place) => durable.remove(place).1,
             None => {
                 let lane = Lane::apart(Arc::clone(self.lane.connector()), Arc::clone(self.lane.clock()));
-                Arc::new(Producing::new(&self.keys, &Arc::new(lane), durability))
+                Arc::new(Producing::new(&self.keys, &Arc::new(lane), &self.meters, durability))
             }
         };
         durable.push((durability, Arc::clone(&set)));

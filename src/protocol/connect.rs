@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use crate::error::Error;
 #[cfg(feature = "tls")]
 use crate::error::{Applied, ErrorKind};
+use crate::events;
 use crate::protocol::options::ClientOptions;
 use crate::protocol::sentinel::Sentinels;
 use crate::protocol::target::Target;
@@ -29,6 +30,8 @@ const SENTINEL_FLOOR: Duration = Duration::from_secs(1);
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
     place: Place,
+    /// How many connections were opened.
+    opened: Arc<AtomicU64>,
 }
 
 enum Place {
@@ -41,23 +44,31 @@ struct Shared {
     sentinels: Sentinels,
     master: Mutex<Option<Arc<Target>>>,
     questions: AtomicU64,
+    opened: Arc<AtomicU64>,
 }
 
 impl Connector {
     /// Reads a URL: `redis://` or `rediss://`, `[USER][:PASSWORD@]HOST[:PORT][/DATABASE]`, `redis+unix:///PATH`, or
     /// `redis+sentinel://` as [`Sentinels::new`] takes it.
     pub(crate) fn new(url: &str, options: &ClientOptions) -> Result<Self, Error> {
+        let opened = Arc::default();
         let place = match Sentinels::new(url, |info| prepared(info, options))? {
             None => {
                 let info = url.into_connection_info().map_err(|_| bad_url())?;
-                Place::Fixed(Arc::new(Target::fixed(prepared(info, options)?)?))
+                Place::Fixed(Arc::new(Target::fixed(prepared(info, options)?, &opened)?))
             }
             Some(sentinels) => {
-                let shared = Shared { sentinels, master: Mutex::new(None), questions: AtomicU64::new(1) };
+                let (master, questions) = (Mutex::new(None), AtomicU64::new(1));
+                let shared = Shared { sentinels, master, questions, opened: Arc::clone(&opened) };
                 Place::Sentinelled { shared: Arc::new(shared), watch: Mutex::new(None) }
             }
         };
-        Ok(Self { place })
+        Ok(Self { place, opened })
+    }
+
+    /// How many connections it has opened, the Sentinels' left out.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
     }
 
     /// The same, at another server that takes the same user, password and TLS.
@@ -66,7 +77,9 @@ impl Connector {
             Place::Fixed(target) => target.client.get_connection_info().clone(),
             Place::Sentinelled { shared, .. } => shared.sentinels.server().clone(),
         };
-        Ok(Self { place: Place::Fixed(Arc::new(Target::fixed(at(&info, host, port))?)) })
+        let opened = Arc::clone(&self.opened);
+        let target = Target::fixed(at(&info, host, port), &opened)?;
+        Ok(Self { place: Place::Fixed(Arc::new(target)), opened })
     }
 
     /// The host that it was told to connect to.
@@ -156,7 +169,7 @@ impl Shared {
         loop {
             let _ = tokio::time::timeout(SENTINEL_FLOOR, self.sentinels.hint()).await;
             if let Err(error) = self.ask().await {
-                tracing::warn!(%error, "looking for the master failed");
+                events::master_unknown(&error);
             }
         }
     }
@@ -174,7 +187,7 @@ impl Shared {
         if let Some(known) = self.master().filter(|known| known.client.get_connection_info().addr() == info.addr()) {
             return Ok(known);
         }
-        let new = Arc::new(Target::named(info, question)?);
+        let new = Arc::new(Target::named(info, question, &self.opened)?);
         drop(new.dedicated().await?);
         let mut master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
         match &*master {
@@ -183,7 +196,7 @@ impl Shared {
             Some(known) if known.address == new.address => Ok(Arc::clone(known)),
             _ => {
                 if let Some(old) = master.replace(Arc::clone(&new)) {
-                    tracing::warn!(old = %old.address, new = %new.address, "the master has changed");
+                    events::master_changed(&old.address, &new.address);
                     old.leave();
                 }
                 Ok(new)
