@@ -279,8 +279,8 @@ impl Queue {
     /// Calls a script that takes no batch; `now` is put in front.
     pub(crate) async fn call(&self, verb: Verb, args: &[&[u8]], repeat: Repeat) -> Result<Reply, Error> {
         let args: Vec<&[u8]> = [&b""[..]].into_iter().chain(args.iter().copied()).collect();
-        let answer = self.0.client.lanes().control.call_patiently(verb, &self.0.keys, &args, repeat).await;
-        answer.inspect_err(|error| self.0.meters.call_failed(error))
+        let failed = |error: &Error| self.0.meters.call_failed(error);
+        self.0.client.lanes().control.call_patiently(verb, &self.0.keys, &args, repeat, failed).await
     }
 
     pub(crate) fn batchers(&self) -> &Batchers {

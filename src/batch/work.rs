@@ -163,7 +163,8 @@ impl Work {
 
     async fn until_ms(&self) -> Result<i64, Error> {
         if self.lane.clock().server_us(Instant::now()).is_none() {
-            self.lane.call(Verb::Stats, &self.keys, &[b""]).await?;
+            let asked = self.lane.call(Verb::Stats, &self.keys, &[b""]).await;
+            asked.inspect_err(|error| self.meters.call_failed(error))?;
         }
         let now_us = self.lane.clock().server_us(Instant::now()).unwrap_or_default();
         Ok(now_us / 1_000 + i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX))

@@ -24,7 +24,8 @@ use crate::retry::Retry;
 
 /// Handles the messages of a queue as they become due: promotes, claims, extends leases, settles, reaps what others lost.
 ///
-/// Made by [`Queue::worker`]. Any number of workers in any number of processes share a queue.
+/// Made by [`Queue::worker`]. Any number of workers in any number of processes share a queue. What those of a handle do is
+/// counted in its [`Queue::metrics`]; each handler runs in a `tracing` span `dueq.handle`.
 ///
 /// ```no_run
 /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {

@@ -128,20 +128,22 @@ impl Lane {
         Ok((earlier, reply))
     }
 
-    /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe.
+    /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe. `failed` is told
+    /// of each error.
     pub(crate) async fn call_patiently(
         &self,
         verb: Verb,
         keys: &Keys,
         args: &[&[u8]],
         repeat: Repeat,
+        failed: impl Fn(&Error),
     ) -> Result<Reply, Error> {
         if repeat == Repeat::Unsafe {
             self.distrust_idle();
         }
         let mut patience = Patience::new();
         loop {
-            match self.call(verb, keys, args).await {
+            match self.call(verb, keys, args).await.inspect_err(&failed) {
                 Err(error) if patience.allows(&error, repeat) => patience.pause().await,
                 result => return result.map_err(|error| patience.last(error)),
             }
