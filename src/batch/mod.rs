@@ -21,6 +21,7 @@ use crate::protocol::lane::{Lane, Repeat};
 use crate::protocol::limits::MAX_ITEMS;
 use crate::protocol::replies::ItemReply;
 use crate::protocol::scripts::Verb;
+use work::Work;
 
 /// A script call takes at most so many items and bytes, so that none holds Redis for more than a few milliseconds.
 const BATCH_ITEMS: usize = 256;

@@ -36,10 +36,6 @@ async fn a_handlers_run_is_a_span_that_says_how_it_ended() -> Result<()> {
                 Settlement::Ack
             }
             "panic" => panic!("in a handler"),
-            "gone" => {
-                let _ = delivery.ack().await;
-                Settlement::retry("too late")
-            }
             _ => Settlement::Ack,
         }
     };

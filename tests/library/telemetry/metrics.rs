@@ -81,7 +81,7 @@ async fn each_end_of_a_delivery_is_counted_once_and_each_time_recorded() -> Resu
     queue.push(Message::new("").id("die").max_attempts(1)).await?;
     let settled = |metrics: &Metrics| {
         let ends = [Count::Acked, Count::Repeated, Count::Retried, Count::Died, Count::Buried];
-        ends.iter().map(|end| metrics.count(*end)).sum::<u64>() == 8
+        ends.iter().map(|end| metrics.count(*end)).sum::<u64>() == 8 && metrics.handling.count() == 8
     };
     let metrics = metrics_until(queue, "eight ends", settled).await?;
     let expected = [
