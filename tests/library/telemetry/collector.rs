@@ -1,14 +1,18 @@
 //! A subscriber that keeps what the library tells.
+//!
+//! It is the process's only one, and each test hears its own thread: with one for each thread, `tracing` may decide that nobody
+//! listens when a thread without one is the first to tell something.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use anyhow::Result;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
+use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::support::until;
@@ -51,11 +55,31 @@ pub(crate) struct Collector {
     next: Arc<AtomicU64>,
 }
 
+thread_local! {
+    /// Who hears this thread.
+    static HEARER: RefCell<Option<Collector>> = const { RefCell::new(None) };
+}
+
+/// Dropped, the thread is heard no more.
+pub(crate) struct Hearing;
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        HEARER.set(None);
+    }
+}
+
+fn hearer() -> Option<Collector> {
+    HEARER.try_with(|hearer| hearer.borrow().clone()).ok().flatten()
+}
+
 impl Collector {
-    pub(crate) fn start() -> (Self, DefaultGuard) {
+    pub(crate) fn start() -> (Self, Hearing) {
+        static SUBSCRIBED: Once = Once::new();
+        SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Everybody).expect("the only subscriber"));
         let collector = Self::default();
-        let guard = tracing::subscriber::set_default(collector.clone());
-        (collector, guard)
+        HEARER.set(Some(collector.clone()));
+        (collector, Hearing)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -82,62 +106,75 @@ impl Collector {
     }
 }
 
-impl Subscriber for Collector {
+/// Whoever hears the thread on which something is told.
+struct Everybody;
+
+impl Subscriber for Everybody {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "dueq"
+        metadata.target() == "dueq" && hearer().is_some()
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
         let mut told = Told { handles: 1, ..told(attributes.metadata()) };
         attributes.record(&mut told);
         assert!(attributes.is_root(), "a handler's run begins a trace");
-        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        self.kept().spans.insert(id, told);
+        let Some(hearer) = hearer() else { return Id::from_u64(u64::MAX) };
+        let id = hearer.next.fetch_add(1, Ordering::Relaxed) + 1;
+        hearer.kept().spans.insert(id, told);
         Id::from_u64(id)
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
-        if let Some(told) = self.kept().spans.get_mut(&id.into_u64()) {
-            values.record(told);
-        }
+        with_span(id, |told| values.record(told));
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
+        let Some(hearer) = hearer() else { return };
         let mut told = told(event.metadata());
         event.record(&mut told);
-        let mut kept = self.kept();
-        told.within =
-            kept.entered.last().and_then(|id| kept.spans.get(id)).map(|span| span.name.clone()).unwrap_or_default();
+        let mut kept = hearer.kept();
+        let within = kept.entered.last().and_then(|id| kept.spans.get(id));
+        told.within = within.map(|span| span.name.clone()).unwrap_or_default();
         kept.events.push(told);
     }
 
     fn enter(&self, id: &Id) {
-        self.kept().entered.push(id.into_u64());
+        if let Some(hearer) = hearer() {
+            hearer.kept().entered.push(id.into_u64());
+        }
     }
 
     fn exit(&self, id: &Id) {
-        let mut kept = self.kept();
+        let Some(hearer) = hearer() else { return };
+        let mut kept = hearer.kept();
         if let Some(place) = kept.entered.iter().rposition(|entered| *entered == id.into_u64()) {
             kept.entered.remove(place);
         }
     }
 
     fn clone_span(&self, id: &Id) -> Id {
-        if let Some(told) = self.kept().spans.get_mut(&id.into_u64()) {
-            told.handles += 1;
-        }
+        with_span(id, |told| told.handles += 1);
         id.clone()
     }
 
     fn try_close(&self, id: Id) -> bool {
-        self.kept().spans.get_mut(&id.into_u64()).is_some_and(|told| {
+        let close = |told: &mut Told| {
             told.handles -= 1;
             told.closed = told.handles == 0;
             told.closed
-        })
+        };
+        with_span(&id, close).unwrap_or_default()
     }
+}
+
+fn with_span<T>(id: &Id, work: impl FnOnce(&mut Told) -> T) -> Option<T> {
+    hearer()?.kept().spans.get_mut(&id.into_u64()).map(work)
 }
 
 fn told(metadata: &Metadata<'_>) -> Told {

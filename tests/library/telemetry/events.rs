@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Delivery, Message, Retry, Settlement};
+use dueq::{Delivery, Due, Message, Retry, Settlement};
 
 use crate::support::{HOUR, LONG, Running, acking, holding, messages, push_all, push_and_claim, seen, setup};
 use crate::telemetry::collector::{Collector, Told};
@@ -130,7 +130,7 @@ async fn a_lost_lease_and_a_crash_are_told_once() -> Result<()> {
     assert_eq!((lost.field("id"), lost.field("why")), ("id", "a settle found it gone"));
 
     let crashed = setup.client.queue("crashed")?;
-    push_all(&crashed, messages(2)).await?;
+    push_all(&crashed, messages(2).into_iter().map(|message| message.due(Due::at_ms(1))).collect()).await?;
     assert_eq!(crashed.claim(2, Duration::from_millis(1)).await?.len(), 2);
     let (worker, mut handled) = acking(crashed.worker());
     handled.take(2).await?;

@@ -74,16 +74,21 @@ async fn each_end_of_a_delivery_is_counted_once_and_each_time_recorded() -> Resu
             _ => Settlement::Ack,
         }
     };
-    let worker = queue.worker().lease(LONG).retry(Retry::fixed(HOUR)).time_limit(Duration::from_secs(1));
-    let worker = Running::start(worker, handler);
-    let ids = ["ack", "again", "retry", "bury", "by hand", "panic", "slow"];
+    let worker = queue.worker().lease(LONG).retry(Retry::fixed(HOUR));
+    let running = Running::start(worker.clone(), handler);
+    let ids = ["ack", "again", "retry", "bury", "by hand", "panic"];
     push_all(queue, ids.iter().map(|id| Message::new("").id(id)).collect()).await?;
     queue.push(Message::new("").id("die").max_attempts(1)).await?;
-    let settled = |metrics: &Metrics| {
+    let ends = |metrics: &Metrics| {
         let ends = [Count::Acked, Count::Repeated, Count::Retried, Count::Died, Count::Buried];
-        ends.iter().map(|end| metrics.count(*end)).sum::<u64>() == 8 && metrics.handling.count() == 8
+        ends.iter().map(|end| metrics.count(*end)).sum::<u64>().min(metrics.handling.count())
     };
-    let metrics = metrics_until(queue, "eight ends", settled).await?;
+    metrics_until(queue, "seven ends", |metrics| ends(metrics) == 7).await?;
+    running.stop().await?;
+    // Others would exceed so short a limit on a slow machine, too.
+    let running = Running::start(worker.time_limit(Duration::from_millis(50)), handler);
+    queue.push(Message::new("").id("slow")).await?;
+    let metrics = metrics_until(queue, "the eighth end", |metrics| ends(metrics) == 8).await?;
     let expected = [
         ("push_created", 8),
         ("promoted", 8),
@@ -98,10 +103,10 @@ async fn each_end_of_a_delivery_is_counted_once_and_each_time_recorded() -> Resu
     ];
     assert_eq!(counted(&metrics), expected);
     assert_eq!((metrics.lateness.count(), metrics.handling.count(), metrics.in_hand), (8, 8, 0));
-    assert!(metrics.handling.quantile_us(1.0) >= Some(1_000_000), "one was dropped after a second");
+    assert!(metrics.handling.quantile_us(1.0) >= Some(50_000), "one was dropped after 50 ms");
     let stats = queue.stats().await?;
     assert_eq!((stats.claimed, stats.acked, stats.retried, stats.died), (8, 1, 3, 3), "as Redis counts");
-    worker.stop().await
+    running.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,7 +166,8 @@ async fn a_lost_lease_is_counted_once_and_a_late_settle_too() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_worker_that_takes_back_a_crashed_ones_messages_counts_them() -> Result<()> {
     let setup = setup().await?;
-    push_all(&setup.queue, messages(3)).await?;
+    let long_due = messages(3).into_iter().map(|message| message.due(Due::at_ms(1))).collect();
+    push_all(&setup.queue, long_due).await?;
     // Somebody who claims and is never heard of again.
     let crashed = setup.client.queue("orders")?;
     assert_eq!(crashed.claim(3, Duration::from_millis(1)).await?.len(), 3);
@@ -198,10 +204,10 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
     let delivery = push_and_claim(&setup.queue, Message::new("")).await?;
     setup.command::<()>(&["DEL", "dueq:{orders}:claims"]).await?;
     setup.command::<()>(&["SET", "dueq:{orders}:claims", "mine"]).await?;
-    assert!(delivery.ack().await.is_err() && setup.queue.claim(1, LONG).await.is_err());
+    assert!(delivery.ack().await.is_err());
     assert_eq!(counted(&other.metrics()), [("push_failed", 1), ("call_failed", 1), ("server_error", 1)]);
     let metrics = setup.queue.metrics();
-    assert_eq!((metrics.count(Count::SettleFailed), metrics.count(Count::ServerError) >= 2), (1, true));
+    assert_eq!((metrics.count(Count::SettleFailed), metrics.count(Count::ServerError)), (1, 1));
     Ok(())
 }
 
