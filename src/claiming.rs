@@ -1,6 +1,6 @@
 //! Claiming: by hand, and for workers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -33,7 +33,8 @@ impl Queue {
                 result => break result.map_err(|error| patience.last(error))?,
             }
         };
-        Ok(claim.granted.into_iter().map(|granted| Delivery::new(self.clone(), granted)).collect())
+        let now = Instant::now();
+        Ok(claim.granted.into_iter().map(|granted| Delivery::new(self.clone(), granted, now)).collect())
     }
 
     /// Claims, and promotes what is due before, in one round trip. `count` 0 only gives a wake token back.

@@ -59,9 +59,9 @@ pub(crate) struct Granted {
 }
 
 impl Delivery {
-    /// Made when its handler starts: that is when its lateness is taken.
-    pub(crate) fn new(queue: Queue, granted: Granted) -> Self {
-        let estimate_us = queue.control().clock().server_us(Instant::now()).unwrap_or_default();
+    /// Made when its handler starts, at this instant: that is when its lateness is taken.
+    pub(crate) fn new(queue: Queue, granted: Granted, started: Instant) -> Self {
+        let estimate_us = queue.control().clock().server_us(started).unwrap_or_default();
         // The claim came first, at a time that is no estimate.
         let started_us = u64::try_from(estimate_us.max(granted.claimed_us)).unwrap_or(0);
         let delivery = Self(Arc::new(Inner {

@@ -52,10 +52,11 @@ where
         place: OwnedSemaphorePermit,
     ) {
         // Made here and not where the task was spawned: what it waited for a thread is lateness too.
-        let delivery = Delivery::new(queue, granted);
+        let began = Instant::now();
+        let delivery = Delivery::new(queue, granted, began);
         let span = events::handle(delivery.subject(), delivery.due_ms(), delivery.lateness(), delivery.trace_parent());
         let work = async {
-            let settlement = self.run(number, &delivery, claimed, place, &span).await;
+            let settlement = self.run(number, &delivery, (claimed, began), place, &span).await;
             events::outcome(&span, self.end(&delivery, settlement).await);
         };
         work.instrument(span.clone()).await;
@@ -65,7 +66,7 @@ where
         &self,
         number: u64,
         delivery: &Delivery,
-        claimed: Instant,
+        (claimed, began): (Instant, Instant),
         place: OwnedSemaphorePermit,
         span: &Span,
     ) -> Settlement {
@@ -73,7 +74,7 @@ where
         // The conductor outlives the handlers: these sends fail only if the runtime is going down.
         let _ =
             self.events.send(Event::Started { number, delivery: delivery.clone(), claimed, time_up: time_up.clone() });
-        let (meters, began) = (delivery.queue().meters(), Instant::now());
+        let meters = delivery.queue().meters();
         let in_hand = meters.hold();
         let settlement = tokio::select! {
             biased;
