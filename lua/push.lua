@@ -2,7 +2,7 @@
 -- push: absent -> scheduled, for 1 to 1,000 messages.
 -- KEYS   the ten of the queue
 -- ARGV   now | until: server ms from which on a repetition is refused, or empty | per message: id, due, payload, options
---        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, reuse
+--        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, reuse, traceparent=00-...
 -- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | EXPIRED | FULL <why> | INVALID <why>, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready window if a conflict moves a ready message
@@ -120,15 +120,17 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 local all = table.concat(ids) -- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id
 local plain = #cjson.encode(all) == #all + 2
 local function read_options(text) -- words into on_conflict, reuse and what is stored; nothing if one is unknown
-  local on_conflict, reuse, stored = 'keep', false, ''
+  local on_conflict, reuse, limit, parent = 'keep', false, '', ''
   for word in string.gmatch(text, '[^ ]+') do
     local conflict, attempts = string.match(word, '^on_conflict=(%l+)$'), string.match(word, '^max_attempts=(%d+)$')
+    local trace, span = string.match(word, '^traceparent=00%-([0-9a-f]+)%-([0-9a-f]+)%-[0-9a-f][0-9a-f]$')
     if conflict == 'keep' or conflict == 'reschedule' or conflict == 'replace' then on_conflict = conflict
     elseif word == 'reuse' then reuse = true
-    elseif attempts and tonumber(attempts) >= 1 and tonumber(attempts) <= 1000000 then stored = 'max_attempts=' .. int(tonumber(attempts))
+    elseif attempts and tonumber(attempts) >= 1 and tonumber(attempts) <= 1000000 then limit = 'max_attempts=' .. int(tonumber(attempts))
+    elseif trace and #trace == 32 and #span == 16 and string.find(trace, '[^0]') and string.find(span, '[^0]') then parent = word
     else return nil end
   end
-  return on_conflict, reuse, stored
+  return on_conflict, reuse, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
 end
 local due_of, due_text = {}, {} -- messages of one call often share their due
 local function read_due(text)
@@ -136,7 +138,6 @@ local function read_due(text)
   due_text[text] = due_of[text] and (string.byte(text) == 43 and int(due_of[text]) or text)
   return due_of[text]
 end
-
 local replies, payloads, dues, remember, moved, options, created, taken = {}, {}, {}, {}, {}, {}, 0, {}
 local p, d, r, early_text = 0, 0, 0, int(now_up + REPEAT_MS) -- how much is in payloads, dues and remember
 local too_late = limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS)
@@ -148,7 +149,7 @@ local function one(i)
   if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then return 'INVALID id must be 1 to 200 bytes, none of them a control byte' end
   if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
   if #payload > max_payload then return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload) end
-  if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse' end
+  if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse, traceparent=00-TRACE-PARENT-FLAGS' end
   if too_late then return 'EXPIRED' end
   local near = due - now <= REPEAT_MS
   if found[i] or taken[id] then

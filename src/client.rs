@@ -8,6 +8,7 @@ use redis::Value;
 
 use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
+use crate::events;
 use crate::protocol::connect::Connector;
 use crate::protocol::keys::{Keys, META_PATTERN, queue_of_meta};
 use crate::protocol::lane::{Lanes, Patience, Repeat};
@@ -107,6 +108,12 @@ impl Client {
         }
     }
 
+    /// How many connections it has opened since it was made. It opens one for each of four kinds of calls when the first is
+    /// made, one for each queue and durability besides `Memory`, and two for each worker; what is more has replaced a lost one.
+    pub fn connections_opened(&self) -> u64 {
+        self.lanes.control.connector().opened()
+    }
+
     /// Removes all keys of a queue in one command.
     pub(crate) async fn delete(&self, keys: &Keys) -> Result<bool, Error> {
         let mut unlink = redis::cmd("UNLINK");
@@ -125,7 +132,7 @@ impl Client {
         let info = match self.lanes.control.info(&FITNESS).await {
             Ok(info) => info,
             Err(error) if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") => {
-                tracing::warn!("the user may not call INFO: version and eviction policy of the server are not checked");
+                events::server_unchecked(&self.lanes.control.connector().address());
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -133,7 +140,12 @@ impl Client {
         if accept_unfit {
             return Ok(());
         }
-        info.check(&self.lanes.control.connector().address())
+        let address = self.lanes.control.connector().address();
+        info.check(&address)?;
+        if info.field("aof_enabled") == Some("0") {
+            events::server_not_persistent(&address);
+        }
+        Ok(())
     }
 }
 

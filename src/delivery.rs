@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::due::Due;
 use crate::error::Error;
+use crate::events::{self, Subject};
+use crate::metrics::Count;
 use crate::outcome::{Extended, Retried, Settled};
 use crate::protocol::limits;
 use crate::protocol::replies::{Header, Reply};
@@ -36,9 +38,12 @@ struct Inner {
     attempt: u32,
     deadline_ms: u64,
     token: [u8; 16],
+    trace_parent: Option<String>,
     started_us: u64,
     settled: AtomicBool,
     lost: CancellationToken,
+    /// Whether the loss was counted and told.
+    told: AtomicBool,
 }
 
 /// What a claim answered for one message.
@@ -51,48 +56,16 @@ pub(crate) struct Granted {
     pub(crate) deadline_ms: u64,
     /// Redis's time at the claim.
     pub(crate) claimed_us: i64,
-}
-
-/// What a claim answered.
-pub(crate) struct Claim {
-    pub(crate) header: Header,
-    /// How many ready messages it left.
-    pub(crate) left: u64,
-    pub(crate) granted: Vec<Granted>,
-}
-
-impl Claim {
-    /// How many parts of the reply a delivery has: id, payload, due, attempt, options.
-    const PARTS: usize = 5;
-
-    pub(crate) fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
-        let left = reply.body.count()?;
-        let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
-        let mut items = reply.body.parts()?;
-        let mut granted = Vec::with_capacity(items.len() / Self::PARTS);
-        while !items.is_empty() {
-            granted.push(Granted {
-                id: items.bytes()?,
-                payload: items.bytes()?,
-                due_ms: items.count()?,
-                attempt: u32::try_from(items.count()?).unwrap_or(u32::MAX),
-                token,
-                deadline_ms,
-                claimed_us: reply.header.now_us,
-            });
-            let _options = items.bytes()?;
-        }
-        Ok(Self { header: reply.header, left, granted })
-    }
+    pub(crate) trace_parent: Option<String>,
 }
 
 impl Delivery {
-    /// Made when its handler starts: that is when its lateness is taken.
-    pub(crate) fn new(queue: Queue, granted: Granted) -> Self {
-        let estimate_us = queue.control().clock().server_us(Instant::now()).unwrap_or_default();
+    /// Made when its handler starts, at this instant: that is when its lateness is taken.
+    pub(crate) fn new(queue: Queue, granted: Granted, started: Instant) -> Self {
+        let estimate_us = queue.control().clock().server_us(started).unwrap_or_default();
         // The claim came first, at a time that is no estimate.
         let started_us = u64::try_from(estimate_us.max(granted.claimed_us)).unwrap_or(0);
-        Self(Arc::new(Inner {
+        let delivery = Self(Arc::new(Inner {
             queue,
             id: granted.id,
             payload: granted.payload,
@@ -100,10 +73,14 @@ impl Delivery {
             attempt: granted.attempt,
             deadline_ms: granted.deadline_ms,
             token: granted.token,
+            trace_parent: granted.trace_parent,
             started_us,
             settled: AtomicBool::new(false),
             lost: CancellationToken::new(),
-        }))
+            told: AtomicBool::new(false),
+        }));
+        delivery.0.queue.meters().late(delivery.lateness());
+        delivery
     }
 
     /// The message's id as text; bytes that are no UTF-8 are replaced.
@@ -138,6 +115,12 @@ impl Delivery {
     /// When it was due, in Unix milliseconds: the original time, however often its lease ran out since.
     pub fn due_ms(&self) -> u64 {
         self.0.due_ms
+    }
+
+    /// The trace that its push belonged to, as [`Message::trace_parent`](crate::Message::trace_parent) gave it; the same in
+    /// every attempt. A consumer links to it rather than going on with it: the push may be days ago.
+    pub fn trace_parent(&self) -> Option<&str> {
+        self.0.trace_parent.as_deref()
     }
 
     /// When the lease ends as the claim granted it, in Unix milliseconds of the server; extensions move it on.
@@ -220,12 +203,26 @@ impl Delivery {
         }
     }
 
+    /// As events name it.
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        Subject { queue: self.0.queue.name(), id: &self.0.id, attempt: self.0.attempt }
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.0.queue
+    }
+
     /// Whether some settle has had its answer.
     pub(crate) fn is_settled(&self) -> bool {
         self.0.settled.load(Ordering::Acquire)
     }
 
-    pub(crate) fn lose(&self) {
+    /// It became known that the lease is lost.
+    pub(crate) fn lose(&self, why: &'static str) {
+        if !self.0.told.swap(true, Ordering::AcqRel) {
+            self.0.queue.meters().add(Count::LeaseLost);
+            events::lease_lost(self.subject(), why);
+        }
         self.0.lost.cancel();
     }
 
@@ -258,7 +255,7 @@ impl Delivery {
     fn close(&self, lost: bool) {
         self.0.settled.store(true, Ordering::Release);
         if lost {
-            self.lose();
+            self.lose("a settle found it gone");
         }
     }
 }

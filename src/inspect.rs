@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::outcome::State;
 use crate::protocol::lane::Repeat;
 use crate::protocol::limits::{self, MAX_ITEMS};
-use crate::protocol::replies::Body;
+use crate::protocol::replies::{Body, Options};
 use crate::protocol::scripts::Verb;
 use crate::queue::Queue;
 
@@ -25,6 +25,8 @@ pub struct Stored {
     pub crashes: u32,
     /// Its own limit of attempts, if it has one.
     pub max_attempts: Option<u32>,
+    /// The trace that its push belonged to, if it said so.
+    pub trace_parent: Option<String>,
     /// What the last failure or burial said.
     pub error: String,
     /// The payload.
@@ -205,14 +207,16 @@ impl Queue {
             return Ok(None);
         }
         let state = named(&mut fields, Body::text)?;
+        let (time_ms, failures, crashes) =
+            (named(&mut fields, Body::count)?, named(&mut fields, Body::count)?, named(&mut fields, Body::count)?);
+        let Options { max_attempts, trace_parent } = Options::parse(&named(&mut fields, Body::text)?);
         let stored = Stored {
             state: State::parse(&state).ok_or_else(|| Error::invalid(format!("unknown state {state}")))?,
-            time_ms: named(&mut fields, Body::count)?,
-            failures: small(named(&mut fields, Body::count)?),
-            crashes: small(named(&mut fields, Body::count)?),
-            max_attempts: named(&mut fields, Body::text)?
-                .strip_prefix("max_attempts=")
-                .and_then(|text| text.parse().ok()),
+            time_ms,
+            failures: small(failures),
+            crashes: small(crashes),
+            max_attempts,
+            trace_parent,
             error: named(&mut fields, Body::text)?,
             payload: named(&mut fields, Body::bytes)?,
         };

@@ -7,6 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::batch::{Batcher, Prefix};
 use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
+use crate::metrics::Meters;
 use crate::protocol::keys::Keys;
 use crate::protocol::lane::{Lane, PATIENCE};
 use crate::protocol::scripts::Verb;
@@ -28,9 +29,11 @@ pub(crate) struct Producing {
 }
 
 impl Producing {
-    fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, durability: Durability) -> Self {
-        let batcher =
-            |verb, prefix| Batcher::new(verb, prefix, Arc::clone(keys), Arc::clone(lane)).with_durability(durability);
+    fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>, durability: Durability) -> Self {
+        let batcher = |verb, prefix| {
+            Batcher::new(verb, prefix, Arc::clone(keys), Arc::clone(lane), Arc::clone(meters))
+                .with_durability(durability)
+        };
         Self {
             push: batcher(Verb::Push, Prefix::Until),
             cancel: batcher(Verb::Cancel, Prefix::Since("")),
@@ -47,16 +50,18 @@ impl Producing {
 pub(crate) struct Sets {
     keys: Arc<Keys>,
     lane: Arc<Lane>,
+    meters: Arc<Meters>,
     memory: Arc<Producing>,
     durable: Mutex<Vec<(Durability, Arc<Producing>)>>,
     places: Arc<Semaphore>,
 }
 
 impl Sets {
-    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>) -> Self {
-        let memory = Arc::new(Producing::new(keys, lane, Durability::Memory));
+    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>) -> Self {
+        let memory = Arc::new(Producing::new(keys, lane, meters, Durability::Memory));
         let (durable, places) = (Mutex::new(Vec::new()), Arc::new(Semaphore::new(PLACES)));
-        Self { keys: Arc::clone(keys), lane: Arc::clone(lane), memory, durable, places }
+        let (keys, lane, meters) = (Arc::clone(keys), Arc::clone(lane), Arc::clone(meters));
+        Self { keys, lane, meters, memory, durable, places }
     }
 
     /// The set for this durability; a new one waits for a place.
@@ -89,7 +94,7 @@ impl Sets {
 
     fn add(&self, durability: Durability, place: OwnedSemaphorePermit) -> Arc<Producing> {
         let lane = Lane::apart(Arc::clone(self.lane.connector()), Arc::clone(self.lane.clock()), place);
-        let set = Arc::new(Producing::new(&self.keys, &Arc::new(lane), durability));
+        let set = Arc::new(Producing::new(&self.keys, &Arc::new(lane), &self.meters, durability));
         self.lock().push((durability, Arc::clone(&set)));
         set
     }

@@ -2,29 +2,22 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-use uuid::Uuid;
 
 use crate::batch::{Batcher, Item, Prefix};
 use crate::client::Client;
-pub(crate) use crate::delivery::Claim;
-use crate::delivery::Delivery;
 use crate::due::Due;
 use crate::durability::Durability;
 use crate::error::Error;
 use crate::message::Message;
+use crate::metrics::{Count, Meters, Metrics};
 use crate::node::worker::Worker;
 use crate::outcome::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
 use crate::producing::{Producing, Sets};
 use crate::protocol::keys::Keys;
-use crate::protocol::lane::{Lane, Patience, Repeat};
+use crate::protocol::lane::{Lane, Lanes, Repeat};
 use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::protocol::replies::{ItemReply, Reply};
 use crate::protocol::scripts::Verb;
-
-/// How many messages a claim promotes at least, so that others find some too, and the next claims as well.
-const STEP: usize = 512;
 
 /// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
 ///
@@ -39,6 +32,7 @@ struct Inner {
     name: String,
     client: Client,
     keys: Arc<Keys>,
+    meters: Arc<Meters>,
     sets: Sets,
     batchers: Batchers,
 }
@@ -56,8 +50,9 @@ pub(crate) struct Batchers {
 impl Queue {
     pub(crate) fn new(client: Client, name: &str) -> Result<Self, Error> {
         let keys = Arc::new(Keys::of_queue(name)?);
+        let (meters, lane) = (Arc::new(Meters::new()), &client.lanes().settles);
         let batcher =
-            |verb| Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(&client.lanes().settles));
+            |verb| Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(lane), Arc::clone(&meters));
         let batchers = Batchers {
             ack: batcher(Verb::Ack),
             again: batcher(Verb::Again),
@@ -66,8 +61,9 @@ impl Queue {
             bury: batcher(Verb::Bury),
             extend: batcher(Verb::Extend),
         };
-        let sets = Sets::new(&keys, &client.lanes().pushes);
-        Ok(Self(Arc::new(Inner { name: name.to_owned(), client, keys, sets, batchers }), Durability::Memory))
+        let sets = Sets::new(&keys, &client.lanes().pushes, &meters);
+        let name = name.to_owned();
+        Ok(Self(Arc::new(Inner { name, client, keys, meters, sets, batchers }), Durability::Memory))
     }
 
     /// The queue's name.
@@ -80,6 +76,16 @@ impl Queue {
     pub fn durability(mut self, durability: Durability) -> Self {
         self.1 = durability;
         self
+    }
+
+    /// What this handle, its clones and the workers on them have done and seen: see [`Metrics`]. Asks nothing of the server.
+    pub fn metrics(&self) -> Metrics {
+        self.0.meters.snapshot()
+    }
+
+    /// The item of a push. One that is not even sent was refused all the same.
+    fn push_item(&self, message: Message) -> Result<Item, Error> {
+        push_item(message).inspect_err(|_| self.0.meters.add(Count::PushRefused))
     }
 
     async fn producing(&self, durability: Durability) -> Result<Arc<Producing>, Error> {
@@ -98,7 +104,7 @@ impl Queue {
     /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s.
     pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
         let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
-        let item = push_item(message)?;
+        let item = self.push_item(message)?;
         pushed(self.producing(durability).await?.push.submit(item).await?, &id)
     }
 
@@ -110,7 +116,7 @@ impl Queue {
         for message in messages {
             let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
             let answer = async {
-                let item = push_item(message)?;
+                let item = self.push_item(message)?;
                 // Not kept: one that nobody needs any more makes room for the next durability.
                 self.producing(durability).await?.push.enqueue(item).await
             };
@@ -275,59 +281,33 @@ impl Queue {
         &self.0.keys.vector
     }
 
-    /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is
-    /// due. Beside running workers it gets their fair share: the number of ready messages over that of live workers.
-    ///
-    /// The lower rung below [`Queue::worker`]: the caller extends and settles. If the reply is lost, the claim is made anew,
-    /// and what the first one took comes back when its lease runs out.
-    pub async fn claim(&self, count: usize, lease: Duration) -> Result<Vec<Delivery>, Error> {
-        if !(1..=MAX_ITEMS).contains(&count) {
-            return Err(Error::invalid(format!("claim of {count} messages: 1 to {MAX_ITEMS} can be claimed at once")));
-        }
-        let (lease_ms, mut patience) = (limits::lease_ms(lease)?, Patience::new());
-        let claim = loop {
-            match self.claim_up_to(count, lease_ms, true).await {
-                Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
-                result => break result.map_err(|error| patience.last(error))?,
-            }
-        };
-        Ok(claim.granted.into_iter().map(|granted| Delivery::new(self.clone(), granted)).collect())
-    }
-
     /// A worker of this queue, to be configured and run.
     pub fn worker(&self) -> Worker {
         Worker::new(self.clone())
     }
 
-    /// Claims, and promotes what is due before, in one round trip. `count` 0 only gives a wake token back.
-    pub(crate) async fn claim_up_to(&self, count: usize, lease_ms: u64, promote: bool) -> Result<Claim, Error> {
-        let token = *Uuid::new_v4().as_bytes();
-        let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());
-        let lane = &self.0.client.lanes().claims;
-        let claim: [&[u8]; 4] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes()];
-        let reply = if count == 0 || !promote {
-            lane.call(Verb::Claim, &self.0.keys, &claim).await?
-        } else {
-            let room = count.max(STEP).to_string();
-            let promote: [&[u8]; 3] = [b"", room.as_bytes(), b"1"];
-            lane.call_both((Verb::Promote, &promote), (Verb::Claim, &claim), &self.0.keys).await?
-        };
-        Claim::decode(reply, token)
-    }
-
     /// Calls a script that takes no batch; `now` is put in front.
     pub(crate) async fn call(&self, verb: Verb, args: &[&[u8]], repeat: Repeat) -> Result<Reply, Error> {
         let args: Vec<&[u8]> = [&b""[..]].into_iter().chain(args.iter().copied()).collect();
-        self.0.client.lanes().control.call_patiently(verb, &self.0.keys, &args, repeat).await
+        let failed = |error: &Error| self.0.meters.call_failed(error);
+        self.0.client.lanes().control.call_patiently(verb, &self.0.keys, &args, repeat, failed).await
     }
 
     pub(crate) fn batchers(&self) -> &Batchers {
         &self.0.batchers
     }
 
+    pub(crate) fn lanes(&self) -> &Lanes {
+        self.0.client.lanes()
+    }
+
     /// The lane for what takes no batch.
     pub(crate) fn control(&self) -> &Arc<Lane> {
         &self.0.client.lanes().control
+    }
+
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.0.meters
     }
 
     pub(crate) fn all_keys(&self) -> &Arc<Keys> {
@@ -345,6 +325,7 @@ fn push_item(message: Message) -> Result<Item, Error> {
     limits::check_id(&message.id)?;
     limits::check_payload(&message.payload)?;
     message.max_attempts.map_or(Ok(()), limits::check_max_attempts)?;
+    message.trace_parent.as_deref().map_or(Ok(()), limits::check_trace_parent)?;
     let (due, options) = (message.due.encode()?.into_bytes(), message.options().into_bytes());
     let repeat = if message.is_repeatable() { Repeat::Harmless } else { Repeat::Unsafe };
     Ok(Item { args: vec![message.id, due, message.payload, options], repeat })

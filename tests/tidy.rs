@@ -52,6 +52,29 @@ fn key_names_and_lua_are_in_one_file_each() {
 }
 
 #[test]
+fn what_is_told_is_in_one_file_and_on_the_page_about_it() {
+    for (name, text) in files("src", "rs") {
+        let code = code(&text);
+        let told = ["error!(", "warn!(", "info!(", "debug!(", "trace!(", "span!(", "event!("];
+        let tells = told.iter().any(|word| code.contains(&format!("tracing::{word}")));
+        assert!(name == "src/events.rs" || !tells, "{name} tells something: events have their names in src/events.rs");
+    }
+    let read = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a file");
+    let (page, events, counts) = (read("TELEMETRY.md"), read("src/events.rs"), read("src/metrics/count.rs"));
+    let named: Vec<_> = events.split('"').filter(|word| word.starts_with("dueq.")).collect();
+    assert!(named.len() > 20, "{named:?}: this test looks in the wrong place");
+    for name in &named {
+        assert!(page.contains(&format!("| `{name}` |")), "TELEMETRY.md has no line on {name}");
+    }
+    for name in page.split('`').filter(|word| word.starts_with("dueq.") && !word.contains('=')) {
+        assert!(named.contains(&name), "TELEMETRY.md names {name}, which is not told");
+    }
+    for name in counts.lines().filter_map(|line| line.trim().strip_suffix("\",")?.split_once('"')) {
+        assert!(page.contains(&format!("`{}`", name.1)), "TELEMETRY.md does not name the count {}", name.1);
+    }
+}
+
+#[test]
 fn what_may_import_what() {
     // A folder or file, and what of this crate it may name.
     let may: &[(&str, &[&str])] = &[
@@ -63,9 +86,11 @@ fn what_may_import_what() {
         ("src/durability.rs", &["error"]),
         ("src/retry.rs", &["error"]),
         ("src/message.rs", &["error", "due", "durability"]),
-        ("src/protocol/", &["error", "due", "durability", "retry", "protocol"]),
-        ("src/batch.rs", &["error", "durability", "protocol"]),
-        ("src/client.rs", &["error", "durability", "protocol", "queue"]),
+        ("src/events.rs", &["error"]),
+        ("src/protocol/", &["error", "events", "due", "durability", "retry", "protocol"]),
+        ("src/metrics/", &["error", "metrics"]),
+        ("src/batch/", &["error", "durability", "metrics", "protocol", "batch"]),
+        ("src/client.rs", &["error", "events", "durability", "protocol", "queue"]),
     ];
     let pure = [
         "src/wheel/",
@@ -75,6 +100,7 @@ fn what_may_import_what() {
         "src/durability.rs",
         "src/retry.rs",
         "src/message.rs",
+        "src/metrics/",
         "src/node/agenda.rs",
     ];
     for (name, text) in files("src", "rs") {

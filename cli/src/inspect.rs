@@ -54,6 +54,7 @@ impl Show {
             object.insert("failures".to_owned(), stored.failures.into());
             object.insert("crashes".to_owned(), stored.crashes.into());
             object.insert("max_attempts".to_owned(), stored.max_attempts.into());
+            object.insert("traceparent".to_owned(), stored.trace_parent.into());
             object.insert("error".to_owned(), stored.error.into());
             object.insert("payload_base64".to_owned(), STANDARD.encode(&stored.payload).into());
             output::line(&serde_json::Value::from(object).to_string())?;

@@ -32,6 +32,8 @@ struct Line<'a> {
     #[serde(borrow)]
     at: Option<Cow<'a, str>>,
     max_attempts: Option<u32>,
+    #[serde(borrow)]
+    traceparent: Option<Cow<'a, str>>,
 }
 
 /// What holds for each line that does not say otherwise.
@@ -42,6 +44,7 @@ pub(crate) struct Defaults {
     pub(crate) when: When,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
+    pub(crate) traceparent: Option<String>,
 }
 
 /// Some lines, parsed: what was on them, by number, and how far the file was read.
@@ -144,6 +147,9 @@ impl Defaults {
         }
         if let Some(max_attempts) = line.max_attempts.or(self.max_attempts) {
             message = message.max_attempts(max_attempts);
+        }
+        if let Some(traceparent) = line.traceparent.as_deref().or(self.traceparent.as_deref()) {
+            message = message.trace_parent(traceparent);
         }
         Ok(message)
     }

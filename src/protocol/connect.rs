@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::events;
 use crate::protocol::options::ClientOptions;
 use crate::protocol::sentinel::Sentinels;
 use crate::protocol::target::Target;
@@ -27,6 +28,8 @@ const SENTINEL_FLOOR: Duration = Duration::from_secs(1);
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
     place: Place,
+    /// How many connections were opened.
+    opened: Arc<AtomicU64>,
 }
 
 enum Place {
@@ -43,25 +46,33 @@ struct Shared {
     questions: AtomicU64,
     /// Whether a server that is too old or evicts is taken, too.
     accept_unfit: bool,
+    opened: Arc<AtomicU64>,
 }
 
 impl Connector {
     /// Reads a URL: `redis://` or `rediss://`, `[USER][:PASSWORD@]HOST[:PORT][/DATABASE]`, `redis+unix:///PATH`, or
     /// `redis+sentinel://` as [`Sentinels::new`] takes it.
     pub(crate) fn new(url: &str, options: &ClientOptions) -> Result<Self, Error> {
+        let opened = Arc::default();
         let place = match Sentinels::new(url, |info| prepared(info, options))? {
             None => {
                 let info = url.into_connection_info().map_err(|_| bad_url())?;
-                Place::Fixed(Arc::new(Target::fixed(prepared(info, options)?)?))
+                Place::Fixed(Arc::new(Target::fixed(prepared(info, options)?, &opened)?))
             }
             Some(sentinels) => {
                 let (epoch, questions) = (AtomicU64::new(0), AtomicU64::new(1));
                 let (master, accept_unfit) = (Mutex::new(None), options.accept_unfit);
-                let shared = Shared { sentinels, master, epoch, questions, accept_unfit };
+                let opened = Arc::clone(&opened);
+                let shared = Shared { sentinels, master, epoch, questions, accept_unfit, opened };
                 Place::Sentinelled { shared: Arc::new(shared), watch: Mutex::new(None) }
             }
         };
-        Ok(Self { place })
+        Ok(Self { place, opened })
+    }
+
+    /// How many connections it has opened, the Sentinels' left out.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
     }
 
     /// The same, at another server that takes the same user, password and TLS.
@@ -70,7 +81,9 @@ impl Connector {
             Place::Fixed(target) => target.client.get_connection_info().clone(),
             Place::Sentinelled { shared, .. } => shared.sentinels.server().clone(),
         };
-        Ok(Self { place: Place::Fixed(Arc::new(Target::fixed(at(&info, host, port))?)) })
+        let opened = Arc::clone(&self.opened);
+        let target = Target::fixed(at(&info, host, port), &opened)?;
+        Ok(Self { place: Place::Fixed(Arc::new(target)), opened })
     }
 
     /// The host that it was told to connect to.
@@ -160,7 +173,7 @@ impl Shared {
         loop {
             let _ = tokio::time::timeout(SENTINEL_FLOOR, self.sentinels.hint()).await;
             if let Err(error) = self.ask().await {
-                tracing::warn!(%error, "looking for the master failed");
+                events::master_unknown(&error);
             }
         }
     }
@@ -186,7 +199,7 @@ impl Shared {
             self.epoch.store(answer.epoch, Ordering::Release);
             return Ok(known);
         }
-        let new = Arc::new(Target::named(info, question)?);
+        let new = Arc::new(Target::named(info, question, &self.opened)?);
         let mut connection = new.dedicated().await?;
         let fit = if self.accept_unfit { Ok(()) } else { new.check_fit(&mut connection).await };
         let unfit = match fit {
@@ -203,7 +216,7 @@ impl Shared {
                 // One that is not fit is asked again by the next call; what was the master is none any more all the same.
                 let old = if unfit.is_none() { master.replace(Arc::clone(&new)) } else { master.take() };
                 if let Some(old) = old {
-                    tracing::warn!(old = %old.address, new = %new.address, "the master has changed");
+                    events::master_changed(&old.address, &new.address);
                     old.leave();
                 }
                 unfit.map_or(Ok(new), Err)

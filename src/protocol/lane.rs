@@ -8,6 +8,7 @@ use redis::{Cmd, RedisError, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{Applied, Error};
+use crate::events;
 use crate::protocol::clock::Clock;
 use crate::protocol::connect::Connector;
 use crate::protocol::failure;
@@ -114,37 +115,39 @@ impl Lane {
         self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent, &target)
     }
 
-    /// Calls two scripts in one round trip. The second reply counts; the first only has to be no error.
+    /// Calls two scripts in one round trip. The second reply counts; the first may be an error.
     pub(crate) async fn call_both(
         &self,
         first: (Verb, &[&[u8]]),
         second: (Verb, &[&[u8]]),
         keys: &Keys,
-    ) -> Result<Reply, Error> {
+    ) -> Result<(Result<Reply, Error>, Reply), Error> {
         let sent = Instant::now();
         let (mut values, target) = self.send(&[first, second], keys).await?;
         let (last, earlier) = (values.pop().unwrap_or(Ok(Value::Nil)), values.pop().unwrap_or(Ok(Value::Nil)));
         let reply = self.decode(second.0, last, sent, &target)?;
-        if let Err(error) = self.decode(first.0, earlier, sent, &target) {
-            tracing::warn!(verb = first.0.name(), %error, "the first of two calls failed");
-        }
-        Ok(reply)
+        let earlier = self
+            .decode(first.0, earlier, sent, &target)
+            .inspect_err(|error| events::first_call_failed(first.0.name(), error));
+        Ok((earlier, reply))
     }
 
-    /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe.
+    /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe. `failed` is told
+    /// of each error.
     pub(crate) async fn call_patiently(
         &self,
         verb: Verb,
         keys: &Keys,
         args: &[&[u8]],
         repeat: Repeat,
+        failed: impl Fn(&Error),
     ) -> Result<Reply, Error> {
         if repeat == Repeat::Unsafe {
             self.distrust_idle();
         }
         let mut patience = Patience::new();
         loop {
-            match self.call(verb, keys, args).await {
+            match self.call(verb, keys, args).await.inspect_err(&failed) {
                 Err(error) if patience.allows(&error, repeat) => patience.pause().await,
                 result => return result.map_err(|error| patience.last(error)),
             }

@@ -3,6 +3,7 @@
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::limits;
 use crate::protocol::scripts::Verb;
 
 /// What every reply begins with.
@@ -137,14 +138,18 @@ impl ItemReply {
 
     /// The reply, unless it speaks of a change that too few have confirmed: its own, or one that it found.
     pub(crate) fn confirmed(self, id: &[u8]) -> Result<Self, Error> {
+        match &self.shortfall {
+            Some(shortfall) if self.is_unconfirmed() => Err(Error::unconfirmed(self.verb.name(), id, shortfall)),
+            _ => Ok(self),
+        }
+    }
+
+    pub(crate) fn is_unconfirmed(&self) -> bool {
         let changed = matches!(
             self.word.as_str(),
             "CREATED" | "EXISTS" | "MOVED" | "ALREADY" | "CANCELLED" | "REQUEUED" | "NOT_DEAD"
         );
-        match &self.shortfall {
-            Some(shortfall) if changed => Err(Error::unconfirmed(self.verb.name(), id, shortfall)),
-            _ => Ok(self),
-        }
+        changed && self.shortfall.is_some()
     }
 
     /// What a word that the verb does not answer with, or refuses with, becomes.
@@ -158,6 +163,30 @@ impl ItemReply {
 
     fn unexpected(&self) -> Error {
         unexpected(self.verb, &format!("{} {}", self.word, self.detail))
+    }
+}
+
+/// What is stored of the options of a push. Words that are not known are left alone: a later version may have put them there.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) trace_parent: Option<String>,
+}
+
+impl Options {
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut options = Self::default();
+        for word in text.split(' ') {
+            match word.split_once('=') {
+                Some(("max_attempts", limit)) => options.max_attempts = limit.parse().ok(),
+                // It goes into headers and environments: what somebody else wrote there is none.
+                Some(("traceparent", parent)) if limits::check_trace_parent(parent).is_ok() => {
+                    options.trace_parent = Some(parent.to_owned());
+                }
+                _ => {}
+            }
+        }
+        options
     }
 }
 
@@ -212,6 +241,16 @@ mod tests {
             let error = Reply::decode(Verb::Stats, value).expect_err("not a reply");
             assert_eq!(error.kind(), ErrorKind::Server);
         }
+    }
+
+    #[test]
+    fn options_are_read_word_by_word() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let both = Options { max_attempts: Some(5), trace_parent: Some(parent.into()) };
+        assert_eq!(Options::parse(&format!("max_attempts=5 traceparent={parent}")), both);
+        assert_eq!(Options::parse(&format!("later=1 traceparent={parent} max_attempts=5 new")), both);
+        assert_eq!(Options::parse(""), Options::default());
+        assert_eq!(Options::parse("traceparent=00-\r\nx max_attempts=x"), Options::default());
     }
 
     #[test]

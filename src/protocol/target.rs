@@ -1,8 +1,10 @@
 //! A server, and the connections to it: the pool for commands, and connections of their own for what blocks or listens.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use deadpool_redis::{Manager, Pool, PoolError, Runtime, TimeoutType, Timeouts};
+use deadpool_redis::{Hook, Manager, Pool, PoolError, Runtime, TimeoutType, Timeouts};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, Value};
 use tokio::sync::mpsc::UnboundedSender;
@@ -24,6 +26,7 @@ pub(crate) struct Target {
     /// Without user or password, for error messages.
     pub(crate) address: String,
     pool: Pool,
+    opened: Arc<AtomicU64>,
     sentinelled: Option<Sentinelled>,
 }
 
@@ -36,25 +39,30 @@ struct Sentinelled {
 }
 
 impl Target {
-    /// A server that stays the same.
-    pub(crate) fn fixed(info: ConnectionInfo) -> Result<Self, Error> {
-        Self::of(info, None)
+    /// A server that stays the same. Connections are counted in `opened`.
+    pub(crate) fn fixed(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
+        Self::of(info, None, opened)
     }
 
     /// A server that is the master for now.
-    pub(crate) fn named(info: ConnectionInfo, question: u64) -> Result<Self, Error> {
-        Self::of(info, Some(Sentinelled { left: CancellationToken::new(), question }))
+    pub(crate) fn named(info: ConnectionInfo, question: u64, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
+        Self::of(info, Some(Sentinelled { left: CancellationToken::new(), question }), opened)
     }
 
-    fn of(info: ConnectionInfo, sentinelled: Option<Sentinelled>) -> Result<Self, Error> {
+    fn of(info: ConnectionInfo, sentinelled: Option<Sentinelled>, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
         let address = info.addr().to_string();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
             .set_response_timeout(Some(RESPONSE_LIMIT));
         let manager =
             Manager::new_with_config(info.clone(), config).map_err(|error| failure::of_connecting(&address, error))?;
+        let pooled = Arc::clone(opened);
         let pool = Pool::builder(manager)
             .max_size(POOL_SIZE)
+            .post_create(Hook::sync_fn(move |_, _| {
+                pooled.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }))
             .timeouts(Timeouts {
                 wait: Some(POOL_WAIT_LIMIT),
                 create: Some(CONNECT_LIMIT),
@@ -66,7 +74,7 @@ impl Target {
                 Error::with_source(ErrorKind::InvalidInput, Applied::No, "the pool cannot be built", error)
             })?;
         let client = Client::open(info).map_err(|error| failure::of_connecting(&address, error))?;
-        Ok(Self { client, address, pool, sentinelled })
+        Ok(Self { client, address, pool, opened: Arc::clone(opened), sentinelled })
     }
 
     /// Which question was answered with this server.
@@ -157,6 +165,7 @@ impl Target {
                 .get_multiplexed_async_connection_with_config(&config)
                 .await
                 .map_err(|error| failure::of_connecting(&self.address, error))?;
+            self.opened.fetch_add(1, Ordering::Relaxed);
             self.check_role(&mut connection).await?;
             Ok(connection)
         };

@@ -9,4 +9,5 @@ mod functions;
 mod input;
 mod lifecycle;
 mod support;
+mod telemetry;
 mod worker;

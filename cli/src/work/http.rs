@@ -64,7 +64,7 @@ impl Http {
         let now = SystemTime::now();
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let id = header_id(delivery.id_bytes());
-        let request = self
+        let mut request = self
             .client
             .post(self.url.clone())
             .header("webhook-id", &id)
@@ -72,6 +72,9 @@ impl Http {
             .header("webhook-signature", self.secrets.sign(&id, seconds, delivery.payload()))
             .header(CONTENT_TYPE, content_type(delivery.payload()))
             .body(delivery.payload().to_vec());
+        if let Some(trace_parent) = delivery.trace_parent() {
+            request = request.header("traceparent", trace_parent);
+        }
         match request.send().await {
             Ok(response) => {
                 let (status, headers) = (response.status(), response.headers().clone());

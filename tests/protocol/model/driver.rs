@@ -198,6 +198,9 @@ impl Driver {
             on_conflict: self.pick(&choices),
             reuse: self.chance(15),
             max_attempts: self.chance(30).then(|| self.random.u64(1..4)),
+            trace_parent: self
+                .chance(20)
+                .then(|| format!("00-{:032x}-{:016x}-01", self.random.u128(1..), self.random.u64(1..))),
         }
     }
 

@@ -29,6 +29,7 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("push takes until itself", "push", "limit_ms <= now", "limit_ms < now"),
     ("push counts a delay from the past", "push", "(ahead and now_up or 0)", "(ahead and now or 0)"),
     ("push moves what is leased", "push", "or state == 'leased'", ""),
+    ("push drops the trace", "push", "then parent = word", "then parent = ''"),
     ("claim does not look at the due", "claim", "if payload and due > now then", "if false then"),
     ("cancel forgets nobody", "cancel", "forget(2 * gone)", ""),
     ("claim leaves the lease out", "claim", "redis.call('ZADD', LEASES, unpack(leases))", ""),

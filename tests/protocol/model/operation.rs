@@ -11,11 +11,13 @@ pub(crate) struct Item {
     pub(crate) on_conflict: Option<&'static str>,
     pub(crate) reuse: bool,
     pub(crate) max_attempts: Option<u64>,
+    pub(crate) trace_parent: Option<String>,
 }
 
 impl Item {
     fn options(&self) -> String {
         let mut words = Vec::new();
+        words.extend(self.trace_parent.as_ref().map(|parent| format!("traceparent={parent}")));
         words.extend(self.max_attempts.map(|limit| format!("max_attempts={limit}")));
         words.extend(self.on_conflict.map(|choice| format!("on_conflict={choice}")));
         words.extend(self.reuse.then(|| "reuse".to_owned()));

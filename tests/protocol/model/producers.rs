@@ -68,6 +68,7 @@ impl World {
             }
             if conflict == "replace" {
                 (message.payload, message.max_attempts) = (item.payload.clone(), item.max_attempts);
+                message.trace_parent.clone_from(&item.trace_parent);
                 (message.failures, message.crashes, message.error) = (0, 0, Text::default());
             }
             (message.original, message.place) = (None, Place::Scheduled { due });
@@ -100,6 +101,7 @@ impl World {
         let message = Message {
             payload: item.payload.clone(),
             max_attempts: item.max_attempts,
+            trace_parent: item.trace_parent.clone(),
             failures: 0,
             crashes: 0,
             error: Text::default(),
