@@ -69,6 +69,8 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     seen
 }
 
+const LAST_WRITE: &str = "dueq-chaos:last-write";
+
 /// Kills it when nobody is connected, cuts the tail off its append-only file, and makes `seq` go on beyond all it ever was.
 pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let wanted = rng.u64(CUT_BYTES);
@@ -76,12 +78,19 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
     until("something to cut off", async || Ok((stage.store.cuttable()? > CUT_BYTES.start).then_some(()))).await?;
     stage.away();
     let before = stage.settled().await?;
+    // The last write of all, so that there is something whose loss is seen, whatever else was cut off.
+    let mark_now = mark.number.to_string();
+    let _: String = stage.store.command(&["SET", LAST_WRITE, &mark_now]).await?;
     let bytes = wanted.min(stage.store.cuttable()?);
     mark.begin(&format!("{bytes} bytes, {}", seqs(&before)));
     stage.store.kill()?;
     stage.store.cut(bytes)?;
     stage.store.restart().await?;
     rewrite(stage).await?;
+    let last: Option<String> = stage.store.command(&["GET", LAST_WRITE]).await?;
+    if last.as_ref() != Some(&mark_now) {
+        mark.trace(&format!("the last write was {mark_now} and is {last:?}"));
+    }
     let after = stage.found().await?;
     for ((queue, before), (_, after)) in before.iter().zip(&after) {
         let queue = queue.clone();
