@@ -342,7 +342,7 @@ impl Claim {
     /// How many parts of the reply a delivery has: id, payload, due, attempt, options.
     const PARTS: usize = 5;
 
-    fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
+    pub(crate) fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
         let left = reply.body.count()?;
         let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
         let mut items = reply.body.parts()?;
@@ -372,7 +372,7 @@ fn push_item(message: Message) -> Result<Item, Error> {
     Ok(Item { args: vec![message.id, due, message.payload, options], repeat })
 }
 
-fn pushed(reply: ItemReply, id: &[u8]) -> Result<Pushed, Error> {
+pub(crate) fn pushed(reply: ItemReply, id: &[u8]) -> Result<Pushed, Error> {
     let reply = reply.confirmed(id)?;
     match reply.word.as_str() {
         "CREATED" => Ok(Pushed::Created),

@@ -101,6 +101,23 @@ impl Body {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
+    /// The next two parts: this name, and its value as `read` reads it.
+    pub(crate) fn named<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match self.text()? {
+            found if found == name => read(self),
+            found => Err(self.unexpected(&format!("{name} was expected, not {found:?}"))),
+        }
+    }
+
+    /// What becomes of a reply that says something else than the protocol.
+    pub(crate) fn unexpected(&self, what: &str) -> Error {
+        unexpected(self.verb, what)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.len() == 0
     }
@@ -155,7 +172,7 @@ impl ItemReply {
     }
 
     fn unexpected(&self) -> Error {
-        unexpected(self.verb, &format!("{} {}", self.word, self.detail))
+        unexpected(self.verb, &format!("{:?} {:?}", self.word, self.detail))
     }
 }
 

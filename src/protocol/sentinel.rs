@@ -38,10 +38,10 @@ struct Node {
 
 /// What a Sentinel says: who the master is, and how often that was decided.
 #[derive(Debug, PartialEq, Eq)]
-struct Answer {
-    epoch: u64,
-    host: String,
-    port: u16,
+pub(super) struct Answer {
+    pub(super) epoch: u64,
+    pub(super) host: String,
+    pub(super) port: u16,
 }
 
 impl Sentinels {
@@ -181,7 +181,7 @@ impl Node {
 impl Answer {
     /// From the replies to GET-MASTER-ADDR-BY-NAME and MASTER. The first names a new master as soon as there is one, while its
     /// replicas are still being told.
-    fn read(replies: Vec<Value>) -> Option<Self> {
+    pub(super) fn read(replies: Vec<Value>) -> Option<Self> {
         let mut replies = replies.into_iter();
         let (host, port) = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
         let about: HashMap<String, String> = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
@@ -191,18 +191,18 @@ impl Answer {
 
 /// The parts of a URL after its scheme.
 #[derive(Debug, PartialEq, Eq)]
-struct Parts<'a> {
+pub(super) struct Parts<'a> {
     /// With its `@`, or empty; as are the Sentinels'.
-    user: &'a str,
-    sentinel_user: String,
+    pub(super) user: &'a str,
+    pub(super) sentinel_user: String,
     /// Each with its port.
-    places: Vec<String>,
-    service: &'a str,
-    database: &'a str,
+    pub(super) places: Vec<String>,
+    pub(super) service: &'a str,
+    pub(super) database: &'a str,
 }
 
 impl<'a> Parts<'a> {
-    fn read(rest: &'a str) -> Option<Self> {
+    pub(super) fn read(rest: &'a str) -> Option<Self> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         // A password may hold an @ that is not encoded; hosts, service and database cannot.
         let (user, rest) = rest.split_at(rest.rfind('@').map_or(0, |at| at + 1));

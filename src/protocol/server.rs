@@ -70,7 +70,7 @@ impl Lane {
         let received = Instant::now();
         let (seconds, micros): (i64, i64) =
             redis::from_redis_value(answer).map_err(|error| unexpected("TIME", &error))?;
-        let now_us = seconds * 1_000_000 + micros;
+        let now_us = seconds.saturating_mul(1_000_000).saturating_add(micros);
         self.clock().observe(sent, received, now_us);
         Ok((now_us, sent, received - sent))
     }

@@ -8,5 +8,6 @@ mod faults;
 mod functions;
 mod input;
 mod lifecycle;
+mod secrets;
 mod support;
 mod worker;
