@@ -92,8 +92,9 @@ impl Delivery {
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not the JSON of a `T`: usually a reason to [`bury`](Delivery::bury) it.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.0.payload)
-            .map_err(|error| Error::invalid(format!("the payload of {} is not the expected JSON: {error}", self.id())))
+        serde_json::from_slice(&self.0.payload).map_err(|error| {
+            Error::invalid(format!("the payload of {:?} is not the expected JSON: {error}", self.id()))
+        })
     }
 
     /// Which attempt this is: 1, and one more for each failure and each crash before it.

@@ -135,7 +135,18 @@ fn scripts_have_their_header_and_the_same_blocks() {
 
 #[test]
 fn no_file_grows_beyond_what_one_reads_at_once() {
-    for folder in ["src", "bench/src", "bench/driver", "chaos", "cli", "fuzz/src", "fuzz/fuzz_targets", "testkit", "tests", "examples"] {
+    for folder in [
+        "src",
+        "bench/src",
+        "bench/driver",
+        "chaos",
+        "cli",
+        "fuzz/src",
+        "fuzz/fuzz_targets",
+        "testkit",
+        "tests",
+        "examples",
+    ] {
         for (name, text) in files(folder, "rs") {
             assert!(text.lines().count() <= 400, "{name} has {} lines: split it", text.lines().count());
         }
@@ -241,7 +252,8 @@ fn scripts_touch_declared_keys_only() {
         let (text, mut calls) = (text.replace("redis.pcall(", "redis.call("), 0);
         for line in text.lines().filter(|line| !line.starts_with("--")) {
             for call in line.split("redis.call(").skip(1) {
-                let call = call.strip_prefix('\'').unwrap_or_else(|| panic!("{name}: a command that is no literal: {line}"));
+                let call =
+                    call.strip_prefix('\'').unwrap_or_else(|| panic!("{name}: a command that is no literal: {line}"));
                 let (command, rest) = call.split_once('\'').expect("a command in quotes");
                 let rest = rest.trim_start_matches(", ").trim_start_matches("'ENCODING', ");
                 let first: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
@@ -254,7 +266,8 @@ fn scripts_touch_declared_keys_only() {
                 calls += 1;
             }
             for made in line.split("base .. ").skip(1) {
-                let is_known = ["':bell'", "':notice'", "table.concat(ARGV, ' '"].iter().any(|known| made.starts_with(known));
+                let is_known =
+                    ["':bell'", "':notice'", "table.concat(ARGV, ' '"].iter().any(|known| made.starts_with(known));
                 assert!(is_known, "{name} makes a key: {line}"); // the last is hashed, for the word `born`
             }
         }

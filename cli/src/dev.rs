@@ -3,6 +3,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,7 +52,9 @@ impl Dev {
             Some(dir) => dir,
             None => data_folder().context("neither XDG_DATA_HOME nor HOME is set: name a folder with --dir")?,
         };
-        fs::create_dir_all(&dir).map_err(|error| anyhow!("cannot make {}: {error}", dir.display()))?;
+        // What is in the queues is nobody else's to read.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.map_err(|error| anyhow!("cannot make {}: {error}", dir.display()))?;
         let dir = dir.canonicalize()?;
         // Two servers that append to one file would ruin it. Held by the server too, which may outlive this process.
         let lock = lock(&dir)?;

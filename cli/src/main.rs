@@ -201,7 +201,11 @@ impl Common {
 
 fn main() -> ExitCode {
     // Without a word of the user's: help, not an error, even if REDIS_URL is set.
-    let args = if std::env::args_os().len() == 1 { vec!["dueq".into(), "--help".into()] } else { std::env::args_os().collect() };
+    let args = if std::env::args_os().len() == 1 {
+        vec!["dueq".into(), "--help".into()]
+    } else {
+        std::env::args_os().collect()
+    };
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(refusal) => return refuse(&refusal),

@@ -76,7 +76,9 @@ mod tests {
             assert!(!visible(text.as_bytes()).contains(steers), "{c:?}");
         }
         // Those of the Unicode bidirectional algorithm, and both sets of control characters.
-        for c in "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}".chars() {
+        for c in
+            "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}".chars()
+        {
             assert!(steers(c), "{c:?}");
         }
         for code in (0..0x20).chain(0x7f..0xa0) {

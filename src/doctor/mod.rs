@@ -139,7 +139,10 @@ mod tests {
     fn an_error_halfway_does_not_lose_what_was_found() {
         let lost = || Error::new(ErrorKind::Unavailable, Applied::Unknown, "the connection was lost");
         let mut checkup = Checkup::default();
-        assert!(checkup.interrupted("the rest", lost()).is_err(), "nothing was found: the error is all there is to say");
+        assert!(
+            checkup.interrupted("the rest", lost()).is_err(),
+            "nothing was found: the error is all there is to say"
+        );
         checkup.found(finding(true));
         assert!(checkup.interrupted("the rest", lost()).is_ok());
         assert_eq!(checkup.unchecked, [Unchecked { what: "the rest", why: "the connection was lost".to_owned() }]);

@@ -155,7 +155,8 @@ mod tests {
             for (number, server_us) in (0..).zip(claimed) {
                 clock.observe(start + number * 10 * MS, start + (number * 10 + 1) * MS, server_us);
                 assert!(clock.server_us(start + 100 * MS).is_some());
-                let _ = (clock.instant_of_ms(0), clock.instant_of_ms(u64::MAX), clock.instant_of_ms(9_223_372_036_854_775));
+                let _ =
+                    (clock.instant_of_ms(0), clock.instant_of_ms(u64::MAX), clock.instant_of_ms(9_223_372_036_854_775));
             }
         }
     }

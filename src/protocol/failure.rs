@@ -86,7 +86,7 @@ fn reason(error: &RedisError) -> String {
 }
 
 /// What a server says goes into logs: on one line, without what steers a terminal, and not at any length.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(LONGEST));
     for c in text.chars() {
         if shown.len() >= LONGEST {

@@ -3,6 +3,7 @@
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::failure;
 use crate::protocol::scripts::Verb;
 
 /// What every reply begins with.
@@ -177,7 +178,7 @@ impl ItemReply {
 }
 
 fn unexpected(verb: Verb, what: &str) -> Error {
-    let what: String = what.chars().take(200).collect();
+    let what = failure::shown(&what.chars().take(200).collect::<String>());
     Error::new(ErrorKind::Server, Applied::Unknown, format!("the reply to {} is not the protocol: {what}", verb.name()))
 }
 

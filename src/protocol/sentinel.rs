@@ -183,7 +183,10 @@ impl Answer {
     /// replicas are still being told.
     pub(super) fn read(replies: Vec<Value>) -> Option<Self> {
         let mut replies = replies.into_iter();
-        let (host, port) = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
+        let (host, port): (String, u16) = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
+        if host.is_empty() || host.contains(|c: char| c.is_control() || c.is_whitespace()) {
+            return None;
+        }
         let about: HashMap<String, String> = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
         Some(Self { epoch: about.get("config-epoch")?.parse().ok()?, host, port })
     }
@@ -208,7 +211,7 @@ impl<'a> Parts<'a> {
         let (user, rest) = rest.split_at(rest.rfind('@').map_or(0, |at| at + 1));
         let (hosts, path) = rest.split_once('/')?;
         let (service, database) = path.split_once('/').unwrap_or((path, ""));
-        if service.is_empty() || hosts.split(',').any(str::is_empty) {
+        if service.is_empty() || hosts.split(',').any(|host| host.is_empty() || host.starts_with(':')) {
             return None;
         }
         let places =
@@ -253,9 +256,17 @@ mod tests {
         assert_eq!((parts.service, parts.database), ("orders", "3"));
         let parts = Parts::read("one/orders").expect("good");
         assert_eq!((parts.user, parts.sentinel_user.as_str(), parts.database), ("", "", ""));
-        for bad in
-            ["", "one", "one/", "/orders", "one,,two/orders", ",/orders", "one/orders?password=x", "one/orders?x"]
-        {
+        for bad in [
+            "",
+            "one",
+            "one/",
+            "/orders",
+            ":7/orders",
+            "one,,two/orders",
+            ",/orders",
+            "one/orders?password=x",
+            "one/orders?x",
+        ] {
             assert_eq!(Parts::read(bad), None, "{bad:?}");
         }
     }

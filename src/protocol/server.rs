@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::failure;
 use crate::protocol::lane::Lane;
 use crate::protocol::scripts::Verb;
 
@@ -77,5 +78,6 @@ impl Lane {
 }
 
 fn unexpected(command: &str, answer: &dyn Debug) -> Error {
-    Error::new(ErrorKind::Server, Applied::No, format!("{command} answered something unexpected: {answer:?}"))
+    let answer = failure::shown(&format!("{answer:?}"));
+    Error::new(ErrorKind::Server, Applied::No, format!("{command} answered something unexpected: {answer}"))
 }

@@ -12,10 +12,54 @@ const LONGEST: usize = 4_096;
 
 /// What is put in: limits of numbers and of formats, and what steers terminals, shells and parsers.
 const TOKENS: [&[u8]; 48] = [
-    b"0", b"-1", b"1", b"9223372036854775807", b"-9223372036854775808", b"18446744073709551616", b"4294967296", b"65536",
-    b"1e308", b"nan", b"\r\n", b"\n", b"\0", b"\x1b[2J", b"\x7f", b"\xff", b"\xc2\x9b", "\u{202e}".as_bytes(),
-    "\u{2028}".as_bytes(), "\u{1f600}".as_bytes(), b"'", b"\"", b"\\", b"`", b"$(", b"%", b"{", b"}", b"[", b"]", b":", b",",
-    b"@", b"/", b"?", b"#", b"&", b"=", b"+", b"-", b" ", b"T", b"Z", b"$-1\r\n", b"*-1\r\n", b"*2\r\n:1\r\n", b"ms", b"\\u0000",
+    b"0",
+    b"-1",
+    b"1",
+    b"9223372036854775807",
+    b"-9223372036854775808",
+    b"18446744073709551616",
+    b"4294967296",
+    b"65536",
+    b"1e308",
+    b"nan",
+    b"\r\n",
+    b"\n",
+    b"\0",
+    b"\x1b[2J",
+    b"\x7f",
+    b"\xff",
+    b"\xc2\x9b",
+    "\u{202e}".as_bytes(),
+    "\u{2028}".as_bytes(),
+    "\u{1f600}".as_bytes(),
+    b"'",
+    b"\"",
+    b"\\",
+    b"`",
+    b"$(",
+    b"%",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b":",
+    b",",
+    b"@",
+    b"/",
+    b"?",
+    b"#",
+    b"&",
+    b"=",
+    b"+",
+    b"-",
+    b" ",
+    b"T",
+    b"Z",
+    b"$-1\r\n",
+    b"*-1\r\n",
+    b"*2\r\n:1\r\n",
+    b"ms",
+    b"\\u0000",
 ];
 
 /// Runs `check` on each file of `fuzz/corpus/TARGET`, and on mutations of them: 20,000, or for `DUEQ_FUZZ_SECONDS`; the same ones
@@ -25,7 +69,8 @@ const TOKENS: [&[u8]; 48] = [
 /// If the check does, with the bytes that it panicked on; if there is no corpus.
 pub fn fuzz(target: &str, check: fn(&[u8])) {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let number = |name: &str| variable(name).map(|text| text.parse::<u64>().unwrap_or_else(|_| panic!("{name}={text}")));
+    let number =
+        |name: &str| variable(name).map(|text| text.parse::<u64>().unwrap_or_else(|_| panic!("{name}={text}")));
     if variable("DUEQ_FUZZ_TARGET").is_some_and(|only| only != target) {
         return;
     }
@@ -46,7 +91,11 @@ pub fn fuzz(target: &str, check: fn(&[u8])) {
         run(check, &bytes, &format!("mutation {count} of seed {seed} of {target}"));
         count += 1;
     }
-    println!("{target}: {} files, {count} mutations of seed {seed}, {:.1} s", corpus.len(), start.elapsed().as_secs_f64());
+    println!(
+        "{target}: {} files, {count} mutations of seed {seed}, {:.1} s",
+        corpus.len(),
+        start.elapsed().as_secs_f64()
+    );
 }
 
 fn run(check: fn(&[u8]), bytes: &[u8], what: &str) {
@@ -87,14 +136,19 @@ fn mutation(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
 
 /// Puts another number in the place of one.
 fn other_number(bytes: &mut Vec<u8>, random: &mut Random) {
-    let starts = (0..bytes.len()).filter(|&at| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit()));
+    let starts =
+        (0..bytes.len()).filter(|&at| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit()));
     let starts: Vec<usize> = starts.collect();
     if starts.is_empty() {
         return;
     }
     let start = starts[random.below(starts.len())];
     let end = start + bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let other = if random.below(2) == 0 { random.below(100).to_string().into_bytes() } else { TOKENS[random.below(9)].to_vec() };
+    let other = if random.below(2) == 0 {
+        random.below(100).to_string().into_bytes()
+    } else {
+        TOKENS[random.below(9)].to_vec()
+    };
     bytes.splice(start..end, other);
 }
 

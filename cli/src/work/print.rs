@@ -31,7 +31,10 @@ impl Print {
         let lateness_ms = delivery.lateness().as_secs_f64() * 1_000.0;
         if !self.json {
             let (id, payload) = (output::visible(delivery.id_bytes()), output::visible(delivery.payload()));
-            return output::line(&format!("{id} (attempt {}, {lateness_ms:.1} ms late): {payload}", delivery.attempt()));
+            return output::line(&format!(
+                "{id} (attempt {}, {lateness_ms:.1} ms late): {payload}",
+                delivery.attempt()
+            ));
         }
         let mut object = output::id_fields(delivery.id_bytes());
         object.insert("attempt".to_owned(), delivery.attempt().into());

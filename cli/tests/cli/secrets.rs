@@ -48,13 +48,17 @@ fn a_password_is_in_nothing_that_is_written() -> Result<()> {
         }
         silent(&url, true, &["import", "redisson", "q", "--from", &url])?;
         // Wrong usage, help, and a word that is none.
-        for args in [&["push", "q", "x", "--delay", "x"][..], &["push", "--help"], &["nothing"], &["stats", "--nothing"]] {
+        for args in
+            [&["push", "q", "x", "--delay", "x"][..], &["push", "--help"], &["nothing"], &["stats", "--nothing"]]
+        {
             silent(&url, true, args)?;
             silent(&url, false, args)?;
         }
     }
     let url = format!("redis://:{SECRET}@127.0.0.1:{port}/");
-    for args in [&["doctor"][..], &["doctor", "--json"], &["stats"], &["show", "q", "x"], &["functions", "load"], &["ls", "q"]] {
+    for args in
+        [&["doctor"][..], &["doctor", "--json"], &["stats"], &["show", "q", "x"], &["functions", "load"], &["ls", "q"]]
+    {
         silent(&url, false, args)?;
     }
     Ok(())

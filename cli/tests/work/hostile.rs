@@ -74,11 +74,13 @@ async fn no_shell_reads_what_a_message_holds() -> Result<()> {
 async fn an_id_that_no_environment_can_hold_does_not_stop_the_worker() -> Result<()> {
     let server = Server::start(&[])?;
     let orders = Client::connect(&server.url()).await?.queue("orders")?;
-    let mut worker = Dueq::start(&server.url(), &["work", "orders", "--exec", "echo \"$DUEQ_ID\"", "--max-attempts", "1"])?;
+    let mut worker =
+        Dueq::start(&server.url(), &["work", "orders", "--exec", "echo \"$DUEQ_ID\"", "--max-attempts", "1"])?;
     orders.push(Message::new("x").id("before")).await?;
     assert_eq!(worker.says()?, "before");
     let plant = "redis.call('HSET', KEYS[1], ARGV[1], 'x') return redis.call('ZADD', KEYS[2], '5', ARGV[1])";
-    let planted = server.command(&["EVAL", plant, "2", "dueq:{orders}:messages", "dueq:{orders}:scheduled", "a\0b\x1b[2J"])?;
+    let planted =
+        server.command(&["EVAL", plant, "2", "dueq:{orders}:messages", "dueq:{orders}:scheduled", "a\0b\x1b[2J"])?;
     assert_eq!(planted, ":1\r\n");
     orders.push(Message::new("x").id("after")).await?;
     assert_eq!(worker.says()?, "after");
