@@ -28,6 +28,7 @@ mod time;
 mod when;
 mod work;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -201,7 +202,7 @@ impl Common {
 
 fn main() -> ExitCode {
     // Without a word of the user's: help, not an error, even if REDIS_URL is set.
-    let args = if std::env::args_os().len() == 1 {
+    let args: Vec<OsString> = if std::env::args_os().len() == 1 {
         vec!["dueq".into(), "--help".into()]
     } else {
         std::env::args_os().collect()

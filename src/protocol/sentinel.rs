@@ -183,12 +183,13 @@ impl Answer {
     /// replicas are still being told.
     pub(super) fn read(replies: Vec<Value>) -> Option<Self> {
         let mut replies = replies.into_iter();
-        let (host, port): (String, u16) = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
+        // As text: redis-rs would cut a number that is too large down to a port.
+        let (host, port): (String, String) = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
         if host.is_empty() || host.contains(|c: char| c.is_control() || c.is_whitespace()) {
             return None;
         }
         let about: HashMap<String, String> = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
-        Some(Self { epoch: about.get("config-epoch")?.parse().ok()?, host, port })
+        Some(Self { epoch: about.get("config-epoch")?.parse().ok()?, host, port: port.parse().ok()? })
     }
 }
 
@@ -292,6 +293,14 @@ mod tests {
         let about = Value::Map(vec![(text("config-epoch"), text("3"))]);
         let answer = Answer { epoch: 3, host: "127.0.0.1".into(), port: 7_000 };
         assert_eq!(Answer::read(vec![address.clone(), about.clone()]), Some(answer));
+        for place in [
+            [text("h"), Value::Int(65_536)],
+            [text("h"), Value::Int(i64::MAX)],
+            [text("h"), text("-1")],
+            [text("a b"), text("1")],
+        ] {
+            assert_eq!(Answer::read(vec![Value::Array(place.to_vec()), about.clone()]), None);
+        }
         assert_eq!(Answer::read(vec![Value::Nil, about]), None);
         assert_eq!(Answer::read(vec![address, Value::Nil]), None);
     }
