@@ -288,7 +288,9 @@ fn what_is_to_be_pasted_can_be_pasted() -> Result<()> {
     let read = Command::new("sh").args(["-c", &script]).output()?;
     assert_eq!(text(&read.stdout).lines().collect::<Vec<_>>(), dueq::queue_keys(NAME)?);
     for lang in ["sh", "python", "node", "go", "java"] {
-        harmless(lang, &command(&server).args(["keys", NAME, "--lang", lang]).output()?)?;
+        let mut output = command(&server).args(["keys", NAME, "--lang", lang]).output()?;
+        output.stdout.retain(|byte| *byte != b'\t'); // as Go is indented
+        harmless(lang, &output)?;
     }
     let name = "a\u{202e}b";
     let refused = command(&server).args(["acl", "producer", name, "--user", "me"]).output()?;
