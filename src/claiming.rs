@@ -75,7 +75,7 @@ impl Claim {
     /// How many parts of the reply a delivery has: id, payload, due, attempt, options.
     const PARTS: usize = 5;
 
-    fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
+    pub(crate) fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
         let left = reply.body.count()?;
         let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
         let mut items = reply.body.parts()?;
@@ -89,7 +89,7 @@ impl Claim {
                 token,
                 deadline_ms,
                 claimed_us: reply.header.now_us,
-                trace_parent: Options::parse(&items.text()?).trace_parent,
+                trace_parent: Options::parse(&String::from_utf8_lossy(&items.bytes()?)).trace_parent,
             });
         }
         Ok(Self { header: reply.header, left, granted })

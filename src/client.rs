@@ -140,12 +140,7 @@ impl Client {
         if accept_unfit {
             return Ok(());
         }
-        let address = self.lanes.control.connector().address();
-        info.check(&address)?;
-        if info.field("aof_enabled") == Some("0") {
-            events::server_not_persistent(&address);
-        }
-        Ok(())
+        info.check(&self.lanes.control.connector().address())
     }
 }
 

@@ -15,7 +15,6 @@ use crate::events::{self, Subject};
 use crate::metrics::Count;
 use crate::outcome::{Extended, Retried, Settled};
 use crate::protocol::limits;
-use crate::protocol::replies::{Header, Reply};
 use crate::queue::Queue;
 
 /// A claimed message: its payload, and the right to settle it for as long as its lease runs.
@@ -103,8 +102,9 @@ impl Delivery {
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not the JSON of a `T`: usually a reason to [`bury`](Delivery::bury) it.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.0.payload)
-            .map_err(|error| Error::invalid(format!("the payload of {} is not the expected JSON: {error}", self.id())))
+        serde_json::from_slice(&self.0.payload).map_err(|error| {
+            Error::invalid(format!("the payload of {:?} is not the expected JSON: {error}", self.id()))
+        })
     }
 
     /// Which attempt this is: 1, and one more for each failure and each crash before it.

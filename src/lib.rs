@@ -2,6 +2,9 @@
 
 mod acl;
 mod batch;
+#[cfg(any(test, feature = "harness"))]
+#[doc(hidden)] // What must hold for any bytes: for `fuzz/`.
+pub mod checks;
 mod claiming;
 mod client;
 mod delivery;
@@ -26,7 +29,7 @@ pub mod wheel;
 pub use acl::{Role, acl_rules};
 pub use client::Client;
 pub use delivery::Delivery;
-pub use doctor::{Checkup, Finding, ServerTime, Unchecked};
+pub use doctor::{Checkup, Finding, ServerTime, Unchecked, shell_word};
 pub use due::Due;
 pub use durability::Durability;
 pub use error::{Applied, Error, ErrorKind};

@@ -331,7 +331,7 @@ fn push_item(message: Message) -> Result<Item, Error> {
     Ok(Item { args: vec![message.id, due, message.payload, options], repeat })
 }
 
-fn pushed(reply: ItemReply, id: &[u8]) -> Result<Pushed, Error> {
+pub(crate) fn pushed(reply: ItemReply, id: &[u8]) -> Result<Pushed, Error> {
     let reply = reply.confirmed(id)?;
     match reply.word.as_str() {
         "CREATED" => Ok(Pushed::Created),

@@ -161,7 +161,18 @@ fn scripts_have_their_header_and_the_same_blocks() {
 
 #[test]
 fn no_file_grows_beyond_what_one_reads_at_once() {
-    for folder in ["src", "bench/src", "bench/driver", "chaos", "cli", "testkit", "tests", "examples"] {
+    for folder in [
+        "src",
+        "bench/src",
+        "bench/driver",
+        "chaos",
+        "cli",
+        "fuzz/src",
+        "fuzz/fuzz_targets",
+        "testkit",
+        "tests",
+        "examples",
+    ] {
         for (name, text) in files(folder, "rs") {
             assert!(text.lines().count() <= 400, "{name} has {} lines: split it", text.lines().count());
         }
@@ -213,16 +224,88 @@ fn readme_says_what_to_do_about_every_error() {
 }
 
 #[test]
-fn reliability_names_tests_that_exist() {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("RELIABILITY.md")).expect("a page");
-    let mut count = 0;
-    for (file, test) in page.split('`').filter_map(|word| word.split_once(".rs ")) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{file}.rs"));
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert!(text.contains(&format!("fn {test}(")), "{} has no test {test}", path.display());
-        count += 1;
+fn reliability_and_security_name_tests_that_exist() {
+    // A page, the folder that its files are named from, and how many tests it names at least.
+    for (page, folder, least) in [("RELIABILITY.md", "tests", 50), ("SECURITY.md", "", 25)] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = fs::read_to_string(root.join(page)).expect("a page");
+        let mut count = 0;
+        for (file, test) in text.split('`').filter_map(|word| word.split_once(".rs ")) {
+            let path = root.join(folder).join(format!("{file}.rs"));
+            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert!(text.contains(&format!("fn {test}(")), "{} has no test {test}", path.display());
+            count += 1;
+        }
+        assert!(count > least, "{count} tests: this test looks in the wrong place");
     }
-    assert!(count > 50, "{count} tests: this test looks in the wrong place");
+}
+
+#[test]
+fn the_program_writes_through_one_file() {
+    for (name, text) in files("cli/src", "rs") {
+        // A command of --exec says what it says: its stderr goes on to ours.
+        if matches!(name.as_str(), "cli/src/output.rs" | "cli/src/work/exec.rs") {
+            continue;
+        }
+        for word in ["print!", "println!", "eprint!", "eprintln!", "stdout()", "stderr()", "io::stderr", "dbg!"] {
+            assert!(!code(&text).contains(word), "{name} has {word}: what it prints must pass through output.rs");
+        }
+    }
+}
+
+#[test]
+fn tls_trusts_nobody_unasked() {
+    for folder in ["src", "cli/src"] {
+        for (name, text) in files(folder, "rs") {
+            for word in ["danger", "insecure: false", "accept_invalid", "ServerCertVerifier"] {
+                assert!(!code(&text).contains(word), "{name} has {word}");
+            }
+        }
+    }
+    for manifest in ["Cargo.toml", "cli/Cargo.toml"] {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest)).expect("a manifest");
+        assert!(!text.contains("insecure"), "{manifest}");
+    }
+}
+
+/// A key that was made of a payload or an id would be somebody else's.
+#[test]
+fn scripts_touch_declared_keys_only() {
+    let names = "SCHEDULED READY LEASES CLAIMS MESSAGES ATTRS DEAD RECENT NODES META zset hash key bell state";
+    let names: Vec<&str> = names.split(' ').collect();
+    let mut count = 0;
+    for (name, text) in files("lua", "lua") {
+        let (text, mut calls) = (text.replace("redis.pcall(", "redis.call("), 0);
+        for line in text.lines().filter(|line| !line.starts_with("--")) {
+            for call in line.split("redis.call(").skip(1) {
+                // A command that is put together; its key is the second word all the same.
+                let made = ["read, KEYS[i])", "reads[i], KEYS[i])"].iter().any(|made| call.starts_with(made));
+                let scans = text.contains("scan, step = {zset and 'ZSCAN' or 'HSCAN', zset or hash, cursor");
+                if made || scans && call == "unpack(scan))" {
+                    continue;
+                }
+                let call = call.strip_prefix('\'').unwrap_or_else(|| panic!("{name}: {line}"));
+                let (command, rest) = call.split_once('\'').expect("a command in quotes");
+                let rest = rest.trim_start_matches(", ").trim_start_matches("'ENCODING', ");
+                let first: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let allowed = match command {
+                    "TIME" => rest.starts_with(')'),
+                    "SPUBLISH" => rest.starts_with("base .. ':notice', "),
+                    _ => names.contains(&first.as_str()),
+                };
+                assert!(allowed, "{name}: {command} {rest}");
+                calls += 1;
+            }
+            for made in line.split("base .. ").skip(1) {
+                let is_known =
+                    ["':bell'", "':notice'", "table.concat(ARGV, ' '"].iter().any(|known| made.starts_with(known));
+                assert!(is_known, "{name} makes a key: {line}"); // the last is hashed, for the word `born`
+            }
+        }
+        assert!(calls > 0, "{name} calls nothing: this test looks in the wrong place");
+        count += calls;
+    }
+    assert!(count > 300, "{count} calls: this test looks in the wrong place");
 }
 
 /// As Redis writes them: capitals only.

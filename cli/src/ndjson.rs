@@ -118,6 +118,10 @@ impl<R: Read> Lines<R> {
 impl Defaults {
     /// The message on a line.
     fn message(&self, text: &[u8], number: u64) -> Result<Message, String> {
+        // A list would be taken for the values of the fields in their order, whatever that is.
+        if text.starts_with(b"[") {
+            return Err("a list, not an object such as {\"payload\": \"...\"}".to_owned());
+        }
         let line: Line<'_> = serde_json::from_slice(text).map_err(|error| {
             let reason = error.to_string();
             let reason = reason.split(" at line ").next().unwrap_or(&reason);

@@ -77,22 +77,22 @@ impl Connector {
 
     /// The same, at another server that takes the same user, password and TLS.
     pub(crate) fn elsewhere(&self, host: String, port: u16) -> Result<Self, Error> {
-        let info = match &self.place {
-            Place::Fixed(target) => target.client.get_connection_info().clone(),
-            Place::Sentinelled { shared, .. } => shared.sentinels.server().clone(),
-        };
         let opened = Arc::clone(&self.opened);
-        let target = Target::fixed(at(&info, host, port), &opened)?;
+        let target = Target::fixed(at(self.info(), host, port), &opened)?;
         Ok(Self { place: Place::Fixed(Arc::new(target)), opened })
+    }
+
+    /// User, password, database and TLS, and the address that the URL names.
+    pub(crate) fn info(&self) -> &ConnectionInfo {
+        match &self.place {
+            Place::Fixed(target) => target.client.get_connection_info(),
+            Place::Sentinelled { shared, .. } => shared.sentinels.server(),
+        }
     }
 
     /// The host that it was told to connect to.
     pub(crate) fn host(&self) -> String {
-        let info = match &self.place {
-            Place::Fixed(target) => target.client.get_connection_info(),
-            Place::Sentinelled { shared, .. } => shared.sentinels.server(),
-        };
-        match info.addr() {
+        match self.info().addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
             _ => "127.0.0.1".to_owned(),
         }
@@ -244,6 +244,12 @@ fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionI
     let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
     if tls && !cfg!(feature = "tls") {
         return Err(Error::invalid("a rediss:// URL needs the feature `tls` of the crate dueq"));
+    }
+    // redis-rs takes `#insecure` for "trust everybody", where some crate of the program has switched that on.
+    if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
+        return Err(Error::invalid(
+            "a URL that ends with #insecure would have TLS trust everybody: name the server's CA by ClientOptions instead",
+        ));
     }
     if options.want_tls() && !tls {
         return Err(Error::invalid(

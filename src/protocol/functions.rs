@@ -36,7 +36,7 @@ fn register(code: &mut String, name: &str, flags: &str, function: &str) {
 }
 
 /// The primaries in a reply to CLUSTER SLOTS: ranges of from, to, and the nodes, the primary first.
-fn primaries(ranges: &Value) -> Vec<(String, u16)> {
+pub(super) fn primaries(ranges: &Value) -> Vec<(String, u16)> {
     let Value::Array(ranges) = ranges else { return Vec::new() };
     let primary = |range: &Value| match range {
         Value::Array(parts) => match parts.get(2) {

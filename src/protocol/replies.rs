@@ -3,6 +3,7 @@
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::failure;
 use crate::protocol::limits;
 use crate::protocol::scripts::Verb;
 
@@ -102,6 +103,23 @@ impl Body {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
+    /// The next two parts: this name, and its value as `read` reads it.
+    pub(crate) fn named<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match self.text()? {
+            found if found == name => read(self),
+            found => Err(self.unexpected(&format!("{name} was expected, not {found:?}"))),
+        }
+    }
+
+    /// What becomes of a reply that says something else than the protocol.
+    pub(crate) fn unexpected(&self, what: &str) -> Error {
+        unexpected(self.verb, what)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.len() == 0
     }
@@ -162,7 +180,7 @@ impl ItemReply {
     }
 
     fn unexpected(&self) -> Error {
-        unexpected(self.verb, &format!("{} {}", self.word, self.detail))
+        unexpected(self.verb, &format!("{:?} {:?}", self.word, self.detail))
     }
 }
 
@@ -191,7 +209,7 @@ impl Options {
 }
 
 fn unexpected(verb: Verb, what: &str) -> Error {
-    let what: String = what.chars().take(200).collect();
+    let what = failure::shown(&what.chars().take(200).collect::<String>());
     Error::new(ErrorKind::Server, Applied::Unknown, format!("the reply to {} is not the protocol: {what}", verb.name()))
 }
 

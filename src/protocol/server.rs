@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::events;
+use crate::protocol::failure;
 use crate::protocol::lane::Lane;
 use crate::protocol::scripts::Verb;
 
@@ -31,7 +33,7 @@ impl Info {
             return Err(Error::new(ErrorKind::Unsupported, Applied::No, message));
         }
         if self.field("aof_enabled") == Some("0") {
-            tracing::warn!(%address, "the server keeps no append-only file: a crash loses what it held (CONFIG SET appendonly yes)");
+            events::server_not_persistent(address);
         }
         Ok(())
     }
@@ -89,14 +91,15 @@ impl Lane {
         let received = Instant::now();
         let (seconds, micros): (i64, i64) =
             redis::from_redis_value(answer).map_err(|error| unexpected("TIME", &error))?;
-        let now_us = seconds * 1_000_000 + micros;
+        let now_us = seconds.saturating_mul(1_000_000).saturating_add(micros);
         self.clock().observe(sent, received, now_us);
         Ok((now_us, sent, received - sent))
     }
 }
 
 fn unexpected(command: &str, answer: &dyn Debug) -> Error {
-    Error::new(ErrorKind::Server, Applied::No, format!("{command} answered something unexpected: {answer:?}"))
+    let answer = failure::shown(&format!("{answer:?}"));
+    Error::new(ErrorKind::Server, Applied::No, format!("{command} answered something unexpected: {answer}"))
 }
 
 /// Why a server that describes itself so may not hold queues, and what to change.

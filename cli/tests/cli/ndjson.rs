@@ -98,7 +98,7 @@ fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
     for (bad, reason) in [
         ("nonsense", "expected"),
         ("{\"payload\":\"x\"", "EOF"),
-        ("[1]", "invalid"),
+        ("[1]", "not an object"),
         ("{\"payload\":1}", "integer"),
         ("{\"payload\":\"x\",\"dealy\":\"1h\"}", "dealy"),
         ("{\"id\":\"x\"}", "neither payload"),
