@@ -180,7 +180,6 @@ local function one(i)
   return 'CREATED'
 end
 for i = 1, count do replies[i] = one(i) end
-
 if d == 0 then return {finish(false), replies} end
 create()
 if p > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end

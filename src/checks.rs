@@ -14,8 +14,11 @@ use crate::queue::pushed;
 
 pub use crate::protocol::checks::{name, url};
 
+/// Panics if these bytes are not taken as they should.
+pub type Check = fn(&[u8]);
+
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub const CHECKS: [(&str, fn(&[u8])); 4] = [("reply", reply), ("answer", answer), ("url", url), ("name", name)];
+pub const CHECKS: [(&str, Check); 4] = [("reply", reply), ("answer", answer), ("url", url), ("name", name)];
 
 /// What a server or a Sentinel says of itself: read as it was sent, or not at all. The first byte says which answer it is.
 pub fn answer(bytes: &[u8]) {

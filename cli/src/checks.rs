@@ -21,8 +21,11 @@ use crate::shown::{guarded, guarded_json, steers, visible};
 use crate::time;
 use crate::when::When;
 
+/// Panics if these bytes are not taken as they should.
+pub(crate) type Check = fn(&[u8]);
+
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub(crate) const CHECKS: [(&str, fn(&[u8])); 5] =
+pub(crate) const CHECKS: [(&str, Check); 5] =
     [("delay", delay), ("moment", moment), ("ndjson", ndjson), ("shown", shown), ("redisson", redisson)];
 
 /// Why something is refused: in words, of bounded length, that a terminal can be shown.
@@ -159,8 +162,11 @@ pub(crate) fn ndjson(bytes: &[u8]) {
     assert_eq!(lines(bytes, 1, false, 16).0, whole[..first_bad]);
 }
 
+/// A line's number and what is on it.
+type Line = (u64, Result<String, String>);
+
 /// Each line's number and what is on it, messages as their debug text; and how many bytes were read.
-fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<(u64, Result<String, String>)>, u64) {
+fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u64) {
     let (due, when) = (Some(Due::AfterMs(7)), When { delay: None, at: None, tz: Some(TimeZone::UTC) });
     let (on_conflict, source) = (OnConflict::Keep, "file".to_owned());
     let defaults = Defaults { source, due, when, max_attempts: None, on_conflict, traceparent: None };
