@@ -186,8 +186,10 @@ impl Place {
 
     /// Tells it to end, waits for that, and does not start another.
     pub async fn stop(&self) -> Result<()> {
+        // One that has just been started again does not listen yet.
+        let over = self.until("its start", |status| status.ready || status.over).await?.over;
         self.status.send_modify(|status| status.stopping = true);
-        if self.status.borrow().over {
+        if over {
             return Ok(());
         }
         self.signal(Signal::TERM)?;
