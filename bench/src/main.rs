@@ -2,6 +2,7 @@
 
 mod curves;
 mod drive;
+mod interrupt;
 mod peers;
 mod plot;
 mod process;

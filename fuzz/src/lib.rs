@@ -9,25 +9,24 @@ macro_rules! checks {
 
 checks!(delay, moment, ndjson, redisson, shown);
 
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the list of checks, for tests")]
 #[path = "../../cli/src/checks.rs"]
 mod checks;
 #[path = "../../cli/src/ndjson.rs"]
 mod ndjson;
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the program uses more of it")]
 #[path = "../../cli/src/output.rs"]
 mod output;
 #[path = "../../cli/src/shown.rs"]
 mod shown;
 #[path = "../../cli/src/time.rs"]
 mod time;
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the program uses more of it")]
 #[path = "../../cli/src/when.rs"]
 mod when;
 
+#[path = "../../cli/src/import"]
 mod import {
-    #[path = "../../../cli/src/import/codec.rs"]
     pub(crate) mod codec;
-    #[path = "../../../cli/src/import/frame.rs"]
     pub(crate) mod frame;
 }

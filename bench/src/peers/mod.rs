@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use tokio::signal::unix::{SignalKind, signal};
 
+use crate::interrupt::unless_interrupted;
 use server::Server;
 use systems::{Kind, System, chosen};
 use workload::{Plan, Workload};
@@ -48,13 +48,7 @@ pub(crate) struct Arguments {
 
 #[tokio::main]
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // What is dropped ends its servers and drivers.
-    tokio::select! {
-        result = measure(arguments) => result,
-        _ = interrupt.recv() => bail!("interrupted"),
-        _ = terminate.recv() => bail!("interrupted"),
-    }
+    unless_interrupted(measure(arguments)).await
 }
 
 async fn measure(arguments: &Arguments) -> Result<()> {

@@ -11,11 +11,11 @@ mod verdict;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use dueq_bench_driver::unix_us;
 use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
 
+use crate::interrupt::unless_interrupted;
 use crate::peers::server::Server;
 use crate::plot;
 use roles::Pushed;
@@ -60,13 +60,7 @@ pub(crate) struct Arguments {
 
 #[tokio::main]
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // What is dropped ends its server and processes.
-    tokio::select! {
-        result = measure(arguments) => result,
-        _ = interrupt.recv() => bail!("interrupted"),
-        _ = terminate.recv() => bail!("interrupted"),
-    }
+    unless_interrupted(measure(arguments)).await
 }
 
 async fn measure(arguments: &Arguments) -> Result<()> {

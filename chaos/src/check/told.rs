@@ -107,9 +107,14 @@ impl Seen {
                 Word::Refused => true,
                 Word::Said(said) => !acted(verb, said),
             }),
-            _ => {
-                self.words.iter().any(|(_, word)| matches!(word, Word::Said(said) if split(said).0 == split(outcome).0))
-            }
+            _ => self.words.iter().any(|(_, word)| match word {
+                // Only by a call whose answer was lost.
+                Word::Said(said) if said == "CANCELLED earlier" => {
+                    split(outcome).0 == "CANCELLED" && self.words.iter().any(|(_, word)| *word == Word::NoAnswer)
+                }
+                Word::Said(said) => split(said).0 == split(outcome).0,
+                Word::NoAnswer | Word::Refused => false,
+            }),
         }
     }
 }
@@ -152,6 +157,9 @@ mod tests {
         assert_eq!(lies(&[None, Some("ABSENT")], "ABSENT"), 0);
         assert_eq!(lies(&[Some("LEASED")], "CANCELLED"), 1);
         assert_eq!(lies(&[], "CANCELLED"), 1);
+        assert_eq!(lies(&[None, Some("CANCELLED earlier")], "CANCELLED"), 0);
+        assert_eq!(lies(&[Some("CANCELLED earlier")], "CANCELLED"), 1);
+        assert_eq!(lies(&[Some("REFUSED"), Some("CANCELLED earlier")], "CANCELLED"), 1);
     }
 
     #[test]

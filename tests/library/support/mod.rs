@@ -131,6 +131,13 @@ pub(crate) async fn push_and_claim(queue: &Queue, message: Message) -> Result<De
     Ok(delivery)
 }
 
+/// Lets somebody else have a delivery, as far as Redis is concerned; returns what it holds for him.
+pub(crate) async fn steal(setup: &Setup, delivery: &Delivery) -> Result<String> {
+    let stolen = format!("{}{}", "x".repeat(16), delivery.due_ms());
+    setup.command::<()>(&["HSET", "dueq:{orders}:claims", &delivery.id(), &stolen]).await?;
+    Ok(stolen)
+}
+
 pub(crate) fn ids(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("message-{number:04}")).collect()
 }

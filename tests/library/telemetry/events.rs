@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use dueq::{Delivery, Due, Message, Retry, Settlement};
 
-use crate::support::{HOUR, LONG, Running, acking, holding, messages, push_all, push_and_claim, seen, setup};
+use crate::support::{HOUR, LONG, Running, acking, holding, messages, push_all, push_and_claim, seen, setup, steal};
 use crate::telemetry::collector::{Collector, Told};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -122,8 +122,7 @@ async fn a_lost_lease_and_a_crash_are_told_once() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
-    let stolen = format!("{}{}", "x".repeat(16), delivery.due_ms());
-    setup.command::<()>(&["HSET", "dueq:{orders}:claims", "id", &stolen]).await?;
+    steal(&setup, &delivery).await?;
     delivery.ack().await?;
     delivery.ack().await?;
     let lost = one(&collector, "dueq.lease_lost", "WARN", &["attempt", "id", "message", "queue", "why"]).await?;

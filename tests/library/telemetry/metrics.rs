@@ -6,7 +6,8 @@ use anyhow::Result;
 use dueq::{Count, Delivery, Due, Limits, Message, Metrics, OnConflict, Pushed, Queue, Retry, Settled, Settlement};
 
 use crate::support::{
-    HOUR, LONG, Running, acking, command, holding, messages, push_all, push_and_claim, seen, server_us, setup, until,
+    HOUR, LONG, Running, acking, command, holding, messages, push_all, push_and_claim, seen, server_us, setup, steal,
+    until,
 };
 
 async fn metrics_until(queue: &Queue, what: &str, good: impl Fn(&Metrics) -> bool) -> Result<Metrics> {
@@ -153,8 +154,7 @@ async fn lateness_counts_from_the_due_time_by_the_servers_clock() -> Result<()> 
 async fn a_lost_lease_is_counted_once_and_a_late_settle_too() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
-    let stolen = format!("{}{}", "x".repeat(16), delivery.due_ms());
-    setup.command::<()>(&["HSET", "dueq:{orders}:claims", "id", &stolen]).await?;
+    steal(&setup, &delivery).await?;
     delivery.ack().await?;
     delivery.ack().await?;
     let metrics = setup.queue.metrics();

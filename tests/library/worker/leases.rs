@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use dueq::{Delivery, Message, Settled};
 
-use crate::support::{Running, acking, holding, messages, push_all, seen, server_us, setup, stats_until, until};
+use crate::support::{Running, acking, holding, messages, push_all, seen, server_us, setup, stats_until, steal, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
@@ -47,14 +47,11 @@ async fn the_handler_is_told_that_its_lease_is_lost_and_its_late_settle_does_not
     setup.queue.push(Message::new("").id("id")).await?;
     let (delivery, _) = seen.next().await?;
     assert!(!delivery.is_lost());
-    // Somebody else has it now, as far as Redis is concerned.
-    let claims = "dueq:{orders}:claims";
-    let stolen = format!("{}{}", "x".repeat(16), delivery.due_ms());
-    setup.command::<()>(&["HSET", claims, "id", &stolen]).await?;
+    let stolen = steal(&setup, &delivery).await?;
     let (delivery, settled) = seen.next().await?;
     assert!(delivery.is_lost());
     assert_eq!(settled.expect("the settle's answer")?, Settled::Lost);
-    assert_eq!(setup.command::<String>(&["HGET", claims, "id"]).await?, stolen);
+    assert_eq!(setup.command::<String>(&["HGET", "dueq:{orders}:claims", "id"]).await?, stolen);
     assert_eq!(setup.queue.stats().await?.acked, 0);
     worker.abort().await
 }
