@@ -326,7 +326,8 @@ impl Work {
         args.extend(batch.iter().flat_map(|pending| pending.item.args.iter().map(Vec::as_slice)));
         let (mut reply, shortfall) = self.lane.call_durably(self.verb, &self.keys, &args, self.durability).await?;
         let mut items = reply.body.parts()?;
-        if items.len() != batch.len() {
+        let same = items.len() == 1;
+        if items.len() != batch.len() && !same {
             return Err(Error::new(
                 ErrorKind::Server,
                 Applied::Unknown,
@@ -334,6 +335,10 @@ impl Work {
             ));
         }
         let item = |text: &str| ItemReply { shortfall: shortfall.clone(), ..ItemReply::parse(self.verb, text) };
+        if same {
+            // One result stands for all.
+            return Ok(vec![item(&items.text()?); batch.len()]);
+        }
         batch.iter().map(|_| Ok(item(&items.text()?))).collect()
     }
 }

@@ -22,9 +22,6 @@ use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::protocol::replies::{ItemReply, Reply};
 use crate::protocol::scripts::Verb;
 
-/// How many messages a claim promotes at least, so that others find some too, and the next claims as well.
-const STEP: usize = 512;
-
 /// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
 ///
 /// Calls that arrive while one is in flight are sent as one batch. While Redis is away, calls that can be repeated without
@@ -275,7 +272,7 @@ impl Queue {
         }
         let (lease_ms, mut patience) = (limits::lease_ms(lease)?, Patience::new());
         let claim = loop {
-            match self.claim_up_to(count, lease_ms, true).await {
+            match self.claim_up_to(count, lease_ms).await {
                 Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
                 result => break result.map_err(|error| patience.last(error))?,
             }
@@ -288,20 +285,13 @@ impl Queue {
         Worker::new(self.clone())
     }
 
-    /// Claims, and promotes what is due before, in one round trip. `count` 0 only gives a wake token back.
-    pub(crate) async fn claim_up_to(&self, count: usize, lease_ms: u64, promote: bool) -> Result<Claim, Error> {
+    /// Claims what is ready, and then what is due, whether it was promoted or not. `count` 0 only gives a wake token back.
+    pub(crate) async fn claim_up_to(&self, count: usize, lease_ms: u64) -> Result<Claim, Error> {
         let token = *Uuid::new_v4().as_bytes();
         let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());
         let lane = &self.0.client.lanes().claims;
-        let claim: [&[u8]; 4] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes()];
-        let reply = if count == 0 || !promote {
-            lane.call(Verb::Claim, &self.0.keys, &claim).await?
-        } else {
-            let room = count.max(STEP).to_string();
-            let promote: [&[u8]; 3] = [b"", room.as_bytes(), b"1"];
-            lane.call_both((Verb::Promote, &promote), (Verb::Claim, &claim), &self.0.keys).await?
-        };
-        Claim::decode(reply, token)
+        let claim: [&[u8]; 5] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes(), b"1"];
+        Claim::decode(lane.call(Verb::Claim, &self.0.keys, &claim).await?, token)
     }
 
     /// Calls a script that takes no batch; `now` is put in front.
@@ -339,8 +329,8 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// How many parts of the reply a delivery has: id, payload, due, attempt, options.
-    const PARTS: usize = 5;
+    /// How many parts of the reply a delivery has: id, payload, and details in one text.
+    const PARTS: usize = 3;
 
     fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
         let left = reply.body.count()?;
@@ -348,16 +338,17 @@ impl Claim {
         let mut items = reply.body.parts()?;
         let mut granted = Vec::with_capacity(items.len() / Self::PARTS);
         while !items.is_empty() {
+            let (id, payload) = (items.bytes()?, items.bytes()?);
+            let [due_ms, attempt] = items.leading_counts()?;
             granted.push(Granted {
-                id: items.bytes()?,
-                payload: items.bytes()?,
-                due_ms: items.count()?,
-                attempt: u32::try_from(items.count()?).unwrap_or(u32::MAX),
+                id,
+                payload,
+                due_ms,
+                attempt: u32::try_from(attempt).unwrap_or(u32::MAX),
                 token,
                 deadline_ms,
                 claimed_us: reply.header.now_us,
             });
-            let _options = items.bytes()?;
         }
         Ok(Self { header: reply.header, left, granted })
     }

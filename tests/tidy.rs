@@ -141,7 +141,7 @@ fn no_file_grows_beyond_what_one_reads_at_once() {
         }
     }
     for (name, text) in files("lua", "lua") {
-        assert!(text.lines().count() <= 200, "{name} has {} lines", text.lines().count());
+        assert!(text.lines().count() <= 240, "{name} has {} lines", text.lines().count());
     }
 }
 

@@ -86,8 +86,7 @@ where
     /// Runs until `stop`. A claim that is under way then is finished: what it grants is handled.
     pub(super) async fn run(mut self) {
         let (stop, nudge) = (self.stop.clone(), Arc::clone(&self.nudge));
-        // How many messages were ready when we last looked: those need no promote.
-        let (mut number, mut failures, mut ready) = (0, 0, 0);
+        let (mut number, mut failures) = (0, 0);
         // What came before we listened has not rung for us.
         let mut more = true;
         loop {
@@ -110,15 +109,14 @@ where
             }
             let places = with_others(places, &nudge.places);
             let claimed = Instant::now();
-            let promote = woken != Woken::KnowsMore || ready < places.num_permits() as u64;
-            match self.queue.claim_up_to(places.num_permits(), self.lease_ms, promote).await {
+            match self.queue.claim_up_to(places.num_permits(), self.lease_ms).await {
                 Ok(claim) => {
-                    (failures, ready) = (0, claim.left);
+                    failures = 0;
                     more = knows_more(&claim, places.num_permits());
                     self.start(claim, claimed, places, woken, &mut number);
                 }
                 Err(error) => {
-                    (failures, ready) = (failures + 1, 0);
+                    failures += 1;
                     more = true;
                     tracing::warn!(queue = self.queue.name(), %error, "claiming failed");
                     if woken == Woken::ByNudge {
@@ -173,7 +171,7 @@ where
 
 /// Tells other nodes that there may be work, if there is.
 async fn ring(queue: &Queue, lease_ms: u64) {
-    if let Err(error) = queue.claim_up_to(0, lease_ms, false).await {
+    if let Err(error) = queue.claim_up_to(0, lease_ms).await {
         tracing::warn!(queue = queue.name(), %error, "the other nodes could not be rung for; a beat does it within a second");
     }
 }

@@ -113,23 +113,6 @@ impl Lane {
         self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent, &target)
     }
 
-    /// Calls two scripts in one round trip. The second reply counts; the first only has to be no error.
-    pub(crate) async fn call_both(
-        &self,
-        first: (Verb, &[&[u8]]),
-        second: (Verb, &[&[u8]]),
-        keys: &Keys,
-    ) -> Result<Reply, Error> {
-        let sent = Instant::now();
-        let (mut values, target) = self.send(&[first, second], keys).await?;
-        let (last, earlier) = (values.pop().unwrap_or(Ok(Value::Nil)), values.pop().unwrap_or(Ok(Value::Nil)));
-        let reply = self.decode(second.0, last, sent, &target)?;
-        if let Err(error) = self.decode(first.0, earlier, sent, &target) {
-            tracing::warn!(verb = first.0.name(), %error, "the first of two calls failed");
-        }
-        Ok(reply)
-    }
-
     /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe.
     pub(crate) async fn call_patiently(
         &self,

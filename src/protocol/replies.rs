@@ -101,6 +101,18 @@ impl Body {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
+    /// The counts with which the next part, a text of words, begins; the words after them are options.
+    pub(crate) fn leading_counts<const N: usize>(&mut self) -> Result<[u64; N], Error> {
+        let bytes = self.bytes()?;
+        let mut words = bytes.split(|byte| *byte == b' ').map(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        let mut counts = [0; N];
+        for count in &mut counts {
+            let unread = || unexpected(self.verb, &format!("counts were expected, not {}", bytes.escape_ascii()));
+            *count = words.next().flatten().ok_or_else(unread)?;
+        }
+        Ok(counts)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.len() == 0
     }

@@ -104,8 +104,8 @@ impl Driver {
             0..200 => self.push(),
             200..300 => Operation::Promote { limit: self.limit(), followed: self.chance(30) },
             300..400 => {
-                let count = self.random.usize(0..6);
-                Operation::Claim { count, token: self.token(), lease: self.lease().clamp(1, DAY) }
+                let (count, due) = (self.random.usize(0..6), self.chance(50));
+                Operation::Claim { count, token: self.token(), lease: self.lease().clamp(1, DAY), due }
             }
             400..450 => Operation::Ack(self.holds(world)),
             450..475 => {
@@ -155,7 +155,7 @@ impl Driver {
         let beat = Operation::Beat { node: self.pick(&NODES).into(), leave: false };
         for _ in 0..2 {
             let reap = Operation::Reap { limit: self.limit() };
-            let claim = Operation::Claim { count: 5, token: self.token(), lease: 2_000 };
+            let claim = Operation::Claim { count: 5, token: self.token(), lease: 2_000, due: false };
             let promote = Operation::Promote { limit: 1_000, followed: true };
             self.planned.extend([claim, promote, reap]);
             self.planned.extend(vec![beat.clone(); 6]);

@@ -30,7 +30,7 @@ pub(crate) type Hold = (Text, Text);
 pub(crate) enum Operation {
     Push { until: Option<u64>, items: Vec<Item> },
     Promote { limit: usize, followed: bool },
-    Claim { count: usize, token: Text, lease: u64 },
+    Claim { count: usize, token: Text, lease: u64, due: bool },
     Ack(Vec<Hold>),
     Again(Vec<(Hold, Due)>),
     Retry(Vec<(Hold, u64, Text)>),
@@ -97,7 +97,7 @@ impl Operation {
                 [number(until)].into_iter().chain(items.iter().flat_map(item)).collect()
             }
             Self::Promote { limit, followed } => words![*limit as u64, flag(followed)],
-            Self::Claim { count, token, lease } => words![*count as u64, token, *lease],
+            Self::Claim { count, token, lease, due } => words![*count as u64, token, *lease, flag(due)],
             Self::Ack(holds) | Self::Release(holds) => flat(holds),
             Self::Again(items) => items.iter().flat_map(|((id, token), due)| words![id, token, due.word()]).collect(),
             Self::Retry(items) => {
