@@ -113,8 +113,7 @@ if listed > 0 then
 end
 
 -- Payloads are read a few at a time: what would pass 4 MiB is not read in vain.
-local granted, claims, leases = {unpack({}, 1, 3 * #ids)}, {unpack({}, 1, 2 * #ids)}, {unpack({}, 1, 2 * #ids)} -- of their size at once
-local n, bytes, largest, taken = 0, 0, 1048576, 0
+local granted, claims, n, bytes, largest, taken = {}, {}, 0, 0, 1048576, 0
 local deadline = now_up + lease_ms
 local deadline_text, text, due, claim, told = int(deadline), nil, nil, nil, nil
 while taken < #ids and (taken == 0 or bytes < 4194304) do
@@ -141,7 +140,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       local g, c = 3 * n, 2 * n
       n = n + 1
       granted[g + 1], granted[g + 2], granted[g + 3] = id, payload, details
-      claims[c + 1], claims[c + 2], leases[c + 1], leases[c + 2] = id, held, deadline_text, id
+      claims[c + 1], claims[c + 2] = id, held
       bytes = bytes + #payload
       if #payload > largest then largest = #payload end
     end
@@ -158,7 +157,9 @@ end
 if taken > unlisted then redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', taken - unlisted - 1) end
 if n > 0 then
   redis.call('HSET', CLAIMS, unpack(claims))
-  redis.call('ZADD', LEASES, unpack(leases))
+  -- The same list serves for the leases: a deadline before each id.
+  for i = 2, 2 * n - 2, 2 do claims[i] = deadline_text end
+  redis.call('ZADD', LEASES, deadline_text, unpack(claims, 1, 2 * n - 1))
   redis.call('HINCRBY', META, 'claimed', n)
 end
 local header = finish(true)

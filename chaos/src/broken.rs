@@ -72,7 +72,7 @@ pub const VARIANTS: [Variant; 8] = [
         what: "claim sets no lease",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[("redis.call('ZADD', LEASES, unpack(leases))", "")],
+        exchanges: &[("redis.call('ZADD', LEASES, deadline_text, unpack(claims, 1, 2 * n - 1))", "")],
     },
     Variant {
         name: "reschedule_leaves_ready",

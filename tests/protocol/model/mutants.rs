@@ -37,7 +37,12 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("push moves what is leased", "push", "or state == 'leased'", ""),
     ("claim does not look at the due", "claim", "if payload and due > now then", "if false then"),
     ("cancel forgets nobody", "cancel", "forget(2 * gone)", ""),
-    ("claim leaves the lease out", "claim", "redis.call('ZADD', LEASES, unpack(leases))", ""),
+    (
+        "claim leaves the lease out",
+        "claim",
+        "redis.call('ZADD', LEASES, deadline_text, unpack(claims, 1, 2 * n - 1))",
+        "",
+    ),
     ("claim ignores the other nodes", "claim", "math.max(1, nodes)", "1"),
     (
         "extend shortens",
