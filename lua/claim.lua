@@ -135,7 +135,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       if has_attrs then
         local failures, crashes, original, stored = attrs(id)
         if original > 0 then held = token .. int(original) end
-        details = int(original > 0 and original or due) .. ' ' .. int(failures + crashes + 1) .. ' ' .. stored
+        details = int(original > 0 and original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. stored
       end
       local g, c = 3 * n, 2 * n
       n = n + 1
@@ -166,4 +166,4 @@ local header = finish(true)
 -- As after a promote: nodes that would stand in for the lead need not.
 local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head)) end
-return {header, ready - unlisted, deadline, granted}
+return {header, math.max(ready, 0) - unlisted, deadline, granted}

@@ -37,7 +37,7 @@ impl Nudge {
         Self { places, concurrency, waits: AtomicBool::new(false), due: Notify::new(), look: Notify::new() }
     }
 
-    /// Whether the claimer promotes and claims now: then it answers by an event, as a promote does. It does not while a handler
+    /// Whether the claimer claims what is due now: then it answers by an event, as a promote does. It does not while a handler
     /// runs, lest one node take what others, which hear the bell, are free for; unless there are no others.
     pub(super) fn take(&self, alone: bool) -> bool {
         let idle = alone || self.places.available_permits() + 1 == self.concurrency;
