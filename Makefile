@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help demo test chaos check unused msrv package clean
+.PHONY: help demo test chaos fuzz check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -12,13 +12,15 @@ help:
 	@echo '               scripts/servers DIR fetches some'
 	@echo 'make chaos     a run under faults: SEED=1 DURATION=60 are what it does unless told otherwise, chaos/README.md says the rest'
 	@echo '               ARGS="--rate 5000 --faults worker_kill,net_cut" are passed on'
+	@echo 'make fuzz      whatever is read from outside, by bytes that nobody thought of: TARGET=reply DURATION=60 (seconds a target);'
+	@echo '               by cargo-fuzz and nightly Rust where they are, else without; fuzz/README.md lists the targets'
 	@echo 'make check     formatting, lints and docs, with warnings denied'
 	@echo 'make unused    dependencies that no source file names'
 	@echo 'make msrv      compiles with the oldest Rust that is promised'
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/: all that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of them but demo, chaos and clean.'
+	@echo '.ci/run runs all of them but demo, fuzz and clean.'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -40,6 +42,9 @@ chaos:
 	@cargo build --target-dir target --release --locked --package dueq-chaos
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	target/release/dueq-chaos run --seed $(SEED) --duration $(DURATION) $(ARGS)
+
+fuzz:
+	@scripts/fuzz '$(TARGET)' $(DURATION)
 
 check:
 	@.ci/run formatting lints docs

@@ -62,6 +62,9 @@ local function set_attrs(id, failures, crashes, due, options, reason)
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
 end
 --- end
+--- block: counts
+local function counts(text) return text == '0' or #text <= 16 and string.find(text, '^[1-9]%d*$') end -- as HINCRBY goes on from it
+--- end
 local part, cursor, limit, repair = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local zset = ({scheduled = SCHEDULED, leases = LEASES, dead = DEAD})[part or '']
 local hash = ({claims = CLAIMS, messages = MESSAGES, attrs = ATTRS})[part or '']
@@ -71,8 +74,8 @@ if #ARGV ~= 5 or not (zset or hash or part == 'ready') or not string.find(cursor
 end
 redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
--- A counter that is no number would stop it halfway: then it only looks, until verify has mended that.
-local sound = string.find((seq or '0') .. ' ' .. (redis.call('HGET', META, 'died') or '0'), '^%d+ %d+$')
+-- A counter that cannot go on would stop it halfway: then it only looks, until verify has mended that.
+local sound = counts(seq or '0') and counts(redis.call('HGET', META, 'died') or '0')
 repair, seq, born = repair and layout and sound, sound and seq or '0', born or ''
 local sentinel, findings, mended = '\0' .. string.rep('-', 70), {}, 0
 local function found(kind, id, detail, mend)

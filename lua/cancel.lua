@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- cancel: scheduled or ready (and dead, if asked) -> gone. Whoever reads CANCELLED knows that no claim will see it.
 -- KEYS   the ten of the queue
--- ARGV   now | dead: 1 to cancel dead messages too, else empty | 1 to 1,000 ids
--- Reply  {header, {CANCELLED | LEASED | DEAD | ABSENT, ...}}
+-- ARGV   now | dead: 1 to cancel dead messages too, else empty; in a repetition also since=MS, the server's time at the first call
+--        1 to 1,000 ids
+-- Reply  {header, {CANCELLED | CANCELLED earlier | LEASED | DEAD | ABSENT, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(log n) an id; one scan of the ready window if one is ready
--- Again  CANCELLED for 12 s
+-- Again  CANCELLED for 12 s; with since, what was pushed under the id meanwhile is left alone
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -75,15 +76,22 @@ local function forget(count) -- up to so many remembered ids whose time is over
   if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
 end
 --- end
-if #ARGV < 3 or #ARGV > 1002 or not (ARGV[2] == '' or ARGV[2] == '1') then
-  return redis.error_reply('BADARGS cancel takes now, dead (1 or empty), then 1 to 1000 ids')
+local dead, since = ARGV[2], nil
+if dead ~= '' and dead ~= '1' then dead, since = string.match(dead or '', '^(1?) ?since=(%d+)$') end
+if #ARGV < 3 or #ARGV > 1002 or not dead then
+  return redis.error_reply('BADARGS cancel takes now, dead (1 or empty; in a repetition also since=MS), then 1 to 1000 ids')
 end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local replies, gone = {}, 0
+local function anew(id) -- whether a message of this id was cancelled since the first call, and the id pushed again
+  local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
+  return recent > now and recent % 1 == 0.25 and math.floor(recent) - REPEAT_MS >= tonumber(since)
+end
 for i = 3, #ARGV do
   local id = ARGV[i]
   local state = place(id)
-  if state == 'leased' or state == 'dead' and ARGV[2] == '' then replies[#replies + 1] = string.upper(state)
+  if since and anew(id) then replies[#replies + 1] = 'CANCELLED earlier'
+  elseif state == 'leased' or state == 'dead' and dead == '' then replies[#replies + 1] = string.upper(state)
   elseif state == 'absent' then
     local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
     -- a fraction marks what was cancelled, not delivered

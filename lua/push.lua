@@ -2,7 +2,7 @@
 -- push: absent -> scheduled, for 1 to 1,000 messages.
 -- KEYS   the ten of the queue
 -- ARGV   now | until: server ms from which on a repetition is refused, or empty | per message: id, due, payload, options
---        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, reuse
+--        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, reuse, traceparent=00-...
 -- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | EXPIRED | FULL <why> | INVALID <why>, ...}}; one CREATED alone if all are
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready window if a conflict moves a ready message
@@ -124,15 +124,17 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 -- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id.
 local plain = #cjson.encode(ids) == bytes + 3 * count + 1
 local function read_options(text) -- words into on_conflict, reuse and what is stored; nothing if one is unknown
-  local on_conflict, reuse, stored = 'keep', false, ''
+  local on_conflict, reuse, limit, parent = 'keep', false, '', ''
   for word in string.gmatch(text, '[^ ]+') do
     local conflict, attempts = string.match(word, '^on_conflict=(%l+)$'), string.match(word, '^max_attempts=(%d+)$')
+    local trace, span = string.match(word, '^traceparent=00%-([0-9a-f]+)%-([0-9a-f]+)%-[0-9a-f][0-9a-f]$')
     if conflict == 'keep' or conflict == 'reschedule' or conflict == 'replace' then on_conflict = conflict
     elseif word == 'reuse' then reuse = true
-    elseif attempts and tonumber(attempts) >= 1 and tonumber(attempts) <= 1000000 then stored = 'max_attempts=' .. int(tonumber(attempts))
+    elseif attempts and tonumber(attempts) >= 1 and tonumber(attempts) <= 1000000 then limit = 'max_attempts=' .. int(tonumber(attempts))
+    elseif trace and #trace == 32 and #span == 16 and string.find(trace, '[^0]') and string.find(span, '[^0]') then parent = word
     else return nil end
   end
-  return on_conflict, reuse, stored
+  return on_conflict, reuse, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
 end
 local due_of, due_text = {}, {} -- messages of one call often share their due
 local function read_due(text)
@@ -175,7 +177,7 @@ local function one(i)
   if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then return 'INVALID id must be 1 to 200 bytes, none of them a control byte' end
   if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
   if #payload > max_payload then return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload) end
-  if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse' end
+  if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse, traceparent=00-TRACE-SPAN-FLAGS' end
   if too_late then return 'EXPIRED' end
   local near = due - now <= REPEAT_MS
   if found[i] or taken[id] then
@@ -194,8 +196,10 @@ local function one(i)
   local recent = known[i] and tonumber(known[i]) or 0
   if recent > now and not reuse then return 'FINISHED' end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
-  -- An id used anew is no longer a cancelled one: what remains of the memory is its time.
-  local keep = recent > now and int(math.max(math.floor(recent), near and limit_ms or 0)) or near and limit_ms and ARGV[2]
+  -- Used anew, it is no cancelled one any more: its time remains, and for repetitions of that cancel that it was one (.25).
+  local past, ahead = recent > now and math.floor(recent), near and limit_ms or 0
+  local anew = past and (recent - past == 0.5 or recent - past == 0.25 and ahead <= past) and '.25' or ''
+  local keep = past and int(math.max(past, ahead)) .. anew or ahead > 0 and ARGV[2]
   if keep then remember[r + 1], remember[r + 2], r = keep, id, r + 2 end
   payloads[p + 1], payloads[p + 2], p = id, payload, p + 2
   dues[d + 1], dues[d + 2], d = due_text[text], id, d + 2

@@ -63,6 +63,9 @@ local function create()
   redis.call('HSET', META, sentinel, '', 'born', born, 'layout', layout) -- last: until then the queue does not exist
 end
 --- end
+--- block: counts
+local function counts(text) return text == '0' or #text <= 16 and string.find(text, '^[1-9]%d*$') end -- as HINCRBY goes on from it
+--- end
 local repair = ARGV[2] == '1'
 if #ARGV ~= 2 or not (repair or ARGV[2] == '') then return redis.error_reply('BADARGS verify takes now, 1 (to mend) or empty') end
 redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
@@ -82,15 +85,18 @@ if not born or born == '' then
     redis.call('HSET', META, 'born', born)
   end)
 end
-if seq and not string.find(seq, '^%d+$') then -- a call later than all that were
+if seq and not counts(seq) then -- a call later than all that were counted
   found('meta', 'seq', seq, function() redis.call('HSET', META, 'seq', int(now_us)) end)
 end
-if not repair then seq, born = tonumber(seq) and seq or '0', born or '' end -- the header wants them
+if not repair then seq, born = seq and counts(seq) and seq or '0', born or '' end -- the header wants them
+if test and ARGV[1] == '' then -- who calls by another clock wants it
+  found('meta', 'test', test, function() redis.call('HDEL', META, 'test') end)
+end
 local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'lead_until', 'seen', 'hold',
   'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed'}
 local values = redis.call('HMGET', META, unpack(numbers))
 for i, name in ipairs(numbers) do
-  if values[i] and not (string.find(values[i], '^%d+$') and #values[i] <= 16) then
+  if values[i] and not (i > 9 and counts(values[i]) or i <= 9 and #values[i] <= 16 and string.find(values[i], '^%d+$')) then
     found('meta', name, values[i], function() redis.call('HDEL', META, name) end)
   end
 end

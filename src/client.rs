@@ -8,11 +8,12 @@ use redis::Value;
 
 use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
+use crate::events;
 use crate::protocol::connect::Connector;
 use crate::protocol::keys::{Keys, META_PATTERN, queue_of_meta};
 use crate::protocol::lane::{Lanes, Patience, Repeat};
 use crate::protocol::options::ClientOptions;
-use crate::protocol::server::Info;
+use crate::protocol::server::FITNESS;
 use crate::queue::Queue;
 
 /// A Redis server to keep queues on. Cheap to clone; connections are pooled, made when needed and mended by themselves.
@@ -40,7 +41,8 @@ impl Client {
     /// asked before each connection, and the server must say that it is the master; after a failover all connections, those
     /// of running workers too, go to the new one by themselves.
     ///
-    /// Asks the server what it is, once. It must be Redis 7.0 or Valkey 7.2 or newer, and must not evict keys: a
+    /// Asks the server what it is, once, and each one that Sentinels name later: calls fail with `Unsupported` as long as that
+    /// is not fit. It must be Redis 7.0 or Valkey 7.2 or newer, and must not evict keys: a
     /// `maxmemory-policy` of `allkeys-...` is refused with [`ErrorKind::Unsupported`], because it drops messages while every
     /// call succeeds. A server without an append-only file is accepted with a warning (by `tracing`). If the user may not
     /// call INFO, these checks are left out, with a warning.
@@ -106,6 +108,12 @@ impl Client {
         }
     }
 
+    /// How many connections it has opened since it was made. It opens one for each of four kinds of calls when the first is
+    /// made, one for each queue and durability besides `Memory`, and two for each worker; what is more has replaced a lost one.
+    pub fn connections_opened(&self) -> u64 {
+        self.lanes.control.connector().opened()
+    }
+
     /// Removes all keys of a queue in one command.
     pub(crate) async fn delete(&self, keys: &Keys) -> Result<bool, Error> {
         let mut unlink = redis::cmd("UNLINK");
@@ -121,10 +129,10 @@ impl Client {
     }
 
     async fn check_server(&self, accept_unfit: bool) -> Result<(), Error> {
-        let info = match self.lanes.control.info(&["server", "memory", "persistence"]).await {
+        let info = match self.lanes.control.info(&FITNESS).await {
             Ok(info) => info,
             Err(error) if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") => {
-                tracing::warn!("the user may not call INFO: version and eviction policy of the server are not checked");
+                events::server_unchecked(&self.lanes.control.connector().address());
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -132,14 +140,7 @@ impl Client {
         if accept_unfit {
             return Ok(());
         }
-        let address = self.lanes.control.connector().address();
-        unfit(&info).map_or(Ok(()), |reason| {
-            Err(Error::new(ErrorKind::Unsupported, Applied::No, format!("redis at {address} is not fit: {reason}")))
-        })?;
-        if info.field("aof_enabled") == Some("0") {
-            tracing::warn!(%address, "the server keeps no append-only file: a crash loses what it held (CONFIG SET appendonly yes)");
-        }
-        Ok(())
+        info.check(&self.lanes.control.connector().address())
     }
 }
 
@@ -152,48 +153,4 @@ impl fmt::Debug for Client {
 /// Whether nothing was reached at all, as opposed to a server that is slow or does not serve yet.
 fn refused(error: &Error) -> bool {
     error.kind() == ErrorKind::Unavailable && error.to_string().starts_with("cannot reach")
-}
-
-/// Why a server that describes itself so may not hold queues, and what to change.
-fn unfit(info: &Info) -> Option<String> {
-    if let Some(reason) = too_old(info) {
-        return Some(reason);
-    }
-    match info.field("maxmemory_policy") {
-        Some(policy) if policy.starts_with("allkeys-") => Some(format!(
-            "its maxmemory-policy {policy} drops messages silently; set it: CONFIG SET maxmemory-policy noeviction"
-        )),
-        _ => None,
-    }
-}
-
-/// What such a server lacks.
-pub(crate) fn too_old(info: &Info) -> Option<String> {
-    let (product, version, least) = match info.field("valkey_version") {
-        Some(version) => ("Valkey", version, (7, 2)),
-        None => ("Redis", info.field("redis_version").unwrap_or("0.0"), (7, 0)),
-    };
-    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    (found < least).then(|| format!("it is {product} {version}; {product} {}.{} or newer is needed", least.0, least.1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Info;
-
-    fn unfit(info: &str) -> Option<String> {
-        super::unfit(&Info(info.to_owned()))
-    }
-
-    #[test]
-    fn servers_that_are_too_old_or_evict_are_unfit() {
-        assert_eq!(unfit("redis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n"), None);
-        assert_eq!(unfit("redis_version:7.2.4\r\nvalkey_version:7.2.5\r\n"), None);
-        assert_eq!(unfit("redis_version:8.0.0\r\nmaxmemory_policy:volatile-lru\r\n"), None);
-        assert!(unfit("redis_version:6.2.6\r\n").is_some_and(|reason| reason.contains("7.0")));
-        assert!(unfit("").is_some());
-        let reason = unfit("redis_version:7.0.0\r\nmaxmemory_policy:allkeys-lru\r\n");
-        assert!(reason.is_some_and(|reason| reason.contains("CONFIG SET maxmemory-policy noeviction")));
-    }
 }

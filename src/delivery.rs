@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::due::Due;
 use crate::error::Error;
+use crate::events::{self, Subject};
+use crate::metrics::Count;
 use crate::outcome::{Extended, Retried, Settled};
 use crate::protocol::limits;
 use crate::queue::Queue;
@@ -35,9 +37,12 @@ struct Inner {
     attempt: u32,
     deadline_ms: u64,
     token: [u8; 16],
+    trace_parent: Option<String>,
     started_us: u64,
     settled: AtomicBool,
     lost: CancellationToken,
+    /// Whether the loss was counted and told.
+    told: AtomicBool,
 }
 
 /// What a claim answered for one message.
@@ -50,15 +55,16 @@ pub(crate) struct Granted {
     pub(crate) deadline_ms: u64,
     /// Redis's time at the claim.
     pub(crate) claimed_us: i64,
+    pub(crate) trace_parent: Option<String>,
 }
 
 impl Delivery {
-    /// Made when its handler starts: that is when its lateness is taken.
-    pub(crate) fn new(queue: Queue, granted: Granted) -> Self {
-        let estimate_us = queue.control().clock().server_us(Instant::now()).unwrap_or_default();
+    /// Made when its handler starts, at this instant: that is when its lateness is taken.
+    pub(crate) fn new(queue: Queue, granted: Granted, started: Instant) -> Self {
+        let estimate_us = queue.control().clock().server_us(started).unwrap_or_default();
         // The claim came first, at a time that is no estimate.
         let started_us = u64::try_from(estimate_us.max(granted.claimed_us)).unwrap_or(0);
-        Self(Arc::new(Inner {
+        let delivery = Self(Arc::new(Inner {
             queue,
             id: granted.id,
             payload: granted.payload,
@@ -66,10 +72,14 @@ impl Delivery {
             attempt: granted.attempt,
             deadline_ms: granted.deadline_ms,
             token: granted.token,
+            trace_parent: granted.trace_parent,
             started_us,
             settled: AtomicBool::new(false),
             lost: CancellationToken::new(),
-        }))
+            told: AtomicBool::new(false),
+        }));
+        delivery.0.queue.meters().late(delivery.lateness());
+        delivery
     }
 
     /// The message's id as text; bytes that are no UTF-8 are replaced.
@@ -92,8 +102,9 @@ impl Delivery {
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not the JSON of a `T`: usually a reason to [`bury`](Delivery::bury) it.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.0.payload)
-            .map_err(|error| Error::invalid(format!("the payload of {} is not the expected JSON: {error}", self.id())))
+        serde_json::from_slice(&self.0.payload).map_err(|error| {
+            Error::invalid(format!("the payload of {:?} is not the expected JSON: {error}", self.id()))
+        })
     }
 
     /// Which attempt this is: 1, and one more for each failure and each crash before it.
@@ -104,6 +115,12 @@ impl Delivery {
     /// When it was due, in Unix milliseconds: the original time, however often its lease ran out since.
     pub fn due_ms(&self) -> u64 {
         self.0.due_ms
+    }
+
+    /// The trace that its push belonged to, as [`Message::trace_parent`](crate::Message::trace_parent) gave it; the same in
+    /// every attempt. A consumer links to it rather than going on with it: the push may be days ago.
+    pub fn trace_parent(&self) -> Option<&str> {
+        self.0.trace_parent.as_deref()
     }
 
     /// When the lease ends as the claim granted it, in Unix milliseconds of the server; extensions move it on.
@@ -186,12 +203,26 @@ impl Delivery {
         }
     }
 
+    /// As events name it.
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        Subject { queue: self.0.queue.name(), id: &self.0.id, attempt: self.0.attempt }
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.0.queue
+    }
+
     /// Whether some settle has had its answer.
     pub(crate) fn is_settled(&self) -> bool {
         self.0.settled.load(Ordering::Acquire)
     }
 
-    pub(crate) fn lose(&self) {
+    /// It became known that the lease is lost.
+    pub(crate) fn lose(&self, why: &'static str) {
+        if !self.0.told.swap(true, Ordering::AcqRel) {
+            self.0.queue.meters().add(Count::LeaseLost);
+            events::lease_lost(self.subject(), why);
+        }
         self.0.lost.cancel();
     }
 
@@ -224,7 +255,7 @@ impl Delivery {
     fn close(&self, lost: bool) {
         self.0.settled.store(true, Ordering::Release);
         if lost {
-            self.lose();
+            self.lose("a settle found it gone");
         }
     }
 }

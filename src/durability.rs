@@ -14,7 +14,11 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 /// settles and leases: one that a failover undoes brings a message back that was handled, which consumers must bear anyway.
 ///
 /// If fewer confirm within `timeout`, the call fails with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): the master
-/// has made the change, and may lose it. Making the same call again waits again.
+/// has made the change, and may lose it. Making the same call again waits again (a cancel: within 12 s).
+///
+/// Ask for few different ones: each durability of a queue, its timeout included, has a connection of its own. Four of them are
+/// kept; with those that are still waited for there are 16 at most, and whoever asks for one more waits for one of them, for
+/// 10 s ([`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), not applied).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
     /// The master has it. A failover loses what its replicas had not got yet, a crash what was not on its disk.

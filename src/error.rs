@@ -42,7 +42,7 @@ pub enum ErrorKind {
     /// No answer came in time.
     Timeout,
     /// The call took effect on the master, but too few replicas or disks confirmed it in time: a failover may undo it. The
-    /// same call again waits again.
+    /// same call again waits again; a cancel, within 12 s (later it is told that there is no such message, and waits for nobody).
     Unconfirmed,
     /// The queue's limit of messages, or the server's memory, is reached.
     Full,

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::outcome::State;
 use crate::protocol::lane::Repeat;
 use crate::protocol::limits::{self, MAX_ITEMS};
-use crate::protocol::replies::Body;
+use crate::protocol::replies::{Body, Options, Reply};
 use crate::protocol::scripts::Verb;
 use crate::queue::Queue;
 
@@ -25,6 +25,8 @@ pub struct Stored {
     pub crashes: u32,
     /// Its own limit of attempts, if it has one.
     pub max_attempts: Option<u32>,
+    /// The trace that its push belonged to, if it said so.
+    pub trace_parent: Option<String>,
     /// What the last failure or burial said.
     pub error: String,
     /// The payload.
@@ -102,7 +104,9 @@ pub struct Stats {
     pub overdue_ms: u64,
     /// Whether the queue is paused.
     pub paused: bool,
-    /// Messages pushed.
+    /// Messages pushed. This and the following count what survived in Redis: a failover or a crash that undid calls undid their
+    /// counts. After a start with a cut append-only file they may count a call twice: Redis may carry out later what it had
+    /// undone, and the client had repeated.
     pub pushed: u64,
     /// Deliveries made.
     pub claimed: u64,
@@ -198,23 +202,7 @@ impl Queue {
     pub async fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<Stored>, Error> {
         limits::check_id(id.as_ref())?;
         let mut reply = self.call(Verb::Get, &[id.as_ref()], Repeat::Harmless).await?;
-        let mut fields = reply.body.parts()?;
-        if fields.is_empty() {
-            return Ok(None);
-        }
-        let state = named(&mut fields, Body::text)?;
-        let stored = Stored {
-            state: State::parse(&state).ok_or_else(|| Error::invalid(format!("unknown state {state}")))?,
-            time_ms: named(&mut fields, Body::count)?,
-            failures: small(named(&mut fields, Body::count)?),
-            crashes: small(named(&mut fields, Body::count)?),
-            max_attempts: named(&mut fields, Body::text)?
-                .strip_prefix("max_attempts=")
-                .and_then(|text| text.parse().ok()),
-            error: named(&mut fields, Body::text)?,
-            payload: named(&mut fields, Body::bytes)?,
-        };
-        Ok(Some(stored))
+        Stored::decode(&mut reply.body)
     }
 
     /// A page of up to `limit` (1 to 1,000) messages in one state, in the order of their times; the first one without a
@@ -226,8 +214,55 @@ impl Queue {
         let cursor = cursor.map_or(&b""[..], |cursor| &cursor.0);
         let args = [state.as_str().as_bytes(), cursor, &limit.to_string().into_bytes()];
         let mut reply = self.call(Verb::Peek, &args, Repeat::Harmless).await?;
-        let next = Some(reply.body.bytes()?).filter(|cursor| !cursor.is_empty()).map(Cursor);
-        let mut items = reply.body.parts()?;
+        Page::decode(&mut reply.body)
+    }
+
+    /// What the queue holds and has done.
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        let mut reply = self.call(Verb::Stats, &[], Repeat::Harmless).await?;
+        Stats::decode(&mut reply)
+    }
+
+    /// Sets limits of the queue; it is made if it does not exist.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if one is out of its range, or none is given; then nothing
+    /// is changed.
+    pub async fn configure(&self, limits: Limits) -> Result<(), Error> {
+        let args: Vec<&[u8]> = limits.0.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]).collect();
+        self.call(Verb::Configure, &args, Repeat::Harmless).await.map(drop)
+    }
+}
+
+impl Stored {
+    pub(crate) fn decode(body: &mut Body) -> Result<Option<Self>, Error> {
+        let mut fields = body.parts()?;
+        if fields.is_empty() {
+            return Ok(None);
+        }
+        let state = fields.named("state", Body::text)?;
+        let state = State::parse(&state).ok_or_else(|| fields.unexpected(&format!("the state {state:?}")))?;
+        let time_ms = fields.named("time_ms", Body::count)?;
+        let failures = small(fields.named("failures", Body::count)?);
+        let crashes = small(fields.named("crashes", Body::count)?);
+        let Options { max_attempts, trace_parent } = Options::parse(&fields.named("options", Body::text)?);
+        Ok(Some(Self {
+            state,
+            time_ms,
+            failures,
+            crashes,
+            max_attempts,
+            trace_parent,
+            error: fields.named("error", Body::text)?,
+            payload: fields.named("payload", Body::bytes)?,
+        }))
+    }
+}
+
+impl Page {
+    pub(crate) fn decode(body: &mut Body) -> Result<Self, Error> {
+        let next = Some(body.bytes()?).filter(|cursor| !cursor.is_empty()).map(Cursor);
+        let mut items = body.parts()?;
         let mut messages = Vec::with_capacity(items.len());
         while !items.is_empty() {
             let mut item = items.parts()?;
@@ -239,12 +274,12 @@ impl Queue {
                 error: item.text()?,
             });
         }
-        Ok(Page { messages, next })
+        Ok(Self { messages, next })
     }
+}
 
-    /// What the queue holds and has done.
-    pub async fn stats(&self) -> Result<Stats, Error> {
-        let mut reply = self.call(Verb::Stats, &[], Repeat::Harmless).await?;
+impl Stats {
+    pub(crate) fn decode(reply: &mut Reply) -> Result<Self, Error> {
         let mut stats = Stats { paused: reply.header.paused, ..Stats::default() };
         let mut fields = reply.body.parts()?;
         while !fields.is_empty() {
@@ -287,22 +322,6 @@ impl Queue {
         }
         Ok(stats)
     }
-
-    /// Sets limits of the queue; it is made if it does not exist.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if one is out of its range, or none is given; then nothing
-    /// is changed.
-    pub async fn configure(&self, limits: Limits) -> Result<(), Error> {
-        let args: Vec<&[u8]> = limits.0.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]).collect();
-        self.call(Verb::Configure, &args, Repeat::Harmless).await.map(drop)
-    }
-}
-
-/// The value of the next pair of name and value.
-fn named<T>(fields: &mut Body, read: impl FnOnce(&mut Body) -> Result<T, Error>) -> Result<T, Error> {
-    fields.text()?;
-    read(fields)
 }
 
 fn small(number: u64) -> u32 {

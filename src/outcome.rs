@@ -60,7 +60,7 @@ pub enum Cancelled {
     Leased,
     /// It is dead; [`Queue::cancel_dead`](crate::Queue::cancel_dead) removes it all the same.
     Dead,
-    /// There is no such message (any more).
+    /// There is no such message (any more); of a cancel that is made again more than 12 s after one that took effect, too.
     Absent,
 }
 
@@ -69,7 +69,9 @@ pub enum Cancelled {
 pub enum Rescheduled {
     /// It is due at this Unix millisecond now, and at no other.
     Moved(u64),
-    /// It is due at this Unix millisecond, not at the expected one; nothing was changed.
+    /// It is due at this Unix millisecond, not at the expected one; nothing was changed. Made again by the caller after an
+    /// error that left open whether it had taken effect, a move by a delay reads this of itself, with the due that it set; one
+    /// to a fixed time reads `Moved`.
     Conflict(u64),
     /// Too late: a handler has it.
     Leased,
@@ -110,9 +112,14 @@ pub enum Requeued {
 pub enum Settled {
     /// As asked.
     Done,
-    /// There is no such message any more: it was acked, perhaps by an earlier try of this very call whose reply was lost.
+    /// There is no such message any more. Of an ack: it was acked, perhaps by an earlier try of this very call whose reply was
+    /// lost. Of the others: their lease was lost, or an earlier try had acted, and then the message was acked by another
+    /// consumer, cancelled or purged.
     Gone,
-    /// The lease was lost: another delivery of the message is on its way, or was made. Nothing was changed.
+    /// The message is there, and this claim of it has ended: its lease was lost, and another delivery of the message is on its
+    /// way or was made; or, of again, release and bury, an earlier try of this very call did as asked and its reply was lost.
+    /// Which of the two it was nobody knows; [`Queue::get`](crate::Queue::get) shows the message as it is now. This try
+    /// changed nothing.
     Lost,
 }
 
@@ -123,9 +130,9 @@ pub enum Retried {
     Scheduled(u64),
     /// That was its last attempt: it is dead.
     Dead,
-    /// As [`Settled::Gone`].
+    /// As [`Settled::Gone`] of release.
     Gone,
-    /// As [`Settled::Lost`].
+    /// As [`Settled::Lost`] of release: perhaps an earlier try of this very call has charged the failure.
     Lost,
 }
 
@@ -134,8 +141,8 @@ pub enum Retried {
 pub enum Extended {
     /// The lease runs until this Unix millisecond of the server.
     Until(u64),
-    /// As [`Settled::Gone`].
+    /// There is no such message any more: the lease was lost, or it was settled.
     Gone,
-    /// As [`Settled::Lost`].
+    /// The lease was lost, or the delivery was settled.
     Lost,
 }

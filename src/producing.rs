@@ -1,16 +1,22 @@
 //! The batchers of what producers and operators do to single messages: one set for each durability that they ask for.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::batch::{Batcher, Prefix};
 use crate::durability::Durability;
+use crate::error::{Applied, Error, ErrorKind};
+use crate::metrics::Meters;
 use crate::protocol::keys::Keys;
-use crate::protocol::lane::Lane;
+use crate::protocol::lane::{Lane, PATIENCE};
 use crate::protocol::scripts::Verb;
 
 /// How many durabilities besides `Memory` a queue keeps ready: each has a connection. The one that was asked for longest ago
 /// makes room, after what is under way.
 const DURABLE: usize = 4;
+/// How many connections it has for them at most: those that made room are in use until what is under way there is over.
+const PLACES: usize = 16;
 
 /// One batcher for each verb.
 pub(crate) struct Producing {
@@ -23,13 +29,15 @@ pub(crate) struct Producing {
 }
 
 impl Producing {
-    fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, durability: Durability) -> Self {
-        let batcher =
-            |verb, prefix| Batcher::new(verb, prefix, Arc::clone(keys), Arc::clone(lane)).with_durability(durability);
+    fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>, durability: Durability) -> Self {
+        let batcher = |verb, prefix| {
+            Batcher::new(verb, prefix, Arc::clone(keys), Arc::clone(lane), Arc::clone(meters))
+                .with_durability(durability)
+        };
         Self {
             push: batcher(Verb::Push, Prefix::Until),
-            cancel: batcher(Verb::Cancel, Prefix::Word("")),
-            cancel_dead: batcher(Verb::Cancel, Prefix::Word("1")),
+            cancel: batcher(Verb::Cancel, Prefix::Since("")),
+            cancel_dead: batcher(Verb::Cancel, Prefix::Since("1")),
             reschedule: batcher(Verb::Reschedule, Prefix::Nothing),
             run_now: batcher(Verb::RunNow, Prefix::Nothing),
             requeue: batcher(Verb::Requeue, Prefix::Word("ids")),
@@ -42,32 +50,64 @@ impl Producing {
 pub(crate) struct Sets {
     keys: Arc<Keys>,
     lane: Arc<Lane>,
+    meters: Arc<Meters>,
     memory: Arc<Producing>,
     durable: Mutex<Vec<(Durability, Arc<Producing>)>>,
+    places: Arc<Semaphore>,
 }
 
 impl Sets {
-    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>) -> Self {
-        let memory = Arc::new(Producing::new(keys, lane, Durability::Memory));
-        Self { keys: Arc::clone(keys), lane: Arc::clone(lane), memory, durable: Mutex::new(Vec::new()) }
+    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>) -> Self {
+        let memory = Arc::new(Producing::new(keys, lane, meters, Durability::Memory));
+        let (durable, places) = (Mutex::new(Vec::new()), Arc::new(Semaphore::new(PLACES)));
+        let (keys, lane, meters) = (Arc::clone(keys), Arc::clone(lane), Arc::clone(meters));
+        Self { keys, lane, meters, memory, durable, places }
     }
 
-    pub(crate) fn get(&self, durability: Durability) -> Arc<Producing> {
+    /// The set for this durability; a new one waits for a place.
+    pub(crate) async fn get(&self, durability: Durability) -> Result<Arc<Producing>, Error> {
         if durability == Durability::Memory {
-            return Arc::clone(&self.memory);
+            return Ok(Arc::clone(&self.memory));
         }
-        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
-        let set = match durable.iter().position(|(known, _)| *known == durability) {
-            Some(place) => durable.remove(place).1,
-            None => {
-                let lane = Lane::apart(Arc::clone(self.lane.connector()), Arc::clone(self.lane.clock()));
-                Arc::new(Producing::new(&self.keys, &Arc::new(lane), durability))
+        if let Some(known) = self.known(durability) {
+            return Ok(known);
+        }
+        let place = tokio::time::timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await;
+        let place = place.ok().and_then(Result::ok).ok_or_else(crowded)?;
+        // Somebody else may have made it meanwhile.
+        Ok(self.known(durability).unwrap_or_else(|| self.add(durability, place)))
+    }
+
+    /// The set for this durability; if there is none, the one that was asked for longest ago makes room.
+    fn known(&self, durability: Durability) -> Option<Arc<Producing>> {
+        let mut durable = self.lock();
+        let Some(place) = durable.iter().position(|(known, _)| *known == durability) else {
+            if durable.len() >= DURABLE {
+                durable.remove(0);
             }
+            return None;
         };
+        let (_, set) = durable.remove(place);
         durable.push((durability, Arc::clone(&set)));
-        if durable.len() > DURABLE {
-            durable.remove(0);
-        }
+        Some(set)
+    }
+
+    fn add(&self, durability: Durability, place: OwnedSemaphorePermit) -> Arc<Producing> {
+        let lane = Lane::apart(Arc::clone(self.lane.connector()), Arc::clone(self.lane.clock()), place);
+        let set = Arc::new(Producing::new(&self.keys, &Arc::new(lane), &self.meters, durability));
+        self.lock().push((durability, Arc::clone(&set)));
         set
     }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Durability, Arc<Producing>)>> {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn crowded() -> Error {
+    let message = format!(
+        "{PLACES} different durabilities (their timeouts included) are being waited for in this queue, and none was confirmed \
+         within {PATIENCE:?}: ask for fewer different ones"
+    );
+    Error::new(ErrorKind::Unavailable, Applied::No, message)
 }

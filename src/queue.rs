@@ -2,22 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-use uuid::Uuid;
 
 use crate::batch::{Batcher, Item, Prefix};
 use crate::client::Client;
-use crate::delivery::{Delivery, Granted};
 use crate::due::Due;
 use crate::durability::Durability;
 use crate::error::Error;
 use crate::message::Message;
+use crate::metrics::{Count, Meters, Metrics};
 use crate::node::worker::Worker;
 use crate::outcome::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
 use crate::producing::{Producing, Sets};
 use crate::protocol::keys::Keys;
-use crate::protocol::lane::{Lane, Patience, Repeat};
+use crate::protocol::lane::{Lane, Lanes, Repeat};
 use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::protocol::replies::{ItemReply, Reply};
 use crate::protocol::scripts::Verb;
@@ -25,7 +22,9 @@ use crate::protocol::scripts::Verb;
 /// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
 ///
 /// Calls that arrive while one is in flight are sent as one batch. While Redis is away, calls that can be repeated without
-/// harm are, for 10 s; the others report [`Applied::Unknown`](crate::Applied::Unknown). A dropped future may or may not have taken effect.
+/// harm are, for 10 s, and each is tried once at least; the others report [`Applied::Unknown`](crate::Applied::Unknown). At
+/// most 4,096 calls of a verb, or 16 MiB, wait for their answers at once: one beyond that waits for room first, however long
+/// that takes, and its 10 s begin then. A dropped future may or may not have taken effect.
 #[derive(Clone)]
 pub struct Queue(Arc<Inner>, Durability);
 
@@ -33,6 +32,7 @@ struct Inner {
     name: String,
     client: Client,
     keys: Arc<Keys>,
+    meters: Arc<Meters>,
     sets: Sets,
     batchers: Batchers,
 }
@@ -50,8 +50,9 @@ pub(crate) struct Batchers {
 impl Queue {
     pub(crate) fn new(client: Client, name: &str) -> Result<Self, Error> {
         let keys = Arc::new(Keys::of_queue(name)?);
+        let (meters, lane) = (Arc::new(Meters::new()), &client.lanes().settles);
         let batcher =
-            |verb| Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(&client.lanes().settles));
+            |verb| Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(lane), Arc::clone(&meters));
         let batchers = Batchers {
             ack: batcher(Verb::Ack),
             again: batcher(Verb::Again),
@@ -60,8 +61,9 @@ impl Queue {
             bury: batcher(Verb::Bury),
             extend: batcher(Verb::Extend),
         };
-        let sets = Sets::new(&keys, &client.lanes().pushes);
-        Ok(Self(Arc::new(Inner { name: name.to_owned(), client, keys, sets, batchers }), Durability::Memory))
+        let sets = Sets::new(&keys, &client.lanes().pushes, &meters);
+        let name = name.to_owned();
+        Ok(Self(Arc::new(Inner { name, client, keys, meters, sets, batchers }), Durability::Memory))
     }
 
     /// The queue's name.
@@ -76,9 +78,19 @@ impl Queue {
         self
     }
 
-    fn producing(&self, durability: Durability) -> Result<Arc<Producing>, Error> {
+    /// What this handle, its clones and the workers on them have done and seen: see [`Metrics`]. Asks nothing of the server.
+    pub fn metrics(&self) -> Metrics {
+        self.0.meters.snapshot()
+    }
+
+    /// The item of a push. One that is not even sent was refused all the same.
+    fn push_item(&self, message: Message) -> Result<Item, Error> {
+        push_item(message).inspect_err(|_| self.0.meters.add(Count::PushRefused))
+    }
+
+    async fn producing(&self, durability: Durability) -> Result<Arc<Producing>, Error> {
         durability.check()?;
-        Ok(self.0.sets.get(durability))
+        self.0.sets.get(durability).await
     }
 
     /// Stores a message, to be delivered when it is due.
@@ -91,8 +103,9 @@ impl Queue {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if id, payload, due time or options are out of range; [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or
     /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s.
     pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
-        let (id, producing) = (message.id.clone(), self.producing(message.durability.unwrap_or(self.1))?);
-        pushed(producing.push.submit(push_item(message)?).await?, &id)
+        let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
+        let item = self.push_item(message)?;
+        pushed(self.producing(durability).await?.push.submit(item).await?, &id)
     }
 
     /// Pushes many messages, in batches; the results are in the order of the messages, and each stands for itself.
@@ -102,18 +115,17 @@ impl Queue {
         let mut answers = Vec::new();
         for message in messages {
             let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
-            let (item, producing) = (push_item(message), self.producing(durability));
-            answers.push(match item.and_then(|item| Ok((item, producing?))) {
-                Ok((item, producing)) => producing.push.enqueue(item).await.map(|receiver| (receiver, producing, id)),
-                Err(error) => Err(error),
-            });
+            let answer = async {
+                let item = self.push_item(message)?;
+                // Not kept: one that nobody needs any more makes room for the next durability.
+                self.producing(durability).await?.push.enqueue(item).await
+            };
+            answers.push(answer.await.map(|answer| (answer, id)));
         }
         let mut results = Vec::with_capacity(answers.len());
         for answer in answers {
             results.push(match answer {
-                Ok((receiver, producing, id)) => {
-                    producing.push.answer(receiver).await.and_then(|reply| pushed(reply, &id))
-                }
+                Ok((answer, id)) => Batcher::answer(answer).await.and_then(|reply| pushed(reply, &id)),
                 Err(error) => Err(error),
             });
         }
@@ -121,13 +133,18 @@ impl Queue {
     }
 
     /// Takes back a message that waits. After `Cancelled` it is never delivered: of a cancel and a claim exactly one wins.
+    ///
+    /// An id that was cancelled is remembered for 12 s: within that, the same call again answers `Cancelled`, and if it failed
+    /// with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed), waits again. Later it answers `Absent`, which says that
+    /// the master has no such message, and nothing of replicas: a failover to one that lags may bring the message back.
+    /// Repeated by the library because the reply was lost, it leaves alone what was pushed under the id meanwhile.
     pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        self.cancel_by(&self.producing(self.1)?.cancel, id.as_ref()).await
+        self.cancel_by(&self.producing(self.1).await?.cancel, id.as_ref()).await
     }
 
     /// As [`cancel`](Queue::cancel), and removes a dead message too.
     pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        self.cancel_by(&self.producing(self.1)?.cancel_dead, id.as_ref()).await
+        self.cancel_by(&self.producing(self.1).await?.cancel_dead, id.as_ref()).await
     }
 
     async fn cancel_by(&self, batcher: &Batcher, id: &[u8]) -> Result<Cancelled, Error> {
@@ -149,6 +166,9 @@ impl Queue {
     }
 
     /// As [`reschedule`](Queue::reschedule), if the message is due at `expected_ms` as the caller believes.
+    ///
+    /// To a fixed time ([`Due::at_ms`]) it is repeated when the reply is lost. By a delay it is not, since each try would mean
+    /// another time: who makes it again by himself reads `Conflict` if the first one took effect.
     pub async fn reschedule_if(
         &self,
         id: impl AsRef<[u8]>,
@@ -165,7 +185,7 @@ impl Queue {
         };
         let expected = expected_ms.map(|ms| ms.to_string()).unwrap_or_default();
         let rest = [due.encode()?.into_bytes(), expected.into_bytes()];
-        let reply = submit_id(&self.producing(self.1)?.reschedule, id, rest, repeat).await?;
+        let reply = submit_id(&self.producing(self.1).await?.reschedule, id, rest, repeat).await?;
         match reply.word.as_str() {
             "MOVED" => Ok(Rescheduled::Moved(reply.time_ms()?)),
             "CONFLICT" => Ok(Rescheduled::Conflict(reply.time_ms()?)),
@@ -178,7 +198,7 @@ impl Queue {
 
     /// Makes a scheduled message due now. Not repeated when the reply is lost.
     pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
-        let reply = submit_id(&self.producing(self.1)?.run_now, id.as_ref(), [], Repeat::Unsafe).await?;
+        let reply = submit_id(&self.producing(self.1).await?.run_now, id.as_ref(), [], Repeat::Unsafe).await?;
         match reply.word.as_str() {
             "MOVED" => Ok(RunNow::Moved),
             "ALREADY" => Ok(RunNow::Already),
@@ -191,7 +211,7 @@ impl Queue {
 
     /// Revives a dead message: due now, its attempts counted from none. Not repeated when the reply is lost.
     pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
-        let reply = submit_id(&self.producing(self.1)?.requeue, id.as_ref(), [], Repeat::Unsafe).await?;
+        let reply = submit_id(&self.producing(self.1).await?.requeue, id.as_ref(), [], Repeat::Unsafe).await?;
         match reply.word.as_str() {
             "REQUEUED" => Ok(Requeued::Requeued),
             "NOT_DEAD" => State::parse(&reply.detail).map(Requeued::NotDead).ok_or_else(|| reply.refusal()),
@@ -261,52 +281,33 @@ impl Queue {
         &self.0.keys.vector
     }
 
-    /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is
-    /// due. Beside running workers it gets their fair share: the number of ready messages over that of live workers.
-    ///
-    /// The lower rung below [`Queue::worker`]: the caller extends and settles. If the reply is lost, the claim is made anew,
-    /// and what the first one took comes back when its lease runs out.
-    pub async fn claim(&self, count: usize, lease: Duration) -> Result<Vec<Delivery>, Error> {
-        if !(1..=MAX_ITEMS).contains(&count) {
-            return Err(Error::invalid(format!("claim of {count} messages: 1 to {MAX_ITEMS} can be claimed at once")));
-        }
-        let (lease_ms, mut patience) = (limits::lease_ms(lease)?, Patience::new());
-        let claim = loop {
-            match self.claim_up_to(count, lease_ms).await {
-                Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
-                result => break result.map_err(|error| patience.last(error))?,
-            }
-        };
-        Ok(claim.granted.into_iter().map(|granted| Delivery::new(self.clone(), granted)).collect())
-    }
-
     /// A worker of this queue, to be configured and run.
     pub fn worker(&self) -> Worker {
         Worker::new(self.clone())
     }
 
-    /// Claims what is ready, and then what is due, whether it was promoted or not. `count` 0 only gives a wake token back.
-    pub(crate) async fn claim_up_to(&self, count: usize, lease_ms: u64) -> Result<Claim, Error> {
-        let token = *Uuid::new_v4().as_bytes();
-        let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());
-        let lane = &self.0.client.lanes().claims;
-        let claim: [&[u8]; 5] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes(), b"1"];
-        Claim::decode(lane.call(Verb::Claim, &self.0.keys, &claim).await?, token)
-    }
-
     /// Calls a script that takes no batch; `now` is put in front.
     pub(crate) async fn call(&self, verb: Verb, args: &[&[u8]], repeat: Repeat) -> Result<Reply, Error> {
         let args: Vec<&[u8]> = [&b""[..]].into_iter().chain(args.iter().copied()).collect();
-        self.0.client.lanes().control.call_patiently(verb, &self.0.keys, &args, repeat).await
+        let failed = |error: &Error| self.0.meters.call_failed(error);
+        self.0.client.lanes().control.call_patiently(verb, &self.0.keys, &args, repeat, failed).await
     }
 
     pub(crate) fn batchers(&self) -> &Batchers {
         &self.0.batchers
     }
 
+    pub(crate) fn lanes(&self) -> &Lanes {
+        self.0.client.lanes()
+    }
+
     /// The lane for what takes no batch.
     pub(crate) fn control(&self) -> &Arc<Lane> {
         &self.0.client.lanes().control
+    }
+
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.0.meters
     }
 
     pub(crate) fn all_keys(&self) -> &Arc<Keys> {
@@ -320,50 +321,17 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// What a claim answered.
-pub(crate) struct Claim {
-    pub(crate) header: crate::protocol::replies::Header,
-    /// How many ready messages it left.
-    pub(crate) left: u64,
-    pub(crate) granted: Vec<Granted>,
-}
-
-impl Claim {
-    /// How many parts of the reply a delivery has: id, payload, and details in one text.
-    const PARTS: usize = 3;
-
-    fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
-        let left = reply.body.count()?;
-        let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
-        let mut items = reply.body.parts()?;
-        let mut granted = Vec::with_capacity(items.len() / Self::PARTS);
-        while !items.is_empty() {
-            let (id, payload) = (items.bytes()?, items.bytes()?);
-            let [due_ms, attempt] = items.leading_counts()?;
-            granted.push(Granted {
-                id,
-                payload,
-                due_ms,
-                attempt: u32::try_from(attempt).unwrap_or(u32::MAX),
-                token,
-                deadline_ms,
-                claimed_us: reply.header.now_us,
-            });
-        }
-        Ok(Self { header: reply.header, left, granted })
-    }
-}
-
 fn push_item(message: Message) -> Result<Item, Error> {
     limits::check_id(&message.id)?;
     limits::check_payload(&message.payload)?;
     message.max_attempts.map_or(Ok(()), limits::check_max_attempts)?;
+    message.trace_parent.as_deref().map_or(Ok(()), limits::check_trace_parent)?;
     let (due, options) = (message.due.encode()?.into_bytes(), message.options().into_bytes());
     let repeat = if message.is_repeatable() { Repeat::Harmless } else { Repeat::Unsafe };
     Ok(Item { args: vec![message.id, due, message.payload, options], repeat })
 }
 
-fn pushed(reply: ItemReply, id: &[u8]) -> Result<Pushed, Error> {
+pub(crate) fn pushed(reply: ItemReply, id: &[u8]) -> Result<Pushed, Error> {
     let reply = reply.confirmed(id)?;
     match reply.word.as_str() {
         "CREATED" => Ok(Pushed::Created),

@@ -1,8 +1,9 @@
 //! The examples of a page, run as their readers run them, but faster than life.
 
+use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use dueq_testkit::{Server, example};
 
 /// What an example prints. It has to succeed and to leave nothing on its server.
@@ -109,6 +110,48 @@ fn a_webhook_is_retried_dies_and_is_revived() -> Result<()> {
     Ok(())
 }
 
+/// Prometheus reads a page line by line: a help and a type before the samples of each metric, and no sample twice.
+#[test]
+fn the_numbers_are_a_page_that_prometheus_can_read() -> Result<()> {
+    let told = run("metrics", &[])?;
+    let (mut metric, mut samples, mut buckets) = ("", BTreeMap::new(), Vec::new());
+    for line in told.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, text) = help.split_once(' ').context("a name and its help")?;
+            ensure!(!text.is_empty() && name.starts_with("dueq_"), "{line}");
+            metric = name;
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').context("a name and its type")?;
+            ensure!(name == metric && ["counter", "gauge", "histogram"].contains(&kind), "{line}");
+        } else {
+            let (name, value) = line.rsplit_once(' ').context("a name and its value")?;
+            let value: f64 = value.parse()?;
+            ensure!(name.starts_with(metric) && name.ends_with('}') && name.contains("{queue=\"metrics\""), "{line}");
+            ensure!(samples.insert(name.to_owned(), value).is_none(), "{line} twice");
+            if let Some((_, le)) = name.split_once(",le=\"") {
+                let le = le.trim_end_matches("\"}");
+                buckets.push((metric, if le == "+Inf" { f64::INFINITY } else { le.parse()? }, value));
+            }
+        }
+    }
+    assert_eq!(buckets.len(), 2 * 42);
+    ensure!(buckets.windows(2).all(|pair| pair[0].0 != pair[1].0 || pair[0].1 < pair[1].1 && pair[0].2 <= pair[1].2));
+    let sample = |name: &str| samples.get(&format!("dueq_{name}{{queue=\"metrics\"}}")).copied();
+    for (name, value) in [
+        ("push_created_total", 100.0),
+        ("claimed_total", 110.0),
+        ("acked_total", 100.0),
+        ("retried_total", 10.0),
+        ("in_hand", 0.0),
+        ("lateness_seconds_count", 110.0),
+        ("handling_seconds_count", 110.0),
+    ] {
+        assert_eq!(sample(name), Some(value), "{name}: {told}");
+    }
+    ensure!(sample("lateness_seconds_sum") > Some(0.0), "{told}");
+    Ok(())
+}
+
 #[test]
 fn idle_connections_are_closed_and_none_of_them_early() -> Result<()> {
     let small = ["--connections", "2000", "--seconds", "4", "--limit", "1", "--packets", "2000", "--json"];
@@ -130,8 +173,9 @@ fn idle_connections_are_closed_and_none_of_them_early() -> Result<()> {
 fn without_a_server_they_fail() -> Result<()> {
     let mut server = Server::start(&[])?;
     server.kill()?;
-    for name in ["unpaid_order", "heartbeat", "campaign", "webhook_retry"] {
-        let output = output(&server, name, &["--speed", "86400"])?;
+    for name in ["unpaid_order", "heartbeat", "campaign", "webhook_retry", "metrics"] {
+        let arguments: &[&str] = if name == "metrics" { &[] } else { &["--speed", "86400"] };
+        let output = output(&server, name, arguments)?;
         let words = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{name}: {words}");
         ensure!(words.contains("cannot reach redis at 127.0.0.1"), "{name}: {words}");

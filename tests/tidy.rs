@@ -52,6 +52,29 @@ fn key_names_and_lua_are_in_one_file_each() {
 }
 
 #[test]
+fn what_is_told_is_in_one_file_and_on_the_page_about_it() {
+    for (name, text) in files("src", "rs") {
+        let code = code(&text);
+        let told = ["error!(", "warn!(", "info!(", "debug!(", "trace!(", "span!(", "event!("];
+        let tells = told.iter().any(|word| code.contains(&format!("tracing::{word}")));
+        assert!(name == "src/events.rs" || !tells, "{name} tells something: events have their names in src/events.rs");
+    }
+    let read = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a file");
+    let (page, events, counts) = (read("TELEMETRY.md"), read("src/events.rs"), read("src/metrics/count.rs"));
+    let named: Vec<_> = events.split('"').filter(|word| word.starts_with("dueq.")).collect();
+    assert!(named.len() > 20, "{named:?}: this test looks in the wrong place");
+    for name in &named {
+        assert!(page.contains(&format!("| `{name}` |")), "TELEMETRY.md has no line on {name}");
+    }
+    for name in page.split('`').filter(|word| word.starts_with("dueq.") && !word.contains('=')) {
+        assert!(named.contains(&name), "TELEMETRY.md names {name}, which is not told");
+    }
+    for name in counts.lines().filter_map(|line| line.trim().strip_suffix("\",")?.split_once('"')) {
+        assert!(page.contains(&format!("`{}`", name.1)), "TELEMETRY.md does not name the count {}", name.1);
+    }
+}
+
+#[test]
 fn what_may_import_what() {
     // A folder or file, and what of this crate it may name.
     let may: &[(&str, &[&str])] = &[
@@ -63,9 +86,11 @@ fn what_may_import_what() {
         ("src/durability.rs", &["error"]),
         ("src/retry.rs", &["error"]),
         ("src/message.rs", &["error", "due", "durability"]),
-        ("src/protocol/", &["error", "due", "durability", "retry", "protocol"]),
-        ("src/batch.rs", &["error", "durability", "protocol"]),
-        ("src/client.rs", &["error", "durability", "protocol", "queue"]),
+        ("src/events.rs", &["error"]),
+        ("src/protocol/", &["error", "events", "due", "durability", "retry", "protocol"]),
+        ("src/metrics/", &["error", "metrics"]),
+        ("src/batch/", &["error", "durability", "metrics", "protocol", "batch"]),
+        ("src/client.rs", &["error", "events", "durability", "protocol", "queue"]),
     ];
     let pure = [
         "src/wheel/",
@@ -75,6 +100,7 @@ fn what_may_import_what() {
         "src/durability.rs",
         "src/retry.rs",
         "src/message.rs",
+        "src/metrics/",
         "src/node/agenda.rs",
     ];
     for (name, text) in files("src", "rs") {
@@ -135,7 +161,18 @@ fn scripts_have_their_header_and_the_same_blocks() {
 
 #[test]
 fn no_file_grows_beyond_what_one_reads_at_once() {
-    for folder in ["src", "bench/src", "bench/driver", "chaos", "cli", "testkit", "tests", "examples"] {
+    for folder in [
+        "src",
+        "bench/src",
+        "bench/driver",
+        "chaos",
+        "cli",
+        "fuzz/src",
+        "fuzz/fuzz_targets",
+        "testkit",
+        "tests",
+        "examples",
+    ] {
         for (name, text) in files(folder, "rs") {
             assert!(text.lines().count() <= 400, "{name} has {} lines: split it", text.lines().count());
         }
@@ -187,16 +224,88 @@ fn readme_says_what_to_do_about_every_error() {
 }
 
 #[test]
-fn reliability_names_tests_that_exist() {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("RELIABILITY.md")).expect("a page");
-    let mut count = 0;
-    for (file, test) in page.split('`').filter_map(|word| word.split_once(".rs ")) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{file}.rs"));
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert!(text.contains(&format!("fn {test}(")), "{} has no test {test}", path.display());
-        count += 1;
+fn reliability_and_security_name_tests_that_exist() {
+    // A page, the folder that its files are named from, and how many tests it names at least.
+    for (page, folder, least) in [("RELIABILITY.md", "tests", 50), ("SECURITY.md", "", 25)] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = fs::read_to_string(root.join(page)).expect("a page");
+        let mut count = 0;
+        for (file, test) in text.split('`').filter_map(|word| word.split_once(".rs ")) {
+            let path = root.join(folder).join(format!("{file}.rs"));
+            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert!(text.contains(&format!("fn {test}(")), "{} has no test {test}", path.display());
+            count += 1;
+        }
+        assert!(count > least, "{count} tests: this test looks in the wrong place");
     }
-    assert!(count > 50, "{count} tests: this test looks in the wrong place");
+}
+
+#[test]
+fn the_program_writes_through_one_file() {
+    for (name, text) in files("cli/src", "rs") {
+        // A command of --exec says what it says: its stderr goes on to ours.
+        if matches!(name.as_str(), "cli/src/output.rs" | "cli/src/work/exec.rs") {
+            continue;
+        }
+        for word in ["print!", "println!", "eprint!", "eprintln!", "stdout()", "stderr()", "io::stderr", "dbg!"] {
+            assert!(!code(&text).contains(word), "{name} has {word}: what it prints must pass through output.rs");
+        }
+    }
+}
+
+#[test]
+fn tls_trusts_nobody_unasked() {
+    for folder in ["src", "cli/src"] {
+        for (name, text) in files(folder, "rs") {
+            for word in ["danger", "insecure: false", "accept_invalid", "ServerCertVerifier"] {
+                assert!(!code(&text).contains(word), "{name} has {word}");
+            }
+        }
+    }
+    for manifest in ["Cargo.toml", "cli/Cargo.toml"] {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest)).expect("a manifest");
+        assert!(!text.contains("insecure"), "{manifest}");
+    }
+}
+
+/// A key that was made of a payload or an id would be somebody else's.
+#[test]
+fn scripts_touch_declared_keys_only() {
+    let names = "SCHEDULED READY LEASES CLAIMS MESSAGES ATTRS DEAD RECENT NODES META zset hash key bell state";
+    let names: Vec<&str> = names.split(' ').collect();
+    let mut count = 0;
+    for (name, text) in files("lua", "lua") {
+        let (text, mut calls) = (text.replace("redis.pcall(", "redis.call("), 0);
+        for line in text.lines().filter(|line| !line.starts_with("--")) {
+            for call in line.split("redis.call(").skip(1) {
+                // A command that is put together; its key is the second word all the same.
+                let made = ["read, KEYS[i])", "reads[i], KEYS[i])"].iter().any(|made| call.starts_with(made));
+                let scans = text.contains("scan, step = {zset and 'ZSCAN' or 'HSCAN', zset or hash, cursor");
+                if made || scans && call == "unpack(scan))" {
+                    continue;
+                }
+                let call = call.strip_prefix('\'').unwrap_or_else(|| panic!("{name}: {line}"));
+                let (command, rest) = call.split_once('\'').expect("a command in quotes");
+                let rest = rest.trim_start_matches(", ").trim_start_matches("'ENCODING', ");
+                let first: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let allowed = match command {
+                    "TIME" => rest.starts_with(')'),
+                    "SPUBLISH" => rest.starts_with("base .. ':notice', "),
+                    _ => names.contains(&first.as_str()),
+                };
+                assert!(allowed, "{name}: {command} {rest}");
+                calls += 1;
+            }
+            for made in line.split("base .. ").skip(1) {
+                let is_known =
+                    ["':bell'", "':notice'", "table.concat(ARGV, ' '"].iter().any(|known| made.starts_with(known));
+                assert!(is_known, "{name} makes a key: {line}"); // the last is hashed, for the word `born`
+            }
+        }
+        assert!(calls > 0, "{name} calls nothing: this test looks in the wrong place");
+        count += calls;
+    }
+    assert!(count > 300, "{count} calls: this test looks in the wrong place");
 }
 
 /// As Redis writes them: capitals only.

@@ -4,6 +4,8 @@ mod curves;
 mod drive;
 mod peers;
 mod plot;
+mod process;
+mod soak;
 mod wheel;
 
 use anyhow::Result;
@@ -25,9 +27,12 @@ enum What {
     Nodes(curves::nodes::Arguments),
     Concurrency(curves::concurrency::Arguments),
     Storm(curves::storm::Arguments),
+    Soak(soak::Arguments),
     Plot(plot::Arguments),
     #[command(hide = true)]
     Drive(drive::Arguments),
+    #[command(hide = true)]
+    SoakRole(soak::roles::Arguments),
 }
 
 fn main() -> Result<()> {
@@ -38,7 +43,9 @@ fn main() -> Result<()> {
         What::Nodes(arguments) => curves::nodes::run(&arguments),
         What::Concurrency(arguments) => curves::concurrency::run(&arguments),
         What::Storm(arguments) => curves::storm::run(&arguments),
+        What::Soak(arguments) => soak::run(&arguments),
         What::Plot(arguments) => plot::run(&arguments),
         What::Drive(arguments) => drive::run(&arguments),
+        What::SoakRole(arguments) => soak::roles::run(&arguments),
     }
 }

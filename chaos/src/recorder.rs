@@ -154,7 +154,7 @@ fn call_of(verb: &str, args: &[&[u8]]) -> Call {
         ("extend", _) => settle(Verb::Extend, 3),
         ("bury", _) => settle(Verb::Bury, 3),
         ("retry", _) => settle(Verb::Retry, 4),
-        ("cancel", [dead, ids @ ..]) => change(Verb::Cancel, ids, if dead.is_empty() { "" } else { "dead" }),
+        ("cancel", [dead, ids @ ..]) => change(Verb::Cancel, ids, if dead.starts_with(b"1") { "dead" } else { "" }),
         ("run_now", ids) => change(Verb::RunNow, ids, ""),
         ("requeue", [b"ids", ids @ ..]) => change(Verb::Requeue, ids, ""),
         ("reschedule", items) => Call::Change {

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use dueq::Role;
 
 use crate::output::{Outcome, Usage};
+use crate::shown::steers;
 use crate::{Common, output};
 
 #[derive(Args)]
@@ -14,6 +15,8 @@ asked. A producer needs a queue that exists: an operator makes it, with any `due
 
 Redis judges commands and keys, not scripts: what a role's scripts do, its user may do by hand, too. A producer can take
 back and read what waits, but touches no lease and reads no token; a consumer can finish any message, but pushes nothing.
+A producer counts what it pushes, and so may add a number to any field of the queue's meta by hand: that pauses the queue,
+changes its limits, has every client refuse it, or lets callers bring a clock of their own (`dueq doctor` finds that one).
 PROTOCOL.md (section 18) says what is kept apart and what cannot be.
 
 Example:
@@ -51,12 +54,18 @@ impl Acl {
         if user.is_empty() || user.chars().any(|c| c.is_whitespace() || c.is_control() || "()'\"\\".contains(c)) {
             return Err(Usage(format!("{user:?} is no name of a user: no blanks, quotes or parentheses")).into());
         }
-        output::line(&if common.json {
-            serde_json::json!({ "queue": self.queue, "role": word, "user": user, "rules": rules }).to_string()
+        if common.json {
+            let object = serde_json::json!({ "queue": self.queue, "role": word, "user": user, "rules": rules });
+            output::json_line(&object)?;
         } else {
-            // To be pasted, so not made visible: neither name holds control characters, or it was refused above.
-            format!("ACL SETUSER {user} {} on >PASSWORD", rules.join(" "))
-        })?;
+            let command = format!("ACL SETUSER {user} {} on >PASSWORD", rules.join(" "));
+            // It is to be pasted: made visible it would be about another queue.
+            if command.contains(steers) {
+                let reason = "the name of the queue, or of the user, holds characters that steer a terminal";
+                return Err(Usage(format!("{reason}: take the rules from --json")).into());
+            }
+            output::line(&command)?;
+        }
         Ok(Outcome::Done)
     }
 }

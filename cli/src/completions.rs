@@ -1,12 +1,10 @@
 //! `dueq completions`: what a shell needs to complete our command line.
 
-use std::io::{self, Write};
-
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use crate::Cli;
 use crate::output::Outcome;
+use crate::{Cli, output};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -24,7 +22,7 @@ impl Completions {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "dueq", &mut script);
-        io::stdout().write_all(&script)?;
+        output::text_as_it_is(&String::from_utf8_lossy(&script))?;
         Ok(Outcome::Done)
     }
 }

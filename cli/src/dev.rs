@@ -1,8 +1,9 @@
 //! `dueq dev`: a private server for people who have none.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,12 +47,14 @@ pub(crate) struct Dev {
 
 impl Dev {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<()> {
-        let program = on_path().context(INSTALL)?;
+        let program = on_path().ok_or(output::Advice(INSTALL))?;
         let dir = match self.dir {
             Some(dir) => dir,
             None => data_folder().context("neither XDG_DATA_HOME nor HOME is set: name a folder with --dir")?,
         };
-        fs::create_dir_all(&dir).map_err(|error| anyhow!("cannot make {}: {error}", dir.display()))?;
+        // What is in the queues is nobody else's to read.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.map_err(|error| anyhow!("cannot make {}: {error}", dir.display()))?;
         let dir = dir.canonicalize()?;
         // Two servers that append to one file would ruin it. Held by the server too, which may outlive this process.
         let lock = lock(&dir)?;
@@ -156,18 +159,16 @@ fn ended(dir: &Path, status: &str) -> anyhow::Error {
 }
 
 fn welcome(common: &Common, url: &str, dir: &Path) -> io::Result<()> {
-    let mut out = io::stdout().lock();
     if common.json {
-        writeln!(out, "{}", serde_json::json!({ "url": url, "dir": dir }))?;
-        return out.flush();
+        return output::json_line(&serde_json::json!({ "url": url, "dir": dir }));
     }
-    writeln!(out, "A server is at {url}, its data in {}", dir.display())?;
-    writeln!(out, "\nTry, each in a terminal of its own:")?;
-    if common.redis != url {
-        writeln!(out, "  export REDIS_URL={url}    # in both")?;
-    }
-    writeln!(out, "  dueq work orders --print")?;
-    writeln!(out, "  dueq push orders 'rate order 42' --delay 3s")?;
-    writeln!(out, "\nCtrl-C stops it; the messages stay for the next time.")?;
-    out.flush()
+    let export = if common.redis == url { String::new() } else { format!("  export REDIS_URL={url}    # in both\n") };
+    output::line(&format!(
+        "A server is at {url}, its data in {}\n\n\
+         Try, each in a terminal of its own:\n{export}  \
+         dueq work orders --print\n  \
+         dueq push orders 'rate order 42' --delay 3s\n\n\
+         Ctrl-C stops it; the messages stay for the next time.",
+        output::visible(dir.as_os_str().as_encoded_bytes())
+    ))
 }

@@ -57,8 +57,21 @@ impl Doctor {
             report.clock(offset_us)?;
         }
         report.checkup(None, &server)?;
+        let mut failed = None;
         for name in self.names(&client, &mut report).await? {
-            let checkup = client.queue(&name)?.examine(self.repair).await?;
+            let checkup = match client.queue(&name)?.examine(self.repair).await {
+                Ok(checkup) => checkup,
+                // What was found so far is told all the same. A server that is away is away for the other queues, too.
+                Err(error) => {
+                    report.unchecked(Some(&name), "the queue", &error.to_string())?;
+                    let is_away = error.is_retryable();
+                    failed.get_or_insert(error);
+                    if is_away {
+                        break;
+                    }
+                    continue;
+                }
+            };
             report.checkup(Some(&name), &checkup)?;
             let absent = checkup.facts.contains(&("exists", "false".to_owned())) && checkup.findings.is_empty();
             if absent && self.queue.is_some() {
@@ -75,7 +88,8 @@ impl Doctor {
                 )?;
             }
         }
-        report.end()
+        let outcome = report.end()?;
+        failed.map_or(Ok(outcome), |error| Err(error.into()))
     }
 
     async fn names(&self, client: &Client, report: &mut Report) -> anyhow::Result<Vec<String>> {
@@ -136,7 +150,7 @@ impl Report {
             let mut object: serde_json::Map<_, _> =
                 checkup.facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect();
             object.insert("queue".to_owned(), queue.into());
-            output::line(&serde_json::json!({ "facts": object }).to_string())?;
+            output::json_line(&serde_json::json!({ "facts": object }))?;
         } else {
             let facts: Vec<String> = checkup.facts.iter().map(|(name, value)| format!("{name} {value}")).collect();
             let of = queue.map_or("server".to_owned(), |name| format!("queue {}", output::visible(name.as_bytes())));
@@ -147,12 +161,13 @@ impl Report {
         }
         if checkup.more > 0 {
             self.found += checkup.more;
-            let more = if self.json {
-                serde_json::json!({ "queue": queue, "more": checkup.more }).to_string()
+            self.mended += checkup.more_mended;
+            if self.json {
+                let (more, mended) = (checkup.more, checkup.more_mended);
+                output::json_line(&serde_json::json!({ "queue": queue, "more": more, "mended": mended }))?;
             } else {
-                format!("  and {} more", checkup.more)
-            };
-            output::line(&more)?;
+                output::line(&format!("  and {} more, {} mended", checkup.more, checkup.more_mended))?;
+            }
         }
         for unchecked in &checkup.unchecked {
             self.unchecked(queue, unchecked.what, &unchecked.why)?;
@@ -171,7 +186,7 @@ impl Report {
             object.insert("consequence".to_owned(), line.consequence.into());
             object.insert("remedy".to_owned(), line.remedy.into());
             object.insert("mended".to_owned(), line.mended.into());
-            return output::line(&serde_json::Value::Object(object).to_string());
+            return output::json_line(&object.into());
         }
         let visible = |text: &str| output::visible(text.as_bytes());
         let mended = if line.mended { "mended: " } else { "" };
@@ -183,7 +198,7 @@ impl Report {
     fn unchecked(&mut self, queue: Option<&str>, what: &str, why: &str) -> io::Result<()> {
         self.unchecked += 1;
         if self.json {
-            return output::line(&serde_json::json!({ "queue": queue, "unchecked": what, "why": why }).to_string());
+            return output::json_line(&serde_json::json!({ "queue": queue, "unchecked": what, "why": why }));
         }
         output::line(&format!("  not checked: {what}: {}", output::visible(why.as_bytes())))
     }
@@ -191,9 +206,7 @@ impl Report {
     fn end(self) -> anyhow::Result<Outcome> {
         let Self { json, found, mended, unchecked } = self;
         if json {
-            output::line(
-                &serde_json::json!({ "found": found, "mended": mended, "not_checked": unchecked }).to_string(),
-            )?;
+            output::json_line(&serde_json::json!({ "found": found, "mended": mended, "not_checked": unchecked }))?;
         } else {
             let all = if unchecked == 0 { String::new() } else { format!(", {unchecked} not checked") };
             output::line(&match found {

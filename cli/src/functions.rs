@@ -1,6 +1,6 @@
 //! `dueq functions`: the library that other languages FCALL.
 
-use std::io::{self, Write};
+use std::io;
 
 use clap::{Args, Subcommand};
 use dueq::Functions as Found;
@@ -42,7 +42,7 @@ impl Functions {
                 Ok(outcome)
             }
             Command::Print => {
-                io::stdout().write_all(dueq::functions_code().as_bytes())?;
+                output::text_as_it_is(&dueq::functions_code())?;
                 Ok(Outcome::Done)
             }
             Command::Status => {
@@ -71,7 +71,7 @@ fn print(json: bool, word: &str, found: Found, name: &str) -> io::Result<()> {
     if json {
         let mut object = serde_json::json!({ "outcome": word, "version": ours });
         object[name] = theirs.into();
-        return output::line(&object.to_string());
+        return output::json_line(&object);
     }
     let server = match (name, theirs) {
         ("before", Some(version)) => format!("the server had version {version}"),

@@ -1,7 +1,7 @@
 //! `dueq show` and `ls`: one message, and pages of them.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 
 use base64::Engine;
@@ -29,7 +29,7 @@ pub(crate) struct Show {
     queue: String,
     /// The id
     id: OsString,
-    /// Only the payload, byte for byte
+    /// Only the payload, byte for byte (a terminal is shown what would steer it)
     #[arg(long, conflicts_with = "json")]
     payload: bool,
 }
@@ -43,7 +43,7 @@ impl Show {
             return Ok(Outcome::Refused);
         };
         if self.payload {
-            io::stdout().write_all(&stored.payload)?;
+            output::bytes(&stored.payload)?;
             return Ok(Outcome::Done);
         }
         let time = time_name(stored.state);
@@ -54,9 +54,10 @@ impl Show {
             object.insert("failures".to_owned(), stored.failures.into());
             object.insert("crashes".to_owned(), stored.crashes.into());
             object.insert("max_attempts".to_owned(), stored.max_attempts.into());
+            object.insert("traceparent".to_owned(), stored.trace_parent.into());
             object.insert("error".to_owned(), stored.error.into());
             object.insert("payload_base64".to_owned(), STANDARD.encode(&stored.payload).into());
-            output::line(&serde_json::Value::from(object).to_string())?;
+            output::json_line(&object.into())?;
             return Ok(Outcome::Done);
         }
         let limit = stored.max_attempts.map_or("the queue's".to_owned(), |limit| limit.to_string());
@@ -136,11 +137,11 @@ impl Ls {
             }
         }
         if let Some(cursor) = cursor.map(|cursor| URL_SAFE_NO_PAD.encode(cursor.as_bytes())) {
-            output::line(&if common.json {
-                serde_json::json!({ "cursor": cursor }).to_string()
+            if common.json {
+                output::json_line(&serde_json::json!({ "cursor": cursor }))?;
             } else {
-                format!("more: --cursor {cursor}")
-            })?;
+                output::line(&format!("more: --cursor {cursor}"))?;
+            }
         }
         Ok(Outcome::Done)
     }
@@ -156,8 +157,11 @@ fn decode(text: &str) -> Result<Cursor, Usage> {
 }
 
 fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    if messages.is_empty() {
+        return Ok(());
+    }
     if json {
+        let mut lines = Vec::with_capacity(messages.len());
         for message in messages {
             let mut object = output::id_fields(&message.id);
             object.insert("state".to_owned(), state.as_str().into());
@@ -165,9 +169,10 @@ fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
             object.insert("failures".to_owned(), message.failures.into());
             object.insert("crashes".to_owned(), message.crashes.into());
             object.insert("error".to_owned(), message.error.clone().into());
-            writeln!(out, "{}", serde_json::Value::from(object))?;
+            lines.push(output::json(&object.into()));
         }
-    } else if !messages.is_empty() {
+        output::line(&lines.join("\n"))
+    } else {
         let mut table = table();
         table.set_header([time_name(state), "id", "failures", "crashes", "error"]);
         for message in messages {
@@ -179,9 +184,8 @@ fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
                 output::visible(message.error.as_bytes()),
             ]);
         }
-        writeln!(out, "{}", table.trim_fmt())?;
+        output::line(&table.trim_fmt())
     }
-    out.flush()
 }
 
 /// What the time of a message in this state is.

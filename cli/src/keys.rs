@@ -25,13 +25,12 @@ impl Keys {
     pub(crate) fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let keys = dueq::queue_keys(&self.queue)?;
         if let Some(lang) = self.lang {
-            output::line(snippet(lang, &self.queue).trim_end())?;
+            output::text_as_it_is(&snippet(lang, &self.queue))?;
         } else if common.json {
-            output::line(&serde_json::json!({ "queue": self.queue, "keys": keys }).to_string())?;
+            output::json_line(&serde_json::json!({ "queue": self.queue, "keys": keys }))?;
         } else {
-            // To be pasted, so not made visible: a queue's name holds no control characters, or it was refused above.
-            let quoted: Vec<String> = keys.iter().map(|key| format!("'{}'", key.replace('\'', r"'\''"))).collect();
-            output::line(&quoted.join(" "))?;
+            let words: Vec<String> = keys.iter().map(|key| dueq::shell_word(key.as_bytes())).collect();
+            output::line(&words.join(" "))?;
         }
         Ok(Outcome::Done)
     }

@@ -2,6 +2,8 @@
 
 mod acl;
 mod bench;
+#[cfg(test)]
+mod checks;
 mod completions;
 mod configure;
 mod dev;
@@ -19,12 +21,14 @@ mod push;
 mod push_file;
 mod queues;
 mod reschedule;
+mod shown;
 mod snippets;
 mod stats;
 mod time;
 mod when;
 mod work;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,6 +42,7 @@ use output::{Outcome, Usage};
 ///
 /// The server is named by --redis or REDIS_URL: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS,
 /// or redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE].
+/// Everybody on this machine can read its command lines: a URL with a password belongs into REDIS_URL.
 #[derive(Parser)]
 #[command(
     version,
@@ -174,7 +179,9 @@ impl Common {
     /// Warnings go to standard error; RUST_LOG shows more, or less.
     fn start_log(&self) {
         let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+        let json = self.log == Log::Json;
+        let writer = move || output::Log { json };
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
         match self.log {
             Log::Text => log.init(),
             Log::Json => log.json().flatten_event(true).init(),
@@ -183,15 +190,27 @@ impl Common {
 
     fn complain(&self, error: &anyhow::Error) {
         match self.log {
-            Log::Text => eprintln!("dueq: {error}"),
-            Log::Json => eprintln!("{}", serde_json::json!({ "level": "ERROR", "message": error.to_string() })),
+            Log::Text if error.is::<output::Advice>() => output::note(&format!("dueq: {error}")),
+            Log::Text => output::note(&format!("dueq: {}", output::visible(error.to_string().as_bytes()))),
+            Log::Json => {
+                let object = serde_json::json!({ "level": "ERROR", "message": error.to_string() });
+                output::note(&output::json(&object));
+            }
         }
     }
 }
 
 fn main() -> ExitCode {
     // Without a word of the user's: help, not an error, even if REDIS_URL is set.
-    let cli = if std::env::args_os().len() == 1 { Cli::parse_from(["dueq", "--help"]) } else { Cli::parse() };
+    let args: Vec<OsString> = if std::env::args_os().len() == 1 {
+        vec!["dueq".into(), "--help".into()]
+    } else {
+        std::env::args_os().collect()
+    };
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(refusal) => return refuse(&refusal),
+    };
     cli.common.start_log();
     match run(cli.command, &cli.common) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
@@ -203,6 +222,18 @@ fn main() -> ExitCode {
             if error.is::<output::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Help, or what is wrong with the command line. It may have come from anywhere: what would steer a terminal is shown.
+fn refuse(refusal: &clap::Error) -> ExitCode {
+    let plain = refusal.render().to_string();
+    if plain.contains(|c| c != '\n' && shown::steers(c)) {
+        output::note(plain.trim_end());
+    } else {
+        // Nobody may read it; that is no failure.
+        let _ = refusal.print();
+    }
+    if refusal.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
 #[tokio::main]

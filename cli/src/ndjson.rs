@@ -32,6 +32,8 @@ struct Line<'a> {
     #[serde(borrow)]
     at: Option<Cow<'a, str>>,
     max_attempts: Option<u32>,
+    #[serde(borrow)]
+    traceparent: Option<Cow<'a, str>>,
 }
 
 /// What holds for each line that does not say otherwise.
@@ -42,6 +44,7 @@ pub(crate) struct Defaults {
     pub(crate) when: When,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
+    pub(crate) traceparent: Option<String>,
 }
 
 /// Some lines, parsed: what was on them, by number, and how far the file was read.
@@ -115,6 +118,10 @@ impl<R: Read> Lines<R> {
 impl Defaults {
     /// The message on a line.
     fn message(&self, text: &[u8], number: u64) -> Result<Message, String> {
+        // A list would be taken for the values of the fields in their order, whatever that is.
+        if text.starts_with(b"[") {
+            return Err("a list, not an object such as {\"payload\": \"...\"}".to_owned());
+        }
         let line: Line<'_> = serde_json::from_slice(text).map_err(|error| {
             let reason = error.to_string();
             let reason = reason.split(" at line ").next().unwrap_or(&reason);
@@ -144,6 +151,9 @@ impl Defaults {
         }
         if let Some(max_attempts) = line.max_attempts.or(self.max_attempts) {
             message = message.max_attempts(max_attempts);
+        }
+        if let Some(traceparent) = line.traceparent.as_deref().or(self.traceparent.as_deref()) {
+            message = message.trace_parent(traceparent);
         }
         Ok(message)
     }

@@ -1,4 +1,6 @@
 //! Writing to the terminal: what others chose must not steer it.
+//!
+//! All that the program prints goes through here; `shown` has the characters that never reach a terminal as they are.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -7,6 +9,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+
+pub(crate) use crate::shown::visible;
+use crate::shown::{guarded, guarded_json};
 
 /// Whether what was asked took place: a script branches on the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +45,25 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// A failure that takes more than a line to explain, in words of our own: its line ends are kept.
+#[derive(Debug)]
+pub(crate) struct Advice(pub(crate) &'static str);
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Advice {}
+
 /// What became of one message: `WORD [(DETAIL)] ID`, or an object with id, outcome and whatever else `fields` names.
 pub(crate) fn message(json: bool, id: &[u8], word: &str, detail: &str, fields: &[(&str, Value)]) -> io::Result<()> {
     if json {
         let mut object = id_fields(id);
         object.insert("outcome".to_owned(), word.into());
         object.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        return line(&Value::Object(object).to_string());
+        return json_line(&Value::Object(object));
     }
     let detail = if detail.is_empty() { String::new() } else { format!(" ({})", visible(detail.as_bytes())) };
     line(&format!("{word}{detail} {}", visible(id)))
@@ -59,7 +76,7 @@ pub(crate) fn queue(json: bool, queue: &str, word: &str, count: Option<u64>) -> 
         if let Some(count) = count {
             object["count"] = count.into();
         }
-        return line(&object.to_string());
+        return json_line(&object);
     }
     let count = count.map(|count| format!(" {count}")).unwrap_or_default();
     line(&format!("{word}{count} {}", visible(queue.as_bytes())))
@@ -75,11 +92,65 @@ pub(crate) fn id_fields(id: &[u8]) -> Map<String, Value> {
     object
 }
 
-/// Writes a line at once, so that whoever reads along sees it.
+/// Writes a line at once, so that whoever reads along sees it. Its own line ends are kept.
 pub(crate) fn line(text: &str) -> io::Result<()> {
+    text_as_it_is(&format!("{}\n", guarded(text)))
+}
+
+/// Writes an object on a line of its own.
+pub(crate) fn json_line(value: &Value) -> io::Result<()> {
+    text_as_it_is(&format!("{}\n", json(value)))
+}
+
+/// An object on one line. What would steer a terminal is escaped as JSON does, so nothing is lost to who reads JSON.
+pub(crate) fn json(value: &Value) -> String {
+    guarded_json(&value.to_string()).into_owned()
+}
+
+/// Writes bytes that somebody asked for as they are; to a terminal, made visible.
+pub(crate) fn bytes(bytes: &[u8]) -> io::Result<()> {
+    if is_terminal() {
+        return line(&visible(bytes));
+    }
     let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
+    out.write_all(bytes)?;
     out.flush()
+}
+
+/// Writes a text of our own, such as a script.
+pub(crate) fn text_as_it_is(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Clears the screen, if there is one, and goes to its upper left corner.
+pub(crate) fn clear_screen() -> io::Result<()> {
+    if is_terminal() { text_as_it_is("\x1b[2J\x1b[H") } else { Ok(()) }
+}
+
+/// Writes a line to standard error. Nobody may read it; that is no failure.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", guarded(text));
+}
+
+/// Standard error for the log: an event is written at once, and stays one line.
+pub(crate) struct Log {
+    pub(crate) json: bool,
+}
+
+impl Write for Log {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let text = text.trim_end_matches('\n');
+        let shown = if self.json { guarded_json(text).into_owned() } else { visible(text.as_bytes()) };
+        writeln!(io::stderr(), "{shown}")?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A moment for people: `2026-12-01T12:00:00.25Z`.
@@ -90,56 +161,11 @@ pub(crate) fn moment(unix_ms: u64) -> String {
         .map_or_else(|| format!("{unix_ms} ms"), |timestamp| timestamp.to_string())
 }
 
-/// Whether a person watches the output.
-pub(crate) fn is_terminal() -> bool {
+fn is_terminal() -> bool {
     io::stdout().is_terminal()
-}
-
-/// Text with its control characters made visible, so that a payload cannot move the cursor or change colours.
-pub(crate) fn visible(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    text.chars()
-        .flat_map(
-            |c| if c.is_control() || is_bidi(c) { Shown::Escaped(c.escape_default()) } else { Shown::Plain(Some(c)) },
-        )
-        .collect()
-}
-
-enum Shown {
-    Plain(Option<char>),
-    Escaped(std::char::EscapeDefault),
-}
-
-impl Iterator for Shown {
-    type Item = char;
-
-    fn next(&mut self) -> Option<char> {
-        match self {
-            Self::Plain(c) => c.take(),
-            Self::Escaped(escape) => escape.next(),
-        }
-    }
-}
-
-/// Characters that reverse or isolate the direction of what follows.
-fn is_bidi(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Whether the reader of our output has gone away.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_are_shown_and_not_obeyed() {
-        assert_eq!(visible(b"a\x1b[2Jb\n\0"), "a\\u{1b}[2Jb\\n\\u{0}");
-        assert_eq!(visible("für \u{1f600}".as_bytes()), "für \u{1f600}");
-        assert_eq!(visible("\u{9b}31m\u{202e}".as_bytes()), "\\u{9b}31m\\u{202e}");
-        assert_eq!(visible(b"\xff"), "\u{fffd}");
-    }
 }

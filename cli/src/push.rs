@@ -16,9 +16,10 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-A line of --ndjson holds payload (text) or payload_base64; optionally id, delay or at, and max_attempts. What it does not
-say is taken from the flags. A line without id gets one made of file, line number and text: so an interrupted push can be
-run again, and each message is pushed once as long as it has not been delivered; --from-line leaves out what was.
+A line of --ndjson holds payload (text) or payload_base64; optionally id, delay or at, max_attempts and traceparent. What
+it does not say is taken from the flags. A line without id gets one made of file, line number and text: so an interrupted
+push can be run again, and each message is pushed once as long as it has not been delivered; --from-line leaves out what
+was.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": \"mail 7\", \"at\": \"2026-12-01T20:00:00+08:00\"}
 
@@ -47,6 +48,9 @@ pub(crate) struct Push {
     /// What to do if the id waits already
     #[arg(long, value_enum, default_value_t = Conflict::Keep)]
     on_conflict: Conflict,
+    /// The W3C trace context of the push, 00-TRACE-SPAN-FLAGS: handed on to whoever handles the message
+    #[arg(long, value_name = "TRACEPARENT")]
+    traceparent: Option<String>,
     #[command(flatten)]
     durable: Durable,
 }
@@ -67,7 +71,8 @@ impl Push {
         if let Some(path) = &self.file.ndjson {
             let queue = common.queue(&self.queue).await?.durability(durability);
             let (max_attempts, on_conflict) = (self.max_attempts, self.on_conflict.into());
-            let defaults = Defaults { source: String::new(), due, when: self.when, max_attempts, on_conflict };
+            let (source, when, traceparent) = (String::new(), self.when, self.traceparent);
+            let defaults = Defaults { source, due, when, max_attempts, on_conflict, traceparent };
             return self.file.run(path, queue, defaults, common).await;
         }
         let payload = match self.payload {
@@ -87,6 +92,9 @@ impl Push {
         }
         if let Some(max_attempts) = self.max_attempts {
             message = message.max_attempts(max_attempts);
+        }
+        if let Some(traceparent) = self.traceparent {
+            message = message.trace_parent(traceparent);
         }
         let id = message.id_bytes().to_vec();
         let (word, state) = match common.queue(&self.queue).await?.push(message).await? {

@@ -185,7 +185,7 @@ impl Push<'_> {
                 "queue": self.queue.name(), "outcome": outcome, "line": line, "created": created, "exists": exists,
                 "moved": moved, "finished": finished, "skipped": skipped, "seconds": seconds,
             });
-            return output::line(&object.to_string());
+            return output::json_line(&object);
         }
         let parts: Vec<String> = [("exists", exists), ("moved", moved), ("finished", finished), ("skipped", skipped)]
             .iter()

@@ -13,11 +13,11 @@ pub(crate) struct Queues {}
 impl Queues {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         for name in common.client().await?.queues().await? {
-            output::line(&if common.json {
-                serde_json::json!({ "queue": name }).to_string()
+            if common.json {
+                output::json_line(&serde_json::json!({ "queue": name }))?;
             } else {
-                output::visible(name.as_bytes())
-            })?;
+                output::line(&output::visible(name.as_bytes()))?;
+            }
         }
         Ok(Outcome::Done)
     }

@@ -1,5 +1,7 @@
 //! Producers in other languages: the files of `examples/clients/`, with the name of a queue filled in.
 
+use crate::output;
+
 /// A language that there is a producer in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Lang {
@@ -19,9 +21,9 @@ pub(crate) enum Lang {
 pub(crate) fn snippet(lang: Lang, queue: &str) -> String {
     let (file, replacements) = producer(lang);
     let name = match lang {
-        Lang::Sh => format!("'{}'", queue.replace('\'', r"'\''")),
+        Lang::Sh => dueq::shell_word(queue.as_bytes()),
         // A string of JSON is one in all of them.
-        _ => serde_json::Value::from(queue).to_string(),
+        _ => output::json(&queue.into()),
     };
     let with_usage = file.replacen("QUEUE ID DELAY_MS", "ID DELAY_MS", usize::MAX);
     replacements.iter().fold(with_usage, |text, (from, to)| text.replacen(from, &to.replace("NAME", &name), 1))
@@ -81,7 +83,7 @@ mod tests {
             }
             let filled = snippet(*lang, "orders");
             assert!(file.contains("QUEUE") && !filled.contains("QUEUE") && !filled.contains("NAME}"), "{lang:?}");
-            assert!(filled.contains(if *lang == Lang::Sh { "'orders'" } else { "\"orders\"" }), "{lang:?}");
+            assert!(filled.contains(if *lang == Lang::Sh { "queue=orders id" } else { "\"orders\"" }), "{lang:?}");
             let changed = file.lines().filter(|line| !filled.contains(line)).count();
             assert!(changed <= 4, "{lang:?}: {changed} lines changed");
         }
@@ -93,6 +95,8 @@ mod tests {
         assert!(snippet(Lang::Sh, name).contains(r#"queue='it'\''s "so" \ $HOME `x` ${y} größe' id=$1"#));
         for lang in [Lang::Python, Lang::Node, Lang::Go, Lang::Java] {
             assert!(snippet(lang, name).contains(r#""it's \"so\" \\ $HOME `x` ${y} größe""#), "{lang:?}");
+            assert!(snippet(lang, "a\u{9b}31m").contains(r#""a\u009b31m""#), "{lang:?}");
         }
+        assert!(snippet(Lang::Sh, "a\u{9b}31m").contains(r#"queue="$(printf 'a\302\23331m')" id=$1"#));
     }
 }

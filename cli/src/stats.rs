@@ -1,6 +1,5 @@
 //! `dueq stats`: what a queue, or each queue, holds and has done.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
@@ -13,8 +12,6 @@ use crate::{Common, output};
 
 /// How often --watch looks.
 const EVERY: Duration = Duration::from_secs(1);
-/// Clears the screen and goes to its upper left corner.
-const CLEAR: &str = "\x1b[2J\x1b[H";
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -42,13 +39,12 @@ impl Stats {
                 Some(name) => one(&client, name, common.json).await?,
                 None => all(&client, common.json).await?,
             };
-            let mut out = io::stdout().lock();
-            if self.watch && output::is_terminal() && !common.json {
-                write!(out, "{CLEAR}")?;
+            if self.watch && !common.json {
+                output::clear_screen()?;
             }
-            out.write_all(text.as_bytes())?;
-            out.flush()?;
-            drop(out);
+            if !text.is_empty() {
+                output::line(text.trim_end_matches('\n'))?;
+            }
             if !self.watch {
                 return Ok(Outcome::Done);
             }
@@ -109,7 +105,7 @@ fn object(name: &str, stats: &Counts) -> String {
         rows(stats).into_iter().map(|(name, value, _)| (name.to_owned(), value.into())).collect();
     object.insert("queue".to_owned(), name.into());
     object.insert("paused".to_owned(), stats.paused.into());
-    format!("{}\n", serde_json::Value::from(object))
+    format!("{}\n", output::json(&serde_json::Value::from(object)))
 }
 
 fn rows(stats: &Counts) -> [(&'static str, u64, &'static str); 19] {

@@ -2,10 +2,14 @@
 
 mod queue;
 mod server;
+mod shell;
 
 use crate::error::{Error, ErrorKind};
 
+#[cfg(any(test, feature = "harness"))]
+pub(crate) use queue::raws;
 pub use server::ServerTime;
+pub use shell::shell_word;
 
 /// How many findings one checkup names; the rest are counted.
 const NAMED: usize = 1_000;
@@ -19,6 +23,8 @@ pub struct Checkup {
     pub findings: Vec<Finding>,
     /// How many findings there are beyond those.
     pub more: u64,
+    /// How many of these this checkup has mended.
+    pub more_mended: u64,
     /// What could not be looked at.
     pub unchecked: Vec<Unchecked>,
     /// What was seen, wrong or not: names that stay the same from release to release, and values.
@@ -63,6 +69,7 @@ impl Checkup {
             self.findings.push(finding);
         } else {
             self.more += 1;
+            self.more_mended += u64::from(finding.mended);
         }
     }
 
@@ -77,6 +84,15 @@ impl Checkup {
     ) {
         let (subject, remedy) = (subject.as_bytes().to_vec(), remedy.into());
         self.found(Finding { code, subject, problem, consequence, remedy, mended: false });
+    }
+
+    /// What was found before an error is not lost with it, least of all what was mended; without any, the error is all.
+    fn interrupted(&mut self, what: &'static str, error: Error) -> Result<(), Error> {
+        if self.findings.is_empty() {
+            return Err(error);
+        }
+        self.unchecked.push(Unchecked { what, why: error.to_string() });
+        Ok(())
     }
 
     /// The answer, if there is one; `None`, and a note, if the user may not ask. Other errors end the checkup.
@@ -98,4 +114,37 @@ fn is_denied(error: &Error) -> bool {
     // Some hosts rename CONFIG, or take it away.
     let lacks = ["NOPERM", "ACL failure in script", "can't run this command", "can't access", "unknown command"];
     matches!(error.kind(), ErrorKind::Denied | ErrorKind::Server) && lacks.iter().any(|words| text.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Applied;
+
+    fn finding(mended: bool) -> Finding {
+        let (code, consequence) = ("hollow", "it is lost");
+        Finding { code, subject: Vec::new(), problem: String::new(), consequence, remedy: String::new(), mended }
+    }
+
+    #[test]
+    fn what_is_beyond_the_named_is_counted_with_what_was_mended_of_it() {
+        let mut checkup = Checkup::default();
+        for number in 0..NAMED + 10 {
+            checkup.found(finding(number % 2 == 0));
+        }
+        assert_eq!((checkup.findings.len(), checkup.more, checkup.more_mended), (NAMED, 10, 5));
+    }
+
+    #[test]
+    fn an_error_halfway_does_not_lose_what_was_found() {
+        let lost = || Error::new(ErrorKind::Unavailable, Applied::Unknown, "the connection was lost");
+        let mut checkup = Checkup::default();
+        assert!(
+            checkup.interrupted("the rest", lost()).is_err(),
+            "nothing was found: the error is all there is to say"
+        );
+        checkup.found(finding(true));
+        assert!(checkup.interrupted("the rest", lost()).is_ok());
+        assert_eq!(checkup.unchecked, [Unchecked { what: "the rest", why: "the connection was lost".to_owned() }]);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::doctor::shell::{dueq, shell_word};
 use crate::doctor::{Checkup, Finding, is_denied};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::lane::Repeat;
@@ -17,11 +18,11 @@ const STEP: &str = "250";
 const BEAT: Duration = Duration::from_millis(1_200);
 
 /// What a script found.
-struct Raw {
-    kind: String,
-    what: Vec<u8>,
-    detail: String,
-    mended: bool,
+pub(crate) struct Raw {
+    pub(crate) kind: String,
+    pub(crate) what: Vec<u8>,
+    pub(crate) detail: String,
+    pub(crate) mended: bool,
 }
 
 impl Queue {
@@ -40,7 +41,7 @@ impl Queue {
                 checkup.wrong("layout", "layout", error.to_string(), consequence, "use a newer dueq");
             }
             Err(error) if is_denied(&error) => drop(checkup.allowed::<()>("the queue (verify, audit)", Err(error))?),
-            Err(error) => return Err(error),
+            Err(error) => checkup.interrupted("the rest of the queue (audit)", error)?,
         }
         Ok(checkup)
     }
@@ -99,7 +100,7 @@ impl Queue {
             if kind != due && kind != "none" {
                 let problem = format!("{key} is a {kind}, not a {due}: somebody else wrote it");
                 let consequence = "calls that need it are refused with WRONGTYPE";
-                let remedy = format!("redis-cli RENAME {} ELSEWHERE", quoted(key.as_bytes()));
+                let remedy = format!("redis-cli RENAME {} ELSEWHERE", shell_word(key.as_bytes()));
                 checkup.wrong("type", key, problem, consequence, remedy);
             }
         }
@@ -107,9 +108,8 @@ impl Queue {
     }
 
     fn finding(&self, raw: Raw) -> Finding {
-        let name = quoted(self.name().as_bytes());
-        let (repair, id) =
-            (if raw.mended { String::new() } else { format!("dueq doctor {name} --repair") }, quoted(&raw.what));
+        let name = self.name().as_bytes();
+        let repair = if raw.mended { String::new() } else { dueq("doctor --repair", &[name]) };
         let (detail, subject) = (raw.detail, String::from_utf8_lossy(&raw.what).into_owned());
         // What is left to do once it is mended.
         let then = |rest: String| if raw.mended { rest } else { format!("{repair}; then {rest}") };
@@ -124,6 +124,12 @@ impl Queue {
                 "meta",
                 "meta has no layout, and other keys of the queue are there".to_owned(),
                 "to all clients the queue does not exist: nothing is delivered until the next push",
+                repair,
+            ),
+            "meta" if subject == "test" => (
+                "meta",
+                "meta has the field test: the queue is for tests".to_owned(),
+                "whoever may call its scripts may bring a clock of his own: messages come early, leases run out",
                 repair,
             ),
             "meta" => (
@@ -144,19 +150,19 @@ impl Queue {
                 "bell",
                 format!("{subject} is no list: somebody else wrote it"),
                 "nobody is woken: messages are up to a second late",
-                format!("redis-cli RENAME {id} ELSEWHERE"),
+                format!("redis-cli RENAME {} ELSEWHERE", shell_word(&raw.what)),
             ),
             "silent" => (
                 "silent",
                 format!("a message has been due for {detail} ms, the bell is empty, and no worker beats"),
                 "a client that waits for the bell is not woken",
-                then(format!("start a worker: dueq work {name}")),
+                then(format!("start a worker: {}", dueq("work", &[name]))),
             ),
             "window" => (
                 "window",
                 format!("{detail} messages are ready, more than 1,000"),
                 "cancel and reschedule of ready messages are slow until they are claimed",
-                format!("dueq work {name}"),
+                dueq("work", &[name]),
             ),
             "entry" => ("entry", format!("{subject:?} among the ready is no entry"), "a claim drops it", repair),
             "hollow" => (
@@ -187,7 +193,7 @@ impl Queue {
                 "unplaced",
                 "its payload is there, and it is in no state".to_owned(),
                 "it is never delivered, and cannot be pushed again",
-                then(format!("it is dead: dueq requeue {name} {id}, if it was not handled")),
+                then(format!("it is dead: {}, if it was not handled", dueq("requeue", &[name, &raw.what]))),
             ),
             "score" => (
                 "score",
@@ -208,7 +214,7 @@ impl Queue {
     }
 }
 
-fn raws(body: &mut Body) -> Result<Vec<Raw>, Error> {
+pub(crate) fn raws(body: &mut Body) -> Result<Vec<Raw>, Error> {
     let mut items = body.parts()?;
     let mut raws = Vec::with_capacity(items.len());
     while !items.is_empty() {
@@ -216,15 +222,4 @@ fn raws(body: &mut Body) -> Result<Vec<Raw>, Error> {
         raws.push(Raw { kind: item.text()?, what: item.bytes()?, detail: item.text()?, mended: item.integer()? == 1 });
     }
     Ok(raws)
-}
-
-/// As a shell takes it for one word.
-fn quoted(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let plain = |c: char| c.is_alphanumeric() || "_-.:/@%+,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.into_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }

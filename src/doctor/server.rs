@@ -87,7 +87,7 @@ impl Checkup {
         let product = if info.field("valkey_version").is_some() { "Valkey" } else { "Redis" };
         let version = info.field("valkey_version").or(info.field("redis_version")).unwrap_or("unknown");
         self.fact("version", format!("{product} {version}"));
-        if let Some(reason) = crate::client::too_old(info) {
+        if let Some(reason) = crate::protocol::server::too_old(info) {
             let consequence = "scripts fail: they use commands and flags that it does not have";
             self.wrong("version", "version", reason, consequence, "upgrade the server");
         }

@@ -32,7 +32,7 @@ impl Alarm {
         let thread = Arc::clone(&shared);
         let started = std::thread::Builder::new().name("dueq-alarm".to_owned()).spawn(move || thread.run());
         if let Err(error) = &started {
-            tracing::warn!(%error, "no thread for the timer: messages may be a millisecond later");
+            crate::events::no_timer(error);
         }
         Self { shared, has_thread: started.is_ok() }
     }

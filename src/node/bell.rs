@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::events;
 use crate::protocol::connect::Connector;
 use crate::protocol::lane::reconnect_delays;
 use crate::protocol::waiting::Waiting;
@@ -13,6 +14,7 @@ type Pending = Pin<Box<dyn Future<Output = (Waiting, Result<bool, Error>)> + Sen
 
 /// The bell of a queue, as an idle node hears it.
 pub(super) struct Bell {
+    queue: String,
     connector: Arc<Connector>,
     bell: String,
     waiting: Option<Waiting>,
@@ -21,8 +23,8 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    pub(super) fn new(connector: Arc<Connector>, bell: String) -> Self {
-        Self { connector, bell, waiting: None, pending: None, failures: 0 }
+    pub(super) fn new(queue: &str, connector: Arc<Connector>, bell: String) -> Self {
+        Self { queue: queue.to_owned(), connector, bell, waiting: None, pending: None, failures: 0 }
     }
 
     /// Completes when there may be work: the bell rang, or the wait failed, in which case a token may have been lost.
@@ -51,7 +53,7 @@ impl Bell {
                 }
                 Err(error) => {
                     self.failures += 1;
-                    tracing::warn!(%error, "waiting for work failed");
+                    events::waiting_failed(&self.queue, &error);
                     tokio::time::sleep(reconnect_delays().delay(self.failures, fastrand::f64())).await;
                     return;
                 }

@@ -9,13 +9,15 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::claiming::Claim;
 use crate::delivery::Delivery;
+use crate::events;
 use crate::node::Event;
 use crate::node::bell::Bell;
 use crate::node::handler::Handling;
 use crate::node::settlement::IntoSettlement;
 use crate::protocol::lane::reconnect_delays;
-use crate::queue::{Claim, Queue};
+use crate::queue::Queue;
 
 /// How many messages one claim takes at most.
 const MAX_CLAIM: usize = 256;
@@ -118,7 +120,7 @@ where
                 Err(error) => {
                     failures += 1;
                     more = true;
-                    tracing::warn!(queue = self.queue.name(), %error, "claiming failed");
+                    events::call_failed(self.queue.name(), "claim", &error, "it is repeated");
                     if woken == Woken::ByNudge {
                         let _ = self.events.send(Event::Promoted(Err(error)));
                     }
@@ -130,7 +132,9 @@ where
                 }
             }
         }
-        // A token that the dropped wait may have taken along is given back.
+        // A token that the dropped wait may have taken along is given back. The server may not have heard yet that nobody waits
+        // here, and serve this wait first: then the second token wakes somebody, or the goodbye or any beat rings again.
+        drop(self.bell);
         ring(&self.queue, self.lease_ms).await;
     }
 
@@ -172,7 +176,7 @@ where
 /// Tells other nodes that there may be work, if there is.
 async fn ring(queue: &Queue, lease_ms: u64) {
     if let Err(error) = queue.claim_up_to(0, lease_ms).await {
-        tracing::warn!(queue = queue.name(), %error, "the other nodes could not be rung for; a beat does it within a second");
+        events::call_failed(queue.name(), "ring", &error, "a beat rings for the other nodes within a second");
     }
 }
 

@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::delivery::Delivery;
 use crate::error::Error;
+use crate::events;
+use crate::metrics::Count;
 use crate::node::Event;
 use crate::node::agenda::{Action, Agenda, FLOOR, TICK};
 use crate::node::alarm::Alarm;
@@ -115,7 +117,7 @@ impl Conductor {
             self.take(event);
         }
         if let Err(error) = beat(&self.lane, &self.queue, &self.node, b"leave").await {
-            tracing::warn!(queue = self.queue.name(), %error, "the node could not say goodbye; it is forgotten in 3 s");
+            events::call_failed(self.queue.name(), "leave", &error, "the node is forgotten in 3 s");
         }
     }
 
@@ -168,10 +170,8 @@ impl Conductor {
     fn absorb(&mut self, header: &Header, now: Instant) {
         if header.born != self.born {
             if !self.born.is_empty() {
-                tracing::error!(
-                    queue = self.queue.name(),
-                    "the store was emptied or replaced: what the queue held is gone"
-                );
+                self.queue.meters().add(Count::StoreEmptied);
+                events::store_emptied(self.queue.name());
             }
             self.born.clone_from(&header.born);
             // The lead of a new queue is free.
@@ -263,8 +263,7 @@ impl Conductor {
         let Some(running) = self.running.get_mut(&number) else { return };
         running.extend = None;
         if now >= running.deadline {
-            tracing::warn!(queue = self.queue.name(), id = %running.delivery.id(), "the lease ran out before it could be extended");
-            return running.delivery.lose();
+            return running.delivery.lose("it ran out before it could be extended");
         }
         let next = (now + self.lease / 3).min(running.deadline);
         running.extend = self.agenda.schedule(Action::Extend(number), next);
@@ -285,11 +284,10 @@ impl Conductor {
             Ok(Extended::Until(_)) => running.deadline = running.deadline.max(asked + self.lease),
             Ok(Extended::Gone | Extended::Lost) => {
                 if !running.delivery.is_settled() {
-                    tracing::warn!(queue = self.queue.name(), id = %running.delivery.id(), "the lease was lost");
-                    running.delivery.lose();
+                    running.delivery.lose("an extension found it gone");
                 }
             }
-            Err(error) => tracing::warn!(queue = self.queue.name(), %error, "a lease could not be extended yet"),
+            Err(error) => events::extend_failed(self.queue.name(), &error),
         }
     }
 
@@ -303,8 +301,8 @@ impl Conductor {
 
     /// The next beat says what is still to be done. After a fault that may pass it comes soon: nobody should wait for the
     /// floor because one connection was lost.
-    fn failed(&mut self, what: &str, error: &Error, now: Instant) {
-        tracing::warn!(queue = self.queue.name(), %error, "{what} failed, the next beat is within {FLOOR:?}");
+    fn failed(&mut self, what: &'static str, error: &Error, now: Instant) {
+        events::call_failed(self.queue.name(), what, error, "the next beat is within a second");
         if error.is_retryable() {
             self.failures += 1;
             self.agenda.beat_at(now + reconnect_delays().delay(self.failures, fastrand::f64()), now);
@@ -313,8 +311,16 @@ impl Conductor {
 }
 
 async fn step(lane: &Lane, queue: &Queue, verb: Verb, args: &[&[u8]]) -> Result<(Header, u64), Error> {
-    let Reply { header, mut body } = lane.call(verb, queue.all_keys(), args).await?;
-    Ok((header, body.count()?))
+    let answer = lane.call(verb, queue.all_keys(), args).await;
+    let Reply { header, mut body } = answer.inspect_err(|error| queue.meters().call_failed(error))?;
+    let moved = body.count()?;
+    if verb == Verb::Promote {
+        queue.meters().add_many(Count::Promoted, moved);
+    } else if moved > 0 {
+        queue.meters().add_many(Count::Reaped, moved);
+        events::reaped(queue.name(), moved);
+    }
+    Ok((header, moved))
 }
 
 /// What a beat answered.
@@ -330,7 +336,8 @@ pub(super) struct Beat {
 
 /// Says that this node lives, or that it leaves.
 pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<Beat, Error> {
-    let Reply { header, mut body } = lane.call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word]).await?;
+    let answer = lane.call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word]).await;
+    let Reply { header, mut body } = answer.inspect_err(|error| queue.meters().call_failed(error))?;
     let (lead, nodes, _hold) = (body.integer()? == 1, body.count()?, body.integer()?);
     Ok(Beat { header, lead, nodes, ready: body.count()? })
 }

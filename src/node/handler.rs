@@ -10,12 +10,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use crate::delivery::{Delivery, Granted};
 use crate::due::MAX_DELAY_MS;
 use crate::error::{Error, ErrorKind};
+use crate::events;
+use crate::metrics::Count;
 use crate::node::Event;
 use crate::node::settlement::{IntoSettlement, Settlement};
+use crate::outcome::{Retried, Settled};
 use crate::queue::Queue;
 use crate::retry::Retry;
 
@@ -48,15 +52,35 @@ where
         place: OwnedSemaphorePermit,
     ) {
         // Made here and not where the task was spawned: what it waited for a thread is lateness too.
-        let delivery = Delivery::new(queue, granted);
+        let began = Instant::now();
+        let delivery = Delivery::new(queue, granted, began);
+        let span = events::handle(delivery.subject(), delivery.due_ms(), delivery.lateness(), delivery.trace_parent());
+        let work = async {
+            let settlement = self.run(number, &delivery, (claimed, began), place, &span).await;
+            events::outcome(&span, self.end(&delivery, settlement).await);
+        };
+        work.instrument(span.clone()).await;
+    }
+
+    async fn run(
+        &self,
+        number: u64,
+        delivery: &Delivery,
+        (claimed, began): (Instant, Instant),
+        place: OwnedSemaphorePermit,
+        span: &Span,
+    ) -> Settlement {
         let time_up = CancellationToken::new();
         // The conductor outlives the handlers: these sends fail only if the runtime is going down.
         let _ =
             self.events.send(Event::Started { number, delivery: delivery.clone(), claimed, time_up: time_up.clone() });
+        let meters = delivery.queue().meters();
+        let in_hand = meters.hold();
         let settlement = tokio::select! {
             biased;
             () = self.abort.cancelled() => Settlement::Release,
             () = time_up.cancelled() => {
+                meters.add(Count::HandlerTimedOut);
                 Settlement::retry(format_args!("the handler exceeded its time limit of {:?}", self.time_limit.unwrap_or_default()))
             }
             result = caught(|| {
@@ -64,38 +88,79 @@ where
                 async { handling.await.into_settlement() }
             }) => match result {
                 Ok(settlement) => settlement,
-                Err(panic) => Settlement::retry(format_args!("the handler panicked: {}", text_of(&*panic))),
+                Err(panic) => {
+                    meters.add(Count::HandlerPanicked);
+                    Settlement::retry(format_args!("the handler panicked: {}", text_of(&*panic)))
+                }
             },
         };
+        drop(in_hand);
+        let took = began.elapsed();
+        meters.handled(took);
+        events::handled(span, took);
         let _ = self.events.send(Event::Finished { number });
         drop(place);
-        if delivery.is_settled() || delivery.is_lost() {
-            return;
+        settlement
+    }
+
+    /// Settles what the handler has not; says how it ended.
+    async fn end(&self, delivery: &Delivery, settlement: Settlement) -> &'static str {
+        if delivery.is_lost() {
+            return "lost";
         }
-        let mut settled = self.settle(&delivery, settlement).await;
+        if delivery.is_settled() {
+            return "by_handler";
+        }
+        let mut settled = self.settle(delivery, settlement).await;
         // What cannot be asked for, such as a delay of 101 years, is the handler's failure: the message must not wait for
         // its lease to run out, nor be charged a crash.
         if let Err(error) = &settled
             && error.kind() == ErrorKind::InvalidInput
         {
-            settled = self.settle(&delivery, Settlement::retry(error)).await;
+            settled = self.settle(delivery, Settlement::retry(error)).await;
         }
-        if let Err(error) = settled {
-            tracing::warn!(id = %delivery.id(), %error, "a delivery could not be settled: it comes back when its lease runs out");
-        }
+        settled.unwrap_or_else(|error| {
+            events::settle_failed(delivery.subject(), &error);
+            "unsettled"
+        })
     }
 
-    async fn settle(&self, delivery: &Delivery, settlement: Settlement) -> Result<(), Error> {
-        match settlement {
-            Settlement::Ack => delivery.ack().await.map(drop),
-            Settlement::Again(due) => delivery.again(due).await.map(drop),
+    async fn settle(&self, delivery: &Delivery, settlement: Settlement) -> Result<&'static str, Error> {
+        let subject = delivery.subject();
+        let (settled, outcome) = match settlement {
+            Settlement::Ack => (delivery.ack().await?, "acked"),
+            Settlement::Again(due) => (delivery.again(due).await?, "repeated"),
             Settlement::Retry { after, error } => {
                 let delay = || self.retry.delay(delivery.attempt(), fastrand::f64()).min(MAX_DELAY);
-                delivery.retry(after.unwrap_or_else(delay), &error).await.map(drop)
+                return Ok(match delivery.retry(after.unwrap_or_else(delay), &error).await? {
+                    Retried::Scheduled(due_ms) => {
+                        events::retried(subject, due_ms, &error);
+                        "retried"
+                    }
+                    Retried::Dead => {
+                        events::died(subject, &error);
+                        "died"
+                    }
+                    Retried::Gone => "gone",
+                    Retried::Lost => "lost",
+                });
             }
-            Settlement::Release => delivery.release().await.map(drop),
-            Settlement::Bury(reason) => delivery.bury(&reason).await.map(drop),
+            Settlement::Release => (delivery.release().await?, "released"),
+            Settlement::Bury(reason) => {
+                let settled = delivery.bury(&reason).await?;
+                if settled == Settled::Done {
+                    events::buried(subject, &reason);
+                }
+                (settled, "buried")
+            }
+        };
+        match settled {
+            Settled::Done if outcome == "released" => events::released(subject),
+            Settled::Done => {}
+            Settled::Gone => return Ok("gone"),
+            Settled::Lost => return Ok("lost"),
         }
+        Ok(outcome)
     }
 }
 
@@ -124,7 +189,7 @@ impl<F> Drop for Shielded<F> {
     fn drop(&mut self) {
         let future = self.0.take();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
-            tracing::error!("a handler panicked when it was dropped: {}", text_of(&*panic));
+            events::drop_panicked(text_of(&*panic));
         }
     }
 }

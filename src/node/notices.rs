@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::error::{Error, ErrorKind};
+use crate::events;
 use crate::node::Event;
 use crate::node::agenda::FLOOR;
 use crate::protocol::connect::Connector;
@@ -16,17 +17,17 @@ use crate::protocol::listening::Listening;
 const DENIED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Listens on the channel for ever, and reconnects by itself.
-pub(super) async fn listen(connector: Arc<Connector>, channel: String, events: UnboundedSender<Event>) {
+pub(super) async fn listen(queue: String, connector: Arc<Connector>, channel: String, sender: UnboundedSender<Event>) {
     let mut failures = 0;
     loop {
         let began = Instant::now();
-        let Err(error) = listen_once(&connector, &channel, &events).await;
+        let Err(error) = listen_once(&connector, &channel, &sender).await;
         failures = if began.elapsed() > FLOOR { 1 } else { failures + 1 };
         let pause = if error.kind() == ErrorKind::Denied {
-            tracing::warn!(%error, "no right to listen for notices: messages may be up to a second late");
+            events::listening_denied(&queue, &error);
             DENIED_PAUSE
         } else {
-            tracing::warn!(%error, "listening for notices failed");
+            events::listening_failed(&queue, &error);
             reconnect_delays().delay(failures, fastrand::f64())
         };
         tokio::time::sleep(pause).await;
@@ -37,12 +38,12 @@ pub(super) async fn listen(connector: Arc<Connector>, channel: String, events: U
 async fn listen_once(
     connector: &Connector,
     channel: &str,
-    events: &UnboundedSender<Event>,
+    sender: &UnboundedSender<Event>,
 ) -> Result<std::convert::Infallible, Error> {
     let mut listening = Listening::to(connector, channel).await?;
     // What was published before this is not coming any more: look at the head. The conductor outlives us.
-    let _ = events.send(Event::Resync);
+    let _ = sender.send(Event::Resync);
     loop {
-        let _ = events.send(Event::Notice(listening.notice().await?));
+        let _ = sender.send(Event::Notice(listening.notice().await?));
     }
 }

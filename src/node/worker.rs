@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::delivery::Delivery;
 use crate::error::{Error, ErrorKind};
+use crate::events;
 use crate::message::compact;
 use crate::node::bell::Bell;
 use crate::node::claimer::{Claimer, Nudge};
@@ -23,7 +24,8 @@ use crate::retry::Retry;
 
 /// Handles the messages of a queue as they become due: promotes, claims, extends leases, settles, reaps what others lost.
 ///
-/// Made by [`Queue::worker`]. Any number of workers in any number of processes share a queue.
+/// Made by [`Queue::worker`]. Any number of workers in any number of processes share a queue. What those of a handle do is
+/// counted in its [`Queue::metrics`]; each handler runs in a `tracing` span `dueq.handle`.
 ///
 /// ```no_run
 /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
@@ -129,7 +131,7 @@ impl Worker {
         }
         let lease_ms = limits::lease_ms(self.lease)?;
         let Self { queue, concurrency, lease, retry, time_limit, grace } = self;
-        let node = compact(Uuid::now_v7());
+        let (name, node) = (queue.name().to_owned(), compact(Uuid::now_v7()));
         let control = Arc::clone(queue.control());
         match conductor::beat(&control, &queue, &node, b"stay").await {
             Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => return Err(error),
@@ -143,8 +145,9 @@ impl Worker {
         let (sender, events) = mpsc::unbounded_channel();
         let (connector, keys) = (Arc::clone(control.connector()), Arc::clone(queue.all_keys()));
         let nudge = Arc::new(Nudge::new(concurrency));
+        events::worker_started(&name, &node, concurrency, lease_ms);
         let conductor = Conductor::new(
-            node,
+            node.clone(),
             queue.clone(),
             control,
             (lease, time_limit),
@@ -155,7 +158,7 @@ impl Worker {
         let handlers = TaskTracker::new();
         let claimer = Claimer {
             queue: queue.clone(),
-            bell: Bell::new(Arc::clone(&connector), keys.bell.clone()),
+            bell: Bell::new(queue.name(), Arc::clone(&connector), keys.bell.clone()),
             lease_ms,
             nudge,
             handling: Arc::new(Handling { handler, retry, time_limit, events: sender.clone(), abort: abort.clone() }),
@@ -165,7 +168,12 @@ impl Worker {
         };
         let conductor = tokio::spawn(conductor.run(events));
         let listening = leaving.clone();
-        tokio::spawn(listening.run_until_cancelled_owned(notices::listen(connector, keys.notice.clone(), sender)));
+        tokio::spawn(listening.run_until_cancelled_owned(notices::listen(
+            name.clone(),
+            connector,
+            keys.notice.clone(),
+            sender,
+        )));
         let claimer = tokio::spawn(claimer.run());
 
         stop.await;
@@ -180,6 +188,7 @@ impl Worker {
         leaving.cancel();
         let _ = conductor.await;
         drop(guards);
+        events::worker_stopped(&name, &node);
         Ok(())
     }
 }

@@ -34,7 +34,7 @@ impl Bounds {
     }
 
     fn offset_us(self) -> i64 {
-        self.least + (self.most - self.least) / 2
+        self.least.saturating_add(self.most.saturating_sub(self.least) / 2)
     }
 }
 
@@ -46,8 +46,8 @@ impl Clock {
     /// Takes in a reply's timestamp.
     pub(crate) fn observe(&self, sent: Instant, received: Instant, server_us: i64) {
         let new = Bounds {
-            least: server_us - self.since_start_us(received),
-            most: server_us - self.since_start_us(sent),
+            least: server_us.saturating_sub(self.since_start_us(received)),
+            most: server_us.saturating_sub(self.since_start_us(sent)),
             taken: received,
         };
         let mut bounds = self.lock();
@@ -62,14 +62,20 @@ impl Clock {
     /// The server's time at `instant`, in Unix microseconds; nothing before the first reply.
     pub(crate) fn server_us(&self, instant: Instant) -> Option<i64> {
         let bounds = (*self.lock())?;
-        Some(self.since_start_us(instant) + bounds.offset_us())
+        Some(self.since_start_us(instant).saturating_add(bounds.offset_us()))
+    }
+
+    /// As [`server_us`](Self::server_us), at the earliest that it may have been.
+    pub(crate) fn earliest_us(&self, instant: Instant) -> Option<i64> {
+        let bounds = (*self.lock())?.loosened(instant);
+        Some(self.since_start_us(instant) + bounds.least)
     }
 
     /// The instant at which the server's clock will show this Unix millisecond; `None` before the first reply, or if that
     /// instant is further away than this machine can tell.
     pub(crate) fn instant_of_ms(&self, server_ms: u64) -> Option<Instant> {
         let bounds = (*self.lock())?;
-        let us = i64::try_from(server_ms).ok()?.checked_mul(1_000)? - bounds.offset_us();
+        let us = i64::try_from(server_ms).ok()?.checked_mul(1_000)?.checked_sub(bounds.offset_us())?;
         self.start.checked_add(Duration::from_micros(u64::try_from(us.max(0)).ok()?))
     }
 
@@ -145,5 +151,19 @@ mod tests {
         assert_eq!(clock.instant_of_ms(1_005), Some(start + 15 * MS));
         assert_eq!(clock.instant_of_ms(0), Some(start), "what is past is now");
         assert_eq!(clock.instant_of_ms(u64::MAX), None);
+    }
+
+    #[test]
+    fn no_time_that_a_server_may_claim_overflows() {
+        let start = Instant::now();
+        for claimed in [[i64::MIN, i64::MAX], [i64::MAX, i64::MIN], [i64::MIN, i64::MIN], [i64::MAX, i64::MAX]] {
+            let clock = clock_at(start);
+            for (number, server_us) in (0..).zip(claimed) {
+                clock.observe(start + number * 10 * MS, start + (number * 10 + 1) * MS, server_us);
+                assert!(clock.server_us(start + 100 * MS).is_some());
+                let _ =
+                    (clock.instant_of_ms(0), clock.instant_of_ms(u64::MAX), clock.instant_of_ms(9_223_372_036_854_775));
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::events;
 use crate::protocol::options::ClientOptions;
 use crate::protocol::sentinel::Sentinels;
 use crate::protocol::target::Target;
@@ -27,6 +28,8 @@ const SENTINEL_FLOOR: Duration = Duration::from_secs(1);
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
     place: Place,
+    /// How many connections were opened.
+    opened: Arc<AtomicU64>,
 }
 
 enum Place {
@@ -41,42 +44,55 @@ struct Shared {
     /// Of the decision that is followed.
     epoch: AtomicU64,
     questions: AtomicU64,
+    /// Whether a server that is too old or evicts is taken, too.
+    accept_unfit: bool,
+    opened: Arc<AtomicU64>,
 }
 
 impl Connector {
     /// Reads a URL: `redis://` or `rediss://`, `[USER][:PASSWORD@]HOST[:PORT][/DATABASE]`, `redis+unix:///PATH`, or
     /// `redis+sentinel://` as [`Sentinels::new`] takes it.
     pub(crate) fn new(url: &str, options: &ClientOptions) -> Result<Self, Error> {
+        let opened = Arc::default();
         let place = match Sentinels::new(url, |info| prepared(info, options))? {
             None => {
                 let info = url.into_connection_info().map_err(|_| bad_url())?;
-                Place::Fixed(Arc::new(Target::fixed(prepared(info, options)?)?))
+                Place::Fixed(Arc::new(Target::fixed(prepared(info, options)?, &opened)?))
             }
             Some(sentinels) => {
                 let (epoch, questions) = (AtomicU64::new(0), AtomicU64::new(1));
-                let shared = Shared { sentinels, master: Mutex::new(None), epoch, questions };
+                let (master, accept_unfit) = (Mutex::new(None), options.accept_unfit);
+                let opened = Arc::clone(&opened);
+                let shared = Shared { sentinels, master, epoch, questions, accept_unfit, opened };
                 Place::Sentinelled { shared: Arc::new(shared), watch: Mutex::new(None) }
             }
         };
-        Ok(Self { place })
+        Ok(Self { place, opened })
+    }
+
+    /// How many connections it has opened, the Sentinels' left out.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
     }
 
     /// The same, at another server that takes the same user, password and TLS.
     pub(crate) fn elsewhere(&self, host: String, port: u16) -> Result<Self, Error> {
-        let info = match &self.place {
-            Place::Fixed(target) => target.client.get_connection_info().clone(),
-            Place::Sentinelled { shared, .. } => shared.sentinels.server().clone(),
-        };
-        Ok(Self { place: Place::Fixed(Arc::new(Target::fixed(at(&info, host, port))?)) })
+        let opened = Arc::clone(&self.opened);
+        let target = Target::fixed(at(self.info(), host, port), &opened)?;
+        Ok(Self { place: Place::Fixed(Arc::new(target)), opened })
+    }
+
+    /// User, password, database and TLS, and the address that the URL names.
+    pub(crate) fn info(&self) -> &ConnectionInfo {
+        match &self.place {
+            Place::Fixed(target) => target.client.get_connection_info(),
+            Place::Sentinelled { shared, .. } => shared.sentinels.server(),
+        }
     }
 
     /// The host that it was told to connect to.
     pub(crate) fn host(&self) -> String {
-        let info = match &self.place {
-            Place::Fixed(target) => target.client.get_connection_info(),
-            Place::Sentinelled { shared, .. } => shared.sentinels.server(),
-        };
-        match info.addr() {
+        match self.info().addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
             _ => "127.0.0.1".to_owned(),
         }
@@ -157,12 +173,13 @@ impl Shared {
         loop {
             let _ = tokio::time::timeout(SENTINEL_FLOOR, self.sentinels.hint()).await;
             if let Err(error) = self.ask().await {
-                tracing::warn!(%error, "looking for the master failed");
+                events::master_unknown(&error);
             }
         }
     }
 
-    /// Asks Sentinels who the master is, and leaves the server that was. One that answers to be no master is not gone to.
+    /// Asks Sentinels who the master is, and leaves the server that was. One that answers to be no master, or
+    /// is not fit to hold queues, is not gone to.
     async fn ask(&self) -> Result<Arc<Target>, Error> {
         let question = self.questions.fetch_add(1, Ordering::Relaxed);
         let answer = self.sentinels.master(self.epoch.load(Ordering::Acquire)).await;
@@ -182,8 +199,13 @@ impl Shared {
             self.epoch.store(answer.epoch, Ordering::Release);
             return Ok(known);
         }
-        let new = Arc::new(Target::named(info, question)?);
-        drop(new.dedicated().await?);
+        let new = Arc::new(Target::named(info, question, &self.opened)?);
+        let mut connection = new.dedicated().await?;
+        let fit = if self.accept_unfit { Ok(()) } else { new.check_fit(&mut connection).await };
+        let unfit = match fit {
+            Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
+            fit => fit.err(),
+        };
         let mut master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
         match &*master {
             // Somebody who asked later was answered sooner.
@@ -191,11 +213,13 @@ impl Shared {
             Some(known) if known.address == new.address => Ok(Arc::clone(known)),
             _ => {
                 self.epoch.store(answer.epoch, Ordering::Release);
-                if let Some(old) = master.replace(Arc::clone(&new)) {
-                    tracing::warn!(old = %old.address, new = %new.address, "the master has changed");
+                // One that is not fit is asked again by the next call; what was the master is none any more all the same.
+                let old = if unfit.is_none() { master.replace(Arc::clone(&new)) } else { master.take() };
+                if let Some(old) = old {
+                    events::master_changed(&old.address, &new.address);
                     old.leave();
                 }
-                Ok(new)
+                unfit.map_or(Ok(new), Err)
             }
         }
     }
@@ -220,6 +244,12 @@ fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionI
     let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
     if tls && !cfg!(feature = "tls") {
         return Err(Error::invalid("a rediss:// URL needs the feature `tls` of the crate dueq"));
+    }
+    // redis-rs takes `#insecure` for "trust everybody", where some crate of the program has switched that on.
+    if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
+        return Err(Error::invalid(
+            "a URL that ends with #insecure would have TLS trust everybody: name the server's CA by ClientOptions instead",
+        ));
     }
     if options.want_tls() && !tls {
         return Err(Error::invalid(

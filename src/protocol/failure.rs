@@ -4,6 +4,9 @@ use redis::{ErrorKind as RedisKind, RedisError};
 
 use crate::error::{Applied, Error, ErrorKind};
 
+/// How much of what a server says is told, in bytes.
+const LONGEST: usize = 1_000;
+
 /// An error of a call that was sent to `address`.
 pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     if error.is_timeout() {
@@ -20,12 +23,12 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
             RedisKind::Io => lost(address, error),
             _ if error.is_connection_dropped() || error.is_unrecoverable_error() => lost(address, error),
             _ => {
-                let message = format!("the reply of redis at {address} cannot be read: {error}");
+                let message = format!("the reply of redis at {address} cannot be read: {}", shown(&error.to_string()));
                 Error::with_source(ErrorKind::Server, Applied::Unknown, message, error)
             }
         };
     };
-    let detail = error.detail().unwrap_or_default().to_owned();
+    let (code, detail) = (shown(&code), shown(error.detail().unwrap_or_default()));
     let (kind, applied) = match code.as_str() {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "MOVED" | "ASK" | "MISCONF"
         | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
@@ -84,7 +87,20 @@ fn lost(address: &str, error: RedisError) -> Error {
 }
 
 fn reason(error: &RedisError) -> String {
-    error.detail().map_or_else(|| error.to_string(), str::to_owned)
+    error.detail().map_or_else(|| shown(&error.to_string()), shown)
+}
+
+/// What a server says goes into logs: on one line, without what steers a terminal, and not at any length.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len().min(LONGEST));
+    for c in text.chars() {
+        if shown.len() >= LONGEST {
+            shown.push('…');
+            break;
+        }
+        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown
 }
 
 /// No answer came although one was owed.

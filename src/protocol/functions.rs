@@ -10,7 +10,7 @@ use crate::protocol::lane::{Lane, Patience, Repeat};
 use crate::protocol::scripts::Verb;
 
 /// Grows with every change of a script. A server keeps the newest library that it was given.
-pub(crate) const VERSION: u64 = 3;
+pub(crate) const VERSION: u64 = 4;
 
 /// The library's text: each script in a function `dueq_VERB` with the script's own flags, and `dueq_version`.
 pub(crate) fn code() -> String {
@@ -36,7 +36,7 @@ fn register(code: &mut String, name: &str, flags: &str, function: &str) {
 }
 
 /// The primaries in a reply to CLUSTER SLOTS: ranges of from, to, and the nodes, the primary first.
-fn primaries(ranges: &Value) -> Vec<(String, u16)> {
+pub(super) fn primaries(ranges: &Value) -> Vec<(String, u16)> {
     let Value::Array(ranges) = ranges else { return Vec::new() };
     let primary = |range: &Value| match range {
         Value::Array(parts) => match parts.get(2) {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{Applied, Error};
 use crate::protocol::clock::Clock;
@@ -57,8 +58,8 @@ impl Lanes {
 pub(crate) struct Lane {
     connector: Arc<Connector>,
     clock: Arc<Clock>,
-    /// Whether its connection is none of the pool's: then what is called on it limits its own time.
-    apart: bool,
+    /// Its place among those whose connection is none of the pool's: what is called on it limits its own time.
+    apart: Option<OwnedSemaphorePermit>,
     held: Mutex<Option<Held>>,
     /// Of calls that wait for replicas: whatever is sent behind such a wait is done when it is over, even if nobody waits for
     /// the answer any more. So the next one is sent when it is over.
@@ -84,12 +85,12 @@ impl Held {
 
 impl Lane {
     pub(crate) fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
-        Self { connector, clock, apart: false, held: Mutex::new(None), turn: tokio::sync::Mutex::new(()) }
+        Self { connector, clock, apart: None, held: Mutex::new(None), turn: tokio::sync::Mutex::new(()) }
     }
 
     /// A lane whose connection does not come from the pool, for calls that wait long.
-    pub(crate) fn apart(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
-        Self { apart: true, ..Self::new(connector, clock) }
+    pub(crate) fn apart(connector: Arc<Connector>, clock: Arc<Clock>, place: OwnedSemaphorePermit) -> Self {
+        Self { apart: Some(place), ..Self::new(connector, clock) }
     }
 
     pub(crate) fn clock(&self) -> &Arc<Clock> {
@@ -113,20 +114,22 @@ impl Lane {
         self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent, &target)
     }
 
-    /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe.
+    /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe. `failed` is told
+    /// of each error.
     pub(crate) async fn call_patiently(
         &self,
         verb: Verb,
         keys: &Keys,
         args: &[&[u8]],
         repeat: Repeat,
+        failed: impl Fn(&Error),
     ) -> Result<Reply, Error> {
         if repeat == Repeat::Unsafe {
             self.distrust_idle();
         }
         let mut patience = Patience::new();
         loop {
-            match self.call(verb, keys, args).await {
+            match self.call(verb, keys, args).await.inspect_err(&failed) {
                 Err(error) if patience.allows(&error, repeat) => patience.pause().await,
                 result => return result.map_err(|error| patience.last(error)),
             }
@@ -213,7 +216,7 @@ impl Lane {
                 return Ok((held.connection.clone(), Arc::clone(&held.target)));
             }
         }
-        let (connection, pooled, target) = if self.apart {
+        let (connection, pooled, target) = if self.apart.is_some() {
             let (connection, target) = self.connector.dedicated().await?;
             (connection, None, target)
         } else {

@@ -70,6 +70,22 @@ pub(crate) fn check_max_attempts(max_attempts: u32) -> Result<(), Error> {
     Ok(())
 }
 
+/// A `traceparent` of W3C Trace Context, version 00: `00-<32 hex>-<16 hex>-<2 hex>` in lower case, neither id all zero.
+pub(crate) fn check_trace_parent(text: &str) -> Result<(), Error> {
+    let hex = |part: &str, digits: usize| {
+        part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'))
+    };
+    let id = |part: &str, digits: usize| hex(part, digits) && part.bytes().any(|byte| byte != b'0');
+    match text.split('-').collect::<Vec<_>>()[..] {
+        ["00", trace, span, flags] if id(trace, 32) && id(span, 16) && hex(flags, 2) => Ok(()),
+        _ => Err(Error::invalid(format!(
+            "trace parent {:?}: it must be 00-TRACE-SPAN-FLAGS with 32, 16 and 2 hexadecimal digits in lower case, trace and \
+             span not all zero",
+            shortened(text)
+        ))),
+    }
+}
+
 /// A lease: 1 ms to a day. In whole milliseconds, rounded up.
 pub(crate) fn lease_ms(lease: Duration) -> Result<u64, Error> {
     match ceil_ms(lease) {
@@ -103,6 +119,34 @@ mod tests {
         }
         for bad in [&b""[..], b"\0", b"a\nb", b"\x7f", &[b'x'; 201]] {
             assert!(check_id(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn trace_parents_that_are_and_that_are_none() {
+        let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+        for flags in ["00", "01", "ff"] {
+            assert!(check_trace_parent(&format!("00-{trace}-{span}-{flags}")).is_ok(), "{flags}");
+        }
+        let (no_trace, no_span) = ("0".repeat(32), "0".repeat(16));
+        for bad in [
+            String::new(),
+            format!("{trace}-{span}-01"),
+            format!("01-{trace}-{span}-01"),
+            format!("ff-{trace}-{span}-01"),
+            format!("00-{no_trace}-{span}-01"),
+            format!("00-{trace}-{no_span}-01"),
+            format!("00-{}-{span}-01", trace.to_uppercase()),
+            format!("00-{trace}0-{span}-01"),
+            format!("00-{}-{span}-01", &trace[1..]),
+            format!("00-{trace}-{span}-1"),
+            format!("00-{trace}-{span}-0g"),
+            format!("00-{trace}-{span}-01-00"),
+            format!(" 00-{trace}-{span}-01"),
+            format!("00-{trace}-{span}-01 reuse"),
+            format!("00-{trace}-{span}-01\n"),
+        ] {
+            assert!(check_trace_parent(&bad).is_err(), "{bad:?}");
         }
     }
 

@@ -80,7 +80,7 @@ impl Listening {
 }
 
 /// What a notice says: a time, or, empty, that nothing is scheduled.
-fn head(payload: &[u8]) -> Option<Option<u64>> {
+pub(super) fn head(payload: &[u8]) -> Option<Option<u64>> {
     match std::str::from_utf8(payload).ok()? {
         "" => Some(None),
         due_ms => due_ms.parse().ok().map(Some),

@@ -2,6 +2,8 @@
 //!
 //! Nothing outside this module and `client` names the Redis crates.
 
+#[cfg(any(test, feature = "harness"))]
+pub(crate) mod checks;
 pub(crate) mod clock;
 pub(crate) mod connect;
 pub(crate) mod durable;

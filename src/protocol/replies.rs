@@ -3,6 +3,8 @@
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::failure;
+use crate::protocol::limits;
 use crate::protocol::scripts::Verb;
 
 /// What every reply begins with.
@@ -101,16 +103,34 @@ impl Body {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// The counts with which the next part, a text of words, begins; the words after them are options.
-    pub(crate) fn leading_counts<const N: usize>(&mut self) -> Result<[u64; N], Error> {
+    /// The next part, a text of words: the counts with which it begins, and the options, which are the words after them.
+    pub(crate) fn counts_and_options<const N: usize>(&mut self) -> Result<([u64; N], Options), Error> {
         let bytes = self.bytes()?;
-        let mut words = bytes.split(|byte| *byte == b' ').map(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        let mut words = bytes.splitn(N + 1, |byte| *byte == b' ');
         let mut counts = [0; N];
         for count in &mut counts {
-            let unread = || unexpected(self.verb, &format!("counts were expected, not {}", bytes.escape_ascii()));
-            *count = words.next().flatten().ok_or_else(unread)?;
+            let read = words.next().and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+            let unread = || self.unexpected(&format!("counts were expected, not {}", bytes.escape_ascii()));
+            *count = read.ok_or_else(unread)?;
         }
-        Ok(counts)
+        Ok((counts, Options::parse(&String::from_utf8_lossy(words.next().unwrap_or_default()))))
+    }
+
+    /// The next two parts: this name, and its value as `read` reads it.
+    pub(crate) fn named<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match self.text()? {
+            found if found == name => read(self),
+            found => Err(self.unexpected(&format!("{name} was expected, not {found:?}"))),
+        }
+    }
+
+    /// What becomes of a reply that says something else than the protocol.
+    pub(crate) fn unexpected(&self, what: &str) -> Error {
+        unexpected(self.verb, what)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -149,14 +169,18 @@ impl ItemReply {
 
     /// The reply, unless it speaks of a change that too few have confirmed: its own, or one that it found.
     pub(crate) fn confirmed(self, id: &[u8]) -> Result<Self, Error> {
+        match &self.shortfall {
+            Some(shortfall) if self.is_unconfirmed() => Err(Error::unconfirmed(self.verb.name(), id, shortfall)),
+            _ => Ok(self),
+        }
+    }
+
+    pub(crate) fn is_unconfirmed(&self) -> bool {
         let changed = matches!(
             self.word.as_str(),
             "CREATED" | "EXISTS" | "MOVED" | "ALREADY" | "CANCELLED" | "REQUEUED" | "NOT_DEAD"
         );
-        match &self.shortfall {
-            Some(shortfall) if changed => Err(Error::unconfirmed(self.verb.name(), id, shortfall)),
-            _ => Ok(self),
-        }
+        changed && self.shortfall.is_some()
     }
 
     /// What a word that the verb does not answer with, or refuses with, becomes.
@@ -169,12 +193,36 @@ impl ItemReply {
     }
 
     fn unexpected(&self) -> Error {
-        unexpected(self.verb, &format!("{} {}", self.word, self.detail))
+        unexpected(self.verb, &format!("{:?} {:?}", self.word, self.detail))
+    }
+}
+
+/// What is stored of the options of a push. Words that are not known are left alone: a later version may have put them there.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) trace_parent: Option<String>,
+}
+
+impl Options {
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut options = Self::default();
+        for word in text.split(' ') {
+            match word.split_once('=') {
+                Some(("max_attempts", limit)) => options.max_attempts = limit.parse().ok(),
+                // It goes into headers and environments: what somebody else wrote there is none.
+                Some(("traceparent", parent)) if limits::check_trace_parent(parent).is_ok() => {
+                    options.trace_parent = Some(parent.to_owned());
+                }
+                _ => {}
+            }
+        }
+        options
     }
 }
 
 fn unexpected(verb: Verb, what: &str) -> Error {
-    let what: String = what.chars().take(200).collect();
+    let what = failure::shown(&what.chars().take(200).collect::<String>());
     Error::new(ErrorKind::Server, Applied::Unknown, format!("the reply to {} is not the protocol: {what}", verb.name()))
 }
 
@@ -224,6 +272,16 @@ mod tests {
             let error = Reply::decode(Verb::Stats, value).expect_err("not a reply");
             assert_eq!(error.kind(), ErrorKind::Server);
         }
+    }
+
+    #[test]
+    fn options_are_read_word_by_word() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let both = Options { max_attempts: Some(5), trace_parent: Some(parent.into()) };
+        assert_eq!(Options::parse(&format!("max_attempts=5 traceparent={parent}")), both);
+        assert_eq!(Options::parse(&format!("later=1 traceparent={parent} max_attempts=5 new")), both);
+        assert_eq!(Options::parse(""), Options::default());
+        assert_eq!(Options::parse("traceparent=00-\r\nx max_attempts=x"), Options::default());
     }
 
     #[test]

@@ -191,34 +191,38 @@ impl Node {
 impl Answer {
     /// From the replies to GET-MASTER-ADDR-BY-NAME and MASTER. The first names a new master as soon as there is one, while its
     /// replicas are still being told.
-    fn read(replies: Vec<Value>) -> Option<Self> {
+    pub(super) fn read(replies: Vec<Value>) -> Option<Self> {
         let mut replies = replies.into_iter();
-        let (host, port) = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
+        // As text: redis-rs would cut a number that is too large down to a port.
+        let (host, port): (String, String) = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
+        if host.is_empty() || host.contains(|c: char| c.is_control() || c.is_whitespace()) {
+            return None;
+        }
         let about: HashMap<String, String> = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
-        Some(Self { epoch: about.get("config-epoch")?.parse().ok()?, host, port })
+        Some(Self { epoch: about.get("config-epoch")?.parse().ok()?, host, port: port.parse().ok()? })
     }
 }
 
 /// The parts of a URL after its scheme.
 #[derive(Debug, PartialEq, Eq)]
-struct Parts<'a> {
+pub(super) struct Parts<'a> {
     /// With its `@`, or empty; as are the Sentinels'.
-    user: &'a str,
-    sentinel_user: String,
+    pub(super) user: &'a str,
+    pub(super) sentinel_user: String,
     /// Each with its port.
-    places: Vec<String>,
-    service: &'a str,
-    database: &'a str,
+    pub(super) places: Vec<String>,
+    pub(super) service: &'a str,
+    pub(super) database: &'a str,
 }
 
 impl<'a> Parts<'a> {
-    fn read(rest: &'a str) -> Option<Self> {
+    pub(super) fn read(rest: &'a str) -> Option<Self> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         // A password may hold an @ that is not encoded; hosts, service and database cannot.
         let (user, rest) = rest.split_at(rest.rfind('@').map_or(0, |at| at + 1));
         let (hosts, path) = rest.split_once('/')?;
         let (service, database) = path.split_once('/').unwrap_or((path, ""));
-        if service.is_empty() || hosts.split(',').any(str::is_empty) {
+        if service.is_empty() || hosts.split(',').any(|host| host.is_empty() || host.starts_with(':')) {
             return None;
         }
         let places =
@@ -263,9 +267,17 @@ mod tests {
         assert_eq!((parts.service, parts.database), ("orders", "3"));
         let parts = Parts::read("one/orders").expect("good");
         assert_eq!((parts.user, parts.sentinel_user.as_str(), parts.database), ("", "", ""));
-        for bad in
-            ["", "one", "one/", "/orders", "one,,two/orders", ",/orders", "one/orders?password=x", "one/orders?x"]
-        {
+        for bad in [
+            "",
+            "one",
+            "one/",
+            "/orders",
+            ":7/orders",
+            "one,,two/orders",
+            ",/orders",
+            "one/orders?password=x",
+            "one/orders?x",
+        ] {
             assert_eq!(Parts::read(bad), None, "{bad:?}");
         }
     }
@@ -301,6 +313,14 @@ mod tests {
         let about = Value::Map(vec![(text("config-epoch"), text("3"))]);
         let answer = Answer { epoch: 3, host: "127.0.0.1".into(), port: 7_000 };
         assert_eq!(Answer::read(vec![address.clone(), about.clone()]), Some(answer));
+        for place in [
+            [text("h"), Value::Int(65_536)],
+            [text("h"), Value::Int(i64::MAX)],
+            [text("h"), text("-1")],
+            [text("a b"), text("1")],
+        ] {
+            assert_eq!(Answer::read(vec![Value::Array(place.to_vec()), about.clone()]), None);
+        }
         assert_eq!(Answer::read(vec![Value::Nil, about]), None);
         assert_eq!(Answer::read(vec![address, Value::Nil]), None);
     }

@@ -6,13 +6,38 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::events;
+use crate::protocol::failure;
 use crate::protocol::lane::Lane;
 use crate::protocol::scripts::Verb;
+
+/// The sections of INFO that [`Info::check`] looks at.
+pub(crate) const FITNESS: [&str; 3] = ["server", "memory", "persistence"];
 
 /// What INFO said.
 pub(crate) struct Info(pub(crate) String);
 
 impl Info {
+    pub(crate) fn read(answer: Value) -> Result<Self, Error> {
+        match answer {
+            Value::BulkString(info) => Ok(Self(String::from_utf8_lossy(&info).into_owned())),
+            Value::VerbatimString { text, .. } => Ok(Self(text)),
+            other => Err(unexpected("INFO", &other)),
+        }
+    }
+
+    /// Whether the server at `address`, which describes itself so, may hold queues; of what else endangers them, a warning.
+    pub(crate) fn check(&self, address: &str) -> Result<(), Error> {
+        if let Some(reason) = unfit(self) {
+            let message = format!("redis at {address} is not fit: {reason}");
+            return Err(Error::new(ErrorKind::Unsupported, Applied::No, message));
+        }
+        if self.field("aof_enabled") == Some("0") {
+            events::server_not_persistent(address);
+        }
+        Ok(())
+    }
+
     /// The value of this name, if it has one.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
@@ -27,11 +52,7 @@ impl Info {
 impl Lane {
     /// These sections of INFO; all that it says by itself if none is named.
     pub(crate) async fn info(&self, sections: &[&str]) -> Result<Info, Error> {
-        match self.command(redis::cmd("INFO").arg(sections)).await? {
-            Value::BulkString(info) => Ok(Info(String::from_utf8_lossy(&info).into_owned())),
-            Value::VerbatimString { text, .. } => Ok(Info(text)),
-            other => Err(unexpected("INFO", &other)),
-        }
+        Info::read(self.command(redis::cmd("INFO").arg(sections)).await?)
     }
 
     /// A setting of the server; nothing if it has none of this name.
@@ -70,12 +91,57 @@ impl Lane {
         let received = Instant::now();
         let (seconds, micros): (i64, i64) =
             redis::from_redis_value(answer).map_err(|error| unexpected("TIME", &error))?;
-        let now_us = seconds * 1_000_000 + micros;
+        let now_us = seconds.saturating_mul(1_000_000).saturating_add(micros);
         self.clock().observe(sent, received, now_us);
         Ok((now_us, sent, received - sent))
     }
 }
 
 fn unexpected(command: &str, answer: &dyn Debug) -> Error {
-    Error::new(ErrorKind::Server, Applied::No, format!("{command} answered something unexpected: {answer:?}"))
+    let answer = failure::shown(&format!("{answer:?}"));
+    Error::new(ErrorKind::Server, Applied::No, format!("{command} answered something unexpected: {answer}"))
+}
+
+/// Why a server that describes itself so may not hold queues, and what to change.
+fn unfit(info: &Info) -> Option<String> {
+    if let Some(reason) = too_old(info) {
+        return Some(reason);
+    }
+    match info.field("maxmemory_policy") {
+        Some(policy) if policy.starts_with("allkeys-") => Some(format!(
+            "its maxmemory-policy {policy} drops messages silently; set it: CONFIG SET maxmemory-policy noeviction"
+        )),
+        _ => None,
+    }
+}
+
+/// What such a server lacks.
+pub(crate) fn too_old(info: &Info) -> Option<String> {
+    let (product, version, least) = match info.field("valkey_version") {
+        Some(version) => ("Valkey", version, (7, 2)),
+        None => ("Redis", info.field("redis_version").unwrap_or("0.0"), (7, 0)),
+    };
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (found < least).then(|| format!("it is {product} {version}; {product} {}.{} or newer is needed", least.0, least.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unfit(info: &str) -> Option<String> {
+        super::unfit(&Info(info.to_owned()))
+    }
+
+    #[test]
+    fn servers_that_are_too_old_or_evict_are_unfit() {
+        assert_eq!(unfit("redis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n"), None);
+        assert_eq!(unfit("redis_version:7.2.4\r\nvalkey_version:7.2.5\r\n"), None);
+        assert_eq!(unfit("redis_version:8.0.0\r\nmaxmemory_policy:volatile-lru\r\n"), None);
+        assert!(unfit("redis_version:6.2.6\r\n").is_some_and(|reason| reason.contains("7.0")));
+        assert!(unfit("").is_some());
+        let reason = unfit("redis_version:7.0.0\r\nmaxmemory_policy:allkeys-lru\r\n");
+        assert!(reason.is_some_and(|reason| reason.contains("CONFIG SET maxmemory-policy noeviction")));
+    }
 }

@@ -1,8 +1,10 @@
 //! A server, and the connections to it: the pool for commands, and connections of their own for what blocks or listens.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use deadpool_redis::{Manager, Pool, PoolError, Runtime, TimeoutType, Timeouts};
+use deadpool_redis::{Hook, Manager, Pool, PoolError, Runtime, TimeoutType, Timeouts};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, Value};
 use tokio::sync::mpsc::UnboundedSender;
@@ -11,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::connect::{CONNECT_LIMIT, RESPONSE_LIMIT};
 use crate::protocol::failure;
+use crate::protocol::server::{FITNESS, Info};
 
 /// How long a caller may wait for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
@@ -23,6 +26,7 @@ pub(crate) struct Target {
     /// Without user or password, for error messages.
     pub(crate) address: String,
     pool: Pool,
+    opened: Arc<AtomicU64>,
     sentinelled: Option<Sentinelled>,
 }
 
@@ -35,25 +39,30 @@ struct Sentinelled {
 }
 
 impl Target {
-    /// A server that stays the same.
-    pub(crate) fn fixed(info: ConnectionInfo) -> Result<Self, Error> {
-        Self::of(info, None)
+    /// A server that stays the same. Connections are counted in `opened`.
+    pub(crate) fn fixed(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
+        Self::of(info, None, opened)
     }
 
     /// A server that is the master for now.
-    pub(crate) fn named(info: ConnectionInfo, question: u64) -> Result<Self, Error> {
-        Self::of(info, Some(Sentinelled { left: CancellationToken::new(), question }))
+    pub(crate) fn named(info: ConnectionInfo, question: u64, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
+        Self::of(info, Some(Sentinelled { left: CancellationToken::new(), question }), opened)
     }
 
-    fn of(info: ConnectionInfo, sentinelled: Option<Sentinelled>) -> Result<Self, Error> {
+    fn of(info: ConnectionInfo, sentinelled: Option<Sentinelled>, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
         let address = info.addr().to_string();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
             .set_response_timeout(Some(RESPONSE_LIMIT));
         let manager =
             Manager::new_with_config(info.clone(), config).map_err(|error| failure::of_connecting(&address, error))?;
+        let pooled = Arc::clone(opened);
         let pool = Pool::builder(manager)
             .max_size(POOL_SIZE)
+            .post_create(Hook::sync_fn(move |_, _| {
+                pooled.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }))
             .timeouts(Timeouts {
                 wait: Some(POOL_WAIT_LIMIT),
                 create: Some(CONNECT_LIMIT),
@@ -65,7 +74,7 @@ impl Target {
                 Error::with_source(ErrorKind::InvalidInput, Applied::No, "the pool cannot be built", error)
             })?;
         let client = Client::open(info).map_err(|error| failure::of_connecting(&address, error))?;
-        Ok(Self { client, address, pool, sentinelled })
+        Ok(Self { client, address, pool, opened: Arc::clone(opened), sentinelled })
     }
 
     /// Which question was answered with this server.
@@ -156,10 +165,23 @@ impl Target {
                 .get_multiplexed_async_connection_with_config(&config)
                 .await
                 .map_err(|error| failure::of_connecting(&self.address, error))?;
+            self.opened.fetch_add(1, Ordering::Relaxed);
             self.check_role(&mut connection).await?;
             Ok(connection)
         };
         self.unless_left(Applied::No, opening).await
+    }
+
+    /// Whether it may hold queues, as a client asks at its start; not asked if the user may not.
+    pub(crate) async fn check_fit(&self, connection: &mut MultiplexedConnection) -> Result<(), Error> {
+        let mut info = redis::cmd("INFO");
+        info.arg(&FITNESS[..]);
+        let answer = tokio::time::timeout(CONNECT_LIMIT, info.query_async::<Value>(connection));
+        match answer.await.map_err(|_| self.slow())? {
+            Ok(answer) => Info::read(answer)?.check(&self.address),
+            Err(error) if error.code() == Some("NOPERM") => Ok(()),
+            Err(error) => Err(failure::of_connecting(&self.address, error)),
+        }
     }
 
     /// Whether it is the master that Sentinels say it is: they may not have heard yet, or it may not.

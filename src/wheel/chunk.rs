@@ -4,14 +4,17 @@ use super::grow::grow;
 use super::level::Slot;
 use super::place::CHUNKS_MAX;
 
-/// Entries in a chunk: half a kilobyte, so that links cost little and a queue wastes little.
+/// Entries in a chunk: 384 bytes, so that links cost little and a queue wastes little.
 pub(super) const CHUNK: usize = 128;
 /// No chunk, or no timer.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The arena of chunks.
 pub(super) struct Chunks {
-    entries: Vec<[u32; CHUNK]>,
+    /// The low three bytes of each entry: all of it, while there are no more than 2^24 timers.
+    entries: Vec<[[u8; 3]; CHUNK]>,
+    /// The high byte of each entry, from the first on that has one; until then there are none.
+    highs: Vec<[u8; CHUNK]>,
     links: Vec<Link>,
     free: u32,
 }
@@ -26,7 +29,7 @@ struct Link {
 
 impl Chunks {
     pub(super) fn new() -> Self {
-        Self { entries: Vec::new(), links: Vec::new(), free: NONE }
+        Self { entries: Vec::new(), highs: Vec::new(), links: Vec::new(), free: NONE }
     }
 
     #[inline]
@@ -38,7 +41,10 @@ impl Chunks {
             // Holds because timers are limited in number, and stale entries to about as many.
             assert!(chunk < CHUNKS_MAX, "the wheel has outgrown its entries");
             grow(&mut self.entries);
-            self.entries.push([NONE; CHUNK]);
+            self.entries.push([[0; 3]; CHUNK]);
+            if !self.highs.is_empty() {
+                self.add_highs();
+            }
             self.links.push(link);
             return chunk;
         }
@@ -70,17 +76,96 @@ impl Chunks {
     }
 
     #[inline]
-    pub(super) fn entries(&self, chunk: u32) -> &[u32; CHUNK] {
-        &self.entries[chunk as usize]
+    pub(super) fn entry(&self, chunk: u32, offset: u8) -> u32 {
+        let (chunk, offset) = (chunk as usize, usize::from(offset));
+        whole(self.entries[chunk][offset], self.highs.get(chunk).map_or(0, |highs| highs[offset]))
+    }
+
+    /// Copies the entries from `begin` on, as many as `block` has room for.
+    #[inline]
+    pub(super) fn copy(&self, chunk: u32, begin: u8, block: &mut [u32]) {
+        let (chunk, begin) = (chunk as usize, usize::from(begin));
+        let entries = &self.entries[chunk][begin..];
+        match self.highs.get(chunk) {
+            None => block.iter_mut().zip(entries).for_each(|(entry, &low)| *entry = whole(low, 0)),
+            Some(highs) => {
+                let both = entries.iter().zip(&highs[begin..]);
+                block.iter_mut().zip(both).for_each(|(entry, (&low, &high))| *entry = whole(low, high));
+            }
+        }
     }
 
     #[inline]
     pub(super) fn set(&mut self, chunk: u32, offset: u8, entry: u32) {
-        self.entries[chunk as usize][usize::from(offset)] = entry;
+        let [low @ .., high] = entry.to_le_bytes();
+        let (chunk, offset) = (chunk as usize, usize::from(offset));
+        self.entries[chunk][offset] = low;
+        if high != 0 && self.highs.is_empty() {
+            self.add_highs();
+        }
+        if let Some(highs) = self.highs.get_mut(chunk) {
+            highs[offset] = high;
+        }
+    }
+
+    /// Gives a high byte to each entry that has none.
+    #[cold]
+    fn add_highs(&mut self) {
+        grow(&mut self.highs);
+        self.highs.resize(self.entries.len(), [0; CHUNK]);
     }
 
     #[cfg(test)]
     pub(super) fn allocated(&self) -> usize {
         self.entries.len()
+    }
+}
+
+#[inline]
+fn whole([a, b, c]: [u8; 3], high: u8) -> u32 {
+    u32::from_le_bytes([a, b, c, high])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: u32 = 1 << 24;
+
+    #[test]
+    fn entries_keep_their_value_when_one_needs_a_fourth_byte() {
+        let mut chunks = Chunks::new();
+        let slot = Slot::new(0, 0);
+        let [first, second] = [chunks.allocate(slot), chunks.allocate(slot)];
+        let entries = [0, 1, 255, 256, 65_535, 65_536, LARGE - 1];
+        for (offset, &entry) in (0..).zip(&entries) {
+            chunks.set(first, offset, entry);
+        }
+        assert!(chunks.highs.is_empty());
+        chunks.set(second, 127, LARGE);
+        chunks.set(second, 126, (1 << 30) - 1);
+        let third = chunks.allocate(slot);
+        chunks.set(third, 0, LARGE + 1);
+
+        for (offset, &entry) in (0..).zip(&entries) {
+            assert_eq!(chunks.entry(first, offset), entry);
+        }
+        let mut block = [NONE; 2];
+        chunks.copy(first, 5, &mut block);
+        assert_eq!(block, [65_536, LARGE - 1]);
+        chunks.copy(second, 126, &mut block);
+        assert_eq!(block, [(1 << 30) - 1, LARGE]);
+        assert_eq!(chunks.entry(third, 0), LARGE + 1);
+    }
+
+    #[test]
+    fn a_small_entry_takes_the_place_of_a_large_one() {
+        let mut chunks = Chunks::new();
+        let chunk = chunks.allocate(Slot::new(0, 0));
+        chunks.set(chunk, 0, 7 * LARGE + 7);
+        chunks.free(chunk, chunk);
+        assert_eq!(chunks.allocate(Slot::new(0, 1)), chunk);
+        chunks.set(chunk, 0, 7);
+        assert_eq!(chunks.entry(chunk, 0), 7);
     }
 }

@@ -29,7 +29,10 @@ impl<T> Wheel<T> {
     }
 
     /// Counts off the entry at `place`, and says in which slot a stale entry stays behind.
-    #[inline]
+    ///
+    /// Inlined in any case: as a call of its own it kept the processor from looking ahead to the next timer, and cancelling a
+    /// million boxes in random order took 76 ns each instead of 31.
+    #[inline(always)]
     pub(super) fn leave(&mut self, place: Place) -> Option<Slot> {
         let slot = self.slot_of(place);
         match place.home() {

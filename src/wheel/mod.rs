@@ -61,7 +61,7 @@ impl<T> Wheel<T> {
     /// Timers that a wheel can hold at most, whatever its limit: 2^30.
     pub const MAX_LEN: usize = 1 << 30;
 
-    /// An empty wheel at time 0. It takes some 17 KiB for its slots at once, and about 28 bytes a timer (with a `u64`) as they come.
+    /// An empty wheel at time 0. It takes some 17 KiB for its slots at once, and about 27 bytes a timer (with a `u64`) as they come.
     ///
     /// If ticks do not begin near 0 (milliseconds since 1970, say), tell the wheel the time before the first insertion, by a
     /// [`pop_expired`](Self::pop_expired). Otherwise all timers are filed far ahead, in the same slot, and moved when the time is told.

@@ -1,6 +1,6 @@
 //! A timer's half of the link between a timer and its entry.
 //!
-//! An entry, a `u32` in some queue, names a timer; the timer's place names that entry.
+//! An entry, a timer's index in some queue, names the timer; the timer's place names that entry.
 //! An entry whose timer points elsewhere is stale and is skipped, so whoever cancels or moves a timer need not find its entry.
 
 use super::chunk::CHUNK;

@@ -147,9 +147,8 @@ impl Slots {
         }
         let place = Place::in_chunk(queue.head, queue.begin);
         let end = if queue.head == queue.tail { usize::from(queue.end) } else { CHUNK };
-        let entries = &self.chunks.entries(queue.head)[usize::from(queue.begin)..end];
-        let taken = cmp::min(entries.len(), block.len());
-        block[..taken].copy_from_slice(&entries[..taken]);
+        let taken = cmp::min(end - usize::from(queue.begin), block.len());
+        self.chunks.copy(queue.head, queue.begin, &mut block[..taken]);
         queue.len -= taken as u32;
         queue.begin += taken as u8;
         if usize::from(queue.begin) == end {
@@ -222,8 +221,7 @@ impl Slots {
         let chunked = chunks.flat_map(move |chunk| {
             let begin = if chunk == queue.head { queue.begin } else { 0 };
             let end = if chunk == queue.tail { queue.end } else { CHUNK as u8 };
-            (begin..end)
-                .map(move |offset| (self.chunks.entries(chunk)[usize::from(offset)], Place::in_chunk(chunk, offset)))
+            (begin..end).map(move |offset| (self.chunks.entry(chunk, offset), Place::in_chunk(chunk, offset)))
         });
         alone.into_iter().chain(chunked)
     }

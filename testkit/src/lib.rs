@@ -3,9 +3,11 @@
 //! Which programs to run is named by `DUEQ_TEST_SERVERS` (paths separated by colons); without it, what is on `PATH` or
 //! what `scripts/server` has put into `target/server`. A test uses the first; a matrix runs the tests once per program.
 //!
-//! And the programs among the examples, for tests that run them on such a server: [`example`].
+//! And the programs among the examples, for tests that run them on such a server: [`example`]. And what holds a check to a
+//! corpus of bytes and mutations of it: [`fuzz`].
 
 mod examples;
+mod fuzz;
 mod sentinel;
 
 use std::fs::{self, File};
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 pub use examples::example;
+pub use fuzz::fuzz;
 pub use sentinel::{Failover, SERVICE, is_master};
 
 /// How long a server may take to answer: far more than it needs, so that only a broken one is given up on.

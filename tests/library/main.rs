@@ -8,5 +8,7 @@ mod faults;
 mod functions;
 mod input;
 mod lifecycle;
+mod secrets;
 mod support;
+mod telemetry;
 mod worker;

@@ -76,6 +76,7 @@ const REQUIRED: &[&str] = &[
     "reap none",
     "reap died",
     "cancel CANCELLED",
+    "cancel CANCELLED earlier",
     "cancel LEASED",
     "cancel DEAD",
     "cancel ABSENT",
@@ -204,7 +205,7 @@ impl Run {
             _ => {}
         }
         for answer in met {
-            let words = if answer.starts_with("EXISTS") { 2 } else { 1 };
+            let words = if answer.starts_with("EXISTS") || answer.starts_with("CANCELLED") { 2 } else { 1 };
             let kind: Vec<&str> = answer.split(' ').take(words).collect();
             *self.coverage.entry(format!("{} {}", operation.verb(), kind.join(" "))).or_default() += 1;
         }

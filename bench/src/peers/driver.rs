@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use dueq_bench_driver::{Reply, Request};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
+
+use crate::process::status_bytes;
 
 /// A running driver, ended when it is dropped.
 pub(crate) struct Driver {
@@ -30,18 +34,23 @@ impl Driver {
 
     /// Sends a request and waits for its reply.
     pub(crate) async fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply> {
-        let mut line = serde_json::to_string(request)?;
+        let reply: Reply = self.exchange(request, limit).await?;
+        match reply.error {
+            Some(error) => bail!(error),
+            None => Ok(reply),
+        }
+    }
+
+    /// Sends any line and waits for the one that answers it.
+    pub(crate) async fn exchange<A: DeserializeOwned>(&mut self, line: &impl Serialize, limit: Duration) -> Result<A> {
+        let mut line = serde_json::to_string(line)?;
         line.push('\n');
         self.requests.write_all(line.as_bytes()).await.context("the driver has ended")?;
         let reply = tokio::time::timeout(limit, self.replies.next_line())
             .await
             .map_err(|_| anyhow!("no reply within {limit:?}"))??
             .context("the driver has ended")?;
-        let reply: Reply = serde_json::from_str(&reply).with_context(|| format!("not a reply: {reply}"))?;
-        match reply.error {
-            Some(error) => bail!(error),
-            None => Ok(reply),
-        }
+        serde_json::from_str(&reply).with_context(|| format!("not a reply: {reply}"))
     }
 
     /// From now on the peak of its memory counts.
@@ -54,31 +63,7 @@ impl Driver {
         status_bytes(self.pid()?, "VmHWM")
     }
 
-    fn pid(&self) -> Result<u32> {
+    pub(crate) fn pid(&self) -> Result<u32> {
         self.child.id().context("the driver has ended")
-    }
-}
-
-/// A line of /proc/PID/status, in bytes.
-pub(crate) fn status_bytes(pid: u32, field: &str) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    kilobytes(&status, field).map(|kb| kb * 1_024).with_context(|| format!("no {field} of process {pid}"))
-}
-
-fn kilobytes(status: &str, field: &str) -> Option<u64> {
-    let rest = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
-    rest.trim().strip_suffix(" kB")?.trim().parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_read_from_the_status_of_a_process() {
-        let status = "Name:\tx\nVmHWM:\t    1234 kB\nVmRSS:\t 12 kB\n";
-        assert_eq!(kilobytes(status, "VmHWM"), Some(1_234));
-        assert_eq!(kilobytes(status, "VmSwap"), None);
-        assert!(status_bytes(std::process::id(), "VmRSS").expect("our own") > 100_000);
     }
 }

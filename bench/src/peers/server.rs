@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use redis::aio::MultiplexedConnection;
 
-use super::driver::status_bytes;
 use super::systems::root;
+use crate::process::status_bytes;
 
 pub(crate) enum Server {
     Redis {
@@ -59,6 +59,12 @@ impl Server {
             Self::Redis { url, .. } => url.clone(),
             Self::Beanstalkd { address, .. } => address.clone(),
         }
+    }
+
+    /// Its process; Redis on this machine only.
+    pub(crate) async fn pid(&mut self) -> Result<u32> {
+        let info = self.info("server").await?.context("INFO of a Redis")?;
+        Ok(number(&info, "process_id")? as u32)
     }
 
     /// What the server's processor has worked so far, in microseconds; Redis only.

@@ -81,6 +81,18 @@ fn step(most: f64) -> f64 {
     [5.0, 2.0, 1.0].map(|factor| factor * power).into_iter().find(|step| most / step >= 4.0).unwrap_or(power)
 }
 
+/// Several charts in one picture, one below the other.
+pub(super) fn stacked(charts: &[Chart]) -> String {
+    let all = HEIGHT * charts.len() as f64;
+    let mut svg = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {all}\">\n");
+    for (i, chart) in charts.iter().enumerate() {
+        let place = format!("<svg y=\"{}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" ", HEIGHT * i as f64);
+        svg.push_str(&chart.svg().replacen("<svg ", &place, 1));
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
 impl Chart {
     pub(super) fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| series.points.iter());
@@ -192,5 +204,13 @@ mod tests {
         };
         let svg = chart.svg();
         assert!(svg.matches("<polyline").count() == 2 && svg.contains(">two<") && svg.contains("a &lt; b"), "{svg}");
+    }
+
+    #[test]
+    fn charts_stand_one_below_the_other() {
+        let chart = || Chart { title: String::new(), x: Axis::linear("x"), y: Axis::linear("y"), series: Vec::new() };
+        let svg = stacked(&[chart(), chart()]);
+        assert!(svg.starts_with("<svg ") && svg.contains("viewBox=\"0 0 760 840\""), "{svg}");
+        assert!(svg.contains("<svg y=\"0\"") && svg.contains("<svg y=\"420\"") && svg.matches("</svg>").count() == 3);
     }
 }

@@ -1,39 +1,55 @@
 //! SVG curves from the JSON that the other commands save.
 
 mod chart;
+mod soak;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use chart::{Axis, Chart, Series};
+use chart::{Axis, Chart, Series, stacked};
+
+/// Where the pictures go unless somebody says otherwise.
+pub(crate) const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance");
 
 /// Draws SVG curves from what `--save` of the other commands wrote.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// What peers, scale, nodes and concurrency saved
+    /// What peers, scale, nodes, concurrency and soak saved
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Where the pictures go
-    #[arg(long, value_name = "FOLDER", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance"))]
+    #[arg(long, value_name = "FOLDER", default_value = FOLDER)]
     into: PathBuf,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    fs::create_dir_all(&arguments.into)?;
     for file in &arguments.files {
         let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
         let report: Value = serde_json::from_str(&text).with_context(|| file.display().to_string())?;
-        let charts = charts(&report).with_context(|| file.display().to_string())?;
-        for (name, chart) in charts {
-            let path = arguments.into.join(name).with_extension("svg");
-            fs::write(&path, chart.svg())?;
+        for path in draw(&report, &arguments.into).with_context(|| file.display().to_string())? {
             println!("{}", path.display());
         }
     }
     Ok(())
+}
+
+/// Draws what a report shows; the pictures.
+pub(crate) fn draw(report: &Value, into: &Path) -> Result<Vec<PathBuf>> {
+    fs::create_dir_all(into)?;
+    let pictures: Vec<_> = match report["curve"].as_str() {
+        Some("soak") => vec![("soak", stacked(&soak::charts(report)))],
+        _ => charts(report)?.into_iter().map(|(name, chart)| (name, chart.svg())).collect(),
+    };
+    let mut paths = Vec::new();
+    for (name, svg) in pictures {
+        let path = into.join(name).with_extension("svg");
+        fs::write(&path, svg)?;
+        paths.push(path);
+    }
+    Ok(paths)
 }
 
 fn charts(report: &Value) -> Result<Vec<(&'static str, Chart)>> {

@@ -217,6 +217,8 @@ pub(super) fn settled(verdict: &str) -> Option<(Settled, u64)> {
 pub(super) fn changed(verdict: &str) -> Option<(Changed, u64)> {
     let (word, rest) = split(verdict);
     let changed = match word {
+        // By a call whose reply was lost; this one left alone what has come since.
+        "CANCELLED" if rest == "earlier" => Changed::Refused,
         "CANCELLED" | "MOVED" | "REQUEUED" => Changed::Done,
         "ALREADY" | "CONFLICT" => Changed::Waits,
         "LEASED" => Changed::Is(State::Leased),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
 use rustix::process::Signal;
 
@@ -45,25 +45,60 @@ fn chosen(stage: &Stage, rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
     rng.choice(&places).map(|place| Arc::clone(place)).context("nobody has this role")
 }
 
-/// Freezes a worker until others have what it held, and wakes it: what it does then comes too late.
+/// A worker that holds nothing when it freezes has nothing to settle too late. Then another one is frozen, so many in all.
+const STOPS: u32 = 4;
+/// How long a worker that goes on may take to find out that it was away.
+const FINDING_OUT: Duration = Duration::from_secs(10);
+
+/// Freezes workers, one after the other, until one comes back with something that others have had meanwhile.
 pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let place = chosen(stage, rng, Role::Worker)?;
-    let status = place.until("its start", |status| status.ready).await?;
-    let pid = status.pid.context("a process that is ready runs")?;
-    let process = place.process(status.life);
-    mark.begin(&process);
-    place.signal(Signal::STOP)?;
-    until("a stopped process", async || Ok((process_state(pid)? == 'T').then_some(()))).await?;
+    let mut stopped: Vec<String> = Vec::new();
+    for _ in 0..STOPS {
+        // Who has just died of something else cannot be stopped.
+        let somebody = until("somebody who stops", async || {
+            let place = chosen(stage, rng, Role::Worker)?;
+            place.until("its start", |status| status.ready).await?;
+            Ok(froze(&place).await?.map(|life| (place, life)))
+        });
+        let (place, life) = somebody.await?;
+        let process = place.process(life);
+        if stopped.is_empty() {
+            mark.begin(&process);
+        }
+        let seen = wake(stage, &place, life).await.with_context(|| process.clone())?;
+        if let Some(what) = seen {
+            mark.end(&process);
+            mark.trace(&format!("{process}: {what}"));
+            return Ok(());
+        }
+        stage.log.say(&format!("{process} held nothing while it was stopped; another one is stopped"));
+        stopped.push(process);
+    }
+    mark.end(&stopped.join(", "));
+    bail!("{} held nothing while they were stopped", stopped.join(", "))
+}
+
+/// Stops the process of a place, and says which life that is, unless it has just ended.
+async fn froze(place: &Place) -> Result<Option<u32>> {
+    let pid = place.status().pid.context("a process that is ready runs")?;
+    let life = place.signal(Signal::STOP)?;
+    let stopped = until("a stopped process", async || match process_state(pid) {
+        Ok('T') => Ok(Some(true)),
+        Ok('Z' | 'X') | Err(_) => Ok(Some(false)),
+        Ok(_) => Ok(None),
+    });
+    Ok(stopped.await?.then_some(life))
+}
+
+/// Lets others have what a stopped worker held, and wakes it: what it does then comes too late.
+async fn wake(stage: &Stage, place: &Place, life: u32) -> Result<Option<&'static str>> {
     tokio::time::sleep(Duration::from_millis(3 * stage.options.lease_ms + 500)).await;
-    let history = place.history(status.life);
+    let history = place.history(life);
     let size = std::fs::metadata(&history)?.len();
-    ensure!(place.status().life == status.life, "{process} did not stay stopped");
+    ensure!(place.status().life == life, "did not stay stopped");
     place.signal(Signal::CONT)?;
-    mark.end(&process);
-    let what =
-        until("a settle that was refused, or a handler that was told", async || Ok(late(&history, size)?)).await?;
-    mark.trace(&format!("{process}: {what}"));
-    Ok(())
+    let seen = until("a settle that was refused, or a handler that was told", async || late(&history, size));
+    tokio::time::timeout(FINDING_OUT, seen).await.ok().transpose()
 }
 
 /// What a history says after so many bytes about a lease that was lost.

@@ -159,7 +159,7 @@ struct Emptied(Diary);
 
 impl<S: tracing::Subscriber> Layer<S> for Emptied {
     fn on_event(&self, event: &tracing::Event<'_>, _: LayerContext<'_, S>) {
-        if event.metadata().target().starts_with("dueq::node") {
+        if event.metadata().target() == "dueq" {
             let mut message = Message(String::new());
             event.record(&mut message);
             if message.0.starts_with("the store was emptied") {

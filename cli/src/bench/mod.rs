@@ -51,11 +51,12 @@ impl Bench {
         }
         let client = common.client().await?;
         let queue = client.queue(&self.queue)?;
-        let name = output::visible(self.queue.as_bytes());
+        let name = dueq::shell_word(self.queue.as_bytes());
+        let dashes = if self.queue.starts_with('-') { "-- " } else { "" };
         if client.queues().await?.contains(&self.queue) {
             bail!(
                 "the queue {name} is in use: name another with --queue; \
-                 if an earlier bench was killed, `dueq delete-queue {name} --yes` removes it"
+                 if an earlier bench was killed, `dueq delete-queue --yes {dashes}{name}` removes it"
             );
         }
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

@@ -22,10 +22,10 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn print(&self, json: bool) -> io::Result<()> {
-        output::line(&if json { self.json() } else { self.text() })
+        if json { output::json_line(&self.json()) } else { output::line(&self.text()) }
     }
 
-    fn json(&self) -> String {
+    fn json(&self) -> serde_json::Value {
         let bars = self.lateness.histogram();
         let bars: Vec<_> = bars.iter().map(|bar| json!({ "up_to_ms": bar.up_to_ms, "count": bar.count })).collect();
         json!({
@@ -38,7 +38,6 @@ impl Report {
             "lateness_count": self.lateness.count(),
             "histogram": bars,
         })
-        .to_string()
     }
 
     fn text(&self) -> String {

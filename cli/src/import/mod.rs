@@ -1,7 +1,7 @@
 //! `dueq import`: takes over what waits in another program's queue.
 
-mod codec;
-mod frame;
+pub(crate) mod codec;
+pub(crate) mod frame;
 mod redisson;
 mod store;
 

@@ -4,7 +4,6 @@
 //! list in the order of the offers. An element that is due is moved to the destination, a list of bare elements.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
@@ -40,7 +39,7 @@ pub(crate) struct Redisson {
     #[arg(long, value_name = "QUEUE")]
     into: Option<String>,
     /// The server that holds Redisson's keys, if it is another one
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "DUEQ_IMPORT_FROM", hide_env_values = true)]
     from: Option<String>,
     /// What to make of the elements
     #[arg(long, value_enum, default_value_t = Codec::Raw)]
@@ -322,12 +321,12 @@ impl Run {
             let line = serde_json::json!({ "unreadable": {
                 "key": key, "bytes": bytes, "start": output::visible(start), "start_hex": hex(start), "reason": reason,
             }});
-            writeln!(io::stdout(), "{line}")?;
+            output::json_line(&line)?;
         } else if self.tally.unreadable <= TOLD {
-            let (key, start) = (output::visible(key.as_bytes()), output::visible(start));
-            eprintln!("dueq: not imported from {key}: {reason} ({bytes} bytes: {start})");
+            let [key, reason, start] = [key.as_bytes(), reason.as_bytes(), start].map(output::visible);
+            output::note(&format!("dueq: not imported from {key}: {reason} ({bytes} bytes: {start})"));
         } else if self.tally.unreadable == TOLD + 1 {
-            eprintln!("dueq: more are only counted; --json tells all");
+            output::note("dueq: more are only counted; --json tells all");
         }
         Ok(())
     }
@@ -336,7 +335,7 @@ impl Run {
         if told.elapsed() >= PROGRESS {
             *told = Instant::now();
             let Tally { read, created, known, unreadable } = self.tally;
-            eprintln!("{step}: {read} read, {created} imported, {known} known, {unreadable} unreadable");
+            output::note(&format!("{step}: {read} read, {created} imported, {known} known, {unreadable} unreadable"));
         }
     }
 
@@ -349,14 +348,13 @@ impl Run {
                 "read": read, "created": created, "known": known, "unreadable": unreadable,
                 "journal": self.journal.key,
             });
-            writeln!(io::stdout(), "{line}")?;
+            output::json_line(&line)?;
         } else {
             let would = if dry_run { "would be " } else { "" };
             let (from, into) = (output::visible(from.as_bytes()), output::visible(into.as_bytes()));
-            writeln!(
-                io::stdout(),
+            output::line(&format!(
                 "{read} elements of {from} read: {created} {would}imported into {into}, {known} known from before, {unreadable} unreadable"
-            )?;
+            ))?;
         }
         Ok(())
     }

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, cmd};
+use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, FromRedisValue, Pipeline, cmd};
 
 /// So many elements are read in one step.
 pub(crate) const STEP: usize = 256;
@@ -21,6 +21,9 @@ impl Store {
     pub(crate) async fn open(url: &str) -> Result<Self> {
         let client = redis::Client::open(url)
             .map_err(|_| anyhow!("--from is no URL such as redis://[USER:PASSWORD@]HOST:PORT/"))?;
+        if matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
+            bail!("a URL that ends with #insecure would have TLS trust everybody");
+        }
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;

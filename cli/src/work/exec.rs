@@ -98,7 +98,13 @@ impl Exec {
     }
 
     fn spawn(&self, delivery: &Delivery) -> io::Result<Child> {
-        Command::new("sh")
+        let mut command = Command::new("sh");
+        // Ours, if we have one, is not the message's.
+        command.env_remove("TRACEPARENT").env_remove("TRACESTATE");
+        if let Some(trace_parent) = delivery.trace_parent() {
+            command.env("TRACEPARENT", trace_parent);
+        }
+        command
             .args(["-c", BEGIN, "sh", &self.command])
             .env("DUEQ_ID", OsStr::from_bytes(delivery.id_bytes()))
             .env("DUEQ_ATTEMPT", delivery.attempt().to_string())

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use dueq::{Delivery, Settlement};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
+use serde::de::IgnoredAny;
 use tokio_util::sync::CancellationToken;
 
 use crate::output;
@@ -64,7 +65,7 @@ impl Http {
         let now = SystemTime::now();
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let id = header_id(delivery.id_bytes());
-        let request = self
+        let mut request = self
             .client
             .post(self.url.clone())
             .header("webhook-id", &id)
@@ -72,6 +73,9 @@ impl Http {
             .header("webhook-signature", self.secrets.sign(&id, seconds, delivery.payload()))
             .header(CONTENT_TYPE, content_type(delivery.payload()))
             .body(delivery.payload().to_vec());
+        if let Some(trace_parent) = delivery.trace_parent() {
+            request = request.header("traceparent", trace_parent);
+        }
         match request.send().await {
             Ok(response) => {
                 let (status, headers) = (response.status(), response.headers().clone());
@@ -106,7 +110,8 @@ fn header_id(id: &[u8]) -> String {
 }
 
 fn content_type(payload: &[u8]) -> &'static str {
-    let is_json = serde_json::from_slice::<serde_json::Value>(payload).is_ok();
+    // Without making anything of it: a small text can stand for a large value.
+    let is_json = std::str::from_utf8(payload).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
     if is_json { "application/json" } else { "application/octet-stream" }
 }
 
@@ -201,6 +206,7 @@ mod tests {
     fn json_is_called_json() {
         assert_eq!(content_type(b"{\"order\": 42}"), "application/json");
         assert_eq!(content_type(b"\xff"), "application/octet-stream");
+        assert_eq!(content_type(b"\"\xff\""), "application/octet-stream");
         assert_eq!(content_type(b""), "application/octet-stream");
     }
 }

@@ -27,7 +27,8 @@ const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Args)]
 #[command(after_help = "\
 --exec runs the command by sh -c, once a message. The payload is its standard input; its environment has
-  DUEQ_ID, DUEQ_ATTEMPT (1 is the first), DUEQ_DUE_MS (Unix milliseconds) and DUEQ_QUEUE.
+  DUEQ_ID, DUEQ_ATTEMPT (1 is the first), DUEQ_DUE_MS (Unix milliseconds) and DUEQ_QUEUE; and TRACEPARENT, if the push
+  had one.
   Exit code 0: done. 65: hopeless, set aside as dead. Anything else, or a signal: retried after a growing delay, until
   the limit of attempts. The end of what it writes to stderr is remembered with the message.
   It has a process group of its own. When it ends, when its lease is lost, at --timeout and at the end of the grace, all
@@ -35,8 +36,8 @@ const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 
 --http posts the payload to a URL, signed after https://www.standardwebhooks.com: webhook-id is the message's id (what is
   not visible ASCII, % and . percent-encoded), webhook-timestamp the time of this attempt, webhook-signature an
-  HMAC-SHA256. The secret, whsec_ and base64, comes from --secret-file or DUEQ_WEBHOOK_SECRET; several, one a line, sign
-  side by side while you change them.
+  HMAC-SHA256; traceparent, if there is one, the push's. The secret, whsec_ and base64, comes from --secret-file or
+  DUEQ_WEBHOOK_SECRET; several, one a line, sign side by side while you change them.
   2xx: done. 4xx: hopeless, set aside as dead, but for 408, 409, 425 and 429. These and all else: retried; 429 and 503
   after what Retry-After says (1 second to a day). Redirects are not followed, proxies not used.
 

@@ -1,6 +1,6 @@
 //! `--print`: a line a message.
 
-use std::io::{self, Write};
+use std::io;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -29,21 +29,19 @@ impl Print {
 
     fn print(&self, delivery: &Delivery) -> io::Result<()> {
         let lateness_ms = delivery.lateness().as_secs_f64() * 1_000.0;
-        let mut out = io::stdout().lock();
-        if self.json {
-            let line = serde_json::json!({
-                "id": delivery.id(),
-                "attempt": delivery.attempt(),
-                "due_ms": delivery.due_ms(),
-                "started_ms": delivery.due_ms() as f64 + lateness_ms,
-                "lateness_ms": lateness_ms,
-                "payload_base64": STANDARD.encode(delivery.payload()),
-            });
-            writeln!(out, "{line}")?;
-        } else {
+        if !self.json {
             let (id, payload) = (output::visible(delivery.id_bytes()), output::visible(delivery.payload()));
-            writeln!(out, "{id} (attempt {}, {lateness_ms:.1} ms late): {payload}", delivery.attempt())?;
+            return output::line(&format!(
+                "{id} (attempt {}, {lateness_ms:.1} ms late): {payload}",
+                delivery.attempt()
+            ));
         }
-        out.flush()
+        let mut object = output::id_fields(delivery.id_bytes());
+        object.insert("attempt".to_owned(), delivery.attempt().into());
+        object.insert("due_ms".to_owned(), delivery.due_ms().into());
+        object.insert("started_ms".to_owned(), (delivery.due_ms() as f64 + lateness_ms).into());
+        object.insert("lateness_ms".to_owned(), lateness_ms.into());
+        object.insert("payload_base64".to_owned(), STANDARD.encode(delivery.payload()).into());
+        output::json_line(&object.into())
     }
 }

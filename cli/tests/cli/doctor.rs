@@ -165,7 +165,7 @@ async fn people_read_what_follows_and_what_to_run() -> Result<()> {
     let _leased = one_in_each_state(&server).await?;
     run(&server, &["ZREM", "dueq:{q}:scheduled", "waits"])?;
     let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
-    for words in ["unplaced waits: ", "so   it is never delivered", "run  dueq doctor q --repair", "1 found, 0 mended"]
+    for words in ["unplaced waits: ", "so   it is never delivered", "run  dueq doctor --repair q", "1 found, 0 mended"]
     {
         assert!(said.contains(words), "{words:?} in {said}");
     }

@@ -3,9 +3,11 @@
 mod bench;
 mod doctor;
 mod help;
+mod hostile;
 mod ndjson;
 mod operator;
 mod roles;
+mod secrets;
 mod tls;
 
 use std::io::{BufRead, BufReader, Write};

@@ -51,6 +51,29 @@ fn what_a_line_may_say() -> Result<()> {
 }
 
 #[test]
+fn a_trace_is_taken_from_the_line_or_else_from_the_flag() -> Result<()> {
+    let server = Server::start(&[])?;
+    let [ours, flag] = ["0af7651916cd43dd8448eb211c80319c", "4bf92f3577b34da6a3ce929d0e0e4736"]
+        .map(|trace| format!("00-{trace}-b7ad6b7169203331-01"));
+    let lines =
+        format!("{{\"payload\":\"\",\"id\":\"a\",\"traceparent\":\"{ours}\"}}\n{{\"payload\":\"\",\"id\":\"b\"}}\n");
+    let path = file(&server, lines)?;
+    let output = push(&server, &path, &["--delay", "1h", "--traceparent", &flag])?;
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    dueq(&server, &["push", "q", "x", "--id", "c", "--delay", "1h", "--traceparent", &flag])?;
+    dueq(&server, &["push", "q", "x", "--id", "d", "--delay", "1h"])?;
+    let trace =
+        |id: &str| anyhow::Ok(json(&dueq(&server, &["show", "q", id, "--json"])?.stdout)?["traceparent"].clone());
+    assert_eq!((trace("a")?, trace("b")?), (ours.into(), flag.clone().into()));
+    assert_eq!((trace("c")?, trace("d")?), (flag.into(), Value::Null));
+    let refused = dueq(&server, &["push", "q", "x", "--id", "e", "--traceparent", "00-x"])?;
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("trace parent \"00-x\""), "{}", text(&refused.stderr));
+    assert_eq!(dueq(&server, &["show", "q", "e"])?.status.code(), Some(1), "nothing was pushed");
+    Ok(())
+}
+
+#[test]
 fn a_second_run_pushes_no_line_twice() -> Result<()> {
     let server = Server::start(&[])?;
     // Two lines are the same and are two messages all the same.
@@ -75,7 +98,7 @@ fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
     for (bad, reason) in [
         ("nonsense", "expected"),
         ("{\"payload\":\"x\"", "EOF"),
-        ("[1]", "invalid"),
+        ("[1]", "not an object"),
         ("{\"payload\":1}", "integer"),
         ("{\"payload\":\"x\",\"dealy\":\"1h\"}", "dealy"),
         ("{\"id\":\"x\"}", "neither payload"),

@@ -81,6 +81,25 @@ async fn the_exit_code_settles_and_stderr_is_remembered() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_command_is_given_the_trace_of_its_message_and_no_other() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    let args =
+        ["work", "orders", "--concurrency", "1", "--exec", "echo \"$DUEQ_ID ${TRACEPARENT-none} ${TRACESTATE-none}\""];
+    let mut of_ours = command(&server.url(), &args);
+    of_ours.env("TRACEPARENT", "00-11111111111111111111111111111111-2222222222222222-01").env("TRACESTATE", "ours=1");
+    let mut worker = Dueq::run(&mut of_ours)?;
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    orders.push(Message::new("").id("plain")).await?;
+    orders.push(Message::new("").id("traced").trace_parent(parent)).await?;
+    stats(&orders, "2 acks", |stats| stats.acked == 2).await?;
+    worker.signal("TERM")?;
+    let mut said = worker.rest()?;
+    said.sort();
+    assert_eq!(said, ["plain none none".to_owned(), format!("traced {parent} none")]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn payloads_arrive_byte_for_byte_and_need_not_be_read() -> Result<()> {
     let (server, bytes) = queue("bytes").await?;
     let payload: Vec<u8> = (0..1024 * 1024_u32).map(|number| (number % 256) as u8).collect();

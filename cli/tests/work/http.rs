@@ -109,6 +109,19 @@ async fn what_is_posted_can_be_verified() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_trace_of_a_message_goes_along() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    let mut receiver = Receiver::start(&["204 No Content", "200 OK"]).await?;
+    let _worker = post(&server.url(), &receiver.url, &["--concurrency", "1"])?;
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (message, header) in [(Message::new("x").trace_parent(parent), Some(parent)), (Message::new("x"), None)] {
+        orders.push(message).await?;
+        assert_eq!(receiver.request().await?.headers.get("traceparent").map(String::as_str), header);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_redirect_is_not_followed_and_4xx_is_hopeless() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut elsewhere = Receiver::start(&["200 OK"]).await?;

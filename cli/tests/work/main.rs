@@ -2,5 +2,6 @@
 
 mod dev;
 mod exec;
+mod hostile;
 mod http;
 mod support;

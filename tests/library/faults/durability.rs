@@ -111,6 +111,52 @@ async fn what_stands_behind_a_long_wait_is_not_given_up_and_done_later() -> Resu
     Ok(())
 }
 
+/// Each timeout is a durability of its own, and has a connection of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
+    let (setup, replica) = setup().await?;
+    signal("-STOP", replica.pid())?;
+    let push = |number: u64| {
+        let durability = replicated(1, LIMIT - Duration::from_millis(number));
+        let (queue, message) = (setup.queue.clone(), Message::new("x").id(format!("{number}")).due(HOUR));
+        tokio::spawn(async move { queue.push(message.durability(durability)).await })
+    };
+    let pushes: Vec<_> = (0..60).map(push).collect();
+    let waiting = async || {
+        let clients = setup.command::<String>(&["CLIENT", "LIST"]).await?;
+        anyhow::Ok(clients.lines().filter(|client| client.contains("cmd=wait")).count())
+    };
+    until("as many as may wait", waiting, |count| *count >= 16).await?;
+    // The others have every opportunity.
+    for pushed in setup.queue.push_many(messages(1_000)).await {
+        pushed?;
+    }
+    assert_eq!(waiting().await?, 16);
+    assert_eq!(setup.queue.stats().await?.scheduled, 1_000 + 16);
+    signal("-CONT", replica.pid())?;
+    let mut created = 0;
+    for push in pushes {
+        match within("a push", push).await?? {
+            Ok(pushed) => {
+                assert_eq!(pushed, Pushed::Created);
+                created += 1;
+            }
+            // It waited for a place for 10 s, on a slow machine.
+            Err(error) => assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unavailable, Applied::No)),
+        }
+    }
+    assert!(created >= 16, "{created}");
+    // One call that asks for many kinds does not stand in its own way.
+    let kinds = (0..40).map(|number| {
+        let timeout = LIMIT - Duration::from_micros(number);
+        Message::new("x").id(format!("one call {number}")).due(HOUR).durability(replicated(1, timeout))
+    });
+    for pushed in setup.queue.push_many(kinds).await {
+        assert_eq!(pushed?, Pushed::Created);
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_wait_covers_a_batch() -> Result<()> {
     let (setup, _replica) = setup().await?;

@@ -120,6 +120,32 @@ async fn fail_over(servers: &mut Failover, kill: bool, times: &mut Seen<Instant>
     Ok(first - since)
 }
 
+/// What is refused at the start is refused later, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_new_master_that_evicts_is_refused_until_it_is_set_right() -> Result<()> {
+    let mut servers = start(1).await?;
+    let queue = Client::connect(&servers.url()).await?.queue("orders")?;
+    let push = |id: &'static str| queue.push(Message::new("").id(id).due(HOUR));
+    assert_eq!(push("before").await?, Pushed::Created);
+    let old = servers.master()?.context("a master")?;
+    let new = 1 - old;
+    servers.servers[new].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])?;
+    servers.servers[old].kill()?;
+    let is_refusal = |error: &Option<Error>| error.as_ref().is_some_and(|e| e.kind() == ErrorKind::Unsupported);
+    let start = Instant::now();
+    // Of one that was made before the new master was known nobody knows whether the old one took it.
+    while !is_refusal(&push("during").await.err()) {
+        assert!(start.elapsed() < 5 * LIMIT, "it was pushed to a server that evicts");
+    }
+    let error = push("during").await.expect_err("it evicts");
+    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unsupported, dueq::Applied::No), "{error}");
+    assert!(error.to_string().contains("maxmemory-policy noeviction"), "{error}");
+    servers.servers[new].command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])?;
+    until("a push", async || Ok(push("after").await.is_ok()), |pushed| *pushed).await?;
+    assert_eq!(queue.get("during").await?, None);
+    Ok(())
+}
+
 /// As many failovers as `DUEQ_FAILOVERS` says, two if it says nothing; with `DUEQ_FAILOVER_MEMORY` set, pushes wait for nobody,
 /// and what is lost is only told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

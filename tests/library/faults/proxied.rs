@@ -8,7 +8,7 @@ use dueq::{
 };
 
 use crate::support::proxy::Proxy;
-use crate::support::{HOUR, Setup, claim_one, push_and_claim, setup};
+use crate::support::{HOUR, Setup, claim_one, push_and_claim, setup, until, within};
 
 const PUSH: &str = include_str!("../../../lua/push.lua");
 const ACK: &str = include_str!("../../../lua/ack.lua");
@@ -115,6 +115,34 @@ async fn a_cancel_whose_reply_is_lost_still_says_cancelled() -> Result<()> {
     assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
     assert_eq!(proxy.cuts(), 1);
     assert_eq!(setup.queue.stats().await?.cancelled, 1);
+    Ok(())
+}
+
+/// Somebody pushed the id anew before the repetition arrived: that is another message.
+#[tokio::test]
+async fn a_cancel_whose_reply_is_lost_leaves_alone_what_was_pushed_meanwhile() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    for (due, state) in [(HOUR, State::Scheduled), (Duration::ZERO, State::Leased)] {
+        queue.push(Message::new("old").id("id").due(HOUR).reuse_id()).await?;
+        let cuts = proxy.cuts();
+        proxy.cut_reply_of(CANCEL);
+        proxy.shut();
+        let cancel = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.cancel("id").await }
+        });
+        until("the lost reply", async || Ok(proxy.cuts()), |now| *now > cuts).await?;
+        assert_eq!(setup.queue.push(Message::new("new").id("id").due(due).reuse_id()).await?, Pushed::Created);
+        let claimed = if state == State::Leased { Some(claim_one(&setup.queue).await?) } else { None };
+        proxy.let_in();
+        assert_eq!(within("the cancel", cancel).await???, Cancelled::Cancelled, "its first try did it");
+        let there = setup.queue.get("id").await?.expect("it is another message");
+        assert_eq!((there.payload.as_slice(), there.state), (&b"new"[..], state));
+        match claimed {
+            Some(delivery) => assert_eq!(delivery.ack().await?, Settled::Done),
+            None => assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled, "a new call means what is there now"),
+        }
+    }
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 pub(crate) struct Proxy {
@@ -25,6 +26,8 @@ struct Rules {
     /// Connections accepted before this many were accepted never pass anything again.
     forsaken: AtomicU64,
     accepted: AtomicU64,
+    /// New connections wait.
+    shut: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -56,6 +59,15 @@ impl Proxy {
         self.rules.silent.store(true, Ordering::SeqCst);
     }
 
+    /// From now on new connections wait until they are let in; open ones go on.
+    pub(crate) fn shut(&self) {
+        self.rules.shut.send_replace(true);
+    }
+
+    pub(crate) fn let_in(&self) {
+        self.rules.shut.send_replace(false);
+    }
+
     /// The connections that are open now never pass anything again, and are not closed; new ones work.
     pub(crate) fn forsake_open_connections(&self) {
         self.rules.forsaken.store(self.rules.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -74,6 +86,7 @@ async fn accept(listener: TcpListener, port: u16, rules: Arc<Rules>) {
         let rules = Arc::clone(&rules);
         let number = rules.accepted.fetch_add(1, Ordering::SeqCst);
         connections.spawn(async move {
+            let _ = rules.shut.subscribe().wait_for(|shut| !shut).await;
             if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
                 // A closed connection is what either side is told; there is nobody else to tell.
                 let _ = carry(client, server, number, &rules).await;

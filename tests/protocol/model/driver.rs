@@ -128,7 +128,8 @@ impl Driver {
             }
             600..605 => self.plan_crashes(),
             605..690 => Operation::Reap { limit: self.limit() },
-            690..735 => Operation::Cancel { dead: self.chance(40), ids: self.ids() },
+            690..700 => self.plan_a_repeated_cancel(),
+            700..735 => Operation::Cancel { dead: self.chance(40), since: None, ids: self.ids() },
             735..775 => {
                 let ids = self.ids();
                 Operation::Reschedule(ids.into_iter().map(|id| self.reschedule(world, id)).collect())
@@ -163,6 +164,18 @@ impl Driver {
         beat
     }
 
+    /// A cancel, a push of the same ids on purpose, and the cancel again, as of a time about that of the first one.
+    fn plan_a_repeated_cancel(&mut self) -> Operation {
+        let (dead, ids) = (self.chance(40), self.ids());
+        let item = |id: &Text, driver: &mut Self| Item { id: id.clone(), reuse: true, ..driver.item() };
+        let items = ids.iter().map(|id| item(id, self)).collect();
+        let since = Some(self.now.floor() + self.random.u64(0..1_500) - 500);
+        self.planned.push(Operation::Cancel { dead, since, ids: ids.clone() });
+        let until = self.chance(50).then(|| self.now.floor() + 10_000);
+        self.planned.push(Operation::Push { until, items });
+        Operation::Cancel { dead, since: None, ids }
+    }
+
     fn push(&mut self) -> Operation {
         let clock = self.now.floor();
         let until = match self.random.u32(0..10) {
@@ -185,6 +198,9 @@ impl Driver {
             on_conflict: self.pick(&choices),
             reuse: self.chance(15),
             max_attempts: self.chance(30).then(|| self.random.u64(1..4)),
+            trace_parent: self
+                .chance(20)
+                .then(|| format!("00-{:032x}-{:016x}-01", self.random.u128(1..), self.random.u64(1..))),
         }
     }
 

@@ -11,11 +11,13 @@ pub(crate) struct Item {
     pub(crate) on_conflict: Option<&'static str>,
     pub(crate) reuse: bool,
     pub(crate) max_attempts: Option<u64>,
+    pub(crate) trace_parent: Option<String>,
 }
 
 impl Item {
     fn options(&self) -> String {
         let mut words = Vec::new();
+        words.extend(self.trace_parent.as_ref().map(|parent| format!("traceparent={parent}")));
         words.extend(self.max_attempts.map(|limit| format!("max_attempts={limit}")));
         words.extend(self.on_conflict.map(|choice| format!("on_conflict={choice}")));
         words.extend(self.reuse.then(|| "reuse".to_owned()));
@@ -38,7 +40,7 @@ pub(crate) enum Operation {
     Bury(Vec<(Hold, Text)>),
     Extend(Vec<(Hold, u64)>),
     Reap { limit: usize },
-    Cancel { dead: bool, ids: Vec<Text> },
+    Cancel { dead: bool, since: Option<u64>, ids: Vec<Text> },
     Reschedule(Vec<(Text, Due, Option<u64>)>),
     RunNow(Vec<Text>),
     RequeueIds(Vec<Text>),
@@ -106,7 +108,11 @@ impl Operation {
             Self::Bury(items) => items.iter().flat_map(|((id, token), reason)| words![id, token, reason]).collect(),
             Self::Extend(items) => items.iter().flat_map(|((id, token), lease)| words![id, token, *lease]).collect(),
             Self::Reap { limit } => words![*limit as u64],
-            Self::Cancel { dead, ids } => [flag(dead)].into_iter().chain(ids.iter().cloned()).collect(),
+            Self::Cancel { dead, since, ids } => {
+                let words = [dead.then(|| "1".to_owned()), since.map(|since| format!("since={since}"))];
+                let words = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
+                [words.into()].into_iter().chain(ids.iter().cloned()).collect()
+            }
             Self::Reschedule(items) => {
                 items.iter().flat_map(|(id, due, expected)| words![id, due.word(), number(expected)]).collect()
             }

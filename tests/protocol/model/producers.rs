@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 
 use crate::model::operation::Item;
-use crate::model::world::{Due, Memory, Message, Now, Place, REPEAT_MS, World};
+use crate::model::world::{Due, Fate, Memory, Message, Now, Place, REPEAT_MS, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
@@ -20,8 +20,8 @@ impl World {
         Ok(())
     }
 
-    fn remember(&mut self, id: &Text, until: u64, cancelled: bool) {
-        self.recent.insert(id.clone(), Memory { until, cancelled });
+    fn remember(&mut self, id: &Text, until: u64, fate: Fate) {
+        self.recent.insert(id.clone(), Memory { until, fate });
     }
 
     /// Forgets up to so many ids whose time is over, the oldest first: twice as many as a call remembered, so that
@@ -68,12 +68,13 @@ impl World {
             }
             if conflict == "replace" {
                 (message.payload, message.max_attempts) = (item.payload.clone(), item.max_attempts);
+                message.trace_parent.clone_from(&item.trace_parent);
                 (message.failures, message.crashes, message.error) = (0, 0, Text::default());
             }
             (message.original, message.place) = (None, Place::Scheduled { due });
             self.unready(id);
             if near {
-                self.remember(id, now.ceil() + REPEAT_MS, false);
+                self.remember(id, now.ceil() + REPEAT_MS, Fate::Delivered);
                 *remembered += 1;
             }
             return "MOVED".to_owned();
@@ -86,14 +87,21 @@ impl World {
         if self.limit("max_messages").is_some_and(|most| self.messages.len() as u64 >= most) {
             return "FULL".to_owned();
         }
-        let until = memory.map_or(0, |memory| memory.until).max(until.filter(|_| near).unwrap_or(0));
+        let (past, ahead) = (memory.map_or(0, |memory| memory.until), until.filter(|_| near).unwrap_or(0));
+        let until = past.max(ahead);
         if lasts || until > now.floor() {
-            self.remember(id, until, false);
+            let fate = match memory.filter(|_| lasts).map(|memory| memory.fate) {
+                Some(Fate::Cancelled) => Fate::CancelledAndReused,
+                Some(Fate::CancelledAndReused) if ahead <= past => Fate::CancelledAndReused,
+                _ => Fate::Delivered,
+            };
+            self.remember(id, until, fate);
             *remembered += 1;
         }
         let message = Message {
             payload: item.payload.clone(),
             max_attempts: item.max_attempts,
+            trace_parent: item.trace_parent.clone(),
             failures: 0,
             crashes: 0,
             error: Text::default(),
@@ -108,13 +116,19 @@ impl World {
     fn erase(&mut self, now: Now, id: &Text) {
         self.messages.remove(id);
         self.unready(id);
-        self.remember(id, now.ceil() + REPEAT_MS, true);
+        self.remember(id, now.ceil() + REPEAT_MS, Fate::Cancelled);
     }
 
-    pub(super) fn cancel(&mut self, now: Now, dead: bool, ids: &[Text]) -> Reply {
+    pub(super) fn cancel(&mut self, now: Now, dead: bool, since: Option<u64>, ids: &[Text]) -> Reply {
         let (mut replies, mut gone) = (Vec::new(), 0);
         for id in ids {
+            let memory = self.recent.get(id).filter(|memory| memory.lasts(now));
+            let earlier = memory.is_some_and(|memory| {
+                memory.fate == Fate::CancelledAndReused && since.is_some_and(|since| memory.until >= since + REPEAT_MS)
+            });
+            let cancelled = memory.is_some_and(|memory| memory.fate == Fate::Cancelled);
             replies.push(Reply::from(match self.place(id) {
+                _ if earlier => "CANCELLED earlier",
                 Some(Place::Leased { .. }) => "LEASED",
                 Some(Place::Dead { .. }) if !dead => "DEAD",
                 Some(_) => {
@@ -122,7 +136,7 @@ impl World {
                     gone += 1;
                     "CANCELLED"
                 }
-                None if self.recent.get(id).is_some_and(|memory| memory.cancelled && memory.lasts(now)) => "CANCELLED",
+                None if cancelled => "CANCELLED",
                 None => "ABSENT",
             }));
         }
@@ -138,7 +152,7 @@ impl World {
         }
         self.unready(id);
         if due <= now.floor() + REPEAT_MS {
-            self.remember(id, now.ceil() + REPEAT_MS, false);
+            self.remember(id, now.ceil() + REPEAT_MS, Fate::Delivered);
         }
     }
 

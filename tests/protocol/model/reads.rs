@@ -44,7 +44,7 @@ impl World {
             Operation::Bury(items) => self.bury(now, items),
             Operation::Extend(items) => self.extend(now, items),
             Operation::Reap { limit } => self.reap(now, *limit, after)?,
-            Operation::Cancel { dead, ids } => self.cancel(now, *dead, ids),
+            Operation::Cancel { dead, since, ids } => self.cancel(now, *dead, *since, ids),
             Operation::Reschedule(items) => self.reschedule(now, items),
             Operation::RunNow(ids) => self.run_now(now, ids),
             Operation::RequeueIds(ids) => self.requeue_ids(now, ids),

@@ -67,6 +67,7 @@ impl Place {
 pub(crate) struct Message {
     pub(crate) payload: Text,
     pub(crate) max_attempts: Option<u64>,
+    pub(crate) trace_parent: Option<String>,
     pub(crate) failures: u64,
     pub(crate) crashes: u64,
     pub(crate) error: Text,
@@ -77,12 +78,14 @@ pub(crate) struct Message {
 
 impl Message {
     pub(crate) fn options(&self) -> String {
-        self.max_attempts.map(|limit| format!("max_attempts={limit}")).unwrap_or_default()
+        let limit = self.max_attempts.map(|limit| format!("max_attempts={limit}"));
+        let parent = self.trace_parent.as_ref().map(|parent| format!("traceparent={parent}"));
+        limit.into_iter().chain(parent).collect::<Vec<_>>().join(" ")
     }
 
     fn attributes(&self) -> Option<Text> {
         let numbers = [self.failures, self.crashes, self.original.unwrap_or(0)];
-        if numbers == [0; 3] && self.max_attempts.is_none() && self.error.0.is_empty() {
+        if numbers == [0; 3] && self.options().is_empty() && self.error.0.is_empty() {
             return None;
         }
         let mut text = format!("{} {} {} {}\n", numbers[0], numbers[1], numbers[2], self.options()).into_bytes();
@@ -91,17 +94,31 @@ impl Message {
     }
 }
 
-/// That an id was here: until when a repetition is recognised, and whether it was cancelled (or purged).
+/// That an id was here: until when a repetition is recognised, and how it went.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Memory {
     pub(crate) until: u64,
-    pub(crate) cancelled: bool,
+    pub(crate) fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fate {
+    Delivered,
+    /// Or purged.
+    Cancelled,
+    /// And then pushed again.
+    CancelledAndReused,
 }
 
 impl Memory {
-    /// In `recent` a half millisecond tells the cancelled ones.
+    /// In `recent` a fraction tells the cancelled ones.
     pub(crate) fn score(self) -> f64 {
-        self.until as f64 + if self.cancelled { 0.5 } else { 0.0 }
+        let fraction = match self.fate {
+            Fate::Delivered => 0.0,
+            Fate::Cancelled => 0.5,
+            Fate::CancelledAndReused => 0.25,
+        };
+        self.until as f64 + fraction
     }
 
     pub(crate) fn lasts(self, now: Now) -> bool {

@@ -63,6 +63,26 @@ fn a_notice_tells_of_an_earlier_head_within_2_s() -> Result<()> {
     Ok(())
 }
 
+/// A delay counts from the next whole millisecond, which is due in less than one: who waits for the bell would come too early.
+#[test]
+fn a_push_for_now_rings_or_tells_of_the_next_millisecond() -> Result<()> {
+    for (now, told, tokens) in [("", false, 2), (".001", true, 0), (".999", true, 0)] {
+        let mut queue = Queue::start()?;
+        let mut listener = Listener::start(&queue)?;
+        let now = format!("{T0}{now}");
+        ensure!(queue.items("push", now.clone(), words!["", "a", "+0", "", ""])? == ["CREATED"]);
+        let expected = if told { vec![(T0 + 1).to_string()] } else { vec![] };
+        let heard = listener.heard(&mut queue)?;
+        ensure!(heard == expected, "{now}: {heard:?}");
+        ensure!(queue.state()?.bell.len() == tokens, "{now}");
+        // Among others that come later, and behind one that is due already, too.
+        queue.push(T0, "past", T0 - 5, "")?;
+        ensure!(queue.state()?.bell.len() == 2, "{now}");
+        ensure!(listener.heard(&mut queue)?.is_empty(), "{now}");
+    }
+    Ok(())
+}
+
 #[test]
 fn whoever_moves_the_head_tells_of_it_and_resume_always_does() -> Result<()> {
     let mut queue = Queue::start()?;

@@ -94,6 +94,58 @@ fn replacing_begins_anew_and_rescheduling_does_not() -> Result<()> {
 }
 
 #[test]
+fn a_trace_parent_is_stored_after_the_limit_of_attempts_and_one_that_is_none_is_refused() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    let parent = format!("traceparent=00-{trace}-{span}-01");
+    let words = words![
+        "",
+        "alone",
+        T0,
+        "",
+        &parent,
+        "last counts",
+        T0,
+        "",
+        format!("traceparent=00-{span}{span}-{span}-00 {parent} max_attempts=2 reuse"),
+    ];
+    ensure!(queue.items("push", T0, words)? == ["CREATED", "CREATED"]);
+    let state = queue.state()?;
+    ensure!(state.attrs.get(&"alone".into()) == Some(&format!("0 0 0 {parent}\n").into()));
+    ensure!(state.attrs.get(&"last counts".into()) == Some(&format!("0 0 0 max_attempts=2 {parent}\n").into()));
+
+    let (no_trace, no_span) = ("0".repeat(32), "0".repeat(16));
+    for bad in [
+        String::new(),
+        format!("{trace}-{span}-01"),
+        format!("01-{trace}-{span}-01"),
+        format!("00-{no_trace}-{span}-01"),
+        format!("00-{trace}-{no_span}-01"),
+        format!("00-{}-{span}-01", trace.to_uppercase()),
+        format!("00-{trace}-{span}-0G"),
+        format!("00-{trace}-{span}-1"),
+        format!("00-{trace}-{span}-001"),
+        format!("00-{trace}-{span}-01-1"),
+        format!("00-{trace}-{span}-01\n"),
+        format!("00-{trace}0-{span}-01"),
+        format!("00-{trace}-{span}0-01"),
+    ] {
+        let replies = queue.items("push", T0, words!["", "bad", T0, "", format!("traceparent={bad}")])?;
+        ensure!(replies[0].starts_with("INVALID option"), "{bad:?}: {replies:?}");
+    }
+    ensure!(queue.state()?.difference(&state).is_none(), "what was refused left a trace");
+
+    // It goes through everything that keeps options.
+    queue.ok("promote", T0, words![10, "1"])?;
+    queue.ok("claim", T0, words![10, token('a'), 30 * SECOND])?;
+    queue.items("retry", T0, words!["alone", token('a'), 0, "why", "last counts", token('a'), 0, "why"])?;
+    let state = queue.state()?;
+    ensure!(state.attrs.get(&"alone".into()) == Some(&format!("1 0 0 {parent}\nwhy").into()));
+    ensure!(state.attrs.get(&"last counts".into()) == Some(&format!("1 0 0 max_attempts=2 {parent}\nwhy").into()));
+    Ok(())
+}
+
+#[test]
 fn an_id_twice_in_a_batch_is_the_second_one_of_two_calls() -> Result<()> {
     let mut queue = Queue::start()?;
     let words = words![

@@ -67,8 +67,71 @@ fn reuse_is_for_cancel_then_push_again_on_purpose() -> Result<()> {
     ensure!(queue.items("ack", T0, words!["a", token('a')])? == ["OK"]);
     // What remains is that it was here; not that it was cancelled.
     ensure!(queue.items("cancel", T0, words!["", "a"])? == ["ABSENT"]);
-    ensure!(queue.push(T0 + 11_999, "a", T0 + HOUR, "third")? == "FINISHED");
-    ensure!(queue.push(T0 + 12_000, "a", T0 + HOUR, "third")? == "CREATED");
+    ensure!(queue.push(T0 + 12_000, "a", T0 + HOUR, "third")? == "FINISHED");
+    ensure!(queue.push(T0 + 12_001, "a", T0 + HOUR, "third")? == "CREATED");
+    Ok(())
+}
+
+/// Whatever became of the message that was pushed in between, and whoever cancelled the former one.
+#[test]
+fn a_repeated_cancel_leaves_alone_what_was_pushed_since() -> Result<()> {
+    type Fate = fn(&mut Queue) -> Result<()>;
+    let fates: [(&str, Fate); 4] = [
+        ("scheduled", |_| Ok(())),
+        ("leased", |queue| queue.take(T0 + 100, 1, &token('a')).map(drop)),
+        ("acked", |queue| {
+            queue.take(T0 + 100, 1, &token('a'))?;
+            queue.ok("ack", T0 + 100, words!["a", token('a')]).map(drop)
+        }),
+        ("acked and pushed again", |queue| {
+            queue.take(T0 + 100, 1, &token('a'))?;
+            queue.ok("ack", T0 + 100, words!["a", token('a')])?;
+            queue.ok("push", T0 + 100, words!["", "a", T0 + HOUR, "", "reuse"]).map(drop)
+        }),
+    ];
+    for (fate, make) in fates {
+        for dead in ["", "1 "] {
+            let mut queue = Queue::start()?;
+            queue.push(T0, "a", T0 + HOUR, "")?;
+            ensure!(queue.items("cancel", T0 + 50, words!["", "a"])? == ["CANCELLED"]);
+            ensure!(queue.items("push", T0 + 60, words!["", "a", T0 + 60, "", "reuse"])? == ["CREATED"]);
+            make(&mut queue)?;
+            let before = queue.contents()?;
+            for (now, since) in [(T0 + 100, T0 + 50), (T0 + 100, T0), (T0 + 12_050, T0 + 50)] {
+                let answer = queue.items("cancel", now, words![format!("{dead}since={since}"), "a"])?;
+                ensure!(answer == ["CANCELLED earlier"], "{fate}: {answer:?}");
+            }
+            ensure!(queue.contents()? == before, "{fate}: it changed something");
+            // First called after that cancel, it means what was pushed then; and so does one after 12 s.
+            let means = match fate {
+                "leased" => "LEASED",
+                "acked" => "ABSENT",
+                _ => "CANCELLED",
+            };
+            for (now, since) in [(T0 + 100, T0 + 51), (T0 + 12_051, T0 + 50)] {
+                let mut queue = Queue::start()?;
+                queue.push(T0, "a", T0 + HOUR, "")?;
+                queue.ok("cancel", T0 + 50, words!["", "a"])?;
+                queue.ok("push", T0 + 60, words!["", "a", T0 + 60, "", "reuse"])?;
+                make(&mut queue)?;
+                let answer = queue.items("cancel", now, words![format!("{dead}since={since}"), "a"])?;
+                ensure!(answer == [means], "{fate}, since {since} at {now}: {answer:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_cancel_takes_for_a_repetition() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for word in ["0", "since", "since=", "since=-1", "1since=5x", "2 since=5", "since=5 1", " "] {
+        let reply = queue.call("cancel", T0, words![word, "a"])?;
+        ensure!(reply.code() == Some("BADARGS"), "{word:?}: {reply:?}");
+    }
+    for word in ["", "1", "since=5", "1 since=5"] {
+        ensure!(queue.items("cancel", T0, words![word, "a"])? == ["ABSENT"], "{word:?}");
+    }
     Ok(())
 }
 

@@ -1,0 +1,168 @@
+//! What a soak looks at, every few seconds.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use dueq::Queue;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::roles::{Answer, Begin, Handled, Pushed, Request};
+use super::spread::Spread;
+use crate::peers::driver::Driver;
+use crate::peers::server::Server;
+use crate::process::{cpu_us, descriptors, status_bytes};
+
+/// How long a process may take to answer; to finish what is under way, too.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// All that is looked at in one moment. Times are of the interval before it.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Sample {
+    /// From the beginning of what counts, in seconds.
+    pub(super) at_s: f64,
+    /// Pushed, acked and cancelled since the beginning, and what waits: due, ready and in handlers are parts of what is there.
+    pub(super) pushed: u64,
+    pub(super) acked: u64,
+    pub(super) cancelled: u64,
+    pub(super) scheduled: u64,
+    pub(super) due: u64,
+    pub(super) ready: u64,
+    pub(super) leased: u64,
+    pub(super) late_p50_ms: Option<f64>,
+    pub(super) late_p99_ms: Option<f64>,
+    pub(super) late_max_ms: Option<f64>,
+    pub(super) immediate_p99_ms: Option<f64>,
+    /// How long after its time by the pace a message was stored.
+    pub(super) behind_p99_ms: Option<f64>,
+    pub(super) behind_max_ms: Option<f64>,
+    /// What Redis says that its data takes, without the buffers of its clients.
+    pub(super) redis_data_kib: f64,
+    pub(super) node: Process,
+    pub(super) producer: Process,
+    pub(super) redis: Process,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Process {
+    pub(super) resident_kib: f64,
+    pub(super) descriptors: u64,
+    /// Processor time over time: 1 is a core.
+    pub(super) cores: f64,
+}
+
+/// The two processes and the server, all looked at from outside.
+pub(super) struct Stage {
+    queue: Queue,
+    node: Driver,
+    producer: Driver,
+    redis_pid: u32,
+    /// When the last look was, and the processor time of each until then.
+    last: (Instant, [f64; 3]),
+}
+
+impl Stage {
+    pub(super) async fn start(server: &mut Server, queue: &str) -> Result<Self> {
+        let role = |role: &str| {
+            let mut command = std::process::Command::new(std::env::current_exe()?);
+            command.args(["soak-role", role, &server.address(), queue]);
+            Driver::start(command)
+        };
+        let (node, producer) = (role("node")?, role("producer")?);
+        let queue = dueq::Client::connect(&server.address()).await?.queue(queue)?;
+        Ok(Self { queue, node, producer, redis_pid: server.pid().await?, last: (Instant::now(), [0.0; 3]) })
+    }
+
+    pub(super) async fn begin(&mut self, rate: Option<u64>) -> Result<()> {
+        let begin = Request::Begin(Begin { rate });
+        ask::<Option<Handled>>(&mut self.node, &begin).await?;
+        ask::<Option<Pushed>>(&mut self.producer, &begin).await?;
+        self.last = (Instant::now(), self.worked_us()?);
+        Ok(())
+    }
+
+    /// Node, producer, Redis.
+    fn pids(&self) -> Result<[u32; 3]> {
+        Ok([self.node.pid()?, self.producer.pid()?, self.redis_pid])
+    }
+
+    fn worked_us(&self) -> Result<[f64; 3]> {
+        let mut worked = [0.0; 3];
+        for (worked, pid) in worked.iter_mut().zip(self.pids()?) {
+            *worked = cpu_us(pid)?;
+        }
+        Ok(worked)
+    }
+
+    /// What both did since the last time.
+    pub(super) async fn done(&mut self) -> Result<(Handled, Pushed)> {
+        let handled = ask::<Option<Handled>>(&mut self.node, &Request::Sample).await?;
+        let pushed = ask::<Option<Pushed>>(&mut self.producer, &Request::Sample).await?;
+        Ok((handled.unwrap_or_default(), pushed.unwrap_or_default()))
+    }
+
+    /// The producer stops.
+    pub(super) async fn end_pushing(&mut self) -> Result<Pushed> {
+        Ok(ask::<Option<Pushed>>(&mut self.producer, &Request::End).await?.unwrap_or_default())
+    }
+
+    /// The node stops.
+    pub(super) async fn end_handling(&mut self) -> Result<Handled> {
+        Ok(ask::<Option<Handled>>(&mut self.node, &Request::End).await?.unwrap_or_default())
+    }
+
+    pub(super) async fn stats(&self) -> Result<dueq::Stats> {
+        Ok(self.queue.stats().await?)
+    }
+
+    /// Looks at everything.
+    pub(super) async fn sample(
+        &mut self,
+        at_s: f64,
+        server: &mut Server,
+        handled: &Handled,
+        pushed: &Pushed,
+    ) -> Result<Sample> {
+        let (late, immediate) = (handled.late.spread()?, handled.immediate.spread()?);
+        let behind = pushed.behind.spread()?;
+        let stats = self.stats().await?;
+        let (pids, worked, now) = (self.pids()?, self.worked_us()?, Instant::now());
+        let (before, worked_before) = std::mem::replace(&mut self.last, (now, worked));
+        let us = (now - before).as_micros().max(1) as f64;
+        let process = |i: usize| -> Result<Process> {
+            Ok(Process {
+                resident_kib: status_bytes(pids[i], "VmRSS")? as f64 / 1024.0,
+                descriptors: descriptors(pids[i])?,
+                cores: (worked[i] - worked_before[i]) / us,
+            })
+        };
+        let at = |spread: &Spread, share| spread.quantile_ms(share);
+        Ok(Sample {
+            at_s,
+            pushed: stats.pushed,
+            acked: stats.acked,
+            cancelled: stats.cancelled,
+            scheduled: stats.scheduled,
+            due: stats.due,
+            ready: stats.ready,
+            leased: stats.leased,
+            late_p50_ms: at(&late, 0.5),
+            late_p99_ms: at(&late, 0.99),
+            late_max_ms: at(&late, 1.0),
+            immediate_p99_ms: at(&immediate, 0.99),
+            behind_p99_ms: at(&behind, 0.99),
+            behind_max_ms: at(&behind, 1.0),
+            redis_data_kib: server.data_bytes().await? / 1024.0,
+            node: process(0)?,
+            producer: process(1)?,
+            redis: process(2)?,
+        })
+    }
+}
+
+async fn ask<A: DeserializeOwned>(driver: &mut Driver, request: &Request) -> Result<A> {
+    match driver.exchange(request, LIMIT).await? {
+        Answer::Report(report) => Ok(report),
+        Answer::Error(error) => bail!(error),
+    }
+}

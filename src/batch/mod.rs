@@ -1,0 +1,182 @@
+//! Group commit: while one script call is in flight, what arrives meanwhile is gathered and sent as the next one.
+//!
+//! A second call joins the first in flight once enough is gathered for it to be worth its while, so that Redis works while we
+//! do. A lone caller waits for nobody. Each caller gets its own answer, and only after Redis has answered. A caller that goes
+//! away neither loses nor repeats anybody else's item; its own is sent all the same.
+
+mod tally;
+mod work;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use crate::durability::Durability;
+use crate::error::{Applied, Error, ErrorKind};
+use crate::metrics::Meters;
+use crate::protocol::keys::Keys;
+use crate::protocol::lane::{Lane, Repeat};
+use crate::protocol::limits::MAX_ITEMS;
+use crate::protocol::replies::ItemReply;
+use crate::protocol::scripts::Verb;
+use work::Work;
+
+/// A script call takes at most so many items and bytes, so that none holds Redis for more than a few milliseconds.
+const BATCH_ITEMS: usize = 256;
+const BATCH_BYTES: usize = 1024 * 1024;
+const _: () = assert!(BATCH_ITEMS <= MAX_ITEMS);
+/// How much may wait for an answer, in bytes; callers beyond it wait for room: memory is bounded.
+const BACKLOG_BYTES: u32 = 16 * 1024 * 1024;
+/// What an item counts for at least: so no more than 4,096 wait.
+const LEAST_BYTES: u32 = 4_096;
+/// How many items make a second call in flight worth its while: a call costs Redis as much as eight of them. For settles,
+/// which hold nobody up, more.
+const ENOUGH: usize = 32;
+const ENOUGH_SETTLES: usize = 128;
+
+/// What one caller wants done.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    /// Its share of the script's ARGV.
+    pub(crate) args: Vec<Vec<u8>>,
+    /// What may be done about it if the reply is lost.
+    pub(crate) repeat: Repeat,
+}
+
+struct Pending {
+    item: Item,
+    /// When it came into line.
+    since: Instant,
+    answer: oneshot::Sender<Result<ItemReply, Error>>,
+    /// Its share of the backlog, given back when it has been answered.
+    _room: OwnedSemaphorePermit,
+}
+
+/// What stands before the items in ARGV (after `now`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prefix {
+    Nothing,
+    Word(&'static str),
+    /// A word; in a repetition also the server's time at the first attempt, at the latest.
+    Since(&'static str),
+    /// The server's time until which a repetition is recognised: counted from the first attempt.
+    Until,
+}
+
+/// Gathers the items of one verb, and one durability, of one queue. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Batcher(Arc<Shared>, Durability);
+
+struct Shared {
+    verb: Verb,
+    prefix: Prefix,
+    keys: Arc<Keys>,
+    lane: Arc<Lane>,
+    meters: Arc<Meters>,
+    line: Mutex<Option<Line>>,
+    room: Arc<Semaphore>,
+}
+
+/// Where the items wait for the task that sends them.
+#[derive(Clone)]
+struct Line {
+    sender: mpsc::UnboundedSender<Pending>,
+    gauge: Arc<Gauge>,
+}
+
+/// How many items wait.
+#[derive(Default)]
+struct Gauge {
+    waiting: AtomicUsize,
+    /// So many that a second call is worth its while.
+    enough: Notify,
+}
+
+impl Batcher {
+    pub(crate) fn new(verb: Verb, prefix: Prefix, keys: Arc<Keys>, lane: Arc<Lane>, meters: Arc<Meters>) -> Self {
+        let room = Arc::new(Semaphore::new(BACKLOG_BYTES as usize));
+        let shared = Shared { verb, prefix, keys, lane, meters, line: Mutex::new(None), room };
+        Self(Arc::new(shared), Durability::Memory)
+    }
+
+    /// The same, not used yet, for items that must be so durable before they are answered.
+    pub(crate) fn with_durability(self, durability: Durability) -> Self {
+        Self(self.0, durability)
+    }
+
+    /// Sends one item along with whatever else is waiting, and gives back its own answer.
+    pub(crate) async fn submit(&self, item: Item) -> Result<ItemReply, Error> {
+        Self::answer(self.enqueue(item).await?).await
+    }
+
+    /// Puts an item in line, as soon as there is room; its answer comes by the receiver.
+    ///
+    /// The wait for room has no limit of its own: it ends as the calls before it do, and those have theirs. An error after so
+    /// long would make failures of what is only a queue of callers.
+    pub(crate) async fn enqueue(&self, item: Item) -> Result<oneshot::Receiver<Result<ItemReply, Error>>, Error> {
+        let (answer, receiver) = oneshot::channel();
+        let bytes = u32::try_from(size(&item)).unwrap_or(u32::MAX).clamp(LEAST_BYTES, BACKLOG_BYTES);
+        // Nobody closes the semaphore.
+        let room = Arc::clone(&self.0.room).acquire_many_owned(bytes).await.map_err(|_| gone(Applied::No))?;
+        let mut pending = Pending { item, since: Instant::now(), answer, _room: room };
+        // A task ends with the runtime that it was started on: then the next caller starts another.
+        for _ in 0..2 {
+            let Line { sender, gauge } = self.line();
+            let waiting = gauge.waiting.fetch_add(1, Ordering::AcqRel) + 1;
+            match sender.send(pending) {
+                Ok(()) => {
+                    if waiting == enough(self.0.verb) {
+                        gauge.enough.notify_one();
+                    }
+                    return Ok(receiver);
+                }
+                Err(mpsc::error::SendError(back)) => pending = back,
+            }
+        }
+        Err(gone(Applied::No))
+    }
+
+    pub(crate) async fn answer(receiver: oneshot::Receiver<Result<ItemReply, Error>>) -> Result<ItemReply, Error> {
+        receiver.await.unwrap_or_else(|_| Err(gone(Applied::Unknown)))
+    }
+
+    fn line(&self) -> Line {
+        let mut line = self.0.line.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*line {
+            Some(open) if !open.sender.is_closed() => open.clone(),
+            _ => {
+                let (sender, receiver) = mpsc::unbounded_channel();
+                let new = Line { sender, gauge: Arc::default() };
+                let work = Work {
+                    verb: self.0.verb,
+                    prefix: self.0.prefix,
+                    keys: Arc::clone(&self.0.keys),
+                    lane: Arc::clone(&self.0.lane),
+                    meters: Arc::clone(&self.0.meters),
+                    durability: self.1,
+                };
+                tokio::spawn(Arc::new(work).run(receiver, Arc::clone(&new.gauge)));
+                *line = Some(new.clone());
+                new
+            }
+        }
+    }
+}
+
+fn is_settle(verb: Verb) -> bool {
+    matches!(verb, Verb::Ack | Verb::Again | Verb::Retry | Verb::Release | Verb::Bury)
+}
+
+fn enough(verb: Verb) -> usize {
+    if is_settle(verb) { ENOUGH_SETTLES } else { ENOUGH }
+}
+
+fn gone(applied: Applied) -> Error {
+    Error::new(ErrorKind::Unavailable, applied, "the runtime that the queue was used on has shut down")
+}
+
+fn size(item: &Item) -> usize {
+    item.args.iter().map(Vec::len).sum()
+}

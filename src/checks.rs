@@ -1,0 +1,209 @@
+//! What must hold for any bytes, as functions that panic if it does not: of URLs, names, and whatever a server may answer.
+//!
+//! A test holds them to the files of `fuzz/corpus` and to mutations of those; `make fuzz` goes on for longer.
+
+use crate::claiming::Claim;
+use crate::error::{Error, ErrorKind};
+use crate::inspect::{Page, Stats, Stored};
+use crate::outcome::{Pushed, State};
+use crate::protocol::checks::{Sent, check_text};
+use crate::protocol::replies::{Body, Header, ItemReply, Reply};
+use crate::protocol::scripts::Verb;
+use crate::protocol::server::{Info, too_old};
+use crate::queue::pushed;
+
+pub use crate::protocol::checks::{name, url};
+
+/// Panics if these bytes are not taken as they should.
+pub type Check = fn(&[u8]);
+
+/// A check, by the name of its folder in `fuzz/corpus`.
+pub const CHECKS: [(&str, Check); 4] = [("reply", reply), ("answer", answer), ("url", url), ("name", name)];
+
+/// What a server or a Sentinel says of itself: read as it was sent, or not at all. The first byte says which answer it is.
+pub fn answer(bytes: &[u8]) {
+    crate::protocol::checks::answer(bytes);
+    if let Some(info) = bytes.strip_prefix(b"i")
+        && let Some(reason) = too_old(&Info(String::from_utf8_lossy(info).into_owned()))
+    {
+        assert!(reason.contains("or newer"), "{reason}");
+    }
+}
+
+/// Replies of scripts: what was made of one was sent, in its place; what was not the protocol is an error that says so. The
+/// first byte says which script answered, the rest is what the server sent.
+pub fn reply(bytes: &[u8]) {
+    let Some((which, rest)) = bytes.split_first() else { return };
+    let Some(sent) = Sent::read(rest) else { return };
+    let verb = match which {
+        b'c' => Verb::Claim,
+        b'g' => Verb::Get,
+        b'p' => Verb::Peek,
+        b's' => Verb::Stats,
+        b'a' => Verb::Audit,
+        _ => Verb::Push,
+    };
+    match Reply::decode(verb, sent.value()) {
+        Ok(reply) => {
+            header(&sent, &reply.header);
+            refused(match verb {
+                Verb::Claim => claim(&sent, reply),
+                Verb::Get => get(&sent, reply),
+                Verb::Peek => peek(&sent, reply),
+                Verb::Stats => stats(&sent, reply),
+                Verb::Audit => audit(&sent, reply),
+                _ => items(&sent, reply),
+            });
+        }
+        Err(error) => refused(Err(error)),
+    }
+}
+
+fn refused(result: Result<(), Error>) {
+    if let Err(error) = result {
+        assert_eq!(error.kind(), ErrorKind::Server, "{error}");
+        check_text(&error.to_string());
+    }
+}
+
+fn header(sent: &Sent, header: &Header) {
+    // -1 says that there is none; whatever else is below zero is past.
+    let time = |place: usize| Some(sent.integer(&[0, place])).filter(|ms| *ms != -1).map(|ms| ms.max(0).unsigned_abs());
+    assert_eq!(header.now_us, sent.integer(&[0, 0]));
+    assert_eq!(header.born, sent.text(&[0, 1]));
+    assert_eq!(header.head_ms, time(3));
+    assert_eq!(header.lease_deadline_ms, time(4));
+    assert_eq!(header.paused, sent.integer(&[0, 5]) != 0);
+}
+
+fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
+    let claim = Claim::decode(reply, [7; 16])?;
+    assert_eq!(i64::try_from(claim.left), Ok(sent.integer(&[1])));
+    assert_eq!(claim.granted.len() * 3, sent.len(&[3]), "each part belongs to a delivery");
+    for (place, granted) in claim.granted.iter().enumerate() {
+        let part = |offset: usize| [3, 3 * place + offset];
+        assert_eq!(granted.id, sent.bytes(&part(0)));
+        assert_eq!(granted.payload, sent.bytes(&part(1)));
+        let details = sent.text(&part(2));
+        let mut words = details.split(' ');
+        let mut count = || words.next().and_then(|word| word.parse::<u64>().ok()).expect("a count");
+        assert_eq!((granted.due_ms, u64::from(granted.attempt)), (count(), count().min(u64::from(u32::MAX))));
+        let parent = granted.trace_parent.as_ref();
+        assert!(parent.is_none_or(|parent| words.any(|word| word == format!("traceparent={parent}"))), "{details}");
+        assert_eq!(granted.deadline_ms, sent.integer(&[2]).max(0).unsigned_abs());
+        assert_eq!((granted.token, granted.claimed_us), ([7; 16], sent.integer(&[0, 0])));
+    }
+    Ok(())
+}
+
+fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
+    let Some(stored) = Stored::decode(&mut reply.body)? else {
+        assert_eq!(sent.len(&[1]), 0, "somebody is there");
+        return Ok(());
+    };
+    let names = ["state", "time_ms", "failures", "crashes", "options", "error", "payload"];
+    for (place, name) in names.into_iter().enumerate() {
+        assert_eq!(sent.text(&[1, 2 * place]), name);
+    }
+    assert_eq!(stored.state.as_str(), sent.text(&[1, 1]));
+    assert_eq!(i64::try_from(stored.time_ms), Ok(sent.integer(&[1, 3])));
+    assert_eq!(i64::from(stored.failures), sent.integer(&[1, 5]).min(i64::from(u32::MAX)));
+    assert_eq!(i64::from(stored.crashes), sent.integer(&[1, 7]).min(i64::from(u32::MAX)));
+    let options = sent.text(&[1, 9]);
+    let attempts = options.split(' ').filter_map(|word| word.strip_prefix("max_attempts=")).next_back();
+    assert_eq!(stored.max_attempts, attempts.and_then(|text| text.parse().ok()));
+    assert!(
+        stored.trace_parent.is_none_or(|parent| options.split(' ').any(|word| word == format!("traceparent={parent}")))
+    );
+    assert_eq!(stored.error, sent.text(&[1, 11]));
+    assert_eq!(stored.payload, sent.bytes(&[1, 13]));
+    Ok(())
+}
+
+fn peek(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
+    let page = Page::decode(&mut reply.body)?;
+    assert_eq!(page.next.as_ref().map_or(&b""[..], |cursor| cursor.as_bytes()), sent.bytes(&[1]));
+    assert_eq!(page.messages.len(), sent.len(&[2]));
+    for (place, message) in page.messages.iter().enumerate() {
+        assert_eq!(message.id, sent.bytes(&[2, place, 0]));
+        assert_eq!(i64::try_from(message.time_ms), Ok(sent.integer(&[2, place, 1])));
+        assert_eq!(i64::from(message.failures), sent.integer(&[2, place, 2]).min(i64::from(u32::MAX)));
+        assert_eq!(i64::from(message.crashes), sent.integer(&[2, place, 3]).min(i64::from(u32::MAX)));
+        assert_eq!(message.error, sent.text(&[2, place, 4]));
+    }
+    Ok(())
+}
+
+fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
+    let stats = Stats::decode(&mut reply)?;
+    let mut expected = Stats { paused: sent.integer(&[0, 5]) != 0, ..Stats::default() };
+    for pair in 0..sent.len(&[1]) / 2 {
+        let name = sent.text(&[1, 2 * pair]);
+        // Some of them, of which each is mistaken for no other.
+        let field = match name.as_str() {
+            "scheduled" => &mut expected.scheduled,
+            "dead" => &mut expected.dead,
+            "overdue_ms" => &mut expected.overdue_ms,
+            "acked" => &mut expected.acked,
+            "max_payload_bytes" => &mut expected.max_payload_bytes,
+            _ => continue,
+        };
+        *field = sent.integer(&[1, 2 * pair + 1]).unsigned_abs();
+    }
+    let some = |stats: &Stats| {
+        let Stats { paused, scheduled, dead, overdue_ms, acked, max_payload_bytes, .. } = *stats;
+        (paused, scheduled, dead, overdue_ms, acked, max_payload_bytes)
+    };
+    assert_eq!(some(&stats), some(&expected));
+    Ok(())
+}
+
+fn audit(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
+    let (cursor, looked) = (reply.body.text()?, reply.body.count()?);
+    let raws = crate::doctor::raws(&mut reply.body)?;
+    assert_eq!((cursor, i64::try_from(looked)), (sent.text(&[1]), Ok(sent.integer(&[2]))));
+    assert_eq!(raws.len(), sent.len(&[3]));
+    for (place, raw) in raws.iter().enumerate() {
+        assert_eq!(raw.kind, sent.text(&[3, place, 0]));
+        assert_eq!(raw.what, sent.bytes(&[3, place, 1]));
+        assert_eq!(raw.detail, sent.text(&[3, place, 2]));
+        assert_eq!(raw.mended, sent.integer(&[3, place, 3]) == 1);
+    }
+    Ok(())
+}
+
+/// The words of a batch.
+fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
+    let mut items: Body = reply.body.parts()?;
+    for place in 0..sent.len(&[1]) {
+        let (text, said) = (items.text()?, sent.text(&[1, place]));
+        assert_eq!(text, said);
+        let item = ItemReply::parse(Verb::Push, &text);
+        match said.contains(' ') {
+            true => assert_eq!(format!("{} {}", item.word, item.detail), said),
+            false => assert_eq!((&item.word, item.detail.as_str()), (&said, "")),
+        }
+        if let Ok(ms) = item.time_ms() {
+            assert_eq!(item.detail.trim_start_matches(['+', '0']), ms.to_string().trim_start_matches('0'));
+        }
+        match pushed(item, b"id") {
+            Ok(Pushed::Created) => assert!(said == "CREATED" || said.starts_with("CREATED "), "{said:?}"),
+            Ok(Pushed::Moved) => assert!(said == "MOVED" || said.starts_with("MOVED "), "{said:?}"),
+            Ok(Pushed::Finished) => assert!(said == "FINISHED" || said.starts_with("FINISHED "), "{said:?}"),
+            Ok(Pushed::Exists(state)) => assert_eq!(said, format!("EXISTS {}", State::as_str(state))),
+            Err(error) => assert!(!said.starts_with("CREATED") || !said[7..].is_empty(), "{error}"),
+        }
+    }
+    assert!(items.is_empty());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_corpus_and_its_mutations_hold() {
+        for (name, check) in super::CHECKS {
+            dueq_testkit::fuzz(name, check);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What must hold for any bytes that are read as a URL, or that a server or a Sentinel answers.
+
+use redis::{ConnectionAddr, Value};
+
+use crate::error::{Applied, ErrorKind};
+use crate::protocol::connect::Connector;
+use crate::protocol::functions::primaries;
+use crate::protocol::keys::{Keys, queue_of_meta};
+use crate::protocol::limits;
+use crate::protocol::options::ClientOptions;
+use crate::protocol::sentinel::{Answer, Parts};
+use crate::protocol::server::Info;
+use crate::protocol::{failure, listening};
+
+/// Stands for a password in the URLs of the corpus.
+const SECRET: &str = "hunter2";
+
+/// What a server sent, to be looked at part by part beside what was made of it.
+#[derive(Clone)]
+pub(crate) struct Sent(Value);
+
+impl Sent {
+    /// What a server means by these bytes, if it speaks Redis's protocol.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        redis::parse_redis_value(bytes).ok().map(Self)
+    }
+
+    pub(crate) fn value(&self) -> Value {
+        self.0.clone()
+    }
+
+    /// The part at this path through nested arrays.
+    fn find(&self, path: &[usize]) -> Option<&Value> {
+        path.iter().try_fold(&self.0, |value, place| match value {
+            Value::Array(parts) => parts.get(*place),
+            _ => None,
+        })
+    }
+
+    fn at(&self, path: &[usize]) -> &Value {
+        self.find(path).unwrap_or_else(|| panic!("{path:?} was never sent"))
+    }
+
+    pub(crate) fn integer(&self, path: &[usize]) -> i64 {
+        match self.at(path) {
+            Value::Int(number) => *number,
+            other => panic!("{path:?} is {other:?}, and was read as an integer"),
+        }
+    }
+
+    pub(crate) fn bytes(&self, path: &[usize]) -> &[u8] {
+        match self.at(path) {
+            Value::BulkString(bytes) => bytes,
+            other => panic!("{path:?} is {other:?}, and was read as bytes"),
+        }
+    }
+
+    pub(crate) fn text(&self, path: &[usize]) -> String {
+        String::from_utf8_lossy(self.bytes(path)).into_owned()
+    }
+
+    /// How many parts the array at this path has.
+    pub(crate) fn len(&self, path: &[usize]) -> usize {
+        match self.at(path) {
+            Value::Array(parts) => parts.len(),
+            other => panic!("{path:?} is {other:?}, and was read as an array"),
+        }
+    }
+}
+
+/// An error's text is one that a log can take: of a bounded length, on one line, with nothing that steers a terminal.
+pub(crate) fn check_text(text: &str) {
+    assert!(!text.is_empty(), "an error without a reason");
+    assert!(text.len() < 2_000, "{} bytes: {text}", text.len());
+    assert!(!text.contains(char::is_control), "{text:?}");
+}
+
+/// URLs: no password gets into what is told, TLS is never half on, and Sentinels are read as they were written.
+pub fn url(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let rest = text.strip_prefix("redis+sentinel://").or(text.strip_prefix("rediss+sentinel://"));
+    let parts = rest.and_then(Parts::read);
+    if let Some(parts) = &parts {
+        let Parts { user, sentinel_user, places, service, database } = parts;
+        assert!(user.is_empty() || user.ends_with('@'), "{parts:?}");
+        assert!(sentinel_user.is_empty() || sentinel_user.ends_with('@'), "{parts:?}");
+        assert!(!service.is_empty() && !places.is_empty(), "{parts:?}");
+        for place in places {
+            let (host, port) = place.rsplit_once(':').expect("a port");
+            assert!(!host.is_empty() && !place.contains(['@', '/', ',', '?']), "{parts:?}");
+            assert!(!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()), "{parts:?}");
+        }
+        // Sentinels' passwords are written in the query, the servers' before the hosts: neither turns up as the other's.
+        let (name, password) =
+            sentinel_user.strip_suffix('@').and_then(|pair| pair.split_once(':')).unwrap_or_default();
+        let query = match sentinel_user.is_empty() {
+            true => String::new(),
+            false => format!("?sentinel_user={name}&sentinel_password={password}"),
+        };
+        let again = format!("{user}{}/{service}/{database}{query}", places.join(","));
+        assert_eq!(Parts::read(&again).as_ref(), Some(parts), "{again}");
+    }
+    let once = text.matches(SECRET).count() == 1;
+    match Connector::new(text, &ClientOptions::new()) {
+        Ok(connector) => {
+            let info = connector.info();
+            let settings = info.redis_settings();
+            let of_sentinels = parts.as_ref().map(|parts| parts.sentinel_user.as_str());
+            let secrets = [settings.password(), settings.username(), of_sentinels];
+            // A host may well have that name; then it is no secret.
+            if once && secrets.iter().flatten().any(|word| word.contains(SECRET)) {
+                assert!(!connector.address().contains(SECRET), "{}", connector.address());
+            }
+            assert!(!matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }), "TLS that trusts everybody");
+            // As the URL standard reads it: blanks at the ends, tabs and line ends anywhere, and case do not count.
+            let scheme = text.trim_matches(|c| c <= ' ').replace(['\t', '\n', '\r'], "").to_ascii_lowercase();
+            let asked = ["rediss:", "rediss+", "valkeys:"].iter().any(|tls| scheme.starts_with(tls));
+            assert_eq!(matches!(info.addr(), ConnectionAddr::TcpTls { .. }), asked, "{text}");
+        }
+        Err(error) => {
+            let told = error.to_string();
+            assert_eq!((error.kind(), error.was_applied()), (ErrorKind::InvalidInput, Applied::No));
+            check_text(&told);
+            assert!(!told.contains(SECRET) && !format!("{error:?}").contains(SECRET), "{error:?}");
+        }
+    }
+}
+
+/// Names and ids: in their ranges, and nobody else's key.
+pub fn name(bytes: &[u8]) {
+    let is_id = (1..=200).contains(&bytes.len()) && !bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f);
+    match limits::check_id(bytes) {
+        Ok(()) => assert!(is_id, "{bytes:?} is no id"),
+        Err(error) => {
+            assert!(!is_id, "{bytes:?} is an id: {error}");
+            check_text(&error.to_string());
+        }
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let is_name = (1..=128).contains(&bytes.len())
+        && !bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f || b"/{}".contains(byte));
+    match Keys::of_queue(text) {
+        Ok(keys) => {
+            assert!(is_name, "{text:?} is no name");
+            for key in keys.vector.iter().chain([&keys.bell, &keys.notice]) {
+                // As a cluster reads it: what is between the first brace and the next one that closes.
+                let (_, rest) = key.split_once('{').expect("a hash tag");
+                assert_eq!(rest.split_once('}').expect("its end").0, text);
+            }
+            assert_eq!(queue_of_meta(&keys.vector[9]), Some(text));
+            assert!(keys.vector[..9].iter().all(|key| queue_of_meta(key).is_none()));
+        }
+        Err(error) => {
+            assert!(!is_name, "{text:?} is a name: {error}");
+            check_text(&error.to_string());
+        }
+    }
+    if let Some(found) = queue_of_meta(text) {
+        assert_eq!(Keys::of_queue(found).expect("a name").vector[9], text);
+    }
+}
+
+/// What a server or a Sentinel says of itself: read as it was sent, or not at all. The first byte says which answer it is.
+pub(crate) fn answer(bytes: &[u8]) {
+    let Some((which, rest)) = bytes.split_first() else { return };
+    match which {
+        b'i' => info(rest),
+        b'n' => notice(rest),
+        _ => {
+            let Some(sent) = Sent::read(rest) else { return };
+            match which {
+                b's' => sentinel(&sent),
+                b'c' => slots(&sent),
+                _ => refusal(&sent),
+            }
+        }
+    }
+}
+
+fn info(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let info = Info(text.clone());
+    for name in ["redis_version", "maxmemory", "role"] {
+        if let Some(value) = info.field(name) {
+            assert!(text.contains(&format!("{name}:")) && text.contains(value) && !value.contains('\n'), "{value:?}");
+            assert!(info.number(name).is_none_or(|number| value.parse() == Ok(number)));
+        }
+    }
+}
+
+fn notice(bytes: &[u8]) {
+    match listening::head(bytes) {
+        Some(None) => assert!(bytes.is_empty()),
+        Some(Some(due_ms)) => {
+            let digits = bytes.strip_prefix(b"+").unwrap_or(bytes);
+            let number = digits.iter().fold(0_u128, |sum, byte| sum * 10 + u128::from(byte - b'0'));
+            assert_eq!(number, u128::from(due_ms));
+        }
+        None => {}
+    }
+}
+
+fn sentinel(sent: &Sent) {
+    let Value::Array(replies) = sent.value() else { return };
+    if let Some(Answer { epoch, host, port }) = Answer::read(replies) {
+        // Numbers may come as integers, and as text with a sign.
+        let said = |path: &[usize]| match sent.at(path) {
+            Value::Int(number) => number.to_string(),
+            Value::SimpleString(text) => text.clone(),
+            Value::BulkString(_) => sent.text(path),
+            other => panic!("{path:?} is {other:?}"),
+        };
+        assert_eq!(said(&[0, 0]), host);
+        assert_eq!(said(&[0, 1]).parse(), Ok(port));
+        let Value::Array(about) = sent.at(&[1]) else { return };
+        let epochs = (0..about.len() / 2).filter(|pair| said(&[1, 2 * pair]) == "config-epoch");
+        assert!(epochs.map(|pair| said(&[1, 2 * pair + 1])).any(|said| said.parse() == Ok(epoch)), "{epoch}");
+    }
+}
+
+fn slots(sent: &Sent) {
+    let found = primaries(&sent.value());
+    if found.is_empty() {
+        return;
+    }
+    // In the order in which they were sent; what cannot be read is left out.
+    let mut ranges = 0..sent.len(&[]);
+    for (host, port) in found {
+        let is_it = |range: usize| {
+            let named = match sent.find(&[range, 2, 0]) {
+                Some(Value::Nil) => host.is_empty(),
+                Some(Value::BulkString(bytes)) => String::from_utf8_lossy(bytes) == host,
+                _ => false,
+            };
+            named && sent.find(&[range, 2, 1]) == Some(&Value::Int(i64::from(port)))
+        };
+        assert!(ranges.any(is_it), "{host}:{port} was never sent");
+    }
+}
+
+fn refusal(sent: &Sent) {
+    let Err(refused) = sent.value().extract_error() else { return };
+    let code = refused.code().map(str::to_owned);
+    let error = failure::of_call("10.0.0.1:6379", refused);
+    let told = error.to_string();
+    check_text(&told);
+    assert!(told.contains("10.0.0.1:6379"), "{told}");
+    let code = code.expect("each refusal of a server has a code");
+    match code.as_str() {
+        // What was refused before it began may be repeated; what a script said halfway may not.
+        "NOSCRIPT" | "LOADING" | "READONLY" => assert_eq!(error.was_applied(), Applied::No, "{told}"),
+        _ if told.contains("script: ") && error.kind() == ErrorKind::Server => {
+            assert!(
+                matches!(code.as_str(), "BADKEYS" | "BADNOW" | "WRONGTYPE") || error.was_applied() == Applied::Unknown
+            );
+        }
+        _ => {}
+    }
+}

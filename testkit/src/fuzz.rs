@@ -1,0 +1,210 @@
+//! Holding a check to a corpus, and to mutations of it: fuzzing without tools, for tests.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How many mutations a test tries unless it is told otherwise.
+const MUTATIONS: u64 = 20_000;
+/// No mutation is longer.
+const LONGEST: usize = 4_096;
+
+/// What is put in: limits of numbers and of formats, and what steers terminals, shells and parsers.
+const TOKENS: [&[u8]; 48] = [
+    b"0",
+    b"-1",
+    b"1",
+    b"9223372036854775807",
+    b"-9223372036854775808",
+    b"18446744073709551616",
+    b"4294967296",
+    b"65536",
+    b"1e308",
+    b"nan",
+    b"\r\n",
+    b"\n",
+    b"\0",
+    b"\x1b[2J",
+    b"\x7f",
+    b"\xff",
+    b"\xc2\x9b",
+    "\u{202e}".as_bytes(),
+    "\u{2028}".as_bytes(),
+    "\u{1f600}".as_bytes(),
+    b"'",
+    b"\"",
+    b"\\",
+    b"`",
+    b"$(",
+    b"%",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b":",
+    b",",
+    b"@",
+    b"/",
+    b"?",
+    b"#",
+    b"&",
+    b"=",
+    b"+",
+    b"-",
+    b" ",
+    b"T",
+    b"Z",
+    b"$-1\r\n",
+    b"*-1\r\n",
+    b"*2\r\n:1\r\n",
+    b"ms",
+    b"\\u0000",
+];
+
+/// Runs `check` on each file of `fuzz/corpus/TARGET`, and on mutations of them: 20,000, or for `DUEQ_FUZZ_SECONDS`; the same ones
+/// for the same `DUEQ_FUZZ_SEED`, which is 1. `DUEQ_FUZZ_TARGET` leaves out all other targets.
+///
+/// # Panics
+/// If the check does, with the bytes that it panicked on; if there is no corpus.
+pub fn fuzz(target: &str, check: fn(&[u8])) {
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let number =
+        |name: &str| variable(name).map(|text| text.parse::<u64>().unwrap_or_else(|_| panic!("{name}={text}")));
+    if variable("DUEQ_FUZZ_TARGET").is_some_and(|only| only != target) {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+    let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<_> = files.map(|file| file.expect("a readable folder").path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{} is empty", folder.display());
+    let corpus: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).expect("a file")).collect();
+    for (path, bytes) in paths.iter().zip(&corpus) {
+        run(check, bytes, &path.display().to_string());
+    }
+    let seed = number("DUEQ_FUZZ_SEED").unwrap_or(1);
+    let limit = number("DUEQ_FUZZ_SECONDS").map(Duration::from_secs);
+    let (start, mut random, mut count) = (Instant::now(), Random(seed), 0);
+    while limit.map_or(count < MUTATIONS, |limit| start.elapsed() < limit) {
+        let bytes = mutation(&corpus, &mut random);
+        run(check, &bytes, &format!("mutation {count} of seed {seed} of {target}"));
+        count += 1;
+    }
+    println!(
+        "{target}: {} files, {count} mutations of seed {seed}, {:.1} s",
+        corpus.len(),
+        start.elapsed().as_secs_f64()
+    );
+}
+
+fn run(check: fn(&[u8]), bytes: &[u8], what: &str) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(bytes))) {
+        eprintln!("{what} is: b\"{}\"", bytes.escape_ascii());
+        resume_unwind(panic);
+    }
+}
+
+fn mutation(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+    let mut bytes = corpus[random.below(corpus.len())].clone();
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let end = (at + 1 + random.below(8)).min(bytes.len());
+        let token = TOKENS[random.below(TOKENS.len())];
+        match random.below(9) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            1 if at < bytes.len() => bytes[at] = random.below(256) as u8,
+            2 => drop(bytes.splice(at..at, token.iter().copied())),
+            3 => drop(bytes.splice(at..end, token.iter().copied())),
+            4 => drop(bytes.drain(at..end)),
+            5 => {
+                let copy = bytes[at..end].to_vec();
+                bytes.splice(at..at, copy);
+            }
+            6 => {
+                let other = &corpus[random.below(corpus.len())];
+                bytes.truncate(at);
+                bytes.extend(&other[random.below(other.len() + 1)..]);
+            }
+            7 => other_number(&mut bytes, random),
+            _ => other_line(&mut bytes, random),
+        }
+        bytes.truncate(LONGEST);
+    }
+    bytes
+}
+
+/// Puts another number in the place of one.
+fn other_number(bytes: &mut Vec<u8>, random: &mut Random) {
+    let starts =
+        (0..bytes.len()).filter(|&at| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit()));
+    let starts: Vec<usize> = starts.collect();
+    if starts.is_empty() {
+        return;
+    }
+    let start = starts[random.below(starts.len())];
+    let end = start + bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let other = if random.below(2) == 0 {
+        random.below(100).to_string().into_bytes()
+    } else {
+        TOKENS[random.below(9)].to_vec()
+    };
+    bytes.splice(start..end, other);
+}
+
+/// Leaves out a line, repeats one, or swaps two.
+fn other_line(bytes: &mut Vec<u8>, random: &mut Random) {
+    let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    if lines.is_empty() {
+        return;
+    }
+    let (one, other) = (random.below(lines.len()), random.below(lines.len()));
+    match random.below(3) {
+        0 => drop(lines.remove(one)),
+        1 => lines.insert(other, lines[one]),
+        _ => lines.swap(one, other),
+    }
+    *bytes = lines.concat();
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((u128::from(z ^ (z >> 31)) * end as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mutations_are_the_same_for_the_same_seed_and_differ() {
+        let corpus = [b"*2\r\n:17\r\n$3\r\nabc\r\n".to_vec(), b"48h".to_vec()];
+        let some = |seed| {
+            let mut random = Random(seed);
+            (0..1_000).map(|_| mutation(&corpus, &mut random)).collect::<Vec<_>>()
+        };
+        let first = some(1);
+        assert_eq!(first, some(1));
+        assert_ne!(first, some(2));
+        let mut distinct = first.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert!(distinct.len() > 800, "{}", distinct.len());
+        assert!(first.iter().all(|bytes| bytes.len() <= LONGEST));
+    }
+
+    #[test]
+    #[should_panic(expected = "caught")]
+    fn what_does_not_hold_is_caught() {
+        // In the corpus of names there is one with a brace; none of the files holds an exclamation mark.
+        fuzz("name", |bytes| assert!(!bytes.contains(&b'{'), "caught"));
+    }
+}

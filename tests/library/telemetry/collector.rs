@@ -1,0 +1,193 @@
+//! A subscriber that keeps what the library tells.
+//!
+//! It is the process's only one, and each test hears its own thread: with one for each thread, `tracing` may decide that nobody
+//! listens when a thread without one is the first to tell something.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+
+use anyhow::Result;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::support::until;
+
+/// A span or an event of the library.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    pub(crate) name: String,
+    pub(crate) level: String,
+    pub(crate) fields: BTreeMap<&'static str, String>,
+    /// The name of the span in which it was told; a span's is always empty.
+    pub(crate) within: String,
+    /// Of a span: whether it is over.
+    pub(crate) closed: bool,
+    handles: usize,
+}
+
+impl Told {
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.fields.get(name).map_or("", String::as_str)
+    }
+
+    /// The names of the fields, sorted.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.fields.keys().copied().collect()
+    }
+}
+
+#[derive(Default)]
+struct Kept {
+    spans: BTreeMap<u64, Told>,
+    events: Vec<Told>,
+    entered: Vec<u64>,
+}
+
+/// What was told on this thread since it was made. The test's runtime must have one thread.
+#[derive(Clone, Default)]
+pub(crate) struct Collector {
+    kept: Arc<Mutex<Kept>>,
+    next: Arc<AtomicU64>,
+}
+
+thread_local! {
+    /// Who hears this thread.
+    static HEARER: RefCell<Option<Collector>> = const { RefCell::new(None) };
+}
+
+/// Dropped, the thread is heard no more.
+pub(crate) struct Hearing;
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        HEARER.set(None);
+    }
+}
+
+fn hearer() -> Option<Collector> {
+    HEARER.try_with(|hearer| hearer.borrow().clone()).ok().flatten()
+}
+
+impl Collector {
+    pub(crate) fn start() -> (Self, Hearing) {
+        static SUBSCRIBED: Once = Once::new();
+        SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Everybody).expect("the only subscriber"));
+        let collector = Self::default();
+        HEARER.set(Some(collector.clone()));
+        (collector, Hearing)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn events(&self, name: &str) -> Vec<Told> {
+        self.kept().events.iter().filter(|event| event.name == name).cloned().collect()
+    }
+
+    pub(crate) fn spans(&self) -> Vec<Told> {
+        self.kept().spans.values().cloned().collect()
+    }
+
+    /// Waits until there are so many events of this name.
+    pub(crate) async fn wait(&self, name: &str, count: usize) -> Result<Vec<Told>> {
+        until(name, async || Ok(self.events(name)), |events| events.len() >= count).await
+    }
+
+    /// Waits until so many spans are over.
+    pub(crate) async fn closed(&self, count: usize) -> Result<Vec<Told>> {
+        let closed = |spans: &Vec<Told>| spans.iter().filter(|span| span.closed).count() >= count;
+        until("spans that are over", async || Ok(self.spans()), closed).await
+    }
+}
+
+/// Whoever hears the thread on which something is told.
+struct Everybody;
+
+impl Subscriber for Everybody {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "dueq" && hearer().is_some()
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let mut told = Told { handles: 1, ..told(attributes.metadata()) };
+        attributes.record(&mut told);
+        assert!(attributes.is_root(), "a handler's run begins a trace");
+        let Some(hearer) = hearer() else { return Id::from_u64(u64::MAX) };
+        let id = hearer.next.fetch_add(1, Ordering::Relaxed) + 1;
+        hearer.kept().spans.insert(id, told);
+        Id::from_u64(id)
+    }
+
+    fn record(&self, id: &Id, values: &Record<'_>) {
+        with_span(id, |told| values.record(told));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let Some(hearer) = hearer() else { return };
+        let mut told = told(event.metadata());
+        event.record(&mut told);
+        let mut kept = hearer.kept();
+        let within = kept.entered.last().and_then(|id| kept.spans.get(id));
+        told.within = within.map(|span| span.name.clone()).unwrap_or_default();
+        kept.events.push(told);
+    }
+
+    fn enter(&self, id: &Id) {
+        if let Some(hearer) = hearer() {
+            hearer.kept().entered.push(id.into_u64());
+        }
+    }
+
+    fn exit(&self, id: &Id) {
+        let Some(hearer) = hearer() else { return };
+        let mut kept = hearer.kept();
+        if let Some(place) = kept.entered.iter().rposition(|entered| *entered == id.into_u64()) {
+            kept.entered.remove(place);
+        }
+    }
+
+    fn clone_span(&self, id: &Id) -> Id {
+        with_span(id, |told| told.handles += 1);
+        id.clone()
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        let close = |told: &mut Told| {
+            told.handles -= 1;
+            told.closed = told.handles == 0;
+            told.closed
+        };
+        with_span(&id, close).unwrap_or_default()
+    }
+}
+
+fn with_span<T>(id: &Id, work: impl FnOnce(&mut Told) -> T) -> Option<T> {
+    hearer()?.kept().spans.get_mut(&id.into_u64()).map(work)
+}
+
+fn told(metadata: &Metadata<'_>) -> Told {
+    let name = metadata.name().to_owned();
+    Told { name, level: metadata.level().to_string(), ..Told::default() }
+}
+
+impl Visit for Told {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+}
