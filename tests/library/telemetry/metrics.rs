@@ -127,10 +127,10 @@ async fn what_is_in_hand_is_known_and_what_a_stop_gives_back_is_released() -> Re
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_due_while_no_handler_is_free_is_counted_as_promoted() -> Result<()> {
     let setup = setup().await?;
-    let (worker, mut seen) = holding(setup.queue.worker().concurrency(1));
+    let (worker, mut seen) = holding(setup.queue.worker().concurrency(1).grace(Duration::ZERO));
     push_all(&setup.queue, messages(1)).await?;
     seen.take(1).await?;
-    let soon = |id: &str| Message::new("").id(id).delay(Duration::from_millis(100));
+    let soon = |id: &str| Message::new("").id(id).due(Duration::from_millis(100));
     push_all(&setup.queue, ["a", "b", "c"].map(soon).into()).await?;
     // The first one may have been promoted, too, or claimed as it was.
     let metrics = metrics_until(&setup.queue, "three promoted", |metrics| metrics.count(Count::Promoted) >= 3).await?;

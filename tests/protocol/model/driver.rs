@@ -184,7 +184,11 @@ impl Driver {
             7 => Some(clock - self.random.u64(0..3)),
             _ => None,
         };
-        let items = (0..self.random.usize(1..6)).map(|_| self.item()).collect();
+        let mut items: Vec<_> = (0..self.random.usize(1..6)).map(|_| self.item()).collect();
+        if self.chance(50) {
+            // Calls without options are gone through in a hurry.
+            items.iter_mut().for_each(Item::drop_options);
+        }
         Operation::Push { until, items }
     }
 

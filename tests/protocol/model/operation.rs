@@ -15,6 +15,10 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    pub(crate) fn drop_options(&mut self) {
+        (self.on_conflict, self.reuse, self.max_attempts, self.trace_parent) = (None, false, None, None);
+    }
+
     fn options(&self) -> String {
         let mut words = Vec::new();
         words.extend(self.trace_parent.as_ref().map(|parent| format!("traceparent={parent}")));
