@@ -89,15 +89,15 @@ if #ARGV < 4 or #ARGV > 5 or not count or count < 0 or count > 1000 or count % 1
   or not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 or not string.find(ARGV[5] or '', '^1?$') then
   return redis.error_reply('BADARGS claim takes now, n (0 to 1000), token (16 bytes), lease ms (1 to 86400000), due (1, empty or left out)')
 end
-local ready, nodes, due = redis.call('LLEN', READY) - 1, redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 0
+local ready, nodes, due = math.max(0, redis.call('LLEN', READY) - 1), redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 0
 if ARGV[5] == '1' and old_head <= now then due = math.max(0, math.min(redis.call('ZCOUNT', SCHEDULED, '-inf', now), 1000 - ready)) end
 local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))
-if paused or ready + due < 1 or count == 0 then return {finish(false), math.max(ready, 0), -1, {}} end
+if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}} end
 local has_attrs = redis.call('HLEN', ATTRS) > 1
 redis.call('HLEN', CLAIMS)
 
 -- What is ready has waited longest, then comes what is due.
-local ids, dues, listed = {}, {}, math.min(share, math.max(ready, 0))
+local ids, dues, listed = {}, {}, math.min(share, ready)
 if share > listed then ids, dues = due_now(share - listed) end
 if listed > 0 then
   local later, later_dues, prefix, text = ids, dues, nil, nil
@@ -166,4 +166,4 @@ local header = finish(true)
 -- As after a promote: nodes that would stand in for the lead need not.
 local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head)) end
-return {header, math.max(ready, 0) - unlisted, deadline, granted}
+return {header, ready - unlisted, deadline, granted}

@@ -132,6 +132,21 @@ fn entries_of_no_message_and_malformed_ones_are_dropped() -> Result<()> {
 }
 
 #[test]
+fn what_strangers_did_to_keys_is_told_as_counts_all_the_same() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.ok("push", T0, words!["", "a", T0, "A", "max_attempts=7", "b", T0, "B", "", "c", T0, "C", ""])?;
+    queue.command(words!["ZADD", "dueq:{q}:scheduled", "-5", "a", "-4", "b", "1.5", "c"])?;
+    queue.command(words!["DEL", "dueq:{q}:ready"])?;
+    let none = queue.ok("claim", T0, words![0, token('s'), SECOND, "1"])?;
+    ensure!(none.part(1)?.int()? == 0, "{none:?}");
+    let reply = queue.ok("claim", T0, words![10, token('t'), SECOND, "1"])?;
+    let expected = ["a", "A", "0 1 max_attempts=7", "b", "B", "0 1 ", "c", "C", "2 1 "];
+    ensure!(reply.part(1)?.int()? == 0, "{reply:?}");
+    ensure!(*reply.part(3)? == Reply::List(expected.map(Reply::from).into()), "{reply:?}");
+    Ok(())
+}
+
+#[test]
 fn a_claim_of_none_only_rings() -> Result<()> {
     let mut queue = ready(&[1])?;
     let bell: Text = queue.key("bell").into();
