@@ -15,7 +15,7 @@ use crate::queue::Queue;
 
 impl Queue {
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is
-    /// due. Beside running workers it gets their fair share: the number of ready messages over that of live workers.
+    /// due. Beside running workers it gets their fair share: the number of due messages over that of live workers.
     ///
     /// The lower rung below [`Queue::worker`]: the caller extends and settles. If the reply is lost, the claim is made anew,
     /// and what the first one took comes back when its lease runs out.
