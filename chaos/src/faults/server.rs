@@ -98,14 +98,10 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
             // Nobody writes down what is done to that one.
             _ if queue == ASIDE => {}
             (Some(before), Some(after)) if before.born == after.born => {
-                if after.seq < before.seq {
-                    mark.trace(&format!("{queue}: seq was {} and is {}", before.seq, after.seq));
-                }
                 let next = stage.store.raise_seq(&queue).await?;
                 stage.log.write(&Event::Undone { queue, born: after.born.clone(), survived: after.seq, next });
             }
             (Some(before), None) => {
-                mark.trace(&format!("{queue} is gone"));
                 stage.log.write(&Event::Emptied { queue, born: before.born.clone() });
             }
             (None, None) => {}

@@ -179,15 +179,21 @@ impl Place {
 
     /// What its wall clock says, in Unix ms.
     pub async fn clock_ms(&self) -> Result<i64> {
-        let asked = self.status.borrow().clock.1;
+        let Status { life, clock: (_, asked), .. } = self.status();
         self.signal(Signal::USR1)?;
-        Ok(self.until("an answer about its clock", |status| status.clock.1 > asked).await?.clock.0)
+        let answered = |status: &Status| status.clock.1 > asked;
+        let over = |status: &Status| answered(status) || status.life != life || status.pid.is_none();
+        let status = self.until("an answer about its clock", over).await?;
+        ensure!(answered(&status), "{} ended before it told its clock", self.process(life));
+        Ok(status.clock.0)
     }
 
     /// Tells it to end, waits for that, and does not start another.
     pub async fn stop(&self) -> Result<()> {
+        // One that has just been started again does not listen yet.
+        let over = self.until("its start", |status| status.ready || status.over).await?.over;
         self.status.send_modify(|status| status.stopping = true);
-        if self.status.borrow().over {
+        if over {
             return Ok(());
         }
         self.signal(Signal::TERM)?;

@@ -182,7 +182,8 @@ impl Store {
     fn tail(&self) -> Result<PathBuf> {
         let folder = self.folder.join("appendonlydir");
         let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest"))?;
-        let last = manifest.lines().rfind(|line| line.ends_with("type i")).context("no tail")?;
+        // Redis 8 says more after it.
+        let last = manifest.lines().rfind(|line| line.contains(" type i")).context("no tail")?;
         let name = last.strip_prefix("file ").and_then(|rest| rest.split(' ').next()).context("a strange manifest")?;
         Ok(folder.join(name))
     }
