@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::wheel::{Key, Wheel};
 
-/// The most that a due message waits if every hint is lost: the time between two beats of a node.
+/// The most that a due message waits if every hint is lost.
 pub(super) const FLOOR: Duration = Duration::from_secs(1);
+/// From one beat of a node to the next: so that what it finds is claimed within the floor.
+pub(super) const BEAT_EVERY: Duration = Duration::from_millis(900);
 /// The least time between two promotes that found nothing.
 pub(super) const TICK: Duration = Duration::from_micros(100);
 /// A lead that was not renewed for so long is somebody else's.

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::events;
 use crate::metrics::Count;
 use crate::node::Event;
-use crate::node::agenda::{Action, Agenda, FLOOR, TICK};
+use crate::node::agenda::{Action, Agenda, BEAT_EVERY, FLOOR, TICK};
 use crate::node::alarm::Alarm;
 use crate::node::claimer::Nudge;
 use crate::outcome::Extended;
@@ -147,7 +147,7 @@ impl Conductor {
             Event::Reaped(result) => self.landed(Action::Reap, result, now),
             Event::Beaten { sent, result } => {
                 self.agenda.landed(Action::Beat, now, Duration::ZERO);
-                self.agenda.beat_at(sent + FLOOR, now);
+                self.agenda.beat_at(sent + BEAT_EVERY, now);
                 match result {
                     Ok(Beat { header, lead, nodes, ready }) => {
                         self.failures = 0;
