@@ -1,17 +1,20 @@
 #!lua flags=allow-oom
--- claim: ready -> leased, at most a node's fair share: n, or ready / live nodes if that is less, but at least one.
+-- claim: ready, and scheduled and due, -> leased, at most a node's fair share: n, or what there is / live nodes if that is
+-- less, but at least one.
 -- KEYS   the ten of the queue
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only rings the bell | token: 16 bytes, random, new for each call | lease in ms, 1 to 86,400,000
--- Reply  {header, left in ready, lease deadline ms, {id, payload, due ms, attempt, options, ...}}; stops at 4 MiB of payload, at least one
+--        | due: 1 to take what is due and not ready, too, after what is; empty or left out not to
+-- Reply  {header, left in ready, lease deadline ms, {id, payload, '<due ms> <attempt> <options>', ...}}; stops at 4 MiB of payload, at least one
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(granted log leases + bytes)
+-- Cost   O(granted log leases + log n + bytes)
 -- Again  grants others; what the lost reply granted comes back when its lease runs out
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(table.concat(KEYS, '\n'), '^(dueq:{([^{}/%c]+)(/?)(%d*)}):scheduled\n%1:ready\n%1:leases\n'
-  .. '%1:claims\n%1:messages\n%1:attrs\n%1:dead\n%1:recent\n%1:nodes\n%1:meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready'
+  or LEASES ~= base .. ':leases' or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
 local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
@@ -59,62 +62,108 @@ local function set_attrs(id, failures, crashes, due, options, reason)
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
 end
 --- end
-local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
-if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
-  or not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 then
-  return redis.error_reply('BADARGS claim takes now, n (0 to 1000), token (16 bytes), lease ms (1 to 86400000)')
+--- block: due_now
+local function due_now(room) -- the first so many of scheduled that are due, at least one: their ids, and their dues as texts
+  local ids = redis.call('ZRANGE', SCHEDULED, '-inf', now, 'BYSCORE', 'LIMIT', '0', room)
+  local dues = {unpack(ids)} -- of its size at once
+  -- Not by ZSCORE, which a consumer may not (PROTOCOL.md, least rights): without it the scripts of producers are refused it.
+  local last = tonumber(redis.call('ZMSCORE', SCHEDULED, ids[#ids])[1])
+  -- Reading a score costs more than all else here: where many messages share few dues, each is read once.
+  if (last - old_head + 1) * 4 <= #ids then
+    local n = 0
+    while n < #ids do
+      local due = redis.call('ZMSCORE', SCHEDULED, ids[n + 1])[1]
+      local same = tonumber(due) == last and #ids or n + redis.call('ZCOUNT', SCHEDULED, due, due)
+      for i = n + 1, same do dues[i] = due end
+      n = same
+    end
+  else
+    local found = redis.call('ZRANGE', SCHEDULED, '0', #ids - 1, 'WITHSCORES')
+    for i = 1, #ids do dues[i] = found[2 * i] end
+  end
+  return ids, dues
 end
-local ready, nodes = redis.call('LLEN', READY) - 1, redis.call('ZCOUNT', NODES, now - 3000, '(inf')
-local share = math.min(count, math.max(1, math.floor(ready / math.max(1, nodes))))
-if paused or ready < 1 or count == 0 then return {finish(false), math.max(ready, 0), -1, {}} end
+--- end
+local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+if #ARGV < 4 or #ARGV > 5 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
+  or not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 or not string.find(ARGV[5] or '', '^1?$') then
+  return redis.error_reply('BADARGS claim takes now, n (0 to 1000), token (16 bytes), lease ms (1 to 86400000), due (1, empty or left out)')
+end
+local ready, nodes, due = math.max(0, redis.call('LLEN', READY) - 1), redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 0
+if ARGV[5] == '1' and old_head <= now then due = math.max(0, math.min(redis.call('ZCOUNT', SCHEDULED, '-inf', now), 1000 - ready)) end
+local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))
+if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}} end
 local has_attrs = redis.call('HLEN', ATTRS) > 1
-redis.call('HLEN', CLAIMS); redis.call('HLEN', MESSAGES)
+redis.call('HLEN', CLAIMS)
 
--- Payloads are read a few at a time: what would pass 4 MiB is not read in vain.
-local entries, granted, claims, leases, n, bytes, largest, taken = redis.call('LRANGE', READY, '1', share), {}, {}, {}, 0, 0, 1048576, 0
-local deadline = now_up + lease_ms
-local deadline_text, prefix, due, claim = int(deadline), nil, nil, nil
-while taken < #entries and (taken == 0 or bytes < 4194304) do
-  local ids, dues, held = {}, {}, {}
-  for i = 1, math.min(#entries - taken, math.max(1, math.floor((4194304 - bytes) / largest))) do
-    local entry = entries[taken + i]
+-- What is ready has waited longest, then comes what is due.
+local ids, dues, listed = {}, {}, math.min(share, ready)
+if share > listed then ids, dues = due_now(share - listed) end
+if listed > 0 then
+  local later, later_dues, prefix, text = ids, dues, nil, nil
+  ids, dues = {}, {}
+  for i, entry in ipairs(redis.call('LRANGE', READY, '1', listed)) do
     if not prefix or string.find(entry, prefix, 1, true) ~= 1 then -- neighbours often share their due
       prefix = string.match(entry, '^%d+:')
-      local text = prefix and string.sub(prefix, 1, -2) or '0'
-      due, claim = tonumber(text), token .. text
+      text = prefix and string.sub(prefix, 1, -2) or '0'
     end
-    ids[i], dues[i], held[i] = prefix and string.sub(entry, #prefix + 1) or '', due, claim
+    ids[i], dues[i] = prefix and string.sub(entry, #prefix + 1) or '', text
   end
+  for i = 1, #later do ids[listed + i], dues[listed + i] = later[i], later_dues[i] end
+end
+
+-- Payloads are read a few at a time: what would pass 4 MiB is not read in vain.
+local granted, claims, n, bytes, largest, taken = {}, {}, 0, 0, 1048576, 0
+local deadline = now_up + lease_ms
+local deadline_text, text, due, claim, told = int(deadline), nil, nil, nil, nil
+while taken < #ids and (taken == 0 or bytes < 4194304) do
+  local from, to = taken + 1, math.min(#ids, taken + math.max(1, math.floor((4194304 - bytes) / largest)))
   largest = 1
-  for i, payload in ipairs(redis.call('HMGET', MESSAGES, unpack(ids))) do
+  for i, payload in ipairs(redis.call('HMGET', MESSAGES, unpack(ids, from, to))) do
     if payload and n > 0 and bytes + #payload > 4194304 then bytes = 4194304 break end
     taken = taken + 1
-    local id, due, attempt, options = ids[i], dues[i], 1, ''
+    local id = ids[taken]
+    if dues[taken] ~= text then
+      text = dues[taken]
+      due, claim, told = tonumber(text), token .. text, text .. ' 1 '
+      if due < 0 or due % 1 ~= 0 then told = int(math.max(0, due)) .. ' 1 ' end -- a stranger wrote it: as good as it gets
+    end
     if payload and due > now then -- the clock went back: it is not due yet
       redis.call('ZADD', SCHEDULED, due, id)
     elseif payload then -- an entry without a payload is nobody's message: it is dropped
+      local held, details = claim, told
       if has_attrs then
         local failures, crashes, original, stored = attrs(id)
-        attempt, options = failures + crashes + 1, stored
-        if original > 0 then due = original; held[i] = token .. int(due) end
+        if original > 0 then held = token .. int(original) end
+        details = int(original > 0 and original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. stored
       end
+      local g, c = 3 * n, 2 * n
       n = n + 1
-      granted[5 * n - 4], granted[5 * n - 3], granted[5 * n - 2], granted[5 * n - 1], granted[5 * n] = id, payload, due, attempt, options
-      claims[2 * n - 1], claims[2 * n] = id, held[i]
-      leases[2 * n - 1], leases[2 * n] = deadline_text, id
+      granted[g + 1], granted[g + 2], granted[g + 3] = id, payload, details
+      claims[c + 1], claims[c + 2] = id, held
       bytes = bytes + #payload
       if #payload > largest then largest = #payload end
     end
   end
 end
 
--- The last entry taken becomes the sentinel: the list is never empty, not even within the script.
-local sentinel = redis.call('LINDEX', READY, '0')
-redis.call('LTRIM', READY, taken, '-1')
-redis.call('LSET', READY, '0', sentinel)
+local unlisted = math.min(taken, listed)
+if unlisted > 0 then
+  -- The last entry taken becomes the sentinel: the list is never empty, not even within the script.
+  local sentinel = redis.call('LINDEX', READY, '0')
+  redis.call('LTRIM', READY, unlisted, '-1')
+  redis.call('LSET', READY, '0', sentinel)
+end
+if taken > unlisted then redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', taken - unlisted - 1) end
 if n > 0 then
   redis.call('HSET', CLAIMS, unpack(claims))
-  redis.call('ZADD', LEASES, unpack(leases))
+  -- The same list serves for the leases: a deadline before each id.
+  for i = 2, 2 * n - 2, 2 do claims[i] = deadline_text end
+  redis.call('ZADD', LEASES, deadline_text, unpack(claims, 1, 2 * n - 1))
   redis.call('HINCRBY', META, 'claimed', n)
 end
-return {finish(true), ready - taken, deadline, granted}
+local header = finish(true)
+-- As after a promote: nodes that would stand in for the lead need not.
+local head = header[4]
+if taken > unlisted and (head == -1 or head - now > 25) then redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head)) end
+return {header, ready - unlisted, deadline, granted}

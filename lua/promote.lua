@@ -9,9 +9,10 @@
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(table.concat(KEYS, '\n'), '^(dueq:{([^{}/%c]+)(/?)(%d*)}):scheduled\n%1:ready\n%1:leases\n'
-  .. '%1:claims\n%1:messages\n%1:attrs\n%1:dead\n%1:recent\n%1:nodes\n%1:meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready'
+  or LEASES ~= base .. ':leases' or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
 local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
@@ -49,6 +50,28 @@ local function finish(changed, quiet)
   return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
+--- block: due_now
+local function due_now(room) -- the first so many of scheduled that are due, at least one: their ids, and their dues as texts
+  local ids = redis.call('ZRANGE', SCHEDULED, '-inf', now, 'BYSCORE', 'LIMIT', '0', room)
+  local dues = {unpack(ids)} -- of its size at once
+  -- Not by ZSCORE, which a consumer may not (PROTOCOL.md, least rights): without it the scripts of producers are refused it.
+  local last = tonumber(redis.call('ZMSCORE', SCHEDULED, ids[#ids])[1])
+  -- Reading a score costs more than all else here: where many messages share few dues, each is read once.
+  if (last - old_head + 1) * 4 <= #ids then
+    local n = 0
+    while n < #ids do
+      local due = redis.call('ZMSCORE', SCHEDULED, ids[n + 1])[1]
+      local same = tonumber(due) == last and #ids or n + redis.call('ZCOUNT', SCHEDULED, due, due)
+      for i = n + 1, same do dues[i] = due end
+      n = same
+    end
+  else
+    local found = redis.call('ZRANGE', SCHEDULED, '0', #ids - 1, 'WITHSCORES')
+    for i = 1, #ids do dues[i] = found[2 * i] end
+  end
+  return ids, dues
+end
+--- end
 local limit = tonumber(ARGV[2])
 if #ARGV ~= 3 or not (ARGV[3] == '' or ARGV[3] == '1') or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
   return redis.error_reply('BADARGS promote takes now, limit (1 to 1000), followed (1 or empty)')
@@ -56,21 +79,8 @@ end
 local quiet = ARGV[3] == '1'
 local room = math.min(limit, 1001 - redis.call('LLEN', READY))
 if not layout or paused or old_head > now or room < 1 then return {finish(false, quiet), 0} end
-local ids, entries = redis.call('ZRANGE', SCHEDULED, '-inf', now, 'BYSCORE', 'LIMIT', '0', room), {}
--- Not by ZSCORE, which a consumer may not (PROTOCOL.md, least rights): without it the scripts of producers are refused it.
-local last = tonumber(redis.call('ZMSCORE', SCHEDULED, ids[#ids])[1])
--- Reading a score costs more than all else here: where many messages share few dues, each is read once.
-if (last - old_head + 1) * 4 <= #ids then
-  while #entries < #ids do
-    local due = redis.call('ZMSCORE', SCHEDULED, ids[#entries + 1])[1]
-    local same = tonumber(due) == last and #ids or #entries + redis.call('ZCOUNT', SCHEDULED, due, due)
-    local prefix = due .. ':'
-    for i = #entries + 1, same do entries[i] = prefix .. ids[i] end
-  end
-else
-  local found = redis.call('ZRANGE', SCHEDULED, '0', #ids - 1, 'WITHSCORES')
-  for i = 1, #ids do entries[i] = found[2 * i] .. ':' .. found[2 * i - 1] end
-end
+local entries, dues = due_now(room)
+for i = 1, #entries do entries[i] = dues[i] .. ':' .. entries[i] end
 redis.call('RPUSH', READY, unpack(entries))
 redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', #entries - 1)
 -- Nodes that would stand in for the lead need not. Where dues are close together one notice does for many.

@@ -3,16 +3,17 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | until: server ms from which on a repetition is refused, or empty | per message: id, due, payload, options
 --        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, reuse, traceparent=00-...
--- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | EXPIRED | FULL <why> | INVALID <why>, ...}}
+-- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | EXPIRED | FULL <why> | INVALID <why>, ...}}; one CREATED alone if all are
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready window if a conflict moves a ready message
 -- Again  EXISTS or FINISHED within `until` (at most 12 s ahead), EXPIRED from then on. With reschedule, replace or reuse: pushes anew
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(table.concat(KEYS, '\n'), '^(dueq:{([^{}/%c]+)(/?)(%d*)}):scheduled\n%1:ready\n%1:leases\n'
-  .. '%1:claims\n%1:messages\n%1:attrs\n%1:dead\n%1:recent\n%1:nodes\n%1:meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition then
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready'
+  or LEASES ~= base .. ':leases' or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
 local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
@@ -112,13 +113,16 @@ end
 local max_messages, max_payload = unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
 max_payload = tonumber(max_payload or 1048576)
-local ARGV, ids = ARGV, {} -- a local is found faster than a global
-for i = 1, count do ids[i] = ARGV[4 * i - 1] end
+local ARGV, ids, bytes = ARGV, {}, 0 -- a local is found faster than a global
+for i = 1, count do
+  ids[i] = ARGV[4 * i - 1]
+  bytes = bytes + #ids[i]
+end
 local found = redis.call('HMGET', MESSAGES, unpack(ids))
 local known = redis.call('ZCARD', RECENT) > 1 and redis.call('ZMSCORE', RECENT, unpack(ids)) or {}
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
-local all = table.concat(ids) -- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id
-local plain = #cjson.encode(all) == #all + 2
+-- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id.
+local plain = #cjson.encode(ids) == bytes + 3 * count + 1
 local function read_options(text) -- words into on_conflict, reuse and what is stored; nothing if one is unknown
   local on_conflict, reuse, limit, parent = 'keep', false, '', ''
   for word in string.gmatch(text, '[^ ]+') do
@@ -138,9 +142,33 @@ local function read_due(text)
   due_text[text] = due_of[text] and (string.byte(text) == 43 and int(due_of[text]) or text)
   return due_of[text]
 end
-local replies, payloads, dues, remember, moved, options, created, taken = {}, {}, {}, {}, {}, {}, 0, {}
+
+local replies, payloads, dues, remember, moved, options, created, taken
 local p, d, r, early_text = 0, 0, 0, int(now_up + REPEAT_MS) -- how much is in payloads, dues and remember
 local too_late = limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS)
+-- Most calls bring new messages without options and nothing else: those are gone through in a hurry. Whether an id comes twice
+-- is what ZADD tells; then, and if anything else is not that simple, they are judged one by one.
+local function all_new()
+  if too_late or count > room then return false end
+  payloads, dues = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)} -- to be overwritten: of their size at once
+  local text, near, score
+  for i = 1, count do
+    local at, j, id = 4 * i, 2 * i, ids[i]
+    local payload = ARGV[at + 1]
+    if found[i] or known[i] or ARGV[at + 2] ~= '' or #id < 1 or #id > 200 or #payload > max_payload
+      or not plain and string.find(id, '%c') then return false end
+    if ARGV[at] ~= text then
+      text = ARGV[at]
+      if not (due_of[text] or read_due(text)) then return false end
+      near, score = limit_ms and due_of[text] - now <= REPEAT_MS, due_text[text]
+    end
+    payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
+    if near then remember[r + 1], remember[r + 2], r = ARGV[2], id, r + 2 end
+  end
+  create()
+  replies, p, d, created = {'CREATED'}, 2 * count, 2 * count, count
+  return redis.call('ZADD', SCHEDULED, 'NX', unpack(dues)) == count
+end
 local function one(i)
   local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
   local due, on_conflict, reuse, stored = due_of[text], 'keep', false, ''
@@ -149,7 +177,7 @@ local function one(i)
   if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then return 'INVALID id must be 1 to 200 bytes, none of them a control byte' end
   if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
   if #payload > max_payload then return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload) end
-  if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse, traceparent=00-TRACE-PARENT-FLAGS' end
+  if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse, traceparent=00-TRACE-SPAN-FLAGS' end
   if too_late then return 'EXPIRED' end
   local near = due - now <= REPEAT_MS
   if found[i] or taken[id] then
@@ -179,11 +207,16 @@ local function one(i)
   created, taken[id] = created + 1, true
   return 'CREATED'
 end
-for i = 1, count do replies[i] = one(i) end
+moved, options, remember = {}, {}, {}
+local scheduled = all_new()
+if not scheduled then
+  replies, payloads, dues, remember, created, taken, p, d, r = {}, {}, {}, {}, 0, {}, 0, 0, 0
+  for i = 1, count do replies[i] = one(i) end
+end
 if d == 0 then return {finish(false), replies} end
 create()
 if p > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end
-redis.call('ZADD', SCHEDULED, unpack(dues))
+if not scheduled then redis.call('ZADD', SCHEDULED, unpack(dues)) end
 for _, gone in ipairs(moved) do redis.call('LREM', READY, 1, gone) end
 for id, stored in pairs(options) do
   if stored then set_attrs(id, 0, 0, 0, stored, '')

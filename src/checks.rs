@@ -79,13 +79,17 @@ fn header(sent: &Sent, header: &Header) {
 fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
     let claim = Claim::decode(reply, [7; 16])?;
     assert_eq!(i64::try_from(claim.left), Ok(sent.integer(&[1])));
-    assert_eq!(claim.granted.len() * 5, sent.len(&[3]), "each part belongs to a delivery");
+    assert_eq!(claim.granted.len() * 3, sent.len(&[3]), "each part belongs to a delivery");
     for (place, granted) in claim.granted.iter().enumerate() {
-        let part = |offset: usize| [3, 5 * place + offset];
+        let part = |offset: usize| [3, 3 * place + offset];
         assert_eq!(granted.id, sent.bytes(&part(0)));
         assert_eq!(granted.payload, sent.bytes(&part(1)));
-        assert_eq!(i64::try_from(granted.due_ms), Ok(sent.integer(&part(2))));
-        assert_eq!(i64::from(granted.attempt), sent.integer(&part(3)).min(i64::from(u32::MAX)));
+        let details = sent.text(&part(2));
+        let mut words = details.split(' ');
+        let mut count = || words.next().and_then(|word| word.parse::<u64>().ok()).expect("a count");
+        assert_eq!((granted.due_ms, u64::from(granted.attempt)), (count(), count().min(u64::from(u32::MAX))));
+        let parent = granted.trace_parent.as_ref();
+        assert!(parent.is_none_or(|parent| words.any(|word| word == format!("traceparent={parent}"))), "{details}");
         assert_eq!(granted.deadline_ms, sent.integer(&[2]).max(0).unsigned_abs());
         assert_eq!((granted.token, granted.claimed_us), ([7; 16], sent.integer(&[0, 0])));
     }

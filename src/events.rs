@@ -113,11 +113,6 @@ pub(crate) fn call_failed(queue: &str, call: &'static str, error: &Error, then: 
     warn!(name: "dueq.call_failed", target: "dueq", queue, call, %error, "{call} failed: {then}");
 }
 
-/// The first of two calls in one round trip.
-pub(crate) fn first_call_failed(call: &'static str, error: &Error) {
-    warn!(name: "dueq.first_call_failed", target: "dueq", call, %error, "the first of two calls failed");
-}
-
 pub(crate) fn waiting_failed(queue: &str, error: &Error) {
     warn!(name: "dueq.waiting_failed", target: "dueq", queue, %error, "waiting for work failed");
 }

@@ -30,13 +30,13 @@ pub const VARIANTS: [Variant; 8] = [
         what: "ack does not compare the token",
         verb: "ack",
         shipped: shipped!("ack"),
-        exchanges: &[("claims[i] and ", "claims[i] or false and ")],
+        exchanges: &[("return claim and ", "return claim or false and ")],
     },
     Variant {
-        name: "promote_keeps_scheduled",
-        what: "promote does not remove from scheduled",
-        verb: "promote",
-        shipped: shipped!("promote"),
+        name: "claim_keeps_scheduled",
+        what: "claim does not remove from scheduled",
+        verb: "claim",
+        shipped: shipped!("claim"),
         exchanges: &[("redis.call('ZREMRANGEBYRANK', SCHEDULED,", "math.max(")],
     },
     Variant {
@@ -72,7 +72,7 @@ pub const VARIANTS: [Variant; 8] = [
         what: "claim sets no lease",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[("redis.call('ZADD', LEASES, unpack(leases))", "")],
+        exchanges: &[("redis.call('ZADD', LEASES, deadline_text, unpack(claims, 1, 2 * n - 1))", "")],
     },
     Variant {
         name: "reschedule_leaves_ready",

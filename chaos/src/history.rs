@@ -135,6 +135,18 @@ pub enum Answer {
     Other(Vec<String>),
 }
 
+impl Answer {
+    /// One verdict that was told alone is that of all the items.
+    pub(crate) fn of_items(mut self, count: usize) -> Self {
+        if let Self::Items(verdicts) = &mut self
+            && let [verdict] = &verdicts[..]
+        {
+            *verdicts = vec![verdict.clone(); count];
+        }
+        self
+    }
+}
+
 /// id, version of the payload (0: it is not as it was pushed), due ms, attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClaimedItem(pub String, pub u32, pub u64, pub u32);

@@ -328,7 +328,8 @@ mod tests {
         let mut connection = redis::Client::open(server.url())?.get_multiplexed_async_connection().await?;
         assert_eq!(scanned(&mut connection).await?, (Vec::new(), Vec::new()), "no queue");
 
-        let queue = Client::connect(&server.url()).await?.queue("q")?;
+        let client = Client::connect(&server.url()).await?;
+        let queue = client.queue("q")?;
         let push = |id: &str, ms| queue.push(Message::new(payload::make(id, 1, 50)).id(id).due(dueq::Due::AtMs(ms)));
         push("a", 1).await?;
         push("b", 2).await?;
@@ -336,6 +337,11 @@ mod tests {
         push("d", 4_000_000_000_000).await?;
         let claimed = queue.claim(2, std::time::Duration::from_secs(60)).await?;
         claimed[0].bury("done for").await?;
+        // As a worker does: who claims by hand leaves the rest where it waits.
+        client.load_functions().await?;
+        let mut promote = redis::cmd("FCALL");
+        promote.arg("dueq_promote").arg(10).arg(&dueq::queue_keys("q")?).arg(&["", "1000", ""]);
+        promote.query_async::<redis::Value>(&mut connection).await?;
         let (left, broken) = scanned(&mut connection).await?;
         let told = |state, id: &str, time| Event::Left {
             queue: "q".into(),

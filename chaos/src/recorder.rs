@@ -147,7 +147,7 @@ fn call_of(verb: &str, args: &[&[u8]]) -> Call {
         ("push", [until, items @ ..]) => {
             Call::Push { until_ms: number(until), items: items.chunks_exact(4).map(push_item).collect() }
         }
-        ("claim", [n, given, lease]) => Call::Claim { n: number(n), token: token(given), lease_ms: number(lease) },
+        ("claim", [n, given, lease, ..]) => Call::Claim { n: number(n), token: token(given), lease_ms: number(lease) },
         ("ack", _) => settle(Verb::Ack, 2),
         ("release", _) => settle(Verb::Release, 2),
         ("again", _) => settle(Verb::Again, 3),
@@ -182,7 +182,7 @@ fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
     let answer = match (verb, body) {
         ("claim", [_, Reply::Int(deadline_ms), Reply::List(items), ..]) => Answer::Claimed {
             deadline_ms: u64::try_from(*deadline_ms).unwrap_or(0),
-            items: items.chunks(5).map(claimed_item).collect::<Option<_>>()?,
+            items: items.chunks(3).map(claimed_item).collect::<Option<_>>()?,
         },
         // Pages and figures change nothing: how long they are says enough.
         ("get" | "peek" | "stats", _) => Answer::Other(body.iter().map(length).collect()),
@@ -193,12 +193,13 @@ fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
 }
 
 fn claimed_item(item: &[Reply]) -> Option<ClaimedItem> {
-    let [Reply::Bytes(id), Reply::Bytes(payload), Reply::Int(due_ms), Reply::Int(attempt), _options] = item else {
+    let [Reply::Bytes(id), Reply::Bytes(payload), Reply::Bytes(details)] = item else {
         return None;
     };
-    let id = text(id);
+    let (id, details) = (text(id), text(details));
+    let mut details = details.split(' ');
     let version = payload::version_of(&id, payload);
-    Some(ClaimedItem(id, version, u64::try_from(*due_ms).ok()?, u32::try_from(*attempt).ok()?))
+    Some(ClaimedItem(id, version, details.next()?.parse().ok()?, details.next()?.parse().ok()?))
 }
 
 fn word(part: &Reply) -> String {
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(push, Call::Push { until_ms: 123, items: vec![item] });
 
         let given = b"\x00\xffABCDEFrest....";
-        let claim = call_of("claim", &[b"", b"4", given, b"2000"]);
+        let claim = call_of("claim", &[b"", b"4", given, b"2000", b"1"]);
         assert_eq!(claim, Call::Claim { n: 4, token: "00ff414243444546".into(), lease_ms: 2_000 });
 
         let retry = call_of("retry", &[b"", b"a", given, b"50", b"why", b"b", given, b"60", b""]);
@@ -258,8 +259,7 @@ mod tests {
     fn replies_are_read_with_seq_and_what_the_payload_says() {
         let payload = payload::make("a", 3, 50);
         let item = |payload: Vec<u8>| {
-            let parts = [Reply::Bytes(b"a".to_vec()), Reply::Bytes(payload), Reply::Int(4), Reply::Int(2)];
-            parts.into_iter().chain([Reply::Bytes(Vec::new())])
+            [Reply::Bytes(b"a".to_vec()), Reply::Bytes(payload), Reply::Bytes(b"4 2 ".to_vec())].into_iter()
         };
         let items = Reply::List(item(payload).chain(item(b"a 3 spoilt".to_vec())).collect());
         let reply = Reply::List(vec![header(), Reply::Int(0), Reply::Int(77), items]);

@@ -192,7 +192,9 @@ impl Work {
         args.extend(batch.iter().flat_map(|pending| pending.item.args.iter().map(Vec::as_slice)));
         let (mut reply, shortfall) = self.lane.call_durably(self.verb, &self.keys, &args, self.durability).await?;
         let mut items = reply.body.parts()?;
-        if items.len() != batch.len() {
+        // One result may stand for all.
+        let same = items.len() == 1 && matches!(self.verb, Verb::Push | Verb::Ack);
+        if items.len() != batch.len() && !same {
             return Err(Error::new(
                 ErrorKind::Server,
                 Applied::Unknown,
@@ -200,6 +202,9 @@ impl Work {
             ));
         }
         let item = |text: &str| ItemReply { shortfall: shortfall.clone(), ..ItemReply::parse(self.verb, text) };
+        if same {
+            return Ok(vec![item(&items.text()?); batch.len()]);
+        }
         batch.iter().map(|_| Ok(item(&items.text()?))).collect()
     }
 

@@ -53,7 +53,7 @@ counts! {
     Cancelled "cancelled",
     /// Messages given another due time by reschedule.
     Rescheduled "rescheduled",
-    /// Messages moved from scheduled to ready.
+    /// Messages moved from scheduled to ready. Most are claimed without that, as soon as they are due.
     Promoted "promoted",
     /// Messages taken back because the lease of some worker ran out: its crash.
     Reaped "reaped",

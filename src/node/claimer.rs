@@ -39,7 +39,7 @@ impl Nudge {
         Self { places, concurrency, waits: AtomicBool::new(false), due: Notify::new(), look: Notify::new() }
     }
 
-    /// Whether the claimer promotes and claims now: then it answers by an event, as a promote does. It does not while a handler
+    /// Whether the claimer claims what is due now: then it answers by an event, as a promote does. It does not while a handler
     /// runs, lest one node take what others, which hear the bell, are free for; unless there are no others.
     pub(super) fn take(&self, alone: bool) -> bool {
         let idle = alone || self.places.available_permits() + 1 == self.concurrency;
@@ -88,8 +88,7 @@ where
     /// Runs until `stop`. A claim that is under way then is finished: what it grants is handled.
     pub(super) async fn run(mut self) {
         let (stop, nudge) = (self.stop.clone(), Arc::clone(&self.nudge));
-        // How many messages were ready when we last looked: those need no promote.
-        let (mut number, mut failures, mut ready) = (0, 0, 0);
+        let (mut number, mut failures) = (0, 0);
         // What came before we listened has not rung for us.
         let mut more = true;
         loop {
@@ -112,15 +111,14 @@ where
             }
             let places = with_others(places, &nudge.places);
             let claimed = Instant::now();
-            let promote = woken != Woken::KnowsMore || ready < places.num_permits() as u64;
-            match self.queue.claim_up_to(places.num_permits(), self.lease_ms, promote).await {
+            match self.queue.claim_up_to(places.num_permits(), self.lease_ms).await {
                 Ok(claim) => {
-                    (failures, ready) = (0, claim.left);
+                    failures = 0;
                     more = knows_more(&claim, places.num_permits());
                     self.start(claim, claimed, places, woken, &mut number);
                 }
                 Err(error) => {
-                    (failures, ready) = (failures + 1, 0);
+                    failures += 1;
                     more = true;
                     events::call_failed(self.queue.name(), "claim", &error, "it is repeated");
                     if woken == Woken::ByNudge {
@@ -177,7 +175,7 @@ where
 
 /// Tells other nodes that there may be work, if there is.
 async fn ring(queue: &Queue, lease_ms: u64) {
-    if let Err(error) = queue.claim_up_to(0, lease_ms, false).await {
+    if let Err(error) = queue.claim_up_to(0, lease_ms).await {
         events::call_failed(queue.name(), "ring", &error, "a beat rings for the other nodes within a second");
     }
 }

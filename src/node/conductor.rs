@@ -177,7 +177,9 @@ impl Conductor {
             // The lead of a new queue is free.
             self.agenda.beat_at(now, now);
         }
-        if let Some(head_ms) = header.head_ms.filter(|_| !header.paused) {
+        // For a head that is past, this call has rung: whoever is free claims it, promoted or not.
+        let past = |head_ms: u64| head_ms <= u64::try_from(header.now_us / 1_000).unwrap_or(0);
+        if let Some(head_ms) = header.head_ms.filter(|head_ms| !header.paused && !past(*head_ms)) {
             self.head_ms(head_ms, now);
         }
         if let Some(at) = header.lease_deadline_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms)) {
@@ -217,7 +219,7 @@ impl Conductor {
 
     fn perform(&mut self, action: Action, now: Instant) {
         match action {
-            // Promoted and claimed in one round trip, if that takes nothing from other nodes that are as idle.
+            // Claimed at once instead, if that takes nothing from other nodes that are as idle.
             Action::Promote if self.agenda.leads(now) && self.nudge.take(self.agenda.is_alone()) => {}
             Action::Promote => self.spawn(|queue, lane| async move {
                 Event::Promoted(step(&lane, &queue, Verb::Promote, &[b"", STEP, b""]).await)

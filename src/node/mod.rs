@@ -39,7 +39,7 @@ enum Event {
     Finished { number: u64 },
     /// A lease extension, asked for at this instant, was answered.
     Extended { number: u64, asked: Instant, result: Result<Extended, Error> },
-    /// A promote, by itself or before a claim, was answered: how many messages it moved.
+    /// A promote, or the claim in its place, was answered: how many messages it moved.
     Promoted(Result<(Header, u64), Error>),
     /// The claimer was told that something is due, and stopped instead.
     NotTaken,

@@ -8,7 +8,6 @@ use redis::{Cmd, RedisError, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{Applied, Error};
-use crate::events;
 use crate::protocol::clock::Clock;
 use crate::protocol::connect::Connector;
 use crate::protocol::failure;
@@ -113,23 +112,6 @@ impl Lane {
         let sent = Instant::now();
         let (mut values, target) = self.send(&[(verb, args)], keys).await?;
         self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent, &target)
-    }
-
-    /// Calls two scripts in one round trip. The second reply counts; the first may be an error.
-    pub(crate) async fn call_both(
-        &self,
-        first: (Verb, &[&[u8]]),
-        second: (Verb, &[&[u8]]),
-        keys: &Keys,
-    ) -> Result<(Result<Reply, Error>, Reply), Error> {
-        let sent = Instant::now();
-        let (mut values, target) = self.send(&[first, second], keys).await?;
-        let (last, earlier) = (values.pop().unwrap_or(Ok(Value::Nil)), values.pop().unwrap_or(Ok(Value::Nil)));
-        let reply = self.decode(second.0, last, sent, &target)?;
-        let earlier = self
-            .decode(first.0, earlier, sent, &target)
-            .inspect_err(|error| events::first_call_failed(first.0.name(), error));
-        Ok((earlier, reply))
     }
 
     /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe. `failed` is told

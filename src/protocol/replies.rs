@@ -103,6 +103,19 @@ impl Body {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
+    /// The next part, a text of words: the counts with which it begins, and the options, which are the words after them.
+    pub(crate) fn counts_and_options<const N: usize>(&mut self) -> Result<([u64; N], Options), Error> {
+        let bytes = self.bytes()?;
+        let mut words = bytes.splitn(N + 1, |byte| *byte == b' ');
+        let mut counts = [0; N];
+        for count in &mut counts {
+            let read = words.next().and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+            let unread = || self.unexpected(&format!("counts were expected, not {}", bytes.escape_ascii()));
+            *count = read.ok_or_else(unread)?;
+        }
+        Ok((counts, Options::parse(&String::from_utf8_lossy(words.next().unwrap_or_default()))))
+    }
+
     /// The next two parts: this name, and its value as `read` reads it.
     pub(crate) fn named<T>(
         &mut self,

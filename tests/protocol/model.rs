@@ -168,7 +168,8 @@ impl Run {
         self.history.note(number, now, &operation, &reply, &after)?;
         self.cover(&operation, &reply)?;
         if let Operation::Claim { token, .. } = &operation {
-            let ids = reply.deliveries()?.into_iter().map(|[id, ..]| id.bytes().cloned());
+            let deliveries = reply.deliveries()?;
+            let ids = deliveries.iter().map(|[id, ..]| id.bytes().cloned());
             self.driver.learn(ids.collect::<Result<_>>()?, token);
         }
 

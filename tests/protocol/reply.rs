@@ -174,9 +174,35 @@ impl Reply {
     }
 
     /// The deliveries of a claim: id, payload, due, attempt and options of each.
-    pub(crate) fn deliveries(&self) -> Result<Vec<&[Self; 5]>> {
+    pub(crate) fn deliveries(&self) -> Result<Vec<[Self; 5]>> {
         let (deliveries, []) = self.part(3)?.list()?.as_chunks() else { bail!("not deliveries: {self:?}") };
-        Ok(deliveries.iter().collect())
+        deliveries
+            .iter()
+            .map(|[id, payload, details]| {
+                let details = details.text()?;
+                let [due, attempt, options] = details.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+                    bail!("not details: {details:?}")
+                };
+                Ok([
+                    id.clone(),
+                    payload.clone(),
+                    due.parse::<u64>()?.into(),
+                    attempt.parse::<u64>()?.into(),
+                    options.into(),
+                ])
+            })
+            .collect()
+    }
+
+    /// The reply to a call of so many items with one result for each, as it is told alone if all have the same.
+    pub(crate) fn of_items(mut self, count: usize) -> Self {
+        if let Self::List(parts) = &mut self
+            && let Some(Self::List(results)) = parts.get_mut(1)
+            && let [result] = &results[..]
+        {
+            *results = vec![result.clone(); count];
+        }
+        self
     }
 
     /// Part 1 as texts: the replies of a batch.

@@ -77,7 +77,7 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
     };
     Ok(match (condition, verb) {
         ("due", _) => DUE,
-        ("paused", "promote") => {
+        ("paused", "promote" | "claim") => {
             queue.ok("pause", T0, words![])?;
             DUE
         }
@@ -131,8 +131,9 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
         "run_now" => Ok(timed(item(row, words![ID])?, "D", now)),
         "requeue ids" => item("requeue", words!["ids", ID]),
         "promote" => Ok(queue.ok(row, now, words![10, ""])?.part(1)?.int()?.to_string()),
-        "claim" => {
-            let reply = queue.ok(row, now, words![10, token('c'), LEASE])?;
+        "claim" | "claim with due" => {
+            let due = if row == "claim" { "" } else { "1" };
+            let reply = queue.ok("claim", now, words![10, token('c'), LEASE, due])?;
             Ok(if reply.part(3)?.list()?.is_empty() { "none" } else { "granted" }.to_owned())
         }
         "reap" => two(queue, row, now, words![10]),

@@ -60,6 +60,7 @@ impl Process<'_> {
             }
             Event::Ok { call, seq, now_us, born, answer } => {
                 let open = self.open.remove(&call).context("an answer to no call")?;
+                let answer = answer.of_items(what_of(&open.call).len());
                 if let Answer::Items(verdicts) = &answer {
                     self.asking.answered(call, &open.call, verdicts);
                 }

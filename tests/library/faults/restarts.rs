@@ -58,6 +58,7 @@ async fn what_was_scheduled_ready_leased_or_dead_is_so_after_a_restart() -> Resu
         delivery.bury("before the restart").await?;
     }
     queue.push(Message::new("later").id("later").due(HOUR)).await?;
+    setup.promote(10).await?;
     let counts = |stats: dueq::Stats| [stats.scheduled, stats.ready, stats.leased, stats.dead, stats.pushed];
     let before = counts(queue.stats().await?);
     setup.server.kill()?;

@@ -18,6 +18,7 @@ async fn a_cancel_says_who_won_in_every_state() -> Result<()> {
 
     push_all(queue, messages(2)).await?;
     let delivery = claim_one(queue).await?;
+    setup.promote(1).await?;
     assert_eq!(queue.get("message-0001").await?.expect("promoted").state, State::Ready);
     assert_eq!(queue.cancel("message-0001").await?, Cancelled::Cancelled);
     assert_eq!(queue.claim(1, LONG).await?.len(), 0, "no claim sees what was cancelled");
@@ -64,6 +65,7 @@ async fn a_reschedule_answers_for_every_state() -> Result<()> {
     delivery.bury("").await?;
     assert_eq!(queue.reschedule("message-0000", HOUR).await?, Rescheduled::Dead);
 
+    setup.promote(1).await?;
     let ready = queue.get("message-0001").await?.expect("ready");
     assert_eq!(ready.state, State::Ready);
     assert!(matches!(queue.reschedule("message-0001", HOUR).await?, Rescheduled::Moved(_)));
@@ -166,6 +168,7 @@ async fn a_purge_empties_one_state_and_no_other() -> Result<()> {
     assert_eq!(queue.purge(State::Dead).await?, 0, "of a queue that does not exist");
     push_all(queue, messages(30)).await?;
     let held = claim(queue, 10).await?;
+    setup.promote(20).await?;
     for delivery in &held[..5] {
         delivery.bury("").await?;
     }

@@ -28,6 +28,7 @@ async fn pages_of_any_size_show_every_message_once_and_in_order() -> Result<()> 
     let queue = &setup.queue;
     push_all(queue, messages(60)).await?;
     let held = claim(queue, 40).await?;
+    setup.promote(20).await?;
     for delivery in &held[..20] {
         delivery.bury("why not").await?;
     }

@@ -37,7 +37,7 @@ async fn an_id_that_is_there_is_left_as_it_is_in_every_state() -> Result<()> {
     queue.run_now("other").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(delivery.payload(), b"first");
-    // The other was promoted together with it.
+    setup.promote(1).await?;
     assert_eq!(queue.push(Message::new("").id("other")).await?, Pushed::Exists(State::Ready));
     assert_eq!(push("third").await?, Pushed::Exists(State::Leased));
     assert_eq!(delivery.bury("enough").await?, Settled::Done);
@@ -68,11 +68,12 @@ async fn on_conflict_moves_or_replaces_what_waits_and_nothing_else() -> Result<(
     assert_eq!((replaced.payload.as_slice(), replaced.max_attempts), (&b"three"[..], None));
     assert!(replaced.time_ms < moved.time_ms);
 
-    // Ready: two are due, one place is free, so one of them stays ready.
+    // Ready: two are due, and one of them is claimed.
     queue.run_now("id").await?;
     queue.push(Message::new("").id("earlier").due(std::time::SystemTime::UNIX_EPOCH)).await?;
     let earlier = claim_one(queue).await?;
     assert_eq!(earlier.id(), "earlier");
+    setup.promote(1).await?;
     assert_eq!(queue.get("id").await?.expect("ready").state, State::Ready);
     assert_eq!(push("four", HOUR, OnConflict::Replace).await?, Pushed::Moved);
     assert_eq!(queue.get("id").await?.expect("moved").state, State::Scheduled);

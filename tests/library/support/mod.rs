@@ -28,6 +28,25 @@ pub(crate) struct Setup {
     pub(crate) server: Server,
 }
 
+impl Setup {
+    /// Promotes what is due, as workers do, until so many are ready: who claims by hand leaves the rest where it waits.
+    pub(crate) async fn promote(&self, ready: u64) -> Result<()> {
+        self.client.load_functions().await?;
+        let keys = dueq::queue_keys(self.queue.name())?;
+        let keys = keys.iter().map(String::as_str);
+        let promote: Vec<&str> =
+            ["FCALL", "dueq_promote", "10"].into_iter().chain(keys).chain(["", "1000", ""]).collect();
+        let start = Instant::now();
+        while self.queue.stats().await?.ready != ready {
+            if start.elapsed() > LIMIT {
+                bail!("not {ready} were ready within {LIMIT:?}: {:?}", self.queue.stats().await);
+            }
+            self.server.command(&promote)?;
+        }
+        Ok(())
+    }
+}
+
 pub(crate) async fn setup() -> Result<Setup> {
     setup_with(&[]).await
 }

@@ -29,16 +29,20 @@ impl World {
         Reply::List(vec![self.finish(now, !due.is_empty(), followed), due.len().into()])
     }
 
-    pub(super) fn claim(&mut self, now: Now, count: usize, token: &Text, lease: u64) -> Reply {
+    pub(super) fn claim(&mut self, now: Now, count: usize, token: &Text, (lease, due): (u64, bool)) -> Reply {
         let live = self.nodes.values().filter(|seen| **seen + SILENCE_MS >= now.floor()).count();
-        let share = (self.ready.len() / live.max(1)).max(1).min(count);
-        if self.paused || self.ready.is_empty() || count == 0 {
+        let mut all_due = self.listed("scheduled");
+        all_due.retain(|(at, _)| due && *at <= now.floor());
+        all_due.truncate(WINDOW - self.ready.len());
+        let available: Vec<Text> = self.ready.iter().cloned().chain(all_due.into_iter().map(|(_, id)| id)).collect();
+        let share = (available.len() / live.max(1)).max(1).min(count);
+        if self.paused || available.is_empty() || count == 0 {
             let left = self.ready.len().into();
             return Reply::List(vec![self.finish(now, false, false), left, (-1i64).into(), Reply::List(Vec::new())]);
         }
         let deadline = now.ceil() + lease;
         let (mut granted, mut grants, mut bytes, mut taken) = (Vec::new(), 0, 0, 0);
-        for id in self.ready.iter().take(share) {
+        for id in available.iter().take(share) {
             let Some(message) = self.messages.get_mut(id) else { continue };
             let bytes_then = bytes + message.payload.0.len();
             if !granted.is_empty() && bytes_then > CLAIM_BYTES {
@@ -58,12 +62,10 @@ impl World {
             granted.extend([
                 id.into(),
                 (&message.payload).into(),
-                due.into(),
-                (message.failures + message.crashes + 1).into(),
-                message.options().into(),
+                format!("{due} {} {}", message.failures + message.crashes + 1, message.options()).into(),
             ]);
         }
-        self.ready.drain(..taken);
+        self.ready.drain(..taken.min(self.ready.len()));
         self.count("claimed", grants);
         let left = self.ready.len().into();
         Reply::List(vec![self.finish(now, true, false), left, deadline.into(), Reply::List(granted)])

@@ -22,13 +22,23 @@ pub(crate) struct Driver {
     kept: Vec<(usize, Operation)>,
     /// What comes next, a second apart.
     planned: Vec<Operation>,
+    /// Whether the clock is set back before that.
+    set_back: bool,
     calls: usize,
 }
 
 impl Driver {
     pub(crate) fn new(seed: u64) -> Self {
         let now = Now(T0 * 1_000);
-        Self { random: Rng::with_seed(seed), now, holds: Vec::new(), kept: Vec::new(), planned: Vec::new(), calls: 0 }
+        Self {
+            random: Rng::with_seed(seed),
+            now,
+            holds: Vec::new(),
+            kept: Vec::new(),
+            planned: Vec::new(),
+            set_back: false,
+            calls: 0,
+        }
     }
 
     pub(crate) fn chance(&mut self, percent: u32) -> bool {
@@ -38,6 +48,10 @@ impl Driver {
     /// Goes on in time: mostly a little, often exactly to (or a hair beside) a moment that matters, sometimes back.
     pub(crate) fn pass_time(&mut self, world: &World) {
         let us = self.now.0;
+        if std::mem::take(&mut self.set_back) {
+            self.now.0 -= self.random.u64(0..400_000);
+            return;
+        }
         if !self.planned.is_empty() {
             self.now.0 += self.random.u64(900_000..1_100_000);
             return;
@@ -102,11 +116,15 @@ impl Driver {
     fn choose(&mut self, world: &World) -> Operation {
         match self.random.u32(0..1_000) {
             0..200 => self.push(),
-            200..300 => Operation::Promote { limit: self.limit(), followed: self.chance(30) },
-            300..400 => {
-                let count = self.random.usize(0..6);
-                Operation::Claim { count, token: self.token(), lease: self.lease().clamp(1, DAY) }
+            200..300 => {
+                if self.chance(10) {
+                    self.set_back = true;
+                    let claim = self.claim();
+                    self.planned.push(claim);
+                }
+                Operation::Promote { limit: self.limit(), followed: self.chance(30) }
             }
+            300..400 => self.claim(),
             400..450 => Operation::Ack(self.holds(world)),
             450..475 => {
                 let holds = self.holds(world);
@@ -151,12 +169,17 @@ impl Driver {
         }
     }
 
+    fn claim(&mut self) -> Operation {
+        let (count, due) = (self.random.usize(0..6), self.chance(50));
+        Operation::Claim { count, token: self.token(), lease: self.lease().clamp(1, DAY), due }
+    }
+
     /// A node that beats while nobody settles, twice over: what is leased crashes, and what is claimed then crashes again.
     fn plan_crashes(&mut self) -> Operation {
         let beat = Operation::Beat { node: self.pick(&NODES).into(), leave: false };
         for _ in 0..2 {
             let reap = Operation::Reap { limit: self.limit() };
-            let claim = Operation::Claim { count: 5, token: self.token(), lease: 2_000 };
+            let claim = Operation::Claim { count: 5, token: self.token(), lease: 2_000, due: false };
             let promote = Operation::Promote { limit: 1_000, followed: true };
             self.planned.extend([claim, promote, reap]);
             self.planned.extend(vec![beat.clone(); 6]);
@@ -184,7 +207,11 @@ impl Driver {
             7 => Some(clock - self.random.u64(0..3)),
             _ => None,
         };
-        let items = (0..self.random.usize(1..6)).map(|_| self.item()).collect();
+        let mut items: Vec<_> = (0..self.random.usize(1..6)).map(|_| self.item()).collect();
+        if self.chance(50) {
+            // Calls without options are gone through in a hurry.
+            items.iter_mut().for_each(Item::drop_options);
+        }
         Operation::Push { until, items }
     }
 

@@ -141,7 +141,7 @@ impl History {
 
     fn granted(&mut self, now: Now, token: &Text, reply: &Reply) -> Result<()> {
         let deadline = reply.part(2)?.int()? as u64;
-        for [id, payload, ..] in reply.deliveries()? {
+        for [id, payload, ..] in &reply.deliveries()? {
             let (id, payload) = (id.bytes()?, payload.bytes()?);
             let life = self.lives.get_mut(id);
             ensure!(life.is_some(), "{id:?}: claimed after it was acked, cancelled or purged");

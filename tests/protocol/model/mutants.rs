@@ -11,8 +11,16 @@ const PATIENCE: usize = 6_000;
 
 /// What is broken, in which script, by replacing what with what.
 const MUTANTS: &[(&str, &str, &str, &str)] = &[
-    ("ack ignores the token", "ack", "string.find(claims[i], token, 1, true) == 1", "true"),
+    ("ack ignores the token", "ack", "string.find(claim, token, 1, true) == 1", "true"),
     ("promote does not remove", "promote", "redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', #entries - 1)", ""),
+    (
+        "claim does not remove what is due",
+        "claim",
+        "redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', taken - unlisted - 1)",
+        "local _ = 0",
+    ),
+    ("ack counts what is given twice", "ack", "then judge() end -- some", "then end -- some"),
+    ("push makes two of one id", "push", "unpack(dues)) == count", "unpack(dues)) > 0"),
     ("promote is early by a fraction", "promote", "'-inf', now, 'BYSCORE'", "'-inf', now_up, 'BYSCORE'"),
     (
         "promote loses the order",
@@ -32,7 +40,12 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("push drops the trace", "push", "then parent = word", "then parent = ''"),
     ("claim does not look at the due", "claim", "if payload and due > now then", "if false then"),
     ("cancel forgets nobody", "cancel", "forget(2 * gone)", ""),
-    ("claim leaves the lease out", "claim", "redis.call('ZADD', LEASES, unpack(leases))", ""),
+    (
+        "claim leaves the lease out",
+        "claim",
+        "redis.call('ZADD', LEASES, deadline_text, unpack(claims, 1, 2 * n - 1))",
+        "",
+    ),
     ("claim ignores the other nodes", "claim", "math.max(1, nodes)", "1"),
     (
         "extend shortens",

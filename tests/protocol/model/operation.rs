@@ -15,6 +15,10 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    pub(crate) fn drop_options(&mut self) {
+        (self.on_conflict, self.reuse, self.max_attempts, self.trace_parent) = (None, false, None, None);
+    }
+
     fn options(&self) -> String {
         let mut words = Vec::new();
         words.extend(self.trace_parent.as_ref().map(|parent| format!("traceparent={parent}")));
@@ -32,7 +36,7 @@ pub(crate) type Hold = (Text, Text);
 pub(crate) enum Operation {
     Push { until: Option<u64>, items: Vec<Item> },
     Promote { limit: usize, followed: bool },
-    Claim { count: usize, token: Text, lease: u64 },
+    Claim { count: usize, token: Text, lease: u64, due: bool },
     Ack(Vec<Hold>),
     Again(Vec<(Hold, Due)>),
     Retry(Vec<(Hold, u64, Text)>),
@@ -99,7 +103,7 @@ impl Operation {
                 [number(until)].into_iter().chain(items.iter().flat_map(item)).collect()
             }
             Self::Promote { limit, followed } => words![*limit as u64, flag(followed)],
-            Self::Claim { count, token, lease } => words![*count as u64, token, *lease],
+            Self::Claim { count, token, lease, due } => words![*count as u64, token, *lease, flag(due)],
             Self::Ack(holds) | Self::Release(holds) => flat(holds),
             Self::Again(items) => items.iter().flat_map(|((id, token), due)| words![id, token, due.word()]).collect(),
             Self::Retry(items) => {

@@ -36,7 +36,7 @@ impl World {
         Ok(match operation {
             Operation::Push { until, items } => self.push(now, *until, items, after)?,
             Operation::Promote { limit, followed } => self.promote(now, *limit, *followed),
-            Operation::Claim { count, token, lease } => self.claim(now, *count, token, *lease),
+            Operation::Claim { count, token, lease, due } => self.claim(now, *count, token, (*lease, *due)),
             Operation::Ack(holds) => self.ack(now, holds),
             Operation::Again(items) => self.again(now, items),
             Operation::Retry(items) => self.retry(now, items),

@@ -13,7 +13,8 @@ fn round_trip(queue: &mut Queue, id: &Text, payload: &Text) -> Result<()> {
     queue.ok("promote", T0, words![1, ""])?;
     ensure!(queue.ok("get", T0, words![id])?.part(1)?.list()?[1].text()? == "ready");
     let claim = queue.ok("claim", T0, words![1, token('a'), SECOND])?;
-    let [[got_id, got_payload, ..]] = claim.deliveries()?[..] else { anyhow::bail!("{id:?}: {claim:?}") };
+    let deliveries = claim.deliveries()?;
+    let [[got_id, got_payload, ..]] = &deliveries[..] else { anyhow::bail!("{id:?}: {claim:?}") };
     ensure!(got_id.bytes()? == id && got_payload.bytes()? == payload, "{claim:?}");
     ensure!(queue.items("ack", T0, words![id, token('a')])? == ["OK"]);
     Ok(())

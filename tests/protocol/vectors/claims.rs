@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{add, count, expect};
+use super::{add, count, expect, remove};
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 
@@ -98,14 +98,10 @@ fn a_claim_is_one_transition_of_the_whole_state() -> Result<()> {
     let deliveries = Reply::List(vec![
         "a".into(),
         "A".into(),
-        T0.into(),
-        1u64.into(),
-        "max_attempts=7".into(),
+        format!("{T0} 1 max_attempts=7").into(),
         "b".into(),
         "B".into(),
-        (T0 + 1).into(),
-        1u64.into(),
-        "".into(),
+        format!("{} 1 ", T0 + 1).into(),
     ]);
     ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? as u64 == T0 + 510);
     ensure!(*reply.part(3)? == deliveries, "{reply:?}");
@@ -136,6 +132,21 @@ fn entries_of_no_message_and_malformed_ones_are_dropped() -> Result<()> {
 }
 
 #[test]
+fn what_strangers_did_to_keys_is_told_as_counts_all_the_same() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.ok("push", T0, words!["", "a", T0, "A", "max_attempts=7", "b", T0, "B", "", "c", T0, "C", ""])?;
+    queue.command(words!["ZADD", "dueq:{q}:scheduled", "-5", "a", "-4", "b", "1.5", "c"])?;
+    queue.command(words!["DEL", "dueq:{q}:ready"])?;
+    let none = queue.ok("claim", T0, words![0, token('s'), SECOND, "1"])?;
+    ensure!(none.part(1)?.int()? == 0, "{none:?}");
+    let reply = queue.ok("claim", T0, words![10, token('t'), SECOND, "1"])?;
+    let expected = ["a", "A", "0 1 max_attempts=7", "b", "B", "0 1 ", "c", "C", "2 1 "];
+    ensure!(reply.part(1)?.int()? == 0, "{reply:?}");
+    ensure!(*reply.part(3)? == Reply::List(expected.map(Reply::from).into()), "{reply:?}");
+    Ok(())
+}
+
+#[test]
 fn a_claim_of_none_only_rings() -> Result<()> {
     let mut queue = ready(&[1])?;
     let bell: Text = queue.key("bell").into();
@@ -160,5 +171,78 @@ fn paused_nobody_claims_and_afterwards_everybody_does() -> Result<()> {
     queue.ok("resume", T0, words![])?;
     ensure!(queue.state()?.bell.len() == 2, "resume rings for what waits");
     ensure!(granted(&mut queue, 10)? == 2);
+    Ok(())
+}
+
+#[test]
+fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for (id, due) in [("a", T0), ("b", T0), ("c", T0 + 1), ("d", T0 + 2), ("e", T0 + 3)] {
+        queue.push(T0, id, due, &id.to_uppercase())?;
+    }
+    queue.ok("promote", T0, words![1, "1"])?;
+    let before = queue.state()?;
+    let reply = queue.ok("claim", format!("{}.999", T0 + 2), words![10, token('t'), 500, "1"])?;
+    let delivery = |id: &str, due: u64| vec![id.into(), id.to_uppercase().into(), format!("{due} 1 ").into()];
+    let all = [delivery("a", T0), delivery("b", T0), delivery("c", T0 + 1), delivery("d", T0 + 2)].concat();
+    ensure!(reply.part(1)?.int()? == 0 && *reply.part(3)? == Reply::List(all), "{reply:?}");
+    expect(&mut queue, before, |state| {
+        state.ready.truncate(1);
+        for (id, due) in [("a", T0), ("b", T0), ("c", T0 + 1), ("d", T0 + 2)] {
+            remove(&mut state.scheduled, id);
+            add(&mut state.leases, id, T0 + 503);
+            state.claims.insert(id.into(), format!("{}{due}", token('t').text()).into());
+        }
+        count(state, "claimed", 4);
+        count(state, "seq", 1);
+    })?;
+    let before = queue.state()?;
+    for due in ["", "1"] {
+        ensure!(queue.ok("claim", T0 + 2, words![10, token('u'), 500, due])?.deliveries()?.is_empty());
+    }
+    ensure!(
+        queue.ok("claim", T0 + 3, words![10, token('u'), 500, ""])?.deliveries()?.is_empty(),
+        "it is not asked for"
+    );
+    expect(&mut queue, before, |state| state.bell = words!["1", "1"])?;
+    ensure!(queue.ok("claim", T0 + 3, words![0, token('u'), 500, "1"])?.deliveries()?.is_empty(), "none is asked for");
+    queue.ok("pause", T0 + 3, words![])?;
+    ensure!(queue.ok("claim", T0 + 3, words![10, token('u'), 500, "1"])?.deliveries()?.is_empty(), "paused");
+    queue.ok("resume", T0 + 3, words![])?;
+    ensure!(queue.ok("claim", T0 + 3, words![10, token('u'), 500, "1"])?.deliveries()?.len() == 1);
+    Ok(())
+}
+
+#[test]
+fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
+    let claim = |queue: &mut Queue, count: u64| -> Result<usize> {
+        Ok(queue.ok("claim", T0 + SECOND, words![count, token('a'), SECOND, "1"])?.deliveries()?.len())
+    };
+    for promoted in [0, 10, 100] {
+        let mut queue = Queue::start()?;
+        for id in 0..100 {
+            queue.push(T0, &id.to_string(), T0 + id % 7, "")?;
+        }
+        if promoted > 0 {
+            queue.ok("promote", T0 + SECOND, words![promoted, "1"])?;
+        }
+        for node in ["a", "b", "c", "d"] {
+            queue.ok("beat", T0 + SECOND, words![node, "stay"])?;
+        }
+        ensure!(claim(&mut queue, 1_000)? == 25, "a quarter");
+        ensure!(claim(&mut queue, 10)? == 10, "not more than it asks for");
+        ensure!(claim(&mut queue, 1_000)? == 16, "a quarter of 65, rounded down");
+    }
+
+    const MIB: usize = 1_048_576;
+    let mut queue = Queue::start()?;
+    for id in 0..9 {
+        queue.push(T0, &id.to_string(), T0 + id, &"x".repeat(MIB))?;
+    }
+    queue.ok("promote", T0 + SECOND, words![2, "1"])?;
+    ensure!(claim(&mut queue, 100)? == 4 && queue.state()?.scheduled.len() == 6, "two of them were ready");
+    ensure!(claim(&mut queue, 100)? == 4);
+    ensure!(claim(&mut queue, 100)? == 1);
+    ensure!(claim(&mut queue, 100)? == 0);
     Ok(())
 }

@@ -32,7 +32,8 @@ fn the_first_crash_is_due_at_once_and_the_next_ones_wait() -> Result<()> {
         awake(&mut queue, now - 9 * SECOND, now)?;
         queue.ok("promote", now, words![10, "1"])?;
         let claim = queue.ok("claim", now, words![1, token('a'), 1_000])?;
-        let [[_, _, due, attempt, _]] = claim.deliveries()?[..] else { anyhow::bail!("crash {crash}: {claim:?}") };
+        let deliveries = claim.deliveries()?;
+        let [[_, _, due, attempt, _]] = &deliveries[..] else { anyhow::bail!("crash {crash}: {claim:?}") };
         ensure!(due.int()? as u64 == T0 + 7, "the due told is always the original one");
         ensure!(attempt.int()? as u32 == crash, "the attempt");
         awake(&mut queue, now, now + 1_000)?;

@@ -124,6 +124,27 @@ fn a_promote_tells_where_the_head_is_now_unless_the_next_promote_will_soon() -> 
 }
 
 #[test]
+fn a_claim_of_what_is_due_tells_where_the_head_is_now_as_a_promote_does() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let mut listener = Listener::start(&queue)?;
+    for due in [100, 101, 126, 152] {
+        queue.push(T0, &due.to_string(), T0 + due, "")?;
+    }
+    listener.heard(&mut queue)?;
+    let mut claim = |at: u64, due: &str| -> Result<Vec<String>> {
+        queue.ok("claim", T0 + at, words![1, token('a'), SECOND, due])?;
+        listener.heard(&mut queue)
+    };
+    ensure!(claim(99, "1")?.is_empty(), "nothing was taken");
+    ensure!(claim(101, "1")?.is_empty(), "the head is due still");
+    ensure!(claim(101, "")?.is_empty(), "nothing was taken");
+    ensure!(claim(101, "1")?.is_empty(), "25 ms are close");
+    ensure!(claim(126, "1")? == [(T0 + 152).to_string()], "26 ms are not");
+    ensure!(claim(152, "1")? == [""], "none is left");
+    Ok(())
+}
+
+#[test]
 fn a_promote_keeps_the_due_of_each_whether_many_share_one_or_not() -> Result<()> {
     for (messages, dues) in [(40, 1), (40, 3), (40, 10), (40, 11), (5, 5)] {
         let mut queue = Queue::start()?;
@@ -137,8 +158,13 @@ fn a_promote_keeps_the_due_of_each_whether_many_share_one_or_not() -> Result<()>
         expected.truncate(31);
         queue.ok("promote", T0 + 100, words![30, ""])?;
         ensure!(queue.state()?.ready == expected, "{dues} dues: {:?}", queue.state()?.ready);
-        queue.ok("promote", T0 + 100, words![30, ""])?;
-        ensure!(queue.take(T0 + 100, 100, &token('a'))?.len() as u64 == messages);
+        // A claim of what is due reads them in the same way.
+        let reply = queue.ok("claim", T0 + 100, words![messages, token('a'), SECOND, "1"])?;
+        let claimed = reply.deliveries()?;
+        ensure!(claimed.len() as u64 == messages);
+        for [id, _, due, ..] in &claimed {
+            ensure!(due.int()? as u64 == T0 + id.text()?.parse::<u64>()? % dues);
+        }
     }
     Ok(())
 }

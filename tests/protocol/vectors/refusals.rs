@@ -112,7 +112,8 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             let leases = ["", "x", "0", "-1", "1.5", "86400001", "nan"];
             let counts = ["", "x", "-1", "0.5", "1001", "nan"];
             let tokens = [Text::default(), "x".repeat(15).into(), "x".repeat(17).into()];
-            let mut bad = vec![words![], words![1, token('a')], words![1, token('a'), 5, ""]];
+            let mut bad =
+                vec![words![], words![1, token('a')], words![1, token('a'), 5, "2"], words![1, token('a'), 5, "1", ""]];
             bad.extend(leases.map(|lease| words![1, token('a'), lease]));
             bad.extend(counts.map(|count| words![count, token('a'), 5]));
             bad.extend(tokens.map(|token| words![1, token, 5]));
