@@ -121,10 +121,13 @@ impl Stage {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut gate);
         let port = self.store().port;
-        for place in self.crew.iter().filter(|place| !gate.left_behind.contains(&place.name)) {
-            place.proxy.lead_to(port);
+        for place in &self.crew {
+            let stays = gate.left_behind.contains(&place.name);
+            if !stays {
+                place.proxy.lead_to(port);
+            }
             let mode = match &gate.disturbed {
-                _ if gate.away => Mode::Away,
+                _ if gate.away && !stays => Mode::Away,
                 Some((name, mode)) if *name == place.name => mode.clone(),
                 _ => Mode::Pass,
             };
