@@ -119,7 +119,7 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     old.command::<u64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await?;
     old.follow(Some(new.port)).await?;
     until_within(SYNC_LIMIT, "the old master in step", async || Ok(old.is_in_step().await?.then_some(()))).await?;
-    ensure!(main_queue(old).await?.seq > survived, "the old master has not what the new one has");
+    ensure!(main_queue(old).await?.seq > void.seq, "the old master has not what the new one has");
     mark.trace(&format!(
         "another server is the master: seq was {} and is {survived}; the old one took {} pushes and {} acks and more, up to seq {}",
         before.seq, served.0, served.1, void.seq
