@@ -26,8 +26,14 @@ pub enum Event {
     Refused { call: u64, error: String },
     /// It may or may not have been applied. A call with neither of the three is as unknown.
     Unknown { call: u64, error: String },
-    /// A caller of the library asks for something.
-    Asked { op: u64, verb: Verb, ids: Vec<String> },
+    /// A caller of the library asks for something, and so many replicas must have it before there is an answer.
+    Asked {
+        op: u64,
+        verb: Verb,
+        ids: Vec<String>,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        replicas: u32,
+    },
     /// What it is told, an outcome for each id; `?` begins those that may have taken effect, `!` those that have not.
     Told { op: u64, outcomes: Vec<String> },
     /// A handler starts. `version` is what the payload says, 0 if it is not as it was pushed.
@@ -40,8 +46,8 @@ pub enum Event {
     NoticedEmpty,
     /// The harness does something to somebody.
     Fault { fault: String, number: u64, phase: Phase, detail: String },
-    /// The harness cut off the last of a store's writes: of this `born` only what has at most `survived` is left, and
-    /// from now on `seq` counts from beyond `next`.
+    /// The last of a store's writes are gone, cut off by the harness or left behind by a failover: of this `born` only what has
+    /// at most `survived` is left, and from now on `seq` counts from beyond `next`.
     Undone { queue: String, born: String, survived: u64, next: u64 },
     /// The harness emptied the store.
     Emptied { queue: String, born: String },
@@ -49,6 +55,10 @@ pub enum Event {
     Left { queue: String, state: State, items: Vec<LeftItem> },
     /// What does not fit together in what is left, such as an id in two places.
     Broken { queue: String, what: String },
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What a process is there for.
@@ -239,6 +249,8 @@ mod tests {
                 answer: Answer::Claimed { deadline_ms: 3, items: vec![ClaimedItem("a".into(), 1, 2, 1)] },
             },
             Event::NoticedEmpty,
+            Event::Asked { op: 1, verb: Verb::Push, ids: vec!["a".into()], replicas: 0 },
+            Event::Asked { op: 2, verb: Verb::Push, ids: vec!["a".into()], replicas: 1 },
         ];
         let writer = Writer::create(&path)?;
         events.iter().try_for_each(|event| writer.write(event))?;

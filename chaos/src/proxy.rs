@@ -36,6 +36,13 @@ pub enum Direction {
     Replies,
 }
 
+/// Where it leads, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Way {
+    port: u16,
+    mode: Mode,
+}
+
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -45,7 +52,7 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    mode: watch::Sender<Mode>,
+    way: watch::Sender<Way>,
     /// How often it has done what its mode says: pieces delayed or swallowed, connections cut or refused.
     done: AtomicU64,
 }
@@ -55,8 +62,9 @@ impl Proxy {
     pub async fn start(port: u16) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { mode: watch::Sender::new(Mode::Pass), done: AtomicU64::new(0) });
-        let task = tokio::spawn(accept(listener, port, Arc::clone(&shared)));
+        let way = watch::Sender::new(Way { port, mode: Mode::Pass });
+        let shared = Arc::new(Shared { way, done: AtomicU64::new(0) });
+        let task = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { address, shared, task })
     }
 
@@ -64,8 +72,18 @@ impl Proxy {
         format!("redis://{}/", self.address)
     }
 
+    /// The port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     pub fn set(&self, mode: Mode) {
-        self.shared.mode.send_replace(mode);
+        self.shared.way.send_modify(|way| way.mode = mode);
+    }
+
+    /// From now on it leads to another port; connections that lead elsewhere are closed.
+    pub fn lead_to(&self, port: u16) {
+        self.shared.way.send_if_modified(|way| std::mem::replace(&mut way.port, port) != port);
     }
 
     pub fn done(&self) -> u64 {
@@ -79,7 +97,7 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, port: u16, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
         // A failed accept is the client's concern, unless there are no descriptors left: then it is tried again.
@@ -88,7 +106,8 @@ async fn accept(listener: TcpListener, port: u16, shared: Arc<Shared>) {
             continue;
         };
         while connections.try_join_next().is_some() {}
-        if *shared.mode.borrow() == Mode::Away {
+        let Way { port, mode } = shared.way.borrow().clone();
+        if mode == Mode::Away {
             shared.done.fetch_add(1, Ordering::SeqCst);
             continue;
         }
@@ -96,38 +115,41 @@ async fn accept(listener: TcpListener, port: u16, shared: Arc<Shared>) {
         connections.spawn(async move {
             if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
-                carry(client, server, &shared).await;
+                carry(client, server, port, &shared).await;
             }
         });
     }
 }
 
 /// Until one side closes, or the connection is cut; then both are closed.
-async fn carry(client: TcpStream, server: TcpStream, shared: &Shared) {
+async fn carry(client: TcpStream, server: TcpStream, port: u16, shared: &Shared) {
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     tokio::select! {
-        () = pump(from_client, to_server, Direction::Requests, shared) => {}
-        () = pump(from_server, to_client, Direction::Replies, shared) => {}
+        () = pump(from_client, to_server, Direction::Requests, port, shared) => {}
+        () = pump(from_server, to_client, Direction::Replies, port, shared) => {}
     }
 }
 
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direction, shared: &Shared) {
-    let (mut modes, mut buffer) = (shared.mode.subscribe(), vec![0; 65_536]);
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direction, port: u16, shared: &Shared) {
+    let (mut ways, mut buffer) = (shared.way.subscribe(), vec![0; 65_536]);
     // Bytes since the present mode began; whether it is deaf for ever.
     let (mut carried, mut deaf) = (0_u64, false);
-    let mut mode = modes.borrow_and_update().clone();
+    let mut mode = match ways.borrow_and_update().clone() {
+        way if way.port != port || way.mode == Mode::Away => return,
+        way => way.mode,
+    };
     loop {
         let length = tokio::select! {
             biased;
-            changed = modes.changed() => {
+            changed = ways.changed() => {
                 if changed.is_err() {
                     return;
                 }
-                mode = modes.borrow_and_update().clone();
-                carried = 0;
-                if mode == Mode::Away {
+                let way = ways.borrow_and_update().clone();
+                if way.port != port || way.mode == Mode::Away {
                     return;
                 }
+                (mode, carried) = (way.mode, 0);
                 // A blocked or listening connection that is idle now is dead all the same.
                 deaf |= mode == Mode::HalfOpen;
                 continue;
@@ -162,5 +184,34 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direct
             shared.done.fetch_add(1, Ordering::SeqCst);
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Accepts one connection and sends a byte.
+    async fn greet(listener: &TcpListener, byte: u8) -> Result<TcpStream> {
+        let (mut stream, _) = listener.accept().await?;
+        stream.write_all(&[byte]).await?;
+        Ok(stream)
+    }
+
+    #[tokio::test]
+    async fn who_is_led_elsewhere_loses_the_connections_that_led_to_the_old_place() -> Result<()> {
+        let (one, other) = (TcpListener::bind(("127.0.0.1", 0)).await?, TcpListener::bind(("127.0.0.1", 0)).await?);
+        let proxy = Proxy::start(one.local_addr()?.port()).await?;
+        let mut first = TcpStream::connect(("127.0.0.1", proxy.port())).await?;
+        let _held = greet(&one, b'1').await?;
+        assert_eq!(first.read_u8().await?, b'1');
+        // The same place again changes nothing.
+        proxy.lead_to(one.local_addr()?.port());
+        proxy.lead_to(other.local_addr()?.port());
+        assert_eq!(first.read(&mut [0]).await?, 0, "closed");
+        let mut second = TcpStream::connect(("127.0.0.1", proxy.port())).await?;
+        let _held = greet(&other, b'2').await?;
+        assert_eq!(second.read_u8().await?, b'2');
+        Ok(())
     }
 }

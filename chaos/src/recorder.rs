@@ -45,8 +45,13 @@ impl Diary {
 
     /// Writes down that the library is asked for something; the number is for [`told`](Diary::told).
     pub fn asked(&self, verb: Verb, ids: Vec<String>) -> u64 {
+        self.asked_durably(verb, ids, 0)
+    }
+
+    /// The same if so many replicas must have it before there is an answer.
+    pub fn asked_durably(&self, verb: Verb, ids: Vec<String>, replicas: u32) -> u64 {
         let op = self.0.ops.fetch_add(1, Ordering::Relaxed);
-        self.write(&Event::Asked { op, verb, ids });
+        self.write(&Event::Asked { op, verb, ids, replicas });
         op
     }
 

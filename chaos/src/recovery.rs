@@ -36,11 +36,21 @@ pub struct Recoveries {
 struct Claim {
     asked_us: u64,
     told_us: u64,
+    /// Granted by a master that had been replaced, or undone in another way.
+    void: bool,
+}
+
+/// When the last writes were gone, of which `born`, and which `seq` they had.
+struct Undone {
+    t_us: u64,
+    born: String,
+    survived: u64,
+    next: u64,
 }
 
 /// While one of these is under way nobody can work, or the time is not what it was.
-const OUTAGES: [&str; 7] =
-    ["server_kill", "server_stop", "aof_truncate", "disk_full", "flushall", "clock_forward", "clock_back"];
+const OUTAGES: [&str; 8] =
+    ["server_kill", "server_stop", "aof_truncate", "failover", "disk_full", "flushall", "clock_forward", "clock_back"];
 /// While one of these is under way, or just before the kill, there may be no other worker that could take over.
 const CREW_FAULTS: [&str; 7] =
     ["worker_kill", "worker_stop", "poison", "net_cut", "net_delay", "net_drop", "net_half_open"];
@@ -57,17 +67,19 @@ struct Fault {
 
 /// Reads the histories in a folder.
 pub fn of(folder: &Path) -> Result<Recoveries> {
-    let faults = faults(&folder.join("harness.jsonl"))?;
+    let (faults, undone) = faults(&folder.join("harness.jsonl"))?;
     let workers = workers(folder)?;
     let (mut claims, mut handlers) = (Vec::new(), BTreeMap::new());
     for worker in &workers {
-        read_claims(worker, |claim, _| claims.push(claim), &mut handlers)?;
+        read_claims(worker, &undone, |claim, _| claims.push(claim), &mut handlers)?;
     }
     claims.sort_unstable();
     let (mut samples, mut never) = (BTreeMap::<String, Vec<u64>>::new(), BTreeMap::new());
     for fault in faults.iter().filter(|fault| fault.kind != "worker_kill" && fault.kind != "poison") {
         // A kill is over when it is done; a server that was killed is also one that answers again.
         let kinds = match &*fault.kind {
+            // From when the address leads to the new master.
+            "failover" => undone_within(fault, &undone).map(|t_us| ("failover", t_us)).collect(),
             "server_kill" => vec![("server_kill", fault.begun_us), ("server_answers", fault.ended_us)],
             kind => vec![(kind, if kind.ends_with("_kill") { fault.begun_us } else { fault.ended_us })],
         };
@@ -79,13 +91,14 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
                 }
             }
             let first = claims.partition_point(|claim| claim.asked_us < from_us);
-            match claims.get(first) {
+            let counts = |claim: &&Claim| kind != "failover" || !claim.void;
+            match claims.get(first..).into_iter().flatten().find(counts) {
                 Some(claim) => samples.entry(kind.to_owned()).or_default().push(claim.told_us - from_us),
                 None => *never.entry(kind.to_owned()).or_default() += 1,
             }
         }
     }
-    redeliveries(folder, &workers, &faults, &mut samples)?;
+    redeliveries(folder, &workers, &faults, &undone, &mut samples)?;
     let by_fault = samples.into_iter().map(|(kind, samples)| (kind, summary(samples))).collect();
     Ok(Recoveries { by_fault, never, handlers })
 }
@@ -96,10 +109,22 @@ fn summary(mut samples_us: Vec<u64>) -> Recovery {
     Recovery { count: samples_us.len(), p50: ms(samples_us.len() / 2), max: ms(samples_us.len().saturating_sub(1)) }
 }
 
-fn faults(path: &Path) -> Result<Vec<Fault>> {
-    let mut open: HashMap<u64, Fault> = HashMap::new();
+fn undone_within(fault: &Fault, undone: &[Undone]) -> impl Iterator<Item = u64> {
+    let times = undone.iter().map(|undone| undone.t_us);
+    times.filter(move |t_us| (fault.begun_us..fault.ended_us).contains(t_us))
+}
+
+fn faults(path: &Path) -> Result<(Vec<Fault>, Vec<Undone>)> {
+    let (mut open, mut undone) = (HashMap::<u64, Fault>::new(), Vec::new());
     for line in crate::history::read(path)? {
-        let (t_us, Event::Fault { fault, number, phase, detail }) = line? else { continue };
+        let (t_us, fault, number, phase, detail) = match line? {
+            (t_us, Event::Fault { fault, number, phase, detail }) => (t_us, fault, number, phase, detail),
+            (t_us, Event::Undone { queue, born, survived, next }) if queue == QUEUE => {
+                undone.push(Undone { t_us, born, survived, next });
+                continue;
+            }
+            _ => continue,
+        };
         let entry =
             open.entry(number).or_insert(Fault { kind: fault, begun_us: t_us, ended_us: 0, victim: detail.clone() });
         if phase == Phase::End {
@@ -108,7 +133,7 @@ fn faults(path: &Path) -> Result<Vec<Fault>> {
     }
     let mut faults: Vec<_> = open.into_values().filter(|fault| fault.ended_us > 0).collect();
     faults.sort_unstable_by_key(|fault| fault.begun_us);
-    Ok(faults)
+    Ok((faults, undone))
 }
 
 fn workers(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -142,6 +167,7 @@ fn lines(path: &Path, words: &[&str], mut tell: impl FnMut(u64, Event)) -> Resul
 /// Each claim of the main queue that was granted something, with the ids.
 fn read_claims(
     path: &Path,
+    undone: &[Undone],
     mut tell: impl FnMut(Claim, &[crate::history::ClaimedItem]),
     handlers: &mut BTreeMap<String, u64>,
 ) -> Result<()> {
@@ -149,9 +175,10 @@ fn read_claims(
     let words = ["\"claim\":{", "\"claimed\":{", "\"lost_lease\"", "\"wants\":\"panic\""];
     lines(path, &words, |t_us, event| match event {
         Event::Invoke { call, queue, what: Call::Claim { .. } } if queue == QUEUE => drop(asked.insert(call, t_us)),
-        Event::Ok { call, answer: Answer::Claimed { items, .. }, .. } => {
+        Event::Ok { call, seq, born, answer: Answer::Claimed { items, .. }, .. } => {
             if let Some(asked_us) = asked.remove(&call).filter(|_| !items.is_empty()) {
-                tell(Claim { asked_us, told_us: t_us }, &items);
+                let is_void = |undone: &Undone| undone.born == born && undone.survived < seq && seq <= undone.next;
+                tell(Claim { asked_us, told_us: t_us, void: undone.iter().any(is_void) }, &items);
             }
         }
         Event::LostLease { .. } => *handlers.entry("handler_outlives_its_lease".to_owned()).or_default() += 1,
@@ -168,6 +195,7 @@ fn redeliveries(
     folder: &Path,
     workers: &[PathBuf],
     faults: &[Fault],
+    undone: &[Undone],
     samples: &mut BTreeMap<String, Vec<u64>>,
 ) -> Result<()> {
     let mut held: HashMap<String, Vec<u64>> = HashMap::new();
@@ -191,7 +219,7 @@ fn redeliveries(
                 }
             }
         };
-        read_claims(worker, note, &mut BTreeMap::new())?;
+        read_claims(worker, undone, note, &mut BTreeMap::new())?;
     }
     for ((_, killed_us), told_us) in again {
         let beside = |fault: &&Fault| {
@@ -233,5 +261,36 @@ mod tests {
     fn a_summary_is_in_whole_ms_rounded_up() {
         assert_eq!(summary(vec![1, 2_000, 3_001]), Recovery { count: 3, p50: 2, max: 4 });
         assert_eq!(summary(Vec::new()), Recovery { count: 0, p50: 0, max: 0 });
+    }
+
+    #[test]
+    fn a_failover_counts_from_the_new_address_and_by_what_the_new_master_grants() -> Result<()> {
+        let folder = std::env::temp_dir().join(format!("dueq-recovery-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder)?;
+        let write = |name: &str, lines: &[(u64, Event)]| -> Result<()> {
+            let lines = lines.iter().map(|line| Ok(serde_json::to_string(line)? + "\n")).collect::<Result<String>>()?;
+            Ok(std::fs::write(folder.join(name), lines)?)
+        };
+        let fault = |phase| Event::Fault { fault: "failover".into(), number: 1, phase, detail: String::new() };
+        let undone = Event::Undone { queue: QUEUE.into(), born: "b".into(), survived: 10, next: 100 };
+        write("harness.jsonl", &[(1_000, fault(Phase::Begin)), (50_000, undone), (900_000, fault(Phase::End))])?;
+        let claim = |call| {
+            let what = Call::Claim { n: 1, token: "00".into(), lease_ms: 1 };
+            Event::Invoke { call, queue: QUEUE.into(), what }
+        };
+        let granted = |call, seq| {
+            let items = vec![crate::history::ClaimedItem("a".into(), 1, 1, 1)];
+            let answer = Answer::Claimed { deadline_ms: 1, items };
+            Event::Ok { call, seq, now_us: 1, born: "b".into(), answer }
+        };
+        // The first was asked for too early, the second granted by the old master.
+        let lines = [(40_000, claim(1)), (60_000, granted(1, 101)), (61_000, claim(2)), (62_000, granted(2, 12))];
+        write("w1.jsonl", &lines)?;
+        write("w2.jsonl", &[(63_000, claim(1)), (70_001, granted(1, 102))])?;
+        let recoveries = of(&folder)?;
+        std::fs::remove_dir_all(&folder)?;
+        assert_eq!(recoveries.by_fault.get("failover"), Some(&Recovery { count: 1, p50: 21, max: 21 }));
+        Ok(())
     }
 }

@@ -41,6 +41,8 @@ impl Report<'_> {
         add("messages", self.verdict.messages.into());
         add("deliveries", self.verdict.deliveries.into());
         add("unjudged", self.verdict.unjudged.into());
+        add("replicated", self.verdict.replicated.into());
+        add("lost_in_declared_window", self.verdict.lost_in_declared_window.into());
         if let Ok(Value::Object(violations)) = serde_json::to_value(&self.verdict.violations) {
             violations.into_iter().for_each(|(key, value)| add(&key, value));
         }
@@ -72,6 +74,10 @@ impl Report<'_> {
         line(format!(
             "- Messages: {}; deliveries: {}; pushed, as the server counted: {}",
             verdict.messages, verdict.deliveries, ran.pushed
+        ));
+        line(format!(
+            "- Acknowledged as replicated: {}; undone by failovers and cut files, and nobody had been promised otherwise: {}",
+            verdict.replicated, verdict.lost_in_declared_window
         ));
         line(format!("- Not judged, for too many unknown outcomes: {}", verdict.unjudged));
         for left_out in &ran.left_out {

@@ -131,6 +131,10 @@ impl Collection {
             (self.processes.is_empty(), "there are no histories"),
             (self.verdict.messages == 0, "nothing was pushed"),
             (self.verdict.deliveries == 0, "nothing was claimed"),
+            (
+                self.verdict.faults.contains_key("failover") && self.verdict.replicated == 0,
+                "there were failovers, and no push was acknowledged as replicated",
+            ),
             (self.verdict.unjudged > 0, "some ids have too many calls without an answer to be judged"),
         ] {
             doubts.extend(missing.then(|| what.to_owned()));

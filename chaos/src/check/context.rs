@@ -84,7 +84,12 @@ pub(super) struct Epoch {
 
 impl Epoch {
     pub(super) fn is_void(&self, seq: u64) -> bool {
-        self.undone.iter().any(|(survived, next)| *survived < seq && seq <= *next)
+        self.void(seq).is_some()
+    }
+
+    /// Which of its ends is no part of what came after it: the place of that in `undone`.
+    pub(super) fn void(&self, seq: u64) -> Option<usize> {
+        self.undone.iter().position(|(survived, next)| *survived < seq && seq <= *next)
     }
 
     /// Whether the server's clock went back between these two.

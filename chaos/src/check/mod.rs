@@ -14,6 +14,7 @@ mod order;
 mod process;
 mod record;
 mod told;
+mod undone;
 mod unknown;
 mod verdict;
 mod words;
@@ -61,9 +62,17 @@ fn judge_all(mut all: Collection) -> Verdict {
     all.queues.iter_mut().for_each(|queue| queue.hidden.sort_unstable_by_key(|hidden| hidden.asked_us));
     add_left(&mut all);
     let (mut records, mut unknown) = (std::mem::take(&mut all.records), std::mem::take(&mut all.unknown));
-    records.retain(|record| !all.epochs[usize::from(record.epoch)].is_void(record.seq()));
+    let mut void = Vec::new();
+    records.retain(|record| {
+        let kept = !all.epochs[usize::from(record.epoch)].is_void(record.seq());
+        void.extend((!kept).then_some(*record));
+        kept
+    });
     // Stable, so that the items of one call stay in their order.
-    records.sort_by_key(|record| (record.id, record.epoch, record.order, record.now_us));
+    let order = |record: &Record| (record.id, record.epoch, record.order, record.now_us);
+    records.sort_by_key(order);
+    void.sort_by_key(order);
+    undone::judge(&all, &void, &mut verdict);
     unknown.sort_by_key(|record| (record.id, record.asked_us));
     judge_ids(&all, &records, &unknown, &mut verdict);
     all.verdict = verdict;

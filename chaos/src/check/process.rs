@@ -8,12 +8,13 @@ use super::calls::{changes, token_of, what_of};
 use super::collect::Collection;
 use super::context::Hidden;
 use super::order::{Change, Reply};
-use super::record::{Pushed, Record, Settled, What, changed, pushed, settled};
+use super::record::{Held, Pushed, Record, Settled, What, changed, pushed, settled};
 use super::told::Asking;
 use super::verdict::Kind;
 use crate::history::{Answer, Call, ClaimedItem, Event, Verb};
 
 struct Open {
+    number: u64,
     asked_us: u64,
     queue: u16,
     call: Call,
@@ -27,13 +28,16 @@ struct Process<'a> {
     asking: Asking,
     /// Of each id, what was claimed and has not been started: version, due, attempt.
     claimed: HashMap<String, Vec<(u32, u64, u32)>>,
+    /// Of each id whose push waits for replicas: the calls that pushed it, and where their records are.
+    waiting: HashMap<String, Vec<(u64, usize)>>,
 }
 
 /// Reads all of it; `name` is for a history that does not say whose it is.
 pub(super) fn read(all: &mut Collection, name: &str, lines: impl Iterator<Item = Result<(u64, Event)>>) -> Result<()> {
     let number = u16::try_from(all.processes.len()).context("too many histories")?;
     all.processes.push(name.to_owned());
-    let mut process = Process { all, number, open: HashMap::new(), asking: Asking::default(), claimed: HashMap::new() };
+    let (open, claimed, waiting) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut process = Process { all, number, open, asking: Asking::default(), claimed, waiting };
     for line in lines {
         let (t_us, event) = line?;
         process.take(t_us, event).with_context(|| format!("{name} at {t_us} us"))?;
@@ -56,7 +60,7 @@ impl Process<'_> {
                 let queue = self.all.queue(&queue);
                 self.invoked(t_us, queue, &what);
                 self.asking.invoked(call, &what);
-                self.open.insert(call, Open { asked_us: t_us, queue, call: what });
+                self.open.insert(call, Open { number: call, asked_us: t_us, queue, call: what });
             }
             Event::Ok { call, seq, now_us, born, answer } => {
                 let open = self.open.remove(&call).context("an answer to no call")?;
@@ -82,8 +86,9 @@ impl Process<'_> {
                 let open = self.open.remove(&call).context("the end of no call")?;
                 self.unknown(&open);
             }
-            Event::Asked { op, verb, ids } => self.asking.asked(op, verb, ids),
+            Event::Asked { op, verb, ids, replicas } => self.asking.asked(op, verb, ids, replicas),
             Event::Told { op, outcomes } => {
+                self.confirmed(op, &outcomes);
                 let number = self.number;
                 for lie in self.asking.told(op, &outcomes) {
                     self.all.verdict.found(Kind::ApiLies, || format!("process {number} at {t_us} us: {lie}"));
@@ -118,6 +123,18 @@ impl Process<'_> {
     fn epoch(&mut self, queue: &str, born: &str) -> usize {
         let queue = self.all.queue(queue);
         usize::from(self.all.epoch(queue, born))
+    }
+
+    /// What a caller who waited for replicas was told was pushed has to be there whatever becomes of the master.
+    fn confirmed(&mut self, op: u64, outcomes: &[String]) {
+        for (id, call) in self.asking.confirmed(op, outcomes) {
+            let calls = self.waiting.remove(&id).unwrap_or_default();
+            let Some((_, place)) = calls.iter().find(|(number, _)| Some(*number) == call) else { continue };
+            if let Some(Record { what: What::Push { push, .. }, .. }) = self.all.records.get_mut(*place) {
+                push.held = Held::Replicas;
+                self.all.verdict.replicated += 1;
+            }
+        }
     }
 
     /// What counts from when it is sent.
@@ -201,7 +218,7 @@ impl Process<'_> {
                 self.all.queues[usize::from(open.queue)].died += died;
             }
             (call @ (Call::Push { .. } | Call::Settle { .. } | Call::Change { .. }), Answer::Items(verdicts)) => {
-                self.judged(call, open.queue, record, &verdicts)?;
+                self.judged(call, open, record, &verdicts)?;
             }
             (Call::Other { .. }, _) => {}
             (call, answer) => bail!("this is no answer to {call:?}: {answer:?}"),
@@ -209,15 +226,21 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn judged(&mut self, call: &Call, queue: u16, record: Record, verdicts: &[String]) -> Result<()> {
-        let items = what_of(call);
+    fn judged(&mut self, call: &Call, open: &Open, record: Record, verdicts: &[String]) -> Result<()> {
+        let (items, queue) = (what_of(call), open.queue);
         if items.len() != verdicts.len() {
             bail!("{} verdicts on {} items", verdicts.len(), items.len());
         }
         for ((id, mut what), word) in items.into_iter().zip(verdicts) {
             let unread = || format!("this is no verdict: {word:?}");
             match &mut what {
-                What::Push { verdict, .. } => *verdict = pushed(word).with_context(unread)?,
+                What::Push { verdict, push } => {
+                    *verdict = pushed(word).with_context(unread)?;
+                    if self.asking.waits_for_replicas(id) {
+                        push.held = Held::Perhaps;
+                        self.waiting.entry(id.to_owned()).or_default().push((open.number, self.all.records.len()));
+                    }
+                }
                 What::Settle { verdict, told_ms, .. } => (*verdict, *told_ms) = settled(word).with_context(unread)?,
                 What::Change { verdict, told_ms, .. } => (*verdict, *told_ms) = changed(word).with_context(unread)?,
                 _ => {}

@@ -102,6 +102,17 @@ pub(super) struct Push {
     pub(super) max_attempts: u32,
     pub(super) conflict: Conflict,
     pub(super) reuse: bool,
+    pub(super) held: Held,
+}
+
+/// Who has it besides the master, as its caller was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    /// Nobody was asked.
+    Nobody,
+    /// Replicas were asked, and did not confirm it, or nobody was told of it.
+    Perhaps,
+    Replicas,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +131,7 @@ impl Push {
             max_attempts: 0,
             conflict: Conflict::Keep,
             reuse: false,
+            held: Held::Nobody,
         };
         for word in options.split(' ') {
             match word.split_once('=').unwrap_or((word, "")) {

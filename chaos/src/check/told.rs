@@ -8,8 +8,15 @@ use crate::history::{Call, Verb};
 /// What one process asked for and has not been told yet.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    asked: HashMap<u64, (Verb, Vec<String>)>,
+    asked: HashMap<u64, Asked>,
     seen: HashMap<Verb, HashMap<String, Seen>>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    verb: Verb,
+    ids: Vec<String>,
+    replicas: u32,
 }
 
 /// What the server said of an id meanwhile.
@@ -18,6 +25,8 @@ struct Seen {
     /// How many ask this of this id at the same time, at most: of several nobody knows whose answer was whose.
     askers: u32,
     shared: bool,
+    /// One of them waits for replicas.
+    durable: bool,
     words: Vec<(u64, Word)>,
 }
 
@@ -39,14 +48,32 @@ fn ids(call: &Call) -> (Option<Verb>, Vec<&str>) {
 }
 
 impl Asking {
-    pub(super) fn asked(&mut self, op: u64, verb: Verb, ids: Vec<String>) {
+    pub(super) fn asked(&mut self, op: u64, verb: Verb, ids: Vec<String>, replicas: u32) {
         let seen = self.seen.entry(verb).or_default();
         for id in &ids {
             let seen = seen.entry(id.clone()).or_default();
             seen.shared |= seen.askers > 0;
             seen.askers += 1;
+            seen.durable |= replicas > 0;
         }
-        self.asked.insert(op, (verb, ids));
+        self.asked.insert(op, Asked { verb, ids, replicas });
+    }
+
+    /// Whether somebody who pushes this id waits for replicas.
+    pub(super) fn waits_for_replicas(&self, id: &str) -> bool {
+        self.seen.get(&Verb::Push).and_then(|seen| seen.get(id)).is_some_and(|seen| seen.durable)
+    }
+
+    /// If what was asked for had to be on replicas: its ids, each with the call that confirmed it, if one surely did.
+    pub(super) fn confirmed(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
+        let Some(Asked { verb, ids, .. }) = self.asked.get(&op).filter(|asked| asked.replicas > 0) else {
+            return Vec::new();
+        };
+        let call = |id: &String, outcome: &String| {
+            let seen = self.seen.get(verb)?.get(id).filter(|seen| !seen.shared)?;
+            seen.words.iter().rev().find(|(_, word)| said(word, outcome)).map(|(call, _)| *call)
+        };
+        ids.iter().zip(outcomes).map(|(id, outcome)| (id.clone(), call(id, outcome))).collect()
     }
 
     pub(super) fn invoked(&mut self, number: u64, call: &Call) {
@@ -75,7 +102,7 @@ impl Asking {
 
     /// What was told and is not true, in words.
     pub(super) fn told(&mut self, op: u64, outcomes: &[String]) -> Vec<String> {
-        let Some((verb, ids)) = self.asked.remove(&op) else {
+        let Some(Asked { verb, ids, .. }) = self.asked.remove(&op) else {
             return vec![format!("an answer to a question {op} that nobody asked")];
         };
         let mut lies = Vec::new();
@@ -112,11 +139,14 @@ impl Seen {
                 Word::Said(said) if said == "CANCELLED earlier" => {
                     split(outcome).0 == "CANCELLED" && self.words.iter().any(|(_, word)| *word == Word::NoAnswer)
                 }
-                Word::Said(said) => split(said).0 == split(outcome).0,
-                Word::NoAnswer | Word::Refused => false,
+                word => said(word, outcome),
             }),
         }
     }
+}
+
+fn said(word: &Word, outcome: &str) -> bool {
+    matches!(word, Word::Said(said) if split(said).0 == split(outcome).0)
 }
 
 fn acted(verb: Verb, said: &str) -> bool {
@@ -139,7 +169,7 @@ mod tests {
     /// What a canceller is told after these answers; no answer for `None`.
     fn lies(answers: &[Option<&str>], told: &str) -> usize {
         let mut asking = Asking::default();
-        asking.asked(1, Verb::Cancel, vec!["a".into()]);
+        asking.asked(1, Verb::Cancel, vec!["a".into()], 0);
         for (number, answer) in (0..).zip(answers) {
             asking.invoked(number, &cancel("a"));
             match answer {

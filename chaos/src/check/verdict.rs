@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Acknowledged, and neither settled, cancelled, dead nor waiting.
+    /// Acknowledged, and neither settled, cancelled, dead nor waiting; or acknowledged as replicated, and undone.
     Lost,
     /// Delivered or left though nobody pushed it, or not as it was pushed.
     Unexpected,
@@ -100,6 +100,11 @@ pub struct Verdict {
     /// Different messages that were stored.
     pub messages: u64,
     pub deliveries: u64,
+    /// Pushes that were acknowledged as replicated: no failover may undo them.
+    pub replicated: u64,
+    /// Messages that were stored, asking no replica, and then undone by a failover or a cut file before they were handled:
+    /// what `Durability::Memory` may lose. No violation.
+    pub lost_in_declared_window: u64,
     #[serde(flatten)]
     pub violations: BTreeMap<Kind, u64>,
     pub explained_duplicates: BTreeMap<Cause, u64>,
@@ -141,6 +146,8 @@ impl Verdict {
     pub(super) fn add(&mut self, other: Self) {
         self.messages += other.messages;
         self.deliveries += other.deliveries;
+        self.replicated += other.replicated;
+        self.lost_in_declared_window += other.lost_in_declared_window;
         self.unjudged += other.unjudged;
         for (kind, count) in other.violations {
             *self.violations.entry(kind).or_default() += count;

@@ -29,16 +29,16 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
 }
 
 async fn of_type(stage: &Stage, kind: &str) -> Result<u64> {
-    stage.store.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).await
+    stage.store().command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).await
 }
 
 async fn blocked(stage: &Stage) -> Result<u64> {
-    let list: String = stage.store.command(&["CLIENT", "LIST", "TYPE", "normal"]).await?;
+    let list: String = stage.store().command(&["CLIENT", "LIST", "TYPE", "normal"]).await?;
     let mut killed = 0;
     for line in list.lines() {
         let field = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)).unwrap_or_default();
         if field("flags=").contains('b') {
-            killed += stage.store.command::<u64>(&["CLIENT", "KILL", "ID", field("id=")]).await?;
+            killed += stage.store().command::<u64>(&["CLIENT", "KILL", "ID", field("id=")]).await?;
         }
     }
     Ok(killed)
@@ -47,13 +47,13 @@ async fn blocked(stage: &Stage) -> Result<u64> {
 /// A notice that is as long as no notice is, to subscribers who may not leave 64 KiB unread.
 pub(super) async fn slow_subscriber(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let limit =
-        async |words: &str| stage.store.command::<()>(&["CONFIG", "SET", "client-output-buffer-limit", words]).await;
+        async |words: &str| stage.store().command::<()>(&["CONFIG", "SET", "client-output-buffer-limit", words]).await;
     mark.begin("");
     limit("pubsub 65536 0 0").await?;
     let (channel, long) = (format!("dueq:{{{}}}:notice", stage.queue()), "9".repeat(1 << 20));
     let cut = until("a subscriber that is cut", async || {
         let before = subscribers(stage).await?;
-        stage.store.command::<u64>(&["SPUBLISH", &channel, &long]).await?;
+        stage.store().command::<u64>(&["SPUBLISH", &channel, &long]).await?;
         let after = subscribers(stage).await?;
         let cut = before.iter().filter(|id| !after.contains(id)).count();
         Ok((cut > 0).then_some(cut))
@@ -67,16 +67,16 @@ pub(super) async fn slow_subscriber(stage: &Stage, mark: &Mark<'_>) -> Result<()
 
 /// The ids of their connections.
 async fn subscribers(stage: &Stage) -> Result<Vec<String>> {
-    let list: String = stage.store.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).await?;
+    let list: String = stage.store().command(&["CLIENT", "LIST", "TYPE", "pubsub"]).await?;
     Ok(list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
 }
 
 pub(super) async fn script_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
-    let unknown = stage.store.errors("NOSCRIPT").await?;
+    let unknown = stage.store().errors("NOSCRIPT").await?;
     mark.begin("");
-    stage.store.command::<()>(&["SCRIPT", "FLUSH"]).await?;
+    stage.store().command::<()>(&["SCRIPT", "FLUSH"]).await?;
     let seen = until("a call of a script that is unknown", async || {
-        let now = stage.store.errors("NOSCRIPT").await?;
+        let now = stage.store().errors("NOSCRIPT").await?;
         Ok((now > unknown).then_some(now - unknown))
     });
     mark.trace(&format!("{} calls of unknown scripts so far", seen.await?));
@@ -86,13 +86,13 @@ pub(super) async fn script_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
 
 /// Processes of dueq call scripts; so a client by FCALL is the one that sees this, and the others must not.
 pub(super) async fn function_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
-    let version = async || stage.store.command::<u64>(&["FCALL", "dueq_version", "0"]).await;
+    let version = async || stage.store().command::<u64>(&["FCALL", "dueq_version", "0"]).await;
     let code = dueq::functions_code();
-    let load = async || stage.store.command::<String>(&["FUNCTION", "LOAD", "REPLACE", &code]).await;
+    let load = async || stage.store().command::<String>(&["FUNCTION", "LOAD", "REPLACE", &code]).await;
     load().await?;
     let known = version().await?;
     mark.begin(&format!("version {known}"));
-    stage.store.command::<()>(&["FUNCTION", "FLUSH"]).await?;
+    stage.store().command::<()>(&["FUNCTION", "FLUSH"]).await?;
     let error = version().await.err().context("a function that was flushed was called")?;
     mark.trace(&format!("{:#}", error));
     load().await?;

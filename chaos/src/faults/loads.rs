@@ -44,15 +44,15 @@ pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
 
 /// How many of a storm were waiting at most before it broke.
 async fn storm_once(stage: &Arc<Stage>, name: &str, size: u64) -> Result<u64> {
-    let time_ms = super::until("the server's time", async || stage.store.time_ms().await.map(Some)).await?;
+    let time_ms = super::until("the server's time", async || stage.store().time_ms().await.map(Some)).await?;
     let due_ms = u64::try_from(time_ms)? + storm_lead_ms(size);
     let pushing = stage.start_storm(name, size, due_ms).await?;
     let key = format!("dueq:{{{}}}:scheduled", stage.queue());
     let mut most = 0;
-    while u64::try_from(stage.store.time_ms().await.unwrap_or(0))? < due_ms {
+    while u64::try_from(stage.store().time_ms().await.unwrap_or(0))? < due_ms {
         let last_ms = (due_ms + 999).to_string();
         // The server may be away for a while.
-        if let Ok(count) = stage.store.command::<u64>(&["ZCOUNT", &key, &due_ms.to_string(), &last_ms]).await {
+        if let Ok(count) = stage.store().command::<u64>(&["ZCOUNT", &key, &due_ms.to_string(), &last_ms]).await {
             most = most.max(count);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -65,15 +65,18 @@ async fn storm_once(stage: &Arc<Stage>, name: &str, size: u64) -> Result<u64> {
 pub(super) async fn idle_connections(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let wanted = IDLE.min(stage.file_limit.saturating_sub(OTHER_FILES));
     mark.begin(&format!("{wanted} connections"));
-    let (mut open, many) = (Vec::new(), usize::try_from(wanted)?);
+    let (mut open, mut port, many) = (Vec::new(), 0, usize::try_from(wanted)?);
     let seen = super::until("so many clients", async || {
-        // Those that a restart closed are made anew; while the server is away nobody can connect.
+        // Those that a restart closed, or that lead to another server, are made anew; while it is away nobody can connect.
+        if std::mem::replace(&mut port, stage.store().port) != port {
+            open.clear();
+        }
         open.retain(|stream: &TcpStream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == WouldBlock));
         while open.len() < many {
-            let connecting = TcpStream::connect(("127.0.0.1", stage.store.port));
+            let connecting = TcpStream::connect(("127.0.0.1", port));
             open.push(tokio::time::timeout(Duration::from_secs(1), connecting).await??);
         }
-        let clients: u64 = stage.store.info("clients", "connected_clients").await?.parse()?;
+        let clients: u64 = stage.store().info("clients", "connected_clients").await?.parse()?;
         Ok((clients >= wanted).then_some(clients))
     });
     mark.trace(&format!("{} clients", seen.await?));
@@ -87,7 +90,7 @@ pub(super) async fn idle_connections(stage: &Stage, mark: &Mark<'_>) -> Result<(
 pub(super) async fn purge_beside(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     mark.begin("");
     let purged = super::until("a purge", async || {
-        let aside = Client::connect(stage.store.url()).await?.queue(ASIDE)?;
+        let aside = Client::connect(stage.store().url()).await?.queue(ASIDE)?;
         let hour = Duration::from_secs(3_600);
         let messages = (0..PURGED).map(|number| Message::new("").id(format!("a-{number}")).due(hour).reuse_id());
         aside.push_many(messages).await;

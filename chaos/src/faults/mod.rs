@@ -1,6 +1,7 @@
 //! What is done to the server, to the processes and to the network between them; and what shows that it had an effect.
 
 mod clients;
+mod failover;
 mod loads;
 mod network;
 mod processes;
@@ -24,6 +25,7 @@ pub enum Kind {
     ServerKill,
     ServerStop,
     AofTruncate,
+    Failover,
     DiskFull,
     MaxMemory,
     ClockForward,
@@ -76,7 +78,7 @@ impl Kind {
 
     /// Undoes or moves what others hold on to: not while a process is frozen or a storm is being pushed.
     fn needs_calm(self) -> bool {
-        matches!(self, Self::AofTruncate | Self::Flushall | Self::ClockForward | Self::ClockBack)
+        matches!(self, Self::AofTruncate | Self::Failover | Self::Flushall | Self::ClockForward | Self::ClockBack)
     }
 
     fn breaks_calm(self) -> bool {
@@ -88,6 +90,7 @@ impl Kind {
         let ms = match self {
             Self::WorkerStop => 4 * stage.options.lease_ms,
             Self::Storm => loads::storm_lead_ms(stage.storm_size()) + 1_000,
+            Self::Failover => 8_000,
             Self::ServerStop | Self::NetHalfOpen | Self::NetDrop | Self::NodeClock => 7_000,
             _ => 4_000,
         };
@@ -151,6 +154,7 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
         Kind::ServerKill => server::kill(stage, rng, mark).await,
         Kind::ServerStop => server::stop(stage, rng, mark).await,
         Kind::AofTruncate => server::truncate(stage, rng, mark).await,
+        Kind::Failover => failover::fail_over(stage, rng, mark).await,
         Kind::DiskFull => server::disk_full(stage, rng, mark).await,
         Kind::MaxMemory => server::max_memory(stage, rng, mark).await,
         Kind::ClockForward => server::step_clock(stage, rng, mark, 1).await,
@@ -178,14 +182,18 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Asks again and again until there is an answer; an error asks again too. At the limit the fault has failed.
-async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    until_within(LIMIT, what, ask).await
+}
+
+async fn until_within<T>(limit: Duration, what: &str, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     let start = tokio::time::Instant::now();
     loop {
         let answer = ask().await;
         match answer {
             Ok(Some(answer)) => return Ok(answer),
-            Err(error) if start.elapsed() > LIMIT => return Err(error.context(format!("waiting for {what}"))),
-            Ok(None) if start.elapsed() > LIMIT => return Err(anyhow::anyhow!("{what} was not seen in {LIMIT:?}")),
+            Err(error) if start.elapsed() > limit => return Err(error.context(format!("waiting for {what}"))),
+            Ok(None) if start.elapsed() > limit => return Err(anyhow::anyhow!("{what} was not seen in {limit:?}")),
             _ => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }

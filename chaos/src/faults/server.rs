@@ -19,14 +19,14 @@ const CLOCK_LIMIT_MS: i64 = 60_000;
 /// kill -9 in the middle of everything. Nobody is let through until we have seen what it came back with.
 pub(super) async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let before = stage.found().await?;
-    let pid = stage.store.pid()?;
+    let pid = stage.store().pid()?;
     mark.begin(&seqs(&before));
-    stage.store.kill()?;
+    stage.store().kill()?;
     stage.away();
     last(rng, 0..1_500).await;
-    stage.store.restart().await?;
+    stage.store().restart().await?;
     let after = stage.found().await?;
-    ensure!(pid != stage.store.pid()?, "it is the same process");
+    ensure!(pid != stage.store().pid()?, "it is the same process");
     mark.trace("the process is another one");
     for ((queue, before), (_, after)) in before.iter().zip(&after) {
         let Some(before) = before else { continue };
@@ -35,14 +35,14 @@ pub(super) async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
             stage.log.wrong(format!("kill -9 of the server lost writes of {queue}: {before:?}, now {after:?}"));
         }
     }
-    stage.store.fence()?;
+    stage.store().fence()?;
     stage.back();
     mark.end(&seqs(&after));
     Ok(())
 }
 
 /// `queue=NAME born=.. seq=..`, for each queue.
-fn seqs(found: &[(String, Option<Found>)]) -> String {
+pub(super) fn seqs(found: &[(String, Option<Found>)]) -> String {
     let words = found.iter().map(|(queue, found)| match found {
         Some(found) => format!("queue={queue} born={} seq={}", found.born, found.seq),
         None => format!("queue={queue} absent"),
@@ -51,20 +51,20 @@ fn seqs(found: &[(String, Option<Found>)]) -> String {
 }
 
 pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let pid = stage.store.pid()?;
+    let pid = stage.store().pid()?;
     mark.begin("");
-    stage.store.signal(Signal::STOP)?;
+    stage.store().signal(Signal::STOP)?;
     let seen = async {
         until("a stopped server", async || Ok((process_state(pid)? == 'T').then_some(()))).await?;
         // Not a moment later: below the library's limit for a reply, and beyond it.
-        let ping = tokio::time::timeout(Duration::from_millis(300), stage.store.command::<String>(&["PING"])).await;
+        let ping = tokio::time::timeout(Duration::from_millis(300), stage.store().command::<String>(&["PING"])).await;
         ensure!(ping.is_err(), "a stopped server answered");
         mark.trace("it does not answer");
         last(rng, 200..6_500).await;
         Ok(())
     };
     let seen = seen.await;
-    stage.store.signal(Signal::CONT)?;
+    stage.store().signal(Signal::CONT)?;
     mark.end("");
     seen
 }
@@ -75,19 +75,19 @@ const LAST_WRITE: &str = "dueq-chaos:last-write";
 pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let wanted = rng.u64(CUT_BYTES);
     // After a rewrite there may be little to cut off yet.
-    until("something to cut off", async || Ok((stage.store.cuttable()? > CUT_BYTES.start).then_some(()))).await?;
+    until("something to cut off", async || Ok((stage.store().cuttable()? > CUT_BYTES.start).then_some(()))).await?;
     stage.away();
     let before = stage.settled().await?;
     // The last write of all, so that there is something whose loss is seen, whatever else was cut off.
     let mark_now = mark.number.to_string();
-    let _: String = stage.store.command(&["SET", LAST_WRITE, &mark_now]).await?;
-    let bytes = wanted.min(stage.store.cuttable()?);
+    let _: String = stage.store().command(&["SET", LAST_WRITE, &mark_now]).await?;
+    let bytes = wanted.min(stage.store().cuttable()?);
     mark.begin(&format!("{bytes} bytes, {}", seqs(&before)));
-    stage.store.kill()?;
-    stage.store.cut(bytes)?;
-    stage.store.restart().await?;
+    stage.store().kill()?;
+    stage.store().cut(bytes)?;
+    stage.store().restart().await?;
     rewrite(stage).await?;
-    let last: Option<String> = stage.store.command(&["GET", LAST_WRITE]).await?;
+    let last: Option<String> = stage.store().command(&["GET", LAST_WRITE]).await?;
     if last.as_ref() != Some(&mark_now) {
         mark.trace(&format!("the last write was {mark_now} and is {last:?}"));
     }
@@ -98,7 +98,7 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
             // Nobody writes down what is done to that one.
             _ if queue == ASIDE => {}
             (Some(before), Some(after)) if before.born == after.born => {
-                let next = stage.store.raise_seq(&queue).await?;
+                let next = stage.store().raise_seq(&queue).await?;
                 stage.log.write(&Event::Undone { queue, born: after.born.clone(), survived: after.seq, next });
             }
             (Some(before), None) => {
@@ -108,7 +108,7 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
             (before, after) => anyhow::bail!("{queue} was {before:?} and is {after:?}: the cut went too deep"),
         }
     }
-    stage.store.fence()?;
+    stage.store().fence()?;
     stage.back();
     mark.end(&seqs(&after));
     Ok(())
@@ -117,31 +117,23 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
 /// What an operator must do after such a start. Redis leaves the begun half of a transaction in the file, writes on behind
 /// it, and at the *next* start carries out that half together with what follows: seen on 7.0.15.
 async fn rewrite(stage: &Stage) -> Result<()> {
-    if let Err(error) = stage.store.command::<String>(&["BGREWRITEAOF"]).await {
+    if let Err(error) = stage.store().command::<String>(&["BGREWRITEAOF"]).await {
         // The server has just begun by itself, as the file has grown: after the start, so that is as good.
         ensure!(format!("{error:#}").contains("already in progress"), error);
     }
-    until("a file that was written anew", async || {
-        for field in ["aof_rewrite_scheduled", "aof_rewrite_in_progress"] {
-            if stage.store.info("persistence", field).await? != "0" {
-                return Ok(None);
-            }
-        }
-        Ok((stage.store.info("persistence", "aof_last_bgrewrite_status").await? == "ok").then_some(()))
-    })
-    .await
+    until("a file that was written anew", async || Ok(stage.store().is_file_whole().await?.then_some(()))).await
 }
 
 /// Nothing more fits into the append-only file: redis refuses writes with MISCONF until it has written what it owes.
 pub(super) async fn disk_full(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let status = async || stage.store.info("persistence", "aof_last_write_status").await;
-    let refused = stage.store.errors("MISCONF").await?;
+    let status = async || stage.store().info("persistence", "aof_last_write_status").await;
+    let refused = stage.store().errors("MISCONF").await?;
     mark.begin("");
-    stage.store.shim.set_disk_full(true)?;
+    stage.store().shim.set_disk_full(true)?;
     let seen = async {
         until("a failed write", async || Ok((status().await? == "err").then_some(()))).await?;
         let count = until("a refused write", async || {
-            let now = stage.store.errors("MISCONF").await?;
+            let now = stage.store().errors("MISCONF").await?;
             Ok((now > refused).then_some(now - refused))
         });
         mark.trace(&format!("{} writes refused so far", count.await?));
@@ -149,24 +141,24 @@ pub(super) async fn disk_full(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> 
         Ok(())
     };
     let seen = seen.await;
-    stage.store.shim.set_disk_full(false)?;
+    stage.store().shim.set_disk_full(false)?;
     until("a write that succeeds", async || Ok((status().await? == "ok").then_some(()))).await?;
     mark.end("");
     seen
 }
 
 pub(super) async fn max_memory(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let refused = stage.store.errors("OOM").await?;
-    let used: u64 = stage.store.info("memory", "used_memory").await?.parse()?;
+    let refused = stage.store().errors("OOM").await?;
+    let used: u64 = stage.store().info("memory", "used_memory").await?.parse()?;
     mark.begin(&format!("{used} bytes"));
-    let set = async |bytes: u64| stage.store.command::<()>(&["CONFIG", "SET", "maxmemory", &bytes.to_string()]).await;
+    let set = async |bytes: u64| stage.store().command::<()>(&["CONFIG", "SET", "maxmemory", &bytes.to_string()]).await;
     set(used).await?;
     let seen = async {
         let count = until("a refused push", async || {
             // What was freed meanwhile is taken away again.
-            let used: u64 = stage.store.info("memory", "used_memory").await?.parse()?;
+            let used: u64 = stage.store().info("memory", "used_memory").await?.parse()?;
             set(used.min(used - used / 50)).await?;
-            let now = stage.store.errors("OOM").await?;
+            let now = stage.store().errors("OOM").await?;
             Ok((now > refused).then_some(now - refused))
         });
         mark.trace(&format!("{} calls refused so far", count.await?));
@@ -182,12 +174,12 @@ pub(super) async fn max_memory(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) ->
 
 /// One step, which stays; the next one goes from there.
 pub(super) async fn step_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, sign: i64) -> Result<()> {
-    let most = (CLOCK_LIMIT_MS - sign * stage.store.offset_ms()).clamp(2_000, stage.step_limit_ms());
+    let most = (CLOCK_LIMIT_MS - sign * stage.store().offset_ms()).clamp(2_000, stage.step_limit_ms());
     let step_ms = sign * rng.i64(1_500..=most.max(1_501));
-    let clock = async || anyhow::Ok(stage.store.time_ms().await? - monotonic_ms());
+    let clock = async || anyhow::Ok(stage.store().time_ms().await? - monotonic_ms());
     let before = clock().await?;
     mark.begin(&format!("{step_ms} ms"));
-    stage.store.step_clock(step_ms)?;
+    stage.store().step_clock(step_ms)?;
     // A server may answer by the time at which it woke up, which was before the step.
     let jumped = until("the step", async || {
         let jumped = clock().await? - before;
@@ -214,7 +206,7 @@ pub(super) async fn flushall(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
         pipeline.cmd("HGET").arg(format!("dueq:{{{queue}}}:meta")).arg("born");
     }
     pipeline.cmd("FLUSHALL").ignore();
-    let borns: Vec<Option<String>> = pipeline.query_async(&mut stage.store.connection().await?).await?;
+    let borns: Vec<Option<String>> = pipeline.query_async(&mut stage.store().connection().await?).await?;
     for ((queue, _), born) in before.iter().zip(&borns) {
         if let Some(born) = born {
             stage.log.write(&Event::Emptied { queue: queue.clone(), born: born.clone() });
@@ -225,7 +217,7 @@ pub(super) async fn flushall(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
         Ok(stage.found().await?.swap_remove(0).1.filter(|found| Some(&found.born) != main.as_ref()))
     });
     mark.trace(&format!("born was {}, is {}", main.clone().unwrap_or_default(), now.await?.born));
-    stage.store.fence()?;
+    stage.store().fence()?;
     mark.end("");
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! Pushes what the plan says, at its rate, and writes down what it was told.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Due, Pushed, Queue};
+use dueq::{Due, Durability, Pushed, Queue};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -19,12 +21,15 @@ const RATE: u32 = 2_000;
 const IN_FLIGHT: usize = 2_048;
 /// Of a storm, so many are asked for at once.
 const STORM_BATCH: u64 = 1_000;
+/// How long a push waits for its replica.
+const REPLICA_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut stop: Stop) -> Result<()> {
     let mut plan = Plan::new(options.seed, &options.name, options.poison_every);
     let mut producer = Producer {
         queue: queue.clone(),
         diary: diary.clone(),
+        replicated_while: options.replicated_while.clone(),
         room: Arc::new(Semaphore::new(IN_FLIGHT)),
         pushes: JoinSet::new(),
     };
@@ -45,6 +50,7 @@ pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut sto
 struct Producer {
     queue: Queue,
     diary: Diary,
+    replicated_while: Option<PathBuf>,
     room: Arc<Semaphore>,
     pushes: JoinSet<()>,
 }
@@ -95,9 +101,14 @@ impl Producer {
         // Nobody closes the semaphore.
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else { return };
         while self.pushes.try_join_next().is_some() {}
-        let (queue, diary) = (self.queue.clone(), self.diary.clone());
+        let (mut queue, diary, mut replicas) = (self.queue.clone(), self.diary.clone(), 0);
+        if self.replicated_while.as_ref().is_some_and(|sign| sign.exists()) {
+            replicas = 1;
+            queue = queue.durability(Durability::Replicated { replicas, timeout: REPLICA_TIMEOUT });
+        }
         self.pushes.spawn(async move {
-            let op = diary.asked(Verb::Push, pushes.iter().map(|push| push.id.clone()).collect());
+            let ids = pushes.iter().map(|push| push.id.clone()).collect();
+            let op = diary.asked_durably(Verb::Push, ids, replicas);
             let results = match &pushes[..] {
                 [push] => vec![queue.push(push.message()).await],
                 _ => queue.push_many(pushes.iter().map(Push::message)).await,

@@ -22,7 +22,7 @@ use crate::proxy::Proxy;
 use crew::Place;
 use log::Log;
 use shim::Control;
-use stage::{QUEUE, Stage};
+use stage::{QUEUE, REPLICA_SIGN, Stage};
 use store::Store;
 
 /// Messages per second of all producers, unless told otherwise.
@@ -121,7 +121,7 @@ pub async fn run(options: Options) -> Result<Ran> {
         Some(program) => program.clone(),
         None => dueq_testkit::programs()?.remove(0),
     };
-    let store = Store::start(&program, Control::new(&library, &folder.join("server.shim"))?)?;
+    let store = Store::start(&program, "server", &library, &folder)?;
     let server = store.version().await?;
     log.say(&format!(
         "seed {}, {} s, {} messages per second, on {server}",
@@ -132,7 +132,7 @@ pub async fn run(options: Options) -> Result<Ran> {
     let crew = crew(&options, &store, &folder, &library).await?;
     let stage = Arc::new(Stage::new(options, store, crew, log, file_limit, folder, library));
     let result = stage_run(&stage, server).await;
-    stage.store.keep_log(&stage.folder)?;
+    stage.store().keep_log(&stage.folder)?;
     result
 }
 
@@ -146,7 +146,7 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
         place.until("its start", |status| status.ready).await?;
     }
     stage.found().await?;
-    stage.store.fence()?;
+    stage.store().fence()?;
     let begun = tokio::time::Instant::now();
     let pushed = schedule::disturb(stage, kinds).await;
     let ran = begun.elapsed();
@@ -170,7 +170,7 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
             log.wrong(format!("{error:#}"));
         }
     }
-    let mut connection = stage.store.connection().await?;
+    let mut connection = stage.store().connection().await?;
     let mut said = begun;
     loop {
         let waiting = leftovers::waiting(&mut connection, QUEUE, 0).await?;
@@ -198,7 +198,7 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
         }
     }
     leftovers::scan(&mut connection, QUEUE, &mut |event| log.write(&event)).await?;
-    if let Some(end) = stage.store.ended()? {
+    if let Some(end) = stage.store().ended()? {
         log.wrong(format!("the server ended by itself: {end}"));
     }
     let mut keepers = std::mem::take(&mut *stage.keepers.lock().unwrap_or_else(PoisonError::into_inner));
@@ -224,6 +224,9 @@ async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -
             if role == Role::Producer {
                 arguments.extend(["--rate".into(), rate.to_string()]);
             }
+            if *name == PRODUCERS[1] {
+                arguments.extend(["--replicated-while".into(), folder.join(REPLICA_SIGN).display().to_string()]);
+            }
             if *name == PRODUCERS[0] {
                 // Each kills six workers, within half a minute.
                 let every = rate * (options.duration / 4).clamp(4, 30);
@@ -241,7 +244,7 @@ fn emptied(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        let ours = ["jsonl", "log", "shim", "so", "c", "lua", "json", "md"];
+        let ours = ["jsonl", "log", "shim", "so", "c", "lua", "json", "md", "replica"];
         if path.extension().and_then(|extension| extension.to_str()).is_some_and(|found| ours.contains(&found)) {
             std::fs::remove_file(path)?;
         }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use super::stage::Stage;
+use super::stage::{QUEUE, Stage};
 use crate::faults::{self, Kind, Lane};
 
 /// While no clock is stepped: a step that is seen to take effect shows that the shim works.
@@ -23,10 +23,10 @@ pub async fn possible(stage: &Stage) -> Result<(Vec<Kind>, Vec<String>)> {
     if stage.options.no_faults {
         return Ok((Vec::new(), left_out));
     }
-    let before = stage.store.time_ms().await?;
-    stage.store.shim.set_clock(PROBE_MS)?;
-    let stepped = stage.store.time_ms().await? - before > PROBE_MS / 2;
-    stage.store.shim.set_clock(0)?;
+    let before = stage.store().time_ms().await?;
+    stage.store().shim.set_clock(PROBE_MS)?;
+    let stepped = stage.store().time_ms().await? - before > PROBE_MS / 2;
+    stage.store().shim.set_clock(0)?;
     if !stepped {
         kinds.retain(|kind| !matches!(kind, Kind::ClockForward | Kind::ClockBack | Kind::DiskFull));
         left_out.push("clock_forward, clock_back, disk_full: this server does not take the preloaded shim".to_owned());
@@ -60,13 +60,13 @@ pub async fn disturb(stage: &Arc<Stage>, kinds: Vec<Kind>) -> u64 {
 
 /// Until it has lasted long enough and enough messages were pushed: how many that are.
 async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
-    let (mut pushed, mut last, mut said) = (0_u64, 0_u64, begun);
+    let (mut pushed, mut last, mut born, mut said) = (0_u64, 0_u64, None, begun);
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
-        if let Ok(now) = stage.counter("pushed").await {
-            // It begins anew in a store that was emptied.
-            pushed += now.checked_sub(last).unwrap_or(now);
-            last = now;
+        if let Ok((now_born, now)) = stage.store().born_and_pushed(QUEUE).await {
+            // It begins anew in a store that was emptied, and goes back where the last writes are gone.
+            pushed += if now_born == born { now.saturating_sub(last) } else { now };
+            (born, last) = (now_born, now);
         }
         let elapsed = begun.elapsed();
         if said.elapsed() > Duration::from_secs(10) {

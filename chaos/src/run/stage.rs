@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -20,10 +20,12 @@ use crate::proxy::{Mode, Proxy};
 /// The queue of the workload, and one that is purged beside it.
 pub const QUEUE: &str = "chaos";
 pub const ASIDE: &str = "aside";
+/// The name of a file that is there while the server has a replica.
+pub const REPLICA_SIGN: &str = "there-is-a.replica";
 
 pub struct Stage {
     pub options: Options,
-    pub store: Store,
+    store: Mutex<Arc<Store>>,
     pub crew: Vec<Arc<Place>>,
     pub log: Arc<Log>,
     /// Read by whoever must not be disturbed by what undoes things, written by that.
@@ -44,6 +46,8 @@ pub struct Gate {
     away: bool,
     /// A place whose network is disturbed.
     disturbed: Option<(String, Mode)>,
+    /// Places that are still led to where the server was.
+    left_behind: Vec<String>,
 }
 
 impl Stage {
@@ -58,7 +62,7 @@ impl Stage {
     ) -> Self {
         Self {
             options,
-            store,
+            store: Mutex::new(Arc::new(store)),
             crew,
             log,
             calm: RwLock::new(()),
@@ -75,7 +79,31 @@ impl Stage {
         QUEUE
     }
 
-    /// Lets nobody through to the server, and closes all connections.
+    /// The server, as of now: a failover makes another one it.
+    pub fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.locked_store())
+    }
+
+    fn locked_store(&self) -> MutexGuard<'_, Arc<Store>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on this is the server; who is let through is led to it. Returns the one before.
+    pub fn replace_store(&self, store: Arc<Store>) -> Arc<Store> {
+        std::mem::replace(&mut *self.locked_store(), store)
+    }
+
+    /// Some places are led to where the server is now, whatever becomes of it; nobody is when there are none.
+    pub fn leave_behind(&self, places: Vec<String>) {
+        self.change_gate(|gate| gate.left_behind = places);
+    }
+
+    /// A file that is there while the server has a replica.
+    pub fn replica_sign(&self) -> PathBuf {
+        self.folder.join(REPLICA_SIGN)
+    }
+
+    /// Lets nobody through to the server, and closes all connections, but for those of places that are left behind.
     pub fn away(&self) {
         self.change_gate(|gate| gate.away = true);
     }
@@ -92,9 +120,14 @@ impl Stage {
     fn change_gate(&self, change: impl FnOnce(&mut Gate)) {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut gate);
+        let port = self.store().port;
         for place in &self.crew {
+            let stays = gate.left_behind.contains(&place.name);
+            if !stays {
+                place.proxy.lead_to(port);
+            }
             let mode = match &gate.disturbed {
-                _ if gate.away => Mode::Away,
+                _ if gate.away && !stays => Mode::Away,
                 Some((name, mode)) if *name == place.name => mode.clone(),
                 _ => Mode::Pass,
             };
@@ -106,7 +139,7 @@ impl Stage {
     pub async fn found(&self) -> Result<Vec<(String, Option<Found>)>> {
         let mut found = Vec::new();
         for queue in [QUEUE, ASIDE] {
-            found.push((queue.to_owned(), self.store.found(queue).await?));
+            found.push((queue.to_owned(), self.store().found(queue).await?));
         }
         Ok(found)
     }
@@ -126,8 +159,7 @@ impl Stage {
 
     /// A counter of the main queue.
     pub async fn counter(&self, name: &str) -> Result<u64> {
-        let value: Option<u64> = self.store.command(&["HGET", &format!("dueq:{{{QUEUE}}}:meta"), name]).await?;
-        Ok(value.unwrap_or(0))
+        self.store().counter(QUEUE, name).await
     }
 
     /// The greatest step of the server's clock: messages and leases of dead workers may have to wait for as long at the end.
@@ -146,7 +178,7 @@ impl Stage {
     /// A producer of nothing but a storm.
     pub async fn start_storm(&self, name: &str, size: u64, due_ms: u64) -> Result<Arc<Place>> {
         self.stormed.store(true, Ordering::SeqCst);
-        let proxy = Proxy::start(self.store.port).await?;
+        let proxy = Proxy::start(self.store().port).await?;
         let shim = Control::new(&self.library, &self.folder.join(format!("{name}.shim")))?;
         let mut arguments = self.options.role_arguments("producer");
         arguments.extend(["--storm".into(), size.to_string(), "--due-ms".into(), due_ms.to_string()]);

@@ -17,7 +17,7 @@ use super::shim::Control;
 /// Without fsync: a process that dies leaves what it has written to the kernel, and that is what is killed here. With
 /// `everysec` redis may hold a write back while a sync is under way and acknowledge it before: then kill -9 loses it.
 /// With `always` it exits when the disk is full.
-const ARGUMENTS: [&str; 10] = [
+const ARGUMENTS: [&str; 12] = [
     "--appendonly",
     "yes",
     "--appendfsync",
@@ -28,12 +28,18 @@ const ARGUMENTS: [&str; 10] = [
     "15000",
     "--aof-load-truncated",
     "yes",
+    // A replica that joins waits for no other one.
+    "--repl-diskless-sync-delay",
+    "0",
 ];
-/// How much `seq` is raised by hand where an append-only file lost its tail.
+/// How much `seq` is raised by hand where the last writes are gone: far more than were.
 const SEQ_STEP: u64 = 1_000_000;
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 pub struct Store {
+    /// Names its log, and the file of its shim.
+    name: String,
+    program: PathBuf,
     server: Arc<Mutex<Server>>,
     pub shim: Control,
     url: String,
@@ -52,13 +58,25 @@ pub struct Found {
 }
 
 impl Store {
-    pub fn start(program: &Path, shim: Control) -> Result<Self> {
+    /// Starts one; `folder` is for the file of its shim.
+    pub fn start(program: &Path, name: &str, library: &Path, folder: &Path) -> Result<Self> {
+        let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
         let environment: Vec<_> = shim.environment().iter().map(|(name, value)| (&**name, &**value)).collect();
         let server = Server::start_on(program, &ARGUMENTS, &environment)?;
         let (url, port, folder) = (server.url(), server.port(), server.folder().to_owned());
         let server = Arc::new(Mutex::new(server));
         let (offset_ms, fence) = (AtomicI64::new(0), Mutex::default());
-        Ok(Self { server, shim, url, port, folder, offset_ms, fence })
+        let (name, program) = (name.to_owned(), program.to_owned());
+        Ok(Self { name, program, server, shim, url, port, folder, offset_ms, fence })
+    }
+
+    /// Starts another one like it, empty, whose clock is off by as much.
+    pub async fn start_another(&self, name: String, library: PathBuf, folder: PathBuf) -> Result<Self> {
+        let program = self.program.clone();
+        let starting = tokio::task::spawn_blocking(move || Self::start(&program, &name, &library, &folder));
+        let another = starting.await??;
+        another.step_clock(self.offset_ms())?;
+        Ok(another)
     }
 
     pub fn url(&self) -> &str {
@@ -150,6 +168,19 @@ impl Store {
         Ok(born.map(|born| Found { born, seq: seq.unwrap_or(0) }))
     }
 
+    /// A counter of a queue; 0 if it is not there.
+    pub async fn counter(&self, queue: &str, name: &str) -> Result<u64> {
+        let value: Option<u64> = self.command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name]).await?;
+        Ok(value.unwrap_or(0))
+    }
+
+    /// Which queue of this name it is, and how many messages were pushed to that.
+    pub async fn born_and_pushed(&self, queue: &str) -> Result<(Option<String>, u64)> {
+        let meta = format!("dueq:{{{queue}}}:meta");
+        let (born, pushed): (_, Option<u64>) = self.command(&["HMGET", &meta, "born", "pushed"]).await?;
+        Ok((born, pushed.unwrap_or(0)))
+    }
+
     /// Raises `seq` beyond whatever was answered before; returns what it is now.
     pub async fn raise_seq(&self, queue: &str) -> Result<u64> {
         let meta = format!("dueq:{{{queue}}}:meta");
@@ -188,9 +219,41 @@ impl Store {
         Ok(folder.join(name))
     }
 
+    /// Makes it a replica of whoever listens on this port, or a master again.
+    pub async fn follow(&self, port: Option<u16>) -> Result<()> {
+        match port {
+            Some(port) => self.command(&["REPLICAOF", "127.0.0.1", &port.to_string()]).await,
+            None => self.command(&["REPLICAOF", "NO", "ONE"]).await,
+        }
+    }
+
+    /// Whether it has all that its master has sent, and its append-only file too.
+    pub async fn is_in_step(&self) -> Result<bool> {
+        Ok(self.info("replication", "master_link_status").await? == "up" && self.is_file_whole().await?)
+    }
+
+    /// Whether its append-only file has all that it holds, and is not being written anew.
+    pub async fn is_file_whole(&self) -> Result<bool> {
+        let wanted = [
+            ("aof_enabled", "1"),
+            ("aof_rewrite_scheduled", "0"),
+            ("aof_rewrite_in_progress", "0"),
+            ("aof_last_bgrewrite_status", "ok"),
+        ];
+        for (field, value) in wanted {
+            if self.info("persistence", field).await? != value {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Keeps its log, which goes with the server.
     pub fn keep_log(&self, folder: &Path) -> Result<()> {
-        ensure!(fs::copy(self.folder.join("log"), folder.join("server.log"))? > 0, "the server wrote no log");
+        ensure!(
+            fs::copy(self.folder.join("log"), folder.join(&self.name).with_extension("log"))? > 0,
+            "the server wrote no log"
+        );
         Ok(())
     }
 }

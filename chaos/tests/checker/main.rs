@@ -1,6 +1,7 @@
 //! The checker on histories made by hand: for each violation one that has it, and a near miss that has not.
 
 mod counts;
+mod failovers;
 mod histories;
 mod simulation;
 mod story;

@@ -86,6 +86,20 @@ impl Story {
         self.call(push(id, due, 0, ""), words(verdict), changes(verdict))
     }
 
+    /// A push that a replica must have before it is answered, and what its caller is told.
+    pub(crate) fn push_replicated(&mut self, id: &str, verdict: &str, told: &str) -> &mut Self {
+        self.call += 1;
+        let op = self.call;
+        self.write(Event::Asked { op, verb: Verb::Push, ids: vec![id.into()], replicas: 1 });
+        self.push(id, "+0", verdict).write(Event::Told { op, outcomes: vec![told.into()] })
+    }
+
+    /// Another master, which has what has at most this `seq`.
+    pub(crate) fn failed_over(&mut self, survived: u64) -> &mut Self {
+        self.seq = survived + 1_000_000;
+        self.write(Event::Undone { queue: "q".into(), born: self.born.into(), survived, next: self.seq })
+    }
+
     pub(crate) fn push_with(&mut self, id: &str, due: &str, until: u64, options: &str, verdict: &str) -> &mut Self {
         self.call(push(id, due, until, options), words(verdict), changes(verdict))
     }

@@ -127,7 +127,7 @@ fn handlers_see_what_was_claimed() {
 fn callers_are_told_what_the_server_said() {
     let told = |outcome: &str| {
         let mut story = Story::new();
-        story.write(Event::Asked { op: 1, verb: Verb::Push, ids: vec!["a".into()] });
+        story.write(Event::Asked { op: 1, verb: Verb::Push, ids: vec!["a".into()], replicas: 0 });
         story.push("a", "+0", "CREATED").write(Event::Told { op: 1, outcomes: vec![outcome.into()] });
         story.left(State::Ready, &[("a", 0, 0)]);
         story
