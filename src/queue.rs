@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::batch::{Batcher, Item, Prefix};
+use crate::batch::{Batcher, Group, Item, Prefix};
 use crate::client::Client;
 use crate::due::Due;
 use crate::durability::Durability;
@@ -108,28 +108,46 @@ impl Queue {
         pushed(self.producing(durability).await?.push.submit(item).await?, &id)
     }
 
-    /// Pushes many messages, in batches; the results are in the order of the messages, and each stands for itself.
+    /// Pushes many messages, in calls of up to 256 or 1 MiB; the results are in the order of the messages, and each stands for
+    /// itself.
     ///
     /// Dropped halfway, some are stored and some are not.
     pub async fn push_many(&self, messages: impl IntoIterator<Item = Message>) -> Vec<Result<Pushed, Error>> {
-        let mut answers = Vec::new();
+        let (mut answers, mut group, mut durability) = (Vec::new(), Group::default(), self.1);
         for message in messages {
-            let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
-            let answer = async {
-                let item = self.push_item(message)?;
-                // Not kept: one that nobody needs any more makes room for the next durability.
-                self.producing(durability).await?.push.enqueue(item).await
+            let (id, wanted) = (message.id.clone(), message.durability.unwrap_or(self.1));
+            let answer = match self.push_item(message) {
+                Ok(item) => {
+                    if wanted != durability || !group.has_room_for(&item) {
+                        self.enqueue(std::mem::take(&mut group), durability).await;
+                    }
+                    durability = wanted;
+                    Ok(group.add(item))
+                }
+                Err(error) => Err(error),
             };
-            answers.push(answer.await.map(|answer| (answer, id)));
+            answers.push((id, answer));
         }
+        self.enqueue(group, durability).await;
         let mut results = Vec::with_capacity(answers.len());
-        for answer in answers {
+        for (id, answer) in answers {
             results.push(match answer {
-                Ok((answer, id)) => Batcher::answer(answer).await.and_then(|reply| pushed(reply, &id)),
+                Ok(answer) => Batcher::answer(answer).await.and_then(|reply| pushed(reply, &id)),
                 Err(error) => Err(error),
             });
         }
         results
+    }
+
+    async fn enqueue(&self, group: Group, durability: Durability) {
+        if group.is_empty() {
+            return;
+        }
+        // Not kept: one that nobody needs any more makes room for the next durability.
+        match self.producing(durability).await {
+            Ok(producing) => producing.push.enqueue(group).await,
+            Err(error) => group.fail(&error),
+        }
     }
 
     /// Takes back a message that waits. After `Cancelled` it is never delivered: of a cancel and a claim exactly one wins.

@@ -54,6 +54,38 @@ struct Pending {
     _room: OwnedSemaphorePermit,
 }
 
+/// What one item comes to.
+pub(crate) type Answer = oneshot::Receiver<Result<ItemReply, Error>>;
+
+/// What one caller wants done in one call: never more than a call takes.
+#[derive(Default)]
+pub(crate) struct Group {
+    items: Vec<(Item, oneshot::Sender<Result<ItemReply, Error>>)>,
+    bytes: usize,
+}
+
+impl Group {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(crate) fn has_room_for(&self, item: &Item) -> bool {
+        fits(self.items.len() + 1, self.bytes + size(item))
+    }
+
+    pub(crate) fn add(&mut self, item: Item) -> Answer {
+        let (answer, receiver) = oneshot::channel();
+        self.bytes += size(&item);
+        self.items.push((item, answer));
+        receiver
+    }
+
+    /// Nothing of it is sent.
+    pub(crate) fn fail(self, error: &Error) {
+        self.items.into_iter().for_each(|(_, answer)| drop(answer.send(Err(error.clone()))));
+    }
+}
+
 /// What stands before the items in ARGV (after `now`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prefix {
@@ -82,7 +114,8 @@ struct Shared {
 /// Where the items wait for the task that sends them.
 #[derive(Clone)]
 struct Line {
-    sender: mpsc::UnboundedSender<Pending>,
+    /// What came together goes together.
+    sender: mpsc::UnboundedSender<Vec<Pending>>,
     gauge: Arc<Gauge>,
 }
 
@@ -108,37 +141,55 @@ impl Batcher {
 
     /// Sends one item along with whatever else is waiting, and gives back its own answer.
     pub(crate) async fn submit(&self, item: Item) -> Result<ItemReply, Error> {
-        Self::answer(self.enqueue(item).await?).await
+        let _room = self.room(share(size(&item))).await?;
+        let (answer, receiver) = oneshot::channel();
+        self.send(vec![Pending { item, since: Instant::now(), answer, _room }]).map_err(|(_, error)| error)?;
+        Self::answer(receiver).await
     }
 
-    /// Puts an item in line, as soon as there is room; its answer comes by the receiver.
-    ///
+    /// Puts a caller's items in line, as soon as there is room; they go in one call.
+    pub(crate) async fn enqueue(&self, group: Group) {
+        let mut room = match self.room(group.items.iter().map(|(item, _)| share(size(item))).sum()).await {
+            Ok(room) => room,
+            Err(error) => return group.fail(&error),
+        };
+        let since = Instant::now();
+        let line = group.items.into_iter().filter_map(|(item, answer)| {
+            let _room = room.split(share(size(&item)) as usize)?; // the shares add up
+            Some(Pending { item, since, answer, _room })
+        });
+        if let Err((group, error)) = self.send(line.collect()) {
+            group.into_iter().for_each(|pending| drop(pending.answer.send(Err(error.clone()))));
+        }
+    }
+
     /// The wait for room has no limit of its own: it ends as the calls before it do, and those have theirs. An error after so
     /// long would make failures of what is only a queue of callers.
-    pub(crate) async fn enqueue(&self, item: Item) -> Result<oneshot::Receiver<Result<ItemReply, Error>>, Error> {
-        let (answer, receiver) = oneshot::channel();
-        let bytes = u32::try_from(size(&item)).unwrap_or(u32::MAX).clamp(LEAST_BYTES, BACKLOG_BYTES);
+    async fn room(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Error> {
         // Nobody closes the semaphore.
-        let room = Arc::clone(&self.0.room).acquire_many_owned(bytes).await.map_err(|_| gone(Applied::No))?;
-        let mut pending = Pending { item, since: Instant::now(), answer, _room: room };
+        Arc::clone(&self.0.room).acquire_many_owned(bytes).await.map_err(|_| gone(Applied::No))
+    }
+
+    fn send(&self, mut group: Vec<Pending>) -> Result<(), (Vec<Pending>, Error)> {
         // A task ends with the runtime that it was started on: then the next caller starts another.
         for _ in 0..2 {
             let Line { sender, gauge } = self.line();
-            let waiting = gauge.waiting.fetch_add(1, Ordering::AcqRel) + 1;
-            match sender.send(pending) {
+            let (count, enough) = (group.len(), enough(self.0.verb));
+            let before = gauge.waiting.fetch_add(count, Ordering::AcqRel);
+            match sender.send(group) {
                 Ok(()) => {
-                    if waiting == enough(self.0.verb) {
+                    if before < enough && before + count >= enough {
                         gauge.enough.notify_one();
                     }
-                    return Ok(receiver);
+                    return Ok(());
                 }
-                Err(mpsc::error::SendError(back)) => pending = back,
+                Err(mpsc::error::SendError(back)) => group = back,
             }
         }
-        Err(gone(Applied::No))
+        Err((group, gone(Applied::No)))
     }
 
-    pub(crate) async fn answer(receiver: oneshot::Receiver<Result<ItemReply, Error>>) -> Result<ItemReply, Error> {
+    pub(crate) async fn answer(receiver: Answer) -> Result<ItemReply, Error> {
         receiver.await.unwrap_or_else(|_| Err(gone(Applied::Unknown)))
     }
 
@@ -179,4 +230,14 @@ fn gone(applied: Applied) -> Error {
 
 fn size(item: &Item) -> usize {
     item.args.iter().map(Vec::len).sum()
+}
+
+/// Whether so much may go in one call; one item may, whatever its size.
+fn fits(items: usize, bytes: usize) -> bool {
+    items <= 1 || items <= BATCH_ITEMS && bytes <= BATCH_BYTES
+}
+
+/// An item's share of the backlog.
+fn share(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX).clamp(LEAST_BYTES, BACKLOG_BYTES)
 }

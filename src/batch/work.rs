@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::batch::{BATCH_BYTES, BATCH_ITEMS, Gauge, Pending, Prefix, enough, is_settle, size, tally};
+use crate::batch::{BATCH_ITEMS, Gauge, Pending, Prefix, enough, fits, is_settle, size, tally};
 use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::metrics::Meters;
@@ -26,26 +26,35 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(first: Pending) -> Self {
-        let (bytes, ordered) = (size(&first.item), first.item.repeat == Repeat::Unsafe);
-        Self { items: vec![first], bytes, ordered }
+    fn of(group: Vec<Pending>) -> Self {
+        let mut batch = Self { items: Vec::new(), bytes: 0, ordered: false };
+        batch.take(group);
+        batch
     }
 
     fn has_room(&self) -> bool {
         self.items.len() < BATCH_ITEMS
     }
 
-    /// Takes an item in; gives it back if it would be too much.
-    fn add(&mut self, pending: Pending) -> Option<Pending> {
-        let bytes = self.bytes + size(&pending.item);
-        if bytes > BATCH_BYTES {
-            return Some(pending);
+    /// Takes a caller's items in; gives them back if they would be too much. They are not parted: who pushes a hundred would
+    /// else wait for two calls.
+    fn add(&mut self, group: Vec<Pending>) -> Option<Vec<Pending>> {
+        if !fits(self.items.len() + group.len(), self.bytes + bytes(&group)) {
+            return Some(group);
         }
-        self.bytes = bytes;
-        self.ordered |= pending.item.repeat == Repeat::Unsafe;
-        self.items.push(pending);
+        self.take(group);
         None
     }
+
+    fn take(&mut self, group: Vec<Pending>) {
+        self.bytes += bytes(&group);
+        self.ordered |= group.iter().any(|pending| pending.item.repeat == Repeat::Unsafe);
+        if self.items.is_empty() { self.items = group } else { self.items.extend(group) }
+    }
+}
+
+fn bytes(group: &[Pending]) -> usize {
+    group.iter().map(|pending| size(&pending.item)).sum()
 }
 
 /// It ends when the batcher is dropped.
@@ -59,13 +68,13 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) async fn run(self: Arc<Self>, mut receiver: mpsc::UnboundedReceiver<Pending>, gauge: Arc<Gauge>) {
+    pub(super) async fn run(self: Arc<Self>, mut receiver: mpsc::UnboundedReceiver<Vec<Pending>>, gauge: Arc<Gauge>) {
         let (mut next, mut flying, mut ordered) = (None, JoinSet::new(), false);
         loop {
             let first = match next.take() {
-                Some(pending) => pending,
+                Some(group) => group,
                 None => match receiver.recv().await {
-                    Some(pending) => pending,
+                    Some(group) => group,
                     None => break,
                 },
             };
@@ -77,9 +86,9 @@ impl Work {
             loop {
                 while next.is_none()
                     && batch.has_room()
-                    && let Ok(pending) = receiver.try_recv()
+                    && let Ok(group) = receiver.try_recv()
                 {
-                    next = batch.add(pending);
+                    next = batch.add(group);
                 }
                 while flying.try_join_next().is_some() {}
                 // Calls that must not be repeated keep to their order, and so does what comes after them.
@@ -257,4 +266,42 @@ fn unsteady(verb: Verb) -> Error {
 /// Of a call of which an earlier attempt may have been applied nobody knows, whatever became of the last one.
 fn of(error: Error, repeated: bool) -> Error {
     if repeated { error.of_repeated() } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{Semaphore, oneshot};
+
+    use super::*;
+    use crate::batch::{BATCH_BYTES, Item};
+
+    fn group(items: usize, bytes: usize) -> Vec<Pending> {
+        let room = Arc::new(Semaphore::new(items));
+        let pending = |_| Pending {
+            item: Item { args: vec![vec![b'x'; bytes]], repeat: Repeat::Harmless },
+            since: Instant::now(),
+            answer: oneshot::channel().0,
+            _room: Arc::clone(&room).try_acquire_owned().expect("room"),
+        };
+        (0..items).map(pending).collect()
+    }
+
+    #[test]
+    fn what_one_caller_brings_is_not_parted() {
+        let mut batch = Batch::of(group(100, 10));
+        assert!(batch.add(group(100, 10)).is_none());
+        assert_eq!(batch.add(group(100, 10)).map(|back| back.len()), Some(100));
+        assert!(batch.add(group(56, 10)).is_none());
+        assert!(!batch.has_room());
+        assert_eq!((batch.items.len(), batch.bytes), (BATCH_ITEMS, 10 * BATCH_ITEMS));
+    }
+
+    #[test]
+    fn a_call_takes_so_many_bytes_and_one_item_whatever_its_size() {
+        let mut batch = Batch::of(group(1, 2 * BATCH_BYTES));
+        assert!(batch.add(group(1, 1)).is_some());
+        batch = Batch::of(group(2, BATCH_BYTES / 4));
+        assert!(batch.add(group(3, BATCH_BYTES / 4)).is_some());
+        assert!(batch.add(group(2, BATCH_BYTES / 4)).is_none());
+    }
 }
