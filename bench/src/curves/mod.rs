@@ -1,6 +1,7 @@
 //! Figures against something that grows: what waits, nodes, callers. And a storm.
 
 pub(crate) mod concurrency;
+pub(crate) mod legs;
 pub(crate) mod nodes;
 pub(crate) mod scale;
 pub(crate) mod storm;

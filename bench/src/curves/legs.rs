@@ -1,0 +1,239 @@
+//! Where the time between a due moment and the start of a handler goes.
+//!
+//! Each delivery's way is cut into legs by what the nodes' script calls show:
+//! **wheel**, from the due time until anybody asks the server for due messages; **promote**, that call, if it was not the
+//! one that granted the message; **bell**, from its answer until the call that did was made; **claim**, that call; and
+//! **dispatch**, from its answer until the handler starts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use dueq::harness::{self, Observer, Reply};
+use dueq::{Applied, Client, Delivery, Due, Message, Pushed, Queue};
+use dueq_bench_driver::unix_us;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::Output;
+use crate::peers::measured::Lateness;
+use crate::peers::server::Server;
+
+/// How long the nodes settle in, how far ahead messages are pushed, and how often.
+const SETTLING: Duration = Duration::from_secs(3);
+const AHEAD_US: u64 = 1_000_000;
+const STEP_US: u64 = 100_000;
+/// After the last due moment.
+const PATIENCE: Duration = Duration::from_secs(30);
+const ID: &str = "leg-";
+
+/// Where the time between a due moment and the start of a handler goes: wheel, promote, bell, claim, dispatch.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// How many messages a second
+    #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "10,1000")]
+    rate: Vec<u64>,
+    /// How many nodes; as many messages are due together, so that each has one to handle
+    #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "1,2")]
+    nodes: Vec<u64>,
+    /// How long each is measured, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    seconds: u64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// A promote or claim of some node, by the machine's clock.
+#[derive(Clone, Copy, Default)]
+struct Call {
+    from_us: u64,
+    to_us: u64,
+}
+
+#[derive(Default)]
+struct Calls {
+    under_way: HashMap<u64, u64>,
+    answered: Vec<Call>,
+    /// By id, the call that granted it.
+    granted: HashMap<Vec<u8>, Call>,
+}
+
+static CALLS: LazyLock<Mutex<Calls>> = LazyLock::new(Mutex::default);
+
+fn calls() -> MutexGuard<'static, Calls> {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Watch;
+
+impl Observer for Watch {
+    fn invoke(&self, call: u64, verb: &'static str, _: &str, args: &[&[u8]]) {
+        // A claim of none only rings.
+        if verb == "promote" || verb == "claim" && args.get(1) != Some(&b"0".as_slice()) {
+            calls().under_way.insert(call, unix_us());
+        }
+    }
+
+    fn done(&self, call: u64, result: Result<&Reply, (String, Applied)>) {
+        let to_us = unix_us();
+        let mut calls = calls();
+        let Some(from_us) = calls.under_way.remove(&call) else { return };
+        let Ok(reply) = result else { return };
+        let answered = Call { from_us, to_us };
+        calls.answered.push(answered);
+        ids(reply, &mut |id| {
+            calls.granted.insert(id.to_vec(), answered);
+        });
+    }
+}
+
+/// The ids in what a claim answered.
+fn ids(reply: &Reply, found: &mut impl FnMut(&[u8])) {
+    match reply {
+        Reply::Bytes(bytes) if bytes.starts_with(ID.as_bytes()) => found(bytes),
+        Reply::List(parts) => parts.iter().for_each(|part| ids(part, found)),
+        _ => {}
+    }
+}
+
+struct Handled {
+    id: Vec<u8>,
+    due_us: u64,
+    started_us: u64,
+}
+
+#[tokio::main]
+pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    if !harness::observe(Watch) {
+        bail!("somebody else watches the script calls");
+    }
+    let mut settings = Vec::new();
+    for &nodes in &arguments.nodes {
+        for &rate in &arguments.rate {
+            settings.push(measure(nodes, rate, arguments.seconds).await?);
+        }
+    }
+    arguments.output.write(&json!({ "curve": "legs", "settings": settings }))
+}
+
+async fn measure(nodes: u64, rate: u64, seconds: u64) -> Result<Value> {
+    let server = Server::private().await?;
+    let (stop, handled) = (CancellationToken::new(), Arc::new(Mutex::new(Vec::new())));
+    let mut workers = Vec::new();
+    for _ in 0..nodes {
+        // Each with connections of its own, as a process of its own would have.
+        let queue = Client::connect(&server.address()).await?.queue("legs")?;
+        let (stop, handled) = (stop.clone(), Arc::clone(&handled));
+        let handler = move |delivery: Delivery| {
+            let (id, due_us, started_us) = (delivery.id_bytes().to_vec(), delivery.due_ms() * 1_000, unix_us());
+            handled.lock().unwrap_or_else(PoisonError::into_inner).push(Handled { id, due_us, started_us });
+            std::future::ready(())
+        };
+        workers.push(tokio::spawn(queue.worker().run(handler, async move { stop.cancelled().await })));
+    }
+    let queue = Client::connect(&server.address()).await?.queue("legs")?;
+    tokio::time::sleep(SETTLING).await;
+    *calls() = Calls::default();
+    let pushed = push(&queue, nodes, rate, seconds).await?;
+    let all = async {
+        while handled.lock().unwrap_or_else(PoisonError::into_inner).len() < pushed {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, all).await.context("not all was handled")?;
+    stop.cancel();
+    for worker in workers {
+        worker.await??;
+    }
+    let handled = std::mem::take(&mut *handled.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut setting = legs(&handled, std::mem::take(&mut *calls()))?;
+    (setting["nodes"], setting["rate_per_s"]) = (json!(nodes), json!(rate));
+    eprintln!("{setting}");
+    Ok(setting)
+}
+
+/// Pushes what is due in so many seconds, about a second ahead: as many in one instant as there are nodes. How many.
+async fn push(queue: &Queue, nodes: u64, rate: u64, seconds: u64) -> Result<usize> {
+    let (apart_us, from_us) = (1_000_000 * nodes / rate, unix_us() + AHEAD_US);
+    let instants = seconds * 1_000_000 / apart_us;
+    let mut next = 0;
+    while next < instants {
+        let until_us = unix_us() + AHEAD_US + STEP_US;
+        let mut messages = Vec::new();
+        while next < instants && from_us + next * apart_us < until_us {
+            let due_ms = (from_us + next * apart_us) / 1_000;
+            let one = |node| Message::new([b'x'; 100]).id(format!("{ID}{next:07}-{node}")).due(Due::at_ms(due_ms));
+            messages.extend((0..nodes).map(one));
+            next += 1;
+        }
+        for pushed in queue.push_many(messages).await {
+            if pushed? != Pushed::Created {
+                bail!("an id was there already");
+            }
+        }
+        tokio::time::sleep(Duration::from_micros((until_us - AHEAD_US).saturating_sub(unix_us()))).await;
+    }
+    Ok((instants * nodes) as usize)
+}
+
+/// All legs of all deliveries.
+fn legs(handled: &[Handled], mut calls: Calls) -> Result<Value> {
+    calls.answered.sort_by_key(|call| call.from_us);
+    let (mut late, mut all) = (Vec::new(), HashMap::<&str, Vec<i64>>::new());
+    for Handled { id, due_us, started_us } in handled {
+        let claim = *calls.granted.get(id).context("a delivery that no claim granted")?;
+        let first = calls.answered.partition_point(|call| call.from_us < *due_us);
+        // The clock of the server is read within the call: one that was made a moment before may grant it.
+        let first = calls.answered.get(first).copied().filter(|first| first.from_us < claim.from_us).unwrap_or(claim);
+        let mut leg = |name, from_us: u64, to_us: u64| {
+            all.entry(name).or_default().push(to_us.cast_signed() - from_us.cast_signed());
+        };
+        leg("wheel", *due_us, first.from_us);
+        if first.from_us != claim.from_us {
+            leg("promote", first.from_us, first.to_us);
+            leg("bell", first.to_us, claim.from_us);
+        }
+        leg("claim", claim.from_us, claim.to_us);
+        leg("dispatch", claim.to_us, *started_us);
+        late.push(started_us.cast_signed() - due_us.cast_signed());
+    }
+    let spread = |us: &[i64]| {
+        let mut spread = Lateness::default();
+        spread.add(us);
+        spread.json(false)
+    };
+    let legs: serde_json::Map<_, _> = all.iter().map(|(name, us)| ((*name).to_owned(), spread(us))).collect();
+    Ok(json!({ "late_ms": spread(&late), "legs_ms": legs }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_is_cut_where_calls_begin_and_end() {
+        let call = |from_us, to_us| Call { from_us, to_us };
+        let mut calls =
+            Calls { answered: vec![call(5_000, 5_100), call(1_200, 1_500), call(900, 950)], ..Calls::default() };
+        calls.granted.insert(b"leg-a".to_vec(), call(1_200, 1_500));
+        calls.granted.insert(b"leg-b".to_vec(), call(5_000, 5_100));
+        let handled = |id: &str, started_us| Handled { id: id.into(), due_us: 1_000, started_us };
+        let cut = legs(&[handled("leg-a", 1_530), handled("leg-b", 5_150)], calls).expect("legs");
+        let max = |leg: &str| cut["legs_ms"][leg]["max"].as_f64();
+        assert_eq!((max("wheel"), max("promote"), max("bell")), (Some(0.2), Some(0.3), Some(3.5)));
+        assert_eq!((max("claim"), max("dispatch")), (Some(0.3), Some(0.05)));
+        assert_eq!((cut["legs_ms"]["promote"]["n"].as_u64(), cut["late_ms"]["n"].as_u64()), (Some(1), Some(2)));
+        assert_eq!(cut["late_ms"]["max"].as_f64(), Some(4.15));
+    }
+
+    #[test]
+    fn ids_are_found_wherever_they_are() {
+        let bytes = |text: &str| Reply::Bytes(text.into());
+        let reply =
+            Reply::List(vec![Reply::Int(1), Reply::List(vec![bytes("leg-1"), bytes("payload")]), bytes("leg-2")]);
+        let mut found = Vec::new();
+        ids(&reply, &mut |id| found.push(id.to_vec()));
+        assert_eq!(found, [b"leg-1", b"leg-2"]);
+    }
+}
