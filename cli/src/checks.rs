@@ -11,7 +11,7 @@ use dueq::{Due, Message, OnConflict};
 use jiff::civil::DateTime;
 use jiff::fmt::temporal::{Pieces, PiecesOffset};
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Span, Timestamp};
 use serde_json::value::RawValue;
 
 use crate::import::codec::Codec;
@@ -45,6 +45,8 @@ pub(crate) fn delay(bytes: &[u8]) {
         Ok(delay) => {
             assert!(!text.trim().is_empty());
             assert!(text.contains(|c: char| c.is_ascii_digit()), "{text:?} is {delay:?}");
+            let span: Span = text.parse().expect("what was taken can be taken apart");
+            assert_eq!((span.get_years(), span.get_months()), (0, 0), "{text:?} has no fixed length");
             let again = format!("PT{}.{:09}S", delay.as_secs(), delay.subsec_nanos());
             // As many seconds as the format has; in hours and minutes beside each other there may be more.
             if delay.as_secs() <= 631_107_417_600 {
@@ -225,10 +227,14 @@ fn check_message(text: &[u8], message: &str) {
     assert_eq!(message, format!("{:?}", expected.id(id)));
 }
 
+/// Beside control characters, what Unicode has to turn the direction of writing, to end lines, and to annotate.
+const INVISIBLE: &str = "\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\
+    \u{2066}\u{2067}\u{2068}\u{2069}\u{206a}\u{206b}\u{206c}\u{206d}\u{206e}\u{206f}\u{fff9}\u{fffa}\u{fffb}";
+
 /// What is printed: nothing in it steers a terminal, nothing harmless is changed, and JSON means what it meant.
 pub(crate) fn shown(bytes: &[u8]) {
     let seen = visible(bytes);
-    assert!(!seen.contains(steers), "{seen:?}");
+    assert!(!seen.contains(|c: char| c.is_control() || INVISIBLE.contains(c)), "{seen:?}");
     let text = String::from_utf8_lossy(bytes);
     if !text.contains(steers) {
         assert_eq!(seen, text);
