@@ -80,10 +80,10 @@ local function add(id, at)
   local failures, crashes, _, _, reason = attrs(id)
   items[#items + 1] = {id, tonumber(at), failures, crashes, reason}
 end
-local function place(set, member) -- where the page begins: with this member if it has not moved, else with the time it had
+local function place(zset, member) -- where the page begins: with this member if it has not moved, else with the time it had
   if not time then return 0, false end
-  local same = tonumber(redis.call('ZSCORE', set, member) or -1) == tonumber(time)
-  return same and redis.call('ZRANK', set, member) or redis.call('ZCOUNT', set, '-inf', '(' .. time), same
+  local same = tonumber(redis.call('ZSCORE', zset, member) or -1) == tonumber(time)
+  return same and redis.call('ZRANK', zset, member) or redis.call('ZCOUNT', zset, '-inf', '(' .. time), same
 end
 local function under(token, at, after) -- those that a claim's lease still holds, in the order in which it granted them
   for id in string.gmatch(redis.call('HGET', CLAIMS, '\1' .. token) or '', '[^\n]+') do

@@ -125,8 +125,7 @@ fn a_clock_that_goes_back_makes_nothing_early() -> Result<()> {
     expect(&mut queue, before, |state| {
         state.ready.truncate(1);
         add(&mut state.scheduled, "a", T0 + 100);
-        add(&mut state.leases, "b", T0 + 60 + SECOND);
-        state.claims.insert("b".into(), format!("{}{}", token('a').text(), T0 + 50).into());
+        super::granted(state, &token('a'), T0 + 60 + SECOND, &[("b", T0 + 50)]);
         count(state, "claimed", 1);
         count(state, "seq", 1);
     })?;

@@ -227,7 +227,7 @@ fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
     queue.push(T0, "a", T0 + 1_000, "")?;
     queue.ok("reschedule", T0, words!["a", T0 + 500, ""])?;
     ensure!(queue.take(T0 + 500, 1, &token('a'))? == ["a"]);
-    ensure!(queue.items("ack", T0 + 500, words!["a", token('a')])? == ["OK"]);
+    ensure!(queue.items("ack", T0 + 500, words![token('a'), 1, "a"])? == ["OK"]);
     ensure!(queue.state()?.meta.get(&"seq".into()) == Some(&"5".into()));
     Ok(())
 }
