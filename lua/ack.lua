@@ -97,7 +97,7 @@ end
 local replies, acked, extended, n = {'OK'}, ids, {}, #ids
 local function judge() -- one by one, each seeing what the former ones did
   local taken = {}
-  replies, acked, n = {}, {}, 0
+  replies, acked, extended, n = {}, {}, {}, 0
   for _, group in ipairs(groups) do
     group.ended = 0
     for i = group.from, group.to do

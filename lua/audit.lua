@@ -115,19 +115,11 @@ local function under(id, token) -- whether the id has this claim, and no lease o
   local claim = redis.call('HGET', CLAIMS, id)
   return claim and #claim > 16 and string.find(claim, token, 1, true) == 1 and not own(claim)
 end
-local lists = {} -- by token: of the ids that it granted each
-local function granted(token)
-  if not lists[token] then
-    lists[token] = {}
-    for id in string.gmatch(redis.call('HGET', CLAIMS, '\1' .. token) or '', '[^\n]+') do lists[token][id] = true end
-  end
-  return lists[token]
+local function shared(id, claim) -- whether it is under the lease of its claim
+  local granted = not own(claim) and readable(claim) and redis.call('HGET', CLAIMS, '\1' .. string.sub(claim, 1, 16))
+  return granted and string.find('\n' .. granted .. '\n', '\n' .. id .. '\n', 1, true)
 end
-local function leased(id)
-  local claim = redis.call('HGET', CLAIMS, id)
-  if claim and readable(claim) and not own(claim) and granted(string.sub(claim, 1, 16))[id] then return true end
-  return redis.call('ZSCORE', LEASES, id)
-end
+local function leased(id) return shared(id, redis.call('HGET', CLAIMS, id) or '') or redis.call('ZSCORE', LEASES, id) end
 -- Who of two places is right: a handler that has it, then the dead, of whom an operator decides, then the due in scheduled.
 local function places(id)
   local at = {}
@@ -138,10 +130,10 @@ local function places(id)
   return at
 end
 local function unlease(id)
-  local claim = redis.call('HGET', CLAIMS, id)
+  local claim = redis.call('HGET', CLAIMS, id) or ''
+  if shared(id, claim) then fewer(string.sub(claim, 1, 16), 1) end
   redis.call('ZREM', LEASES, id)
   redis.call('HDEL', CLAIMS, id)
-  if claim and readable(claim) and not own(claim) and granted(string.sub(claim, 1, 16))[id] then fewer(string.sub(claim, 1, 16), 1) end
 end
 local function leave(id, keep) -- all places but this one, and of the ready but the first
   if keep ~= 'leased' then unlease(id) end
@@ -187,7 +179,7 @@ function look.leases(member, score)
     end)
   elseif not own(claim) then
     found('unmarked', member, '', function()
-      if granted(string.sub(claim, 1, 16))[member] then redis.call('ZREM', LEASES, member) -- its claim's holds it
+      if shared(member, claim) then redis.call('ZREM', LEASES, member) -- its claim's holds it
       else redis.call('HSET', CLAIMS, member, claim .. '+') end
     end)
   end
