@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{add, count, expect, remove};
+use super::{count, expect, remove};
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 

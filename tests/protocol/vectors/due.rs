@@ -36,7 +36,7 @@ fn a_delay_counts_from_the_end_of_the_millisecond() -> Result<()> {
     ensure!(due("now") == Some((T0 + 1) as f64));
     ensure!(queue.take(T0, 10, &token('a'))?.is_empty());
     ensure!(queue.take(T0 + 10, 10, &token('a'))? == ["now", "whole"]);
-    ensure!(queue.take(T0 + 11, 10, &token('a'))? == ["half"]);
+    ensure!(queue.take(T0 + 11, 10, &token('b'))? == ["half"]);
     Ok(())
 }
 

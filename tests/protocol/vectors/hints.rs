@@ -132,7 +132,8 @@ fn a_claim_of_what_is_due_tells_where_the_head_is_now_as_a_promote_does() -> Res
     }
     listener.heard(&mut queue)?;
     let mut claim = |at: u64, due: &str| -> Result<Vec<String>> {
-        queue.ok("claim", T0 + at, words![1, token('a'), SECOND, due])?;
+        let token = queue.new_token();
+        queue.ok("claim", T0 + at, words![1, token, SECOND, due])?;
         listener.heard(&mut queue)
     };
     ensure!(claim(99, "1")?.is_empty(), "nothing was taken");
