@@ -168,7 +168,7 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
     ] {
         ensure!(denied(&command(&mut producer, &words)?), "{words:?}");
     }
-    // It may look up when a lease runs out, and so one token after the other: no script takes it from one who may not settle.
+    // It may look up when a lease runs out, and so it sees tokens: no script takes one from it.
     let claim = command(&mut producer, &words!["HGET", "dueq:{q}:claims", "l"])?;
     ensure!(claim.bytes()?.0.starts_with(&token('l').0), "{claim:?}");
     for verb in ["ack", "again", "retry", "release", "bury", "extend"] {
