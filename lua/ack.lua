@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- ack: leased -> gone, for 1 to 1,000 deliveries.
 -- KEYS   the ten of the queue
--- ARGV   now | per delivery: id, token
--- Reply  {header, {OK | GONE | LOST, ...}}; one OK alone if all are
+-- ARGV   now | per claim: token, how many ids follow, ids; 1 to 1,000 ids in all
+-- Reply  {header, {OK | GONE | LOST, ...}}, one for each id; one OK alone if all are
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(log leases) a delivery
+-- Cost   O(1) a delivery, O(log leases) a claim that ends and a delivery that was extended
 -- Again  GONE
 
 --- block: prelude
@@ -50,46 +50,74 @@ local function finish(changed, quiet)
   return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
-local count = (#ARGV - 1) / 2
-if count < 1 or count > 1000 or count % 1 ~= 0 then
-  return redis.error_reply('BADARGS ack takes now, then id, token for 1 to 1000 deliveries')
+--- block: own
+-- A claim has one lease for all that it granted: \1 and its token in leases. Beside it in claims are its ids, and under \2 and the
+-- token how many of them it still holds. An id that was extended has a lease of its own, and a + at the end of its claim.
+local function own(claim) return string.byte(claim, -1) == 43 end
+--- end
+--- block: fewer
+local function fewer(token, count) -- so many are no longer under the claim's lease: it ends with the last
+  local held = tonumber(redis.call('HGET', CLAIMS, '\2' .. token))
+  if held and held > count then redis.call('HSET', CLAIMS, '\2' .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, '\1' .. token, '\2' .. token)
+    redis.call('ZREM', LEASES, '\1' .. token)
+  end
 end
-local ids = {}
-for i = 1, count do ids[i] = ARGV[2 * i] end
+--- end
+local ids, groups, at = {}, {}, 2
+while at <= #ARGV do
+  local count = tonumber(ARGV[at + 1])
+  if not count or count < 1 or count % 1 ~= 0 or at + 1 + count > #ARGV or #ids + count > 1000 then ids = {} break end
+  local from = #ids + 1
+  if from == 1 then ids = {unpack(ARGV, at + 2, at + 1 + count)} -- mostly all there are
+  else
+    for i = at + 2, at + 1 + count do ids[#ids + 1] = ARGV[i] end
+  end
+  groups[#groups + 1] = {token = ARGV[at], from = from, to = #ids, ended = count}
+  at = at + 2 + count
+end
+if #ids == 0 then return redis.error_reply('BADARGS ack takes now, then token, number of ids, ids for one or more claims, 1 to 1000 ids in all') end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
 redis.call('HLEN', MESSAGES)
 local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
-local function all_fit()
-  local claim, token
-  for i = 1, count do
-    local given = ARGV[2 * i + 1]
-    if claims[i] ~= claim or given ~= token then -- neighbours often share their claim and its due
-      claim, token = claims[i], given
-      if not fits(claim, token) then return false end
+local function all_under_their_claims() -- and none twice, which is seen later
+  for _, group in ipairs(groups) do
+    local claim
+    for i = group.from, group.to do
+      if claims[i] ~= claim then -- neighbours often share their claim and its due
+        claim = claims[i]
+        if not fits(claim, group.token) or own(claim) then return false end
+      end
     end
   end
   return true
 end
-local replies, acked, n
+local replies, acked, extended, n = {'OK'}, ids, {}, #ids
 local function judge() -- one by one, each seeing what the former ones did
   local taken = {}
-  replies, acked, n = {}, {}, 0
-  for i = 1, count do
-    local id = ids[i]
-    if taken[id] then replies[i] = 'GONE'
-    elseif fits(claims[i], ARGV[2 * i + 1]) then
-      n = n + 1
-      replies[i], acked[n], taken[id] = 'OK', id, true
-    else replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE' end
+  replies, acked, extended, n = {}, {}, {}, 0
+  for _, group in ipairs(groups) do
+    group.ended = 0
+    for i = group.from, group.to do
+      local id, claim = ids[i], claims[i]
+      if taken[id] then replies[i] = 'GONE'
+      elseif fits(claim, group.token) then
+        n = n + 1
+        replies[i], acked[n], taken[id] = 'OK', id, true
+        if own(claim) then extended[#extended + 1] = id else group.ended = group.ended + 1 end
+      else replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE' end
+    end
   end
 end
-if all_fit() then
-  replies, acked, n = {'OK'}, ids, count
-else judge() end
+if not all_under_their_claims() then judge() end
 if n == 0 then return {finish(false), replies} end
 if redis.call('HDEL', CLAIMS, unpack(acked)) < n then judge() end -- some were given twice
-redis.call('ZREM', LEASES, unpack(acked))
+for _, group in ipairs(groups) do
+  if group.ended > 0 then fewer(group.token, group.ended) end
+end
+if #extended > 0 then redis.call('ZREM', LEASES, unpack(extended)) end
 redis.call('HDEL', MESSAGES, unpack(acked))
 if has_attrs then redis.call('HDEL', ATTRS, unpack(acked)) end
 redis.call('HINCRBY', META, 'acked', n)

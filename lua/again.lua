@@ -68,17 +68,32 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is ne
   return due <= now_up + 3155760000000 and due or nil
 end
 --- end
+--- block: own
+-- A claim has one lease for all that it granted: \1 and its token in leases. Beside it in claims are its ids, and under \2 and the
+-- token how many of them it still holds. An id that was extended has a lease of its own, and a + at the end of its claim.
+local function own(claim) return string.byte(claim, -1) == 43 end
+--- end
+--- block: fewer
+local function fewer(token, count) -- so many are no longer under the claim's lease: it ends with the last
+  local held = tonumber(redis.call('HGET', CLAIMS, '\2' .. token))
+  if held and held > count then redis.call('HSET', CLAIMS, '\2' .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, '\1' .. token, '\2' .. token)
+    redis.call('ZREM', LEASES, '\1' .. token)
+  end
+end
+--- end
 --- block: held
-local function held(id, token) -- nothing if the claim is this token's, else what to answer; and the claim's due
+local function held(id, token) -- nothing if the claim is this token's, else what to answer; and the claim, and its due
   local claim = redis.call('HGET', CLAIMS, id)
-  if claim and #token == 16 and string.sub(claim, 1, 16) == token then return nil, tonumber(string.sub(claim, 17)) or 0 end
+  if claim and #token == 16 and string.sub(claim, 1, 16) == token then return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0 end
   return redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
 end
 --- end
 --- block: unlease
-local function unlease(id)
+local function unlease(id, claim)
   redis.call('HDEL', CLAIMS, id)
-  redis.call('ZREM', LEASES, id)
+  if own(claim) then redis.call('ZREM', LEASES, id) else fewer(string.sub(claim, 1, 16), 1) end
 end
 --- end
 local count = (#ARGV - 1) / 3
@@ -89,12 +104,12 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAG
 local replies, changed = {}, 0
 for i = 1, count do
   local id, due = ARGV[3 * i - 1], due_ms(ARGV[3 * i + 1])
-  local refusal = held(id, ARGV[3 * i])
+  local refusal, claim = held(id, ARGV[3 * i])
   if not due then replies[i] = 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead'
   elseif refusal then replies[i] = refusal
   else
     local _, _, _, options = attrs(id)
-    unlease(id)
+    unlease(id, claim)
     set_attrs(id, 0, 0, 0, options, '')
     redis.call('ZADD', SCHEDULED, due, id)
     replies[i], changed = 'OK ' .. int(due), changed + 1

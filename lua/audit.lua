@@ -65,6 +65,24 @@ end
 --- block: counts
 local function counts(text) return text == '0' or #text <= 16 and string.find(text, '^[1-9]%d*$') end -- as HINCRBY goes on from it
 --- end
+--- block: own
+-- A claim has one lease for all that it granted: \1 and its token in leases. Beside it in claims are its ids, and under \2 and the
+-- token how many of them it still holds. An id that was extended has a lease of its own, and a + at the end of its claim.
+local function own(claim) return string.byte(claim, -1) == 43 end
+--- end
+--- block: fewer
+local function fewer(token, count) -- so many are no longer under the claim's lease: it ends with the last
+  local held = tonumber(redis.call('HGET', CLAIMS, '\2' .. token))
+  if held and held > count then redis.call('HSET', CLAIMS, '\2' .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, '\1' .. token, '\2' .. token)
+    redis.call('ZREM', LEASES, '\1' .. token)
+  end
+end
+--- end
+--- block: lease_of
+local function lease_of(id, claim) return own(claim) and id or '\1' .. string.sub(claim, 1, 16) end -- in leases
+--- end
 local part, cursor, limit, repair = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local zset = ({scheduled = SCHEDULED, leases = LEASES, dead = DEAD})[part or '']
 local hash = ({claims = CLAIMS, messages = MESSAGES, attrs = ATTRS})[part or '']
@@ -91,17 +109,34 @@ for _, entry in ipairs(redis.call('LRANGE', READY, 0, -1)) do
     found('entry', entry, '', function() redis.call('LREM', READY, -1, entry) end)
   end
 end
+-- What a claim holds beside the ids: its lease, as many ids as are under it, and none that it never granted.
+local function readable(claim) return string.find(claim, '^%d+%+?$', 17) end
+local function under(id, token) -- whether the id has this claim, and no lease of its own
+  local claim = redis.call('HGET', CLAIMS, id)
+  return claim and #claim > 16 and string.find(claim, token, 1, true) == 1 and not own(claim)
+end
+local function shared(id, claim) -- whether it is under the lease of its claim
+  local granted = not own(claim) and readable(claim) and redis.call('HGET', CLAIMS, '\1' .. string.sub(claim, 1, 16))
+  return granted and string.find('\n' .. granted .. '\n', '\n' .. id .. '\n', 1, true)
+end
+local function leased(id) return shared(id, redis.call('HGET', CLAIMS, id) or '') or redis.call('ZSCORE', LEASES, id) end
 -- Who of two places is right: a handler that has it, then the dead, of whom an operator decides, then the due in scheduled.
 local function places(id)
   local at = {}
-  if redis.call('ZSCORE', LEASES, id) then at[1] = 'leased' end
+  if leased(id) then at[1] = 'leased' end
   if redis.call('ZSCORE', DEAD, id) then at[#at + 1] = 'dead' end
   if redis.call('ZSCORE', SCHEDULED, id) then at[#at + 1] = 'scheduled' end
   for _ in ipairs(entries[id] or {}) do at[#at + 1] = 'ready' end
   return at
 end
+local function unlease(id)
+  local claim = redis.call('HGET', CLAIMS, id) or ''
+  if shared(id, claim) then fewer(string.sub(claim, 1, 16), 1) end
+  redis.call('ZREM', LEASES, id)
+  redis.call('HDEL', CLAIMS, id)
+end
 local function leave(id, keep) -- all places but this one, and of the ready but the first
-  if keep ~= 'leased' then redis.call('ZREM', LEASES, id); redis.call('HDEL', CLAIMS, id) end
+  if keep ~= 'leased' then unlease(id) end
   if keep ~= 'dead' then redis.call('ZREM', DEAD, id) end
   if keep ~= 'scheduled' then redis.call('ZREM', SCHEDULED, id) end
   for i, entry in ipairs(entries[id] or {}) do
@@ -115,29 +150,80 @@ local function bury(id, why)
   redis.call('ZADD', DEAD, now, id)
   redis.call('HINCRBY', META, 'died', 1)
 end
+local function hex(field) return (string.gsub(string.sub(field, 2), '.', function(c) return string.format('%02x', string.byte(c)) end)) end
 local function payload(id) return redis.call('HEXISTS', MESSAGES, id) == 1 end
 local function hollow(id, at) found('hollow', id, at, function() leave(id); redis.call('HDEL', ATTRS, id) end) end
 local UNKNOWN_MS = 60000 -- until when a lease runs whose end is not known: its handler can extend it
 
+local function nobodys(id) return string.sub(redis.sha1hex(int(now_us) .. id), 1, 16) .. int(now) end -- a claim that no handler has
+local function lend(id, claim) -- a lease of its own
+  redis.call('HSET', CLAIMS, id, own(claim) and claim or claim .. '+')
+  redis.call('ZADD', LEASES, now_up + UNKNOWN_MS, id)
+end
+
 local look = {}
-function look.leases(id, score)
-  local claim, deadline = redis.call('HGET', CLAIMS, id) or '', tonumber(score)
-  if not payload(id) then return hollow(id, 'leased') end
-  if #claim < 17 or not string.find(claim, '^%d+$', 17) then
-    found('unclaimed', id, '', function()
-      if #places(id) > 1 then redis.call('ZREM', LEASES, id); redis.call('HDEL', CLAIMS, id) -- it waits elsewhere
-      else redis.call('HSET', CLAIMS, id, string.sub(redis.sha1hex(int(now_us) .. id), 1, 16) .. int(now)) end -- nobody's token
+function look.leases(member, score)
+  local deadline, claim = tonumber(score), redis.call('HGET', CLAIMS, member) or ''
+  if string.byte(member) == 1 then
+    if claim == '' then
+      return found('claim', hex(member), 'no ids', function()
+        redis.call('ZREM', LEASES, member)
+        redis.call('HDEL', CLAIMS, member, '\2' .. string.sub(member, 2))
+      end)
+    end
+  elseif not payload(member) then return hollow(member, 'leased')
+  elseif not readable(claim) then
+    found('unclaimed', member, '', function()
+      if #places(member) > 1 then unlease(member) -- it waits elsewhere
+      else redis.call('HSET', CLAIMS, member, nobodys(member) .. '+') end
+    end)
+  elseif not own(claim) then
+    found('unmarked', member, '', function()
+      if shared(member, claim) then redis.call('ZREM', LEASES, member) -- its claim's holds it
+      else redis.call('HSET', CLAIMS, member, claim .. '+') end
     end)
   end
   if deadline < 0 or deadline > now_up + 86400000 then
-    found('score', id, 'leased ' .. score, function() redis.call('ZADD', LEASES, 'XX', now_up + UNKNOWN_MS, id) end)
+    local id = string.byte(member) == 1 and hex(member) or member
+    found('score', id, 'leased ' .. score, function() redis.call('ZADD', LEASES, 'XX', now_up + UNKNOWN_MS, member) end)
   end
 end
+local function look_claim(field) -- what belongs to its lease, if it has not ended within this step
+  local token, held, ids = string.sub(field, 2), 0, redis.call('HGET', CLAIMS, field)
+  if not ids then return end
+  local count, lease = redis.call('HGET', CLAIMS, '\2' .. token), redis.call('ZSCORE', LEASES, field)
+  for id in string.gmatch(ids, '[^\n]+') do
+    if under(id, token) then held = held + 1 end
+  end
+  if held > 0 and lease and count == int(held) then return end
+  local detail = lease and 'counts ' .. (count or 'nothing') .. ', holds ' .. int(held) or 'no lease'
+  found('claim', hex(field), detail, function()
+    if held > 0 then
+      redis.call('HSET', CLAIMS, '\2' .. token, held)
+      if not lease then redis.call('ZADD', LEASES, now_up + UNKNOWN_MS, field) end
+    else
+      redis.call('HDEL', CLAIMS, field, '\2' .. token)
+      redis.call('ZREM', LEASES, field)
+    end
+  end)
+end
 function look.claims(id, claim)
-  if redis.call('ZSCORE', LEASES, id) then return end
-  found('unleased', id, '', function()
-    if payload(id) and #places(id) == 0 and #claim > 16 then redis.call('ZADD', LEASES, now_up + UNKNOWN_MS, id)
-    else redis.call('HDEL', CLAIMS, id) end
+  local first = string.byte(id)
+  if first == 1 then return look_claim(id) end
+  if first == 2 then
+    local ids = '\1' .. string.sub(id, 2)
+    local alone = redis.call('HEXISTS', CLAIMS, id) == 1 and redis.call('HEXISTS', CLAIMS, ids) == 0
+    if not alone or redis.call('ZSCORE', LEASES, ids) then return end
+    return found('claim', hex(id), 'no ids', function() redis.call('HDEL', CLAIMS, id) end)
+  end
+  if redis.call('ZSCORE', LEASES, id) then return end -- seen there
+  if leased(id) then
+    if not payload(id) then hollow(id, 'leased') end
+    return
+  end
+  local alone = payload(id) and #places(id) == 0
+  found(alone and not readable(claim) and 'unclaimed' or 'unleased', id, '', function()
+    if alone then lend(id, readable(claim) and claim or nobodys(id)) else redis.call('HDEL', CLAIMS, id) end
   end)
 end
 function look.messages(id)
@@ -180,6 +266,7 @@ else
     local largest = 1
     for _, id in ipairs(redis.call('HRANDFIELD', MESSAGES, 20)) do largest = math.max(largest, redis.call('HSTRLEN', MESSAGES, id)) end
     scan[5] = math.min(limit, math.max(1, math.floor(4194304 / largest)))
+  elseif part == 'claims' then scan[5] = math.ceil(limit / 10) -- one claim may have granted a thousand ids
   end
   local page = redis.call(unpack(scan))
   next_cursor = page[1]

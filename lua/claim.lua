@@ -4,9 +4,10 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only rings the bell | token: 16 bytes, random, new for each call | lease in ms, 1 to 86,400,000
 --        | due: 1 to take what is due and not ready, too, after what is; empty or left out not to
--- Reply  {header, left in ready, lease deadline ms, {id, payload, '<due ms> <attempt> <options>', ...}}; stops at 4 MiB of payload, at least one
+-- Reply  {header, left in ready, lease deadline ms, {id, ...}, {payload, ...}, {'<due ms> <attempt> <options>', ...}}; the last has one element
+--        if all of them share it; stops at 4 MiB of payload, at least one
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(granted log leases + log n + bytes)
+-- Cost   O(granted + log n + bytes)
 -- Again  grants others; what the lost reply granted comes back when its lease runs out
 
 --- block: prelude
@@ -92,9 +93,11 @@ end
 local ready, nodes, due = math.max(0, redis.call('LLEN', READY) - 1), redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 0
 if ARGV[5] == '1' and old_head <= now then due = math.max(0, math.min(redis.call('ZCOUNT', SCHEDULED, '-inf', now), 1000 - ready)) end
 local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))
-if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}} end
+if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}, {}, {}} end
 local has_attrs = redis.call('HLEN', ATTRS) > 1
-redis.call('HLEN', CLAIMS)
+if redis.call('HEXISTS', CLAIMS, '\1' .. token) == 1 then
+  return redis.error_reply('BADARGS the token is that of a claim whose lease lasts: it must be new for each call')
+end
 
 -- What is ready has waited longest, then comes what is due.
 local ids, dues, listed = {}, {}, math.min(share, ready)
@@ -113,9 +116,9 @@ if listed > 0 then
 end
 
 -- Payloads are read a few at a time: what would pass 4 MiB is not read in vain.
-local granted, claims, n, bytes, largest, taken = {}, {}, 0, 0, 1048576, 0
+local granted, payloads, details, claims, n, bytes, largest, taken = {}, {}, {}, {}, 0, 0, 1048576, 0
 local deadline = now_up + lease_ms
-local deadline_text, text, due, claim, told = int(deadline), nil, nil, nil, nil
+local text, due, claim, told, shared = nil, nil, nil, nil, true
 while taken < #ids and (taken == 0 or bytes < 4194304) do
   local from, to = taken + 1, math.min(#ids, taken + math.max(1, math.floor((4194304 - bytes) / largest)))
   largest = 1
@@ -131,16 +134,16 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
     if payload and due > now then -- the clock went back: it is not due yet
       redis.call('ZADD', SCHEDULED, due, id)
     elseif payload then -- an entry without a payload is nobody's message: it is dropped
-      local held, details = claim, told
+      local held, detail = claim, told
       if has_attrs then
         local failures, crashes, original, stored = attrs(id)
         if original > 0 then held = token .. int(original) end
-        details = int(original > 0 and original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. stored
+        detail = int(original > 0 and original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. stored
       end
-      local g, c = 3 * n, 2 * n
       n = n + 1
-      granted[g + 1], granted[g + 2], granted[g + 3] = id, payload, details
-      claims[c + 1], claims[c + 2] = id, held
+      granted[n], payloads[n], details[n] = id, payload, detail
+      claims[2 * n - 1], claims[2 * n] = id, held
+      if detail ~= details[1] then shared = false end
       bytes = bytes + #payload
       if #payload > largest then largest = #payload end
     end
@@ -156,14 +159,14 @@ if unlisted > 0 then
 end
 if taken > unlisted then redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', taken - unlisted - 1) end
 if n > 0 then
+  -- One lease for all of them: what they are, and how many of them it still holds. Ids have no control bytes.
+  claims[2 * n + 1], claims[2 * n + 2], claims[2 * n + 3], claims[2 * n + 4] = '\1' .. token, table.concat(granted, '\n'), '\2' .. token, n
   redis.call('HSET', CLAIMS, unpack(claims))
-  -- The same list serves for the leases: a deadline before each id.
-  for i = 2, 2 * n - 2, 2 do claims[i] = deadline_text end
-  redis.call('ZADD', LEASES, deadline_text, unpack(claims, 1, 2 * n - 1))
+  redis.call('ZADD', LEASES, deadline, '\1' .. token)
   redis.call('HINCRBY', META, 'claimed', n)
 end
 local header = finish(true)
 -- As after a promote: nodes that would stand in for the lead need not.
 local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head)) end
-return {header, ready - unlisted, deadline, granted}
+return {header, ready - unlisted, deadline, granted, payloads, shared and {details[1]} or details}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- extend: a lease's deadline = now + lease, never earlier than it was.
+-- extend: a delivery's deadline = now + lease, never earlier than it was; from then on it has a lease of its own.
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, lease in ms, 1 to 86,400,000
 -- Reply  {header, {OK <deadline ms> | GONE | LOST | INVALID <why>, ...}}
@@ -50,12 +50,30 @@ local function finish(changed, quiet)
   return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
+--- block: own
+-- A claim has one lease for all that it granted: \1 and its token in leases. Beside it in claims are its ids, and under \2 and the
+-- token how many of them it still holds. An id that was extended has a lease of its own, and a + at the end of its claim.
+local function own(claim) return string.byte(claim, -1) == 43 end
+--- end
+--- block: fewer
+local function fewer(token, count) -- so many are no longer under the claim's lease: it ends with the last
+  local held = tonumber(redis.call('HGET', CLAIMS, '\2' .. token))
+  if held and held > count then redis.call('HSET', CLAIMS, '\2' .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, '\1' .. token, '\2' .. token)
+    redis.call('ZREM', LEASES, '\1' .. token)
+  end
+end
+--- end
 --- block: held
-local function held(id, token) -- nothing if the claim is this token's, else what to answer; and the claim's due
+local function held(id, token) -- nothing if the claim is this token's, else what to answer; and the claim, and its due
   local claim = redis.call('HGET', CLAIMS, id)
-  if claim and #token == 16 and string.sub(claim, 1, 16) == token then return nil, tonumber(string.sub(claim, 17)) or 0 end
+  if claim and #token == 16 and string.sub(claim, 1, 16) == token then return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0 end
   return redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
 end
+--- end
+--- block: lease_of
+local function lease_of(id, claim) return own(claim) and id or '\1' .. string.sub(claim, 1, 16) end -- in leases
 --- end
 local count = (#ARGV - 1) / 3
 if count < 1 or count > 1000 or count % 1 ~= 0 then
@@ -65,11 +83,15 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', MESSAGES)
 local replies, changed = {}, 0
 for i = 1, count do
   local id, lease_ms = ARGV[3 * i - 1], tonumber(ARGV[3 * i + 1])
-  local refusal = held(id, ARGV[3 * i])
+  local refusal, claim = held(id, ARGV[3 * i])
   if not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 then replies[i] = 'INVALID lease must be 1 to 86400000 ms'
   elseif refusal then replies[i] = refusal
   else
-    local deadline = math.max(now_up + lease_ms, tonumber(redis.call('ZSCORE', LEASES, id) or 0))
+    local deadline = math.max(now_up + lease_ms, tonumber(redis.call('ZSCORE', LEASES, lease_of(id, claim)) or 0))
+    if not own(claim) then
+      redis.call('HSET', CLAIMS, id, claim .. '+')
+      fewer(string.sub(claim, 1, 16), 1)
+    end
     redis.call('ZADD', LEASES, deadline, id)
     replies[i], changed = 'OK ' .. int(deadline), changed + 1
   end

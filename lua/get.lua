@@ -53,7 +53,7 @@ end
 --- end
 --- block: place
 local function place(id)
-  if string.byte(id) == 0 then return 'absent' end -- a sentinel is nobody's message
+  if (string.byte(id) or 0) < 32 then return 'absent' end -- a sentinel, or a claim's lease: nobody's message
   if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
   if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
   if redis.call('ZSCORE', DEAD, id) then return 'dead' end
@@ -80,13 +80,22 @@ local function set_attrs(id, failures, crashes, due, options, reason)
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
 end
 --- end
+--- block: own
+-- A claim has one lease for all that it granted: \1 and its token in leases. Beside it in claims are its ids, and under \2 and the
+-- token how many of them it still holds. An id that was extended has a lease of its own, and a + at the end of its claim.
+local function own(claim) return string.byte(claim, -1) == 43 end
+--- end
+--- block: lease_of
+local function lease_of(id, claim) return own(claim) and id or '\1' .. string.sub(claim, 1, 16) end -- in leases
+--- end
 if #ARGV ~= 2 then return redis.error_reply('BADARGS get takes now, id') end
 local id = ARGV[2]
 local state = place(id)
 if state == 'absent' then return {finish(false, true), {}} end
 local time
 if state == 'ready' then time = string.match(entry(id) or '0:', '^%d+')
-else time = redis.call('ZSCORE', state == 'scheduled' and SCHEDULED or state == 'leased' and LEASES or DEAD, id) end
+elseif state == 'leased' then time = redis.call('ZSCORE', LEASES, lease_of(id, redis.call('HGET', CLAIMS, id)))
+else time = redis.call('ZSCORE', state == 'scheduled' and SCHEDULED or DEAD, id) end
 local failures, crashes, _, options, reason = attrs(id)
 return {finish(false, true), {'state', state, 'time_ms', tonumber(time or 0), 'failures', failures, 'crashes', crashes,
   'options', options, 'error', reason, 'payload', redis.call('HGET', MESSAGES, id) or ''}}

@@ -61,10 +61,18 @@ local function set_attrs(id, failures, crashes, due, options, reason)
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
 end
 --- end
+--- block: own
+-- A claim has one lease for all that it granted: \1 and its token in leases. Beside it in claims are its ids, and under \2 and the
+-- token how many of them it still holds. An id that was extended has a lease of its own, and a + at the end of its claim.
+local function own(claim) return string.byte(claim, -1) == 43 end
+--- end
+--- block: lease_of
+local function lease_of(id, claim) return own(claim) and id or '\1' .. string.sub(claim, 1, 16) end -- in leases
+--- end
 local state, cursor, limit = ARGV[2], ARGV[3], tonumber(ARGV[4])
-local zset = ({scheduled = SCHEDULED, leased = LEASES, dead = DEAD})[state or '']
+local zset = ({scheduled = SCHEDULED, dead = DEAD})[state or '']
 local time, last = string.match(cursor or '', '^(%d+):(.*)$')
-if #ARGV ~= 4 or not (zset or state == 'ready') or not (cursor == '' or time) or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
+if #ARGV ~= 4 or not (zset or state == 'ready' or state == 'leased') or not (cursor == '' or time) or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
   return redis.error_reply('BADARGS peek takes now, state (scheduled, ready, leased or dead), cursor (as replied, or empty), limit (1 to 1000)')
 end
 local items, start = {}, 0
@@ -72,11 +80,33 @@ local function add(id, at)
   local failures, crashes, _, _, reason = attrs(id)
   items[#items + 1] = {id, tonumber(at), failures, crashes, reason}
 end
-if zset then
-  if time then
-    local same = tonumber(redis.call('ZSCORE', zset, last) or -1) == tonumber(time)
-    start = same and redis.call('ZRANK', zset, last) + 1 or redis.call('ZCOUNT', zset, '-inf', '(' .. time)
+local function place(zset, member) -- where the page begins: with this member if it has not moved, else with the time it had
+  if not time then return 0, false end
+  local same = tonumber(redis.call('ZSCORE', zset, member) or -1) == tonumber(time)
+  return same and redis.call('ZRANK', zset, member) or redis.call('ZCOUNT', zset, '-inf', '(' .. time), same
+end
+local function under(token, at, after) -- those that a claim's lease still holds, in the order in which it granted them
+  for id in string.gmatch(redis.call('HGET', CLAIMS, '\1' .. token) or '', '[^\n]+') do
+    local claim = not after and #items < limit and redis.call('HGET', CLAIMS, id)
+    if claim and string.find(claim, token, 1, true) == 1 and not own(claim) then add(id, at) end
+    if id == after then after = nil end
   end
+end
+if state == 'leased' then
+  local same
+  start, same = place(LEASES, lease_of(last or '', time and redis.call('HGET', CLAIMS, last) or '+'))
+  local page = redis.call('ZRANGE', LEASES, start, start + limit, 'WITHSCORES')
+  for i = 1, #page, 2 do
+    local member, at, after = page[i], page[i + 1], same and i == 1 and last or nil
+    if #items == limit or at == 'inf' then break end
+    if string.byte(member) == 1 then under(string.sub(member, 2), at, after)
+    elseif member ~= after then add(member, at) end
+  end
+  cursor = #items == limit and int(items[limit][2]) .. ':' .. items[limit][1] or ''
+elseif zset then
+  local same
+  start, same = place(zset, last)
+  if same then start = start + 1 end
   local page = redis.call('ZRANGE', zset, start, start + limit - 1, 'WITHSCORES')
   for i = 1, #page, 2 do
     if page[i + 1] ~= 'inf' then add(page[i], page[i + 1]) end

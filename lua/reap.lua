@@ -7,7 +7,7 @@
 -- ARGV   now | limit: 1 to 1,000
 -- Reply  {header, reaped, of these dead}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(log n) a lease
+-- Cost   O(log n) a delivery; it looks at no more than about 10,000 of those that were granted with them
 -- Again  takes the rest
 
 --- block: prelude
@@ -63,10 +63,19 @@ local function set_attrs(id, failures, crashes, due, options, reason)
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
 end
 --- end
---- block: unlease
-local function unlease(id)
-  redis.call('HDEL', CLAIMS, id)
-  redis.call('ZREM', LEASES, id)
+--- block: own
+-- A claim has one lease for all that it granted: \1 and its token in leases. Beside it in claims are its ids, and under \2 and the
+-- token how many of them it still holds. An id that was extended has a lease of its own, and a + at the end of its claim.
+local function own(claim) return string.byte(claim, -1) == 43 end
+--- end
+--- block: fewer
+local function fewer(token, count) -- so many are no longer under the claim's lease: it ends with the last
+  local held = tonumber(redis.call('HGET', CLAIMS, '\2' .. token))
+  if held and held > count then redis.call('HSET', CLAIMS, '\2' .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, '\1' .. token, '\2' .. token)
+    redis.call('ZREM', LEASES, '\1' .. token)
+  end
 end
 --- end
 local limit = tonumber(ARGV[2])
@@ -77,12 +86,11 @@ local seen, hold, max_crashes = unpack(redis.call('HMGET', META, 'seen', 'hold',
 local silence = now - tonumber(seen or 0)
 if not layout or silence > 3000 or silence < 0 or now < tonumber(hold or 0) then return {finish(false), 0, 0} end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
-local late, died = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit), 0
-for _, id in ipairs(late) do
-  local claim = redis.call('HGET', CLAIMS, id) or ''
-  local due, failures, crashes, _, options, reason = tonumber(string.sub(claim, 17)) or now, attrs(id)
-  crashes = crashes + 1
-  unlease(id)
+local reaped, died, looked = 0, 0, 0
+local function take(id, claim)
+  local due, failures, crashes, _, options, reason = tonumber(string.match(claim, '^%d+', 17)) or now, attrs(id)
+  crashes, reaped = crashes + 1, reaped + 1
+  redis.call('HDEL', CLAIMS, id)
   if crashes > tonumber(max_crashes or 5) then
     set_attrs(id, failures, crashes, 0, options, 'the lease ran out ' .. int(crashes) .. ' times' .. (reason ~= '' and '; before that: ' .. reason or ''))
     redis.call('ZADD', DEAD, now, id)
@@ -96,6 +104,32 @@ for _, id in ipairs(late) do
     redis.call('ZADD', SCHEDULED, math.ceil(now_up + 1000 * 2 ^ math.min(crashes - 1, 20) * (0.5 + chance)), id)
   end
 end
-if #late > 0 then redis.call('HINCRBY', META, 'crashed', #late) end
+local function end_claim(token) -- takes what is still under the claim's lease, as far as the limit allows; then there is none
+  local left = 0
+  for id in string.gmatch(redis.call('HGET', CLAIMS, '\1' .. token) or '', '[^\n]+') do
+    local claim = redis.call('HGET', CLAIMS, id) -- another token's, if it was settled and claimed again
+    looked = looked + 1
+    if claim and string.find(claim, token, 1, true) == 1 and not own(claim) then
+      if reaped < limit then take(id, claim) else left = left + 1 end
+    end
+  end
+  if left > 0 then redis.call('HSET', CLAIMS, '\2' .. token, left)
+  else
+    redis.call('HDEL', CLAIMS, '\1' .. token, '\2' .. token)
+    redis.call('ZREM', LEASES, '\1' .. token)
+  end
+end
+local late = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
+for _, lease in ipairs(late) do
+  if reaped == limit or looked >= 10000 then break end
+  if string.byte(lease) == 1 then end_claim(string.sub(lease, 2))
+  else
+    local claim = redis.call('HGET', CLAIMS, lease) or ''
+    redis.call('ZREM', LEASES, lease)
+    take(lease, claim)
+    if #claim > 16 and not own(claim) then fewer(string.sub(claim, 1, 16), 1) end
+  end
+end
+if reaped > 0 then redis.call('HINCRBY', META, 'crashed', reaped) end
 if died > 0 then redis.call('HINCRBY', META, 'died', died) end
-return {finish(#late > 0), #late, died}
+return {finish(#late > 0), reaped, died}

@@ -52,7 +52,7 @@ end
 --- end
 --- block: place
 local function place(id)
-  if string.byte(id) == 0 then return 'absent' end -- a sentinel is nobody's message
+  if (string.byte(id) or 0) < 32 then return 'absent' end -- a sentinel, or a claim's lease: nobody's message
   if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
   if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
   if redis.call('ZSCORE', DEAD, id) then return 'dead' end

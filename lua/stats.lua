@@ -55,9 +55,11 @@ end
 if #ARGV ~= 1 then return redis.error_reply('BADARGS stats takes now') end
 if not layout then return {finish(false, true), {}} end
 local oldest = math.min(old_head, tonumber(string.match(redis.call('LINDEX', READY, 1) or '', '^%d+') or math.huge))
+local scheduled, ready, dead = redis.call('ZCARD', SCHEDULED) - 1, redis.call('LLEN', READY) - 1, redis.call('ZCARD', DEAD) - 1
+local leased = math.max(0, redis.call('HLEN', MESSAGES) - 1 - scheduled - ready - dead) -- each message is in one state
 local pairs_of = {
-  'scheduled', redis.call('ZCARD', SCHEDULED) - 1, 'due', redis.call('ZCOUNT', SCHEDULED, '-inf', now), 'ready', redis.call('LLEN', READY) - 1,
-  'leased', redis.call('ZCARD', LEASES) - 1, 'dead', redis.call('ZCARD', DEAD) - 1, 'recent', redis.call('ZCARD', RECENT) - 1,
+  'scheduled', scheduled, 'due', redis.call('ZCOUNT', SCHEDULED, '-inf', now), 'ready', ready,
+  'leased', leased, 'dead', dead, 'recent', redis.call('ZCARD', RECENT) - 1,
   'nodes', redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 'overdue_ms', oldest <= now and now - oldest or 0,
 }
 local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 1048576, dead_keep_ms = 2592000000, dead_keep = 100000}

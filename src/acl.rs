@@ -25,7 +25,7 @@ type Grants = &'static [(&'static str, &'static str)];
 
 const PRODUCER: Grants = &[
     ("+hmget +hget +hlen +hexists", "%messages %attrs %meta"),
-    ("+hlen +hexists", "%claims"),
+    ("+hget +hlen +hexists", "%claims"), // and no +hmget: without it an ack is refused at once
     ("+zrange +zcard +zcount +zscore +zmscore +zrank", "%scheduled %leases %dead %recent"),
     ("+lrange +llen +lindex +exists", "%ready %bell %meta"),
     ("+zadd +zrem", "scheduled"),

@@ -79,12 +79,13 @@ fn header(sent: &Sent, header: &Header) {
 fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
     let claim = Claim::decode(reply, [7; 16])?;
     assert_eq!(i64::try_from(claim.left), Ok(sent.integer(&[1])));
-    assert_eq!(claim.granted.len() * 3, sent.len(&[3]), "each part belongs to a delivery");
+    let count = claim.granted.len();
+    assert_eq!((count, count), (sent.len(&[3]), sent.len(&[4])), "each id and each payload belongs to a delivery");
+    assert!([1, count].contains(&sent.len(&[5])), "one detail for all, or one for each");
     for (place, granted) in claim.granted.iter().enumerate() {
-        let part = |offset: usize| [3, 3 * place + offset];
-        assert_eq!(granted.id, sent.bytes(&part(0)));
-        assert_eq!(granted.payload, sent.bytes(&part(1)));
-        let details = sent.text(&part(2));
+        assert_eq!(granted.id, sent.bytes(&[3, place]));
+        assert_eq!(granted.payload, sent.bytes(&[4, place]));
+        let details = sent.text(&[5, if sent.len(&[5]) == 1 { 0 } else { place }]);
         let mut words = details.split(' ');
         let mut count = || words.next().and_then(|word| word.parse::<u64>().ok()).expect("a count");
         assert_eq!((granted.due_ms, u64::from(granted.attempt)), (count(), count().min(u64::from(u32::MAX))));

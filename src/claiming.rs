@@ -55,26 +55,31 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// How many parts of the reply a delivery has: id, payload, and details in one text.
-    const PARTS: usize = 3;
-
     pub(crate) fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
         let left = reply.body.count()?;
         let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
-        let mut items = reply.body.parts()?;
-        let mut granted = Vec::with_capacity(items.len() / Self::PARTS);
-        while !items.is_empty() {
-            let (id, payload) = (items.bytes()?, items.bytes()?);
-            let ([due_ms, attempt], options) = items.counts_and_options()?;
+        let (mut ids, mut payloads, mut details) = (reply.body.parts()?, reply.body.parts()?, reply.body.parts()?);
+        // One detail may stand for all.
+        let shared = details.len() == 1;
+        if payloads.len() != ids.len() || details.len() != ids.len() && !shared {
+            let lengths = format!("{} ids, {} payloads and {} details", ids.len(), payloads.len(), details.len());
+            return Err(reply.body.unexpected(&lengths));
+        }
+        let mut granted = Vec::with_capacity(ids.len());
+        let ([mut due_ms, mut attempt], mut options) = Default::default();
+        while !ids.is_empty() {
+            if !details.is_empty() {
+                ([due_ms, attempt], options) = details.counts_and_options()?;
+            }
             granted.push(Granted {
-                id,
-                payload,
+                id: ids.bytes()?,
+                payload: payloads.bytes()?,
                 due_ms,
                 attempt: u32::try_from(attempt).unwrap_or(u32::MAX),
                 token,
                 deadline_ms,
                 claimed_us: reply.header.now_us,
-                trace_parent: options.trace_parent,
+                trace_parent: options.trace_parent.clone(),
             });
         }
         Ok(Self { header: reply.header, left, granted })

@@ -72,7 +72,7 @@ pub const VARIANTS: [Variant; 8] = [
         what: "claim sets no lease",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[("redis.call('ZADD', LEASES, deadline_text, unpack(claims, 1, 2 * n - 1))", "")],
+        exchanges: &[("redis.call('ZADD', LEASES, deadline, '\\1' .. token)", "")],
     },
     Variant {
         name: "reschedule_leaves_ready",

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use anyhow::{Context, Result};
 use redis::aio::MultiplexedConnection;
 
+use crate::claims::Claims;
 use crate::history::{Event, LeftItem, State};
 use crate::payload;
 
@@ -23,12 +24,13 @@ pub struct Waiting {
     /// Scheduled and due within the horizon; those beyond it are nobody's business in this run.
     pub scheduled: u64,
     pub ready: u64,
-    pub leased: u64,
+    /// Leases: one may stand for many messages.
+    pub leases: u64,
 }
 
 impl Waiting {
     pub fn is_over(self) -> bool {
-        self == Self { scheduled: 0, ready: 0, leased: 0 }
+        self == Self { scheduled: 0, ready: 0, leases: 0 }
     }
 }
 
@@ -40,8 +42,8 @@ pub async fn waiting(connection: &mut MultiplexedConnection, queue: &str, horizo
     let mut pipeline = redis::pipe();
     pipeline.cmd("ZCOUNT").arg(&keys[0]).arg("-inf").arg(seconds * 1_000 + horizon_ms);
     pipeline.cmd("LLEN").arg(&keys[1]).cmd("ZCARD").arg(&keys[2]);
-    let (scheduled, ready, leased): (u64, u64, u64) = pipeline.query_async(connection).await?;
-    Ok(Waiting { scheduled, ready: ready.saturating_sub(1), leased: leased.saturating_sub(1) })
+    let (scheduled, ready, leases): (u64, u64, u64) = pipeline.query_async(connection).await?;
+    Ok(Waiting { scheduled, ready: ready.saturating_sub(1), leases: leases.saturating_sub(1) })
 }
 
 /// Tells what is left in a queue that nobody uses any more, and what of it does not fit together.
@@ -78,13 +80,16 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         }
         self.sentinels().await?;
         self.attrs().await?;
-        let dues = self.claims().await?;
-        self.zset(State::Scheduled, 0, &HashMap::new()).await?;
+        let claims = self.claims().await?;
+        self.zset(State::Scheduled, 0, &claims).await?;
         self.ready().await?;
-        self.zset(State::Leased, 2, &dues).await?;
-        self.zset(State::Dead, 6, &HashMap::new()).await?;
-        for id in dues.keys().filter(|id| self.places.get(*id) != Some(&State::Leased)).cloned().collect::<Vec<_>>() {
+        self.zset(State::Leased, 2, &claims).await?;
+        self.zset(State::Dead, 6, &claims).await?;
+        for id in claims.ids().filter(|id| self.places.get(*id) != Some(&State::Leased)).cloned().collect::<Vec<_>>() {
             self.break_("a claim without a lease", &id);
+        }
+        for id in claims.miscounted() {
+            self.break_("a claim that counts more or less than it holds", &id);
         }
         self.messages().await?;
         self.counters().await?;
@@ -165,43 +170,36 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         .await
     }
 
-    /// The original due of each claim.
-    async fn claims(&mut self) -> Result<HashMap<Vec<u8>, u64>> {
-        let mut dues = HashMap::new();
-        self.hash(3, |scan, id, value| {
-            let due = value.get(16..).and_then(|due| std::str::from_utf8(due).ok()?.parse().ok());
-            if due.is_none() {
-                scan.break_("a claim that cannot be read", &id);
+    async fn claims(&mut self) -> Result<Claims> {
+        let mut claims = Claims::default();
+        self.hash(3, |scan, field, value| {
+            if !claims.add(&field, value) {
+                scan.break_("a claim that cannot be read", &field);
             }
-            dues.insert(id, due.unwrap_or(0));
         })
         .await?;
-        Ok(dues)
+        Ok(claims)
     }
 
-    /// Of the leased, the time that counts is the due of the claim.
-    async fn zset(&mut self, state: State, key: usize, claims: &HashMap<Vec<u8>, u64>) -> Result<()> {
+    async fn zset(&mut self, state: State, key: usize, claims: &Claims) -> Result<()> {
         let (mut start, sentinel) = (0, sentinel());
         loop {
             let mut command = redis::cmd("ZRANGE");
             command.arg(&self.keys[key]).arg(start).arg(start + STEP - 1).arg("WITHSCORES");
-            let page: Vec<(Vec<u8>, String)> = command.query_async(self.connection).await?;
+            let page: Vec<Field> = command.query_async(self.connection).await?;
             let (end, mut items) = (page.len() < STEP, Vec::new());
-            for (id, score) in page.into_iter().filter(|(id, _)| *id != sentinel) {
-                let Ok(score) = score.parse::<u64>() else {
-                    self.break_("a time that is no whole number of ms", &id);
+            for (member, score) in page.into_iter().filter(|(member, _)| *member != sentinel) {
+                let Some(score) = std::str::from_utf8(&score).ok().and_then(|score| score.parse::<u64>().ok()) else {
+                    self.break_("a time that is no whole number of ms", &member);
                     continue;
                 };
-                self.place(&id, state);
-                let time = match claims.get(&id) {
-                    Some(due) => *due,
-                    None if state == State::Leased => {
-                        self.break_("a lease without a claim", &id);
-                        0
-                    }
-                    None => score,
-                };
-                items.push((id, time));
+                match state {
+                    State::Leased => items.extend(self.leased(member, claims)),
+                    _ => items.push((member, score)),
+                }
+            }
+            for (id, _) in &items {
+                self.place(id, state);
             }
             self.left(state, items);
             start += STEP;
@@ -209,6 +207,15 @@ impl<T: FnMut(Event)> Scan<'_, T> {
                 return Ok(());
             }
         }
+    }
+
+    /// What a lease holds, each with the due of its claim.
+    fn leased(&mut self, lease: Vec<u8>, claims: &Claims) -> Vec<(Vec<u8>, u64)> {
+        let held = claims.under(&lease);
+        if held.is_empty() {
+            self.break_("a lease without a claim", &lease);
+        }
+        held
     }
 
     async fn ready(&mut self) -> Result<()> {
@@ -359,7 +366,7 @@ mod tests {
         ];
         assert_eq!(left, wanted);
         let waits = waiting(&mut connection, "q", 60_000).await?;
-        assert_eq!(waits, Waiting { scheduled: 0, ready: 1, leased: 1 });
+        assert_eq!(waits, Waiting { scheduled: 0, ready: 1, leases: 1 });
 
         for fault in [
             &["ZADD", "dueq:{q}:scheduled", "5", "c"][..],
@@ -374,17 +381,21 @@ mod tests {
             server.command(fault)?;
         }
         let (_, broken) = scanned(&mut connection).await?;
+        let without_token = |what: String| what.split(": \u{1}").next().unwrap_or_default().to_owned();
+        let broken: Vec<String> = broken.into_iter().map(without_token).collect();
         let wanted = [
             "a claim that cannot be read: x",
+            "a claim that counts more or less than it holds",
             "a claim without a lease: x",
             "a key without its sentinel: dueq:{q}:recent",
-            "a lease without a claim: b",
+            "a lease without a claim",
+            "a payload without a place: b",
             "a payload that is not as it was pushed: d",
             "a payload without a place: a",
             "a time that is no whole number of ms: e",
             "an id in two places: c",
             "attributes without a payload: y",
-            "4 were pushed, 0 left and 3 are here: that does not add up",
+            "4 were pushed, 0 left and 2 are here: that does not add up",
         ];
         let mut wanted = wanted.map(str::to_owned);
         wanted.sort();

@@ -4,6 +4,7 @@
 
 pub mod broken;
 pub mod check;
+mod claims;
 pub mod faults;
 pub mod history;
 pub mod leftovers;

@@ -153,7 +153,7 @@ fn call_of(verb: &str, args: &[&[u8]]) -> Call {
             Call::Push { until_ms: number(until), items: items.chunks_exact(4).map(push_item).collect() }
         }
         ("claim", [n, given, lease, ..]) => Call::Claim { n: number(n), token: token(given), lease_ms: number(lease) },
-        ("ack", _) => settle(Verb::Ack, 2),
+        ("ack", _) => Call::Settle { verb: Verb::Ack, items: acked(args) },
         ("release", _) => settle(Verb::Release, 2),
         ("again", _) => settle(Verb::Again, 3),
         ("extend", _) => settle(Verb::Extend, 3),
@@ -173,6 +173,17 @@ fn call_of(verb: &str, args: &[&[u8]]) -> Call {
     }
 }
 
+/// Of each claim its token, how many ids, and these.
+fn acked(mut args: &[&[u8]]) -> Vec<SettleItem> {
+    let mut items = Vec::new();
+    while let [given, count, rest @ ..] = args {
+        let (ids, others) = rest.split_at(number::<usize>(count).min(rest.len()));
+        items.extend(ids.iter().map(|id| SettleItem(text(id), token(given), String::new())));
+        args = others;
+    }
+    items
+}
+
 fn push_item(item: &[&[u8]]) -> PushItem {
     let (id, payload) = (text(item[0]), item[2]);
     let version = payload::version_of(&id, payload);
@@ -185,10 +196,18 @@ fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
     let [Reply::List(header), body @ ..] = &parts[..] else { return None };
     let [Reply::Int(now_us), Reply::Bytes(born), Reply::Int(seq), ..] = &header[..] else { return None };
     let answer = match (verb, body) {
-        ("claim", [_, Reply::Int(deadline_ms), Reply::List(items), ..]) => Answer::Claimed {
-            deadline_ms: u64::try_from(*deadline_ms).unwrap_or(0),
-            items: items.chunks(3).map(claimed_item).collect::<Option<_>>()?,
-        },
+        ("claim", [_, Reply::Int(deadline_ms), Reply::List(ids), Reply::List(payloads), Reply::List(details), ..]) => {
+            // One detail may stand for all.
+            let shared = details.len() == 1;
+            if payloads.len() != ids.len() || details.len() != ids.len() && !shared {
+                return None;
+            }
+            let item = |(place, (id, payload))| claimed_item(id, payload, &details[if shared { 0 } else { place }]);
+            Answer::Claimed {
+                deadline_ms: u64::try_from(*deadline_ms).unwrap_or(0),
+                items: ids.iter().zip(payloads).enumerate().map(item).collect::<Option<_>>()?,
+            }
+        }
         // Pages and figures change nothing: how long they are says enough.
         ("get" | "peek" | "stats", _) => Answer::Other(body.iter().map(length).collect()),
         (_, [Reply::List(words)]) => Answer::Items(words.iter().map(word).collect()),
@@ -197,8 +216,8 @@ fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
     Some(Event::Ok { call, seq: u64::try_from(*seq).ok()?, now_us: *now_us, born: text(born), answer })
 }
 
-fn claimed_item(item: &[Reply]) -> Option<ClaimedItem> {
-    let [Reply::Bytes(id), Reply::Bytes(payload), Reply::Bytes(details)] = item else {
+fn claimed_item(id: &Reply, payload: &Reply, details: &Reply) -> Option<ClaimedItem> {
+    let (Reply::Bytes(id), Reply::Bytes(payload), Reply::Bytes(details)) = (id, payload, details) else {
         return None;
     };
     let (id, details) = (text(id), text(details));
@@ -249,6 +268,10 @@ mod tests {
         let retry = call_of("retry", &[b"", b"a", given, b"50", b"why", b"b", given, b"60", b""]);
         let item = |id: &str, rest: &str| SettleItem(id.into(), "00ff414243444546".into(), rest.into());
         assert_eq!(retry, Call::Settle { verb: Verb::Retry, items: vec![item("a", "50"), item("b", "60")] });
+        let other = b"\x01\xffABCDEFrest....";
+        let ack = call_of("ack", &[b"", given, b"2", b"a", b"b", other, b"1", b"c"]);
+        let last = SettleItem("c".into(), "01ff414243444546".into(), String::new());
+        assert_eq!(ack, Call::Settle { verb: Verb::Ack, items: vec![item("a", ""), item("b", ""), last] });
         let bury = call_of("bury", &[b"", b"a", given, b"why"]);
         assert_eq!(bury, Call::Settle { verb: Verb::Bury, items: vec![item("a", "")] });
 
@@ -263,15 +286,19 @@ mod tests {
     #[test]
     fn replies_are_read_with_seq_and_what_the_payload_says() {
         let payload = payload::make("a", 3, 50);
-        let item = |payload: Vec<u8>| {
-            [Reply::Bytes(b"a".to_vec()), Reply::Bytes(payload), Reply::Bytes(b"4 2 ".to_vec())].into_iter()
+        let payloads = Reply::List([payload, b"a 3 spoilt".to_vec()].map(Reply::Bytes).into());
+        let claim = |details: &[&str]| {
+            let lists = [bytes(&["a", "a"]), payloads.clone(), bytes(details)];
+            Reply::List([vec![header(), Reply::Int(0), Reply::Int(77)], lists.into()].concat())
         };
-        let items = Reply::List(item(payload).chain(item(b"a 3 spoilt".to_vec())).collect());
-        let reply = Reply::List(vec![header(), Reply::Int(0), Reply::Int(77), items]);
-        let items = vec![ClaimedItem("a".into(), 3, 4, 2), ClaimedItem("a".into(), 0, 4, 2)];
-        let answer = Answer::Claimed { deadline_ms: 77, items };
-        let event = Event::Ok { call: 1, seq: 9, now_us: 5_000, born: "abc".into(), answer };
-        assert_eq!(answered(1, "claim", &reply), Some(event));
+        let event = |attempt| {
+            let items = vec![ClaimedItem("a".into(), 3, 4, 2), ClaimedItem("a".into(), 0, 4, attempt)];
+            let answer = Answer::Claimed { deadline_ms: 77, items };
+            Event::Ok { call: 1, seq: 9, now_us: 5_000, born: "abc".into(), answer }
+        };
+        assert_eq!(answered(1, "claim", &claim(&["4 2 "])), Some(event(2)));
+        assert_eq!(answered(1, "claim", &claim(&["4 2 ", "4 3 "])), Some(event(3)));
+        assert_eq!(answered(1, "claim", &claim(&[])), None);
 
         let reply = Reply::List(vec![header(), bytes(&["OK", "GONE"])]);
         let Some(Event::Ok { answer, .. }) = answered(1, "ack", &reply) else { panic!("a reply") };

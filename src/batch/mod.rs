@@ -4,6 +4,7 @@
 //! do. A lone caller waits for nobody. Each caller gets its own answer, and only after Redis has answered. A caller that goes
 //! away neither loses nor repeats anybody else's item; its own is sent all the same.
 
+mod claims;
 mod tally;
 mod work;
 
@@ -39,7 +40,7 @@ const ENOUGH_SETTLES: usize = 128;
 /// What one caller wants done.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
-    /// Its share of the script's ARGV.
+    /// Its share of the script's ARGV; of an ack, id and token.
     pub(crate) args: Vec<Vec<u8>>,
     /// What may be done about it if the reply is lost.
     pub(crate) repeat: Repeat,

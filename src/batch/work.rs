@@ -7,6 +7,7 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::batch::claims::ByClaim;
 use crate::batch::{BATCH_ITEMS, Gauge, Pending, Prefix, enough, fits, is_settle, size, tally};
 use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
@@ -198,7 +199,11 @@ impl Work {
     async fn call(&self, prefix: Option<&str>, batch: &[Pending]) -> Result<Vec<ItemReply>, Error> {
         let mut args: Vec<&[u8]> = vec![b""];
         args.extend(prefix.map(str::as_bytes));
-        args.extend(batch.iter().flat_map(|pending| pending.item.args.iter().map(Vec::as_slice)));
+        let by_claim = (self.verb == Verb::Ack).then(|| ByClaim::of(batch));
+        match &by_claim {
+            Some(by_claim) => args.extend(by_claim.args(batch)),
+            None => args.extend(batch.iter().flat_map(|pending| pending.item.args.iter().map(Vec::as_slice))),
+        }
         let (mut reply, shortfall) = self.lane.call_durably(self.verb, &self.keys, &args, self.durability).await?;
         let mut items = reply.body.parts()?;
         // One result may stand for all.
@@ -214,7 +219,11 @@ impl Work {
         if same {
             return Ok(vec![item(&items.text()?); batch.len()]);
         }
-        batch.iter().map(|_| Ok(item(&items.text()?))).collect()
+        let told = batch.iter().map(|_| Ok(item(&items.text()?))).collect::<Result<_, Error>>()?;
+        Ok(match by_claim {
+            Some(by_claim) => by_claim.answers(told),
+            None => told,
+        })
     }
 
     /// Hands out the answers; gives back what was refused as too late although it was sent for the first time.

@@ -183,6 +183,18 @@ impl Queue {
                 "if its handler dies it is never taken back",
                 repair,
             ),
+            "unmarked" => (
+                "unmarked",
+                "it has a lease of its own, and its claim does not say so".to_owned(),
+                "when it is settled that lease stays, and is taken back for it",
+                repair,
+            ),
+            "claim" => (
+                "claim",
+                format!("what a claim left beside its ids does not fit them: {detail}"),
+                "if its handlers die, some messages are never taken back; or it stays for ever",
+                repair,
+            ),
             "doubled" => (
                 "doubled",
                 format!("it is in more than one state: {detail}"),

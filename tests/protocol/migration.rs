@@ -136,7 +136,7 @@ fn calls(round: u64) -> Vec<Call> {
         ("push", now, words!["", id("far"), "+3600000", "", "", id("near"), "+1500", "", ""]),
         ("promote", now, words![9, ""]),
         ("claim", now, words![7, &held, 5_500]),
-        ("ack", now, words![id("a"), &held, id("a"), &held, "?", &held]),
+        ("ack", now, words![&held, 3, id("a"), id("a"), "?"]),
         ("again", now, words![id("b"), &held, "+500"]),
         ("retry", now, words![id("c"), &held, 700, "error"]),
         ("release", now, words![id("d"), &held]),

@@ -22,7 +22,7 @@ use crate::reply::{Reply, Text, words};
 use driver::Driver;
 use history::History;
 use operation::Operation;
-pub(crate) use structure::check_structure;
+pub(crate) use structure::{check_structure, leased};
 use world::{Now, World};
 
 const STEPS: usize = 6_000;

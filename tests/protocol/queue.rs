@@ -50,6 +50,7 @@ pub(crate) struct Queue {
     users: Vec<(Role, Connection)>,
     /// Counts, for calls in turn.
     called: usize,
+    tokens: usize,
     /// Reads must ask first: in a slot that arrives here, nothing is shown to who does not.
     cluster: bool,
 }
@@ -57,6 +58,17 @@ pub(crate) struct Queue {
 /// A token made of one character.
 pub(crate) fn token(character: char) -> Text {
     character.to_string().repeat(16).into()
+}
+
+/// How many ids an ack is about: per claim its token, how many, and these.
+fn acked(mut words: &[Text]) -> usize {
+    let mut ids = 0;
+    while let [_, count, rest @ ..] = words {
+        let count = count.text().parse().unwrap_or(0).min(rest.len());
+        ids += count;
+        words = &rest[count..];
+    }
+    ids
 }
 
 /// A connection that gives up in the end.
@@ -93,8 +105,8 @@ impl Queue {
         let connection = connect(&server.url())?;
         let cluster = arguments.contains(&"--cluster-enabled");
         let (base, scripts) = ("dueq:{q}".to_owned(), BTreeMap::new());
-        let mut queue =
-            Self { server, connection, base, scripts, calls: Calls::Evalsha, users: Vec::new(), called: 0, cluster };
+        let (calls, users, called, tokens) = (Calls::Evalsha, Vec::new(), 0, 0);
+        let mut queue = Self { server, connection, base, scripts, calls, users, called, tokens, cluster };
         for (verb, source) in SCRIPTS {
             queue.load(verb, source)?;
         }
@@ -142,6 +154,12 @@ impl Queue {
         Ok(())
     }
 
+    /// One that no claim has had.
+    pub(crate) fn new_token(&mut self) -> Text {
+        self.tokens += 1;
+        format!("token {:010}", self.tokens).into()
+    }
+
     pub(crate) fn key(&self, suffix: &str) -> String {
         format!("{}:{suffix}", self.base)
     }
@@ -167,7 +185,11 @@ impl Queue {
             true => words!["FCALL", format!("dueq_{verb}"), keys.len() as u64],
             false => words!["EVALSHA", script, keys.len() as u64],
         };
-        let arguments = argv.len();
+        let items = match verb {
+            "push" => argv.len().saturating_sub(2) / 4,
+            "ack" => acked(argv.get(1..).unwrap_or_default()),
+            _ => 0,
+        };
         words.extend(keys);
         words.extend(argv);
         // Only an operator's call makes a queue, which these users find.
@@ -182,8 +204,7 @@ impl Queue {
         }?;
         // What all items have in common is told once.
         Ok(match verb {
-            "push" => reply.of_items(arguments.saturating_sub(2) / 4),
-            "ack" => reply.of_items(arguments.saturating_sub(1) / 2),
+            "push" | "ack" => reply.of_items(items),
             _ => reply,
         })
     }

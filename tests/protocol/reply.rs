@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use redis::{RedisResult, Value};
 
 /// Bytes: an id, a payload, a token, a word of ARGV. Most are text, all print as text.
@@ -175,23 +175,25 @@ impl Reply {
 
     /// The deliveries of a claim: id, payload, due, attempt and options of each.
     pub(crate) fn deliveries(&self) -> Result<Vec<[Self; 5]>> {
-        let (deliveries, []) = self.part(3)?.list()?.as_chunks() else { bail!("not deliveries: {self:?}") };
-        deliveries
-            .iter()
-            .map(|[id, payload, details]| {
-                let details = details.text()?;
-                let [due, attempt, options] = details.splitn(3, ' ').collect::<Vec<_>>()[..] else {
-                    bail!("not details: {details:?}")
-                };
-                Ok([
-                    id.clone(),
-                    payload.clone(),
-                    due.parse::<u64>()?.into(),
-                    attempt.parse::<u64>()?.into(),
-                    options.into(),
-                ])
-            })
-            .collect()
+        let (ids, payloads, details) = (self.part(3)?.list()?, self.part(4)?.list()?, self.part(5)?.list()?);
+        // What all have in common is told once.
+        let details = if let [all] = details { vec![all.clone(); ids.len()] } else { details.to_vec() };
+        ensure!(payloads.len() == ids.len() && details.len() == ids.len(), "not deliveries: {self:?}");
+        let all = ids.iter().zip(payloads).zip(&details);
+        all.map(|((id, payload), details)| {
+            let details = details.text()?;
+            let [due, attempt, options] = details.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+                bail!("not details: {details:?}")
+            };
+            Ok([
+                id.clone(),
+                payload.clone(),
+                due.parse::<u64>()?.into(),
+                attempt.parse::<u64>()?.into(),
+                options.into(),
+            ])
+        })
+        .collect()
     }
 
     /// The reply to a call of so many items with one result for each, as it is told alone if all have the same.

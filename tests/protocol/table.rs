@@ -61,7 +61,7 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
         "remembered, after an ack" => {
             ensure!(queue.items("push", T0, words![T0 + 10 * SECOND, ID, T0, "payload", ""])? == ["CREATED"]);
             ensure!(queue.take(T0, 1, &token('a'))? == [ID]);
-            ensure!(queue.items("ack", T0, words![ID, token('a')])? == ["OK"]);
+            ensure!(queue.items("ack", T0, words![token('a'), 1, ID])? == ["OK"]);
         }
         "remembered, after a cancel or purge" => {
             queue.push(T0, ID, DUE, "payload")?;
@@ -116,7 +116,8 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
         "push, replace" => item("push", words!["", ID, ELSEWHEN, "other", "on_conflict=replace"]),
         "push, any on_conflict" => item("push", words!["", ID, ELSEWHEN, "other", "on_conflict=replace"]),
         "push with reuse" => item("push", words!["", ID, ELSEWHEN, "other", "reuse"]),
-        "ack" | "release" => item(row, words![ID, claimed]),
+        "ack" => item(row, words![claimed, 1, ID]),
+        "release" => item(row, words![ID, claimed]),
         "again" => Ok(timed(item(row, words![ID, claimed, ELSEWHEN])?, "D", ELSEWHEN)),
         "retry" => Ok(timed(item(row, words![ID, claimed, 1_000, "error"])?, "D", now + 1_000)),
         "bury" => item(row, words![ID, claimed, "reason"]),

@@ -5,6 +5,7 @@ mod claims;
 mod crashes;
 mod due;
 mod hints;
+mod leases;
 mod memory;
 mod nodes;
 mod pages;
@@ -47,7 +48,8 @@ fn plausible(verb: &str) -> Vec<Text> {
         "push" => words!["", "new", "+1000", "payload", "max_attempts=3", "s", "+0", "other", "on_conflict=replace"],
         "promote" => words![10, ""],
         "claim" => words![10, token('x'), 30 * SECOND],
-        "ack" | "release" => words!["l", token('l')],
+        "ack" => words![token('l'), 1, "l"],
+        "release" => words!["l", token('l')],
         "again" => words!["l", token('l'), "+5"],
         "retry" => words!["l", token('l'), 5, "error"],
         "bury" => words!["l", token('l'), "reason"],
@@ -85,6 +87,26 @@ fn remove(scores: &mut Scores, id: &str) {
     scores.retain(|(member, _)| *member != Text::from(id));
 }
 
+/// What a claim adds to the state that granted these ids with these dues.
+fn granted(state: &mut State, token: &Text, deadline: u64, ids: &[(&str, u64)]) {
+    let of = |kind: &str| Text([kind.as_bytes(), &token.0].concat());
+    for (id, due) in ids {
+        state.claims.insert((*id).into(), Text([&token.0[..], due.to_string().as_bytes()].concat()));
+    }
+    let list = ids.iter().map(|(id, _)| *id).collect::<Vec<_>>().join("\n");
+    state.claims.insert(of("\u{1}"), list.into());
+    state.claims.insert(of("\u{2}"), (ids.len() as u64).into());
+    add(&mut state.leases, &of("\u{1}").text(), deadline);
+}
+
+/// Takes away what a claim left, once nothing is under its lease any more.
+fn ended(state: &mut State, token: &Text) {
+    let of = |kind: &str| Text([kind.as_bytes(), &token.0].concat());
+    state.claims.remove(&of("\u{1}"));
+    state.claims.remove(&of("\u{2}"));
+    remove(&mut state.leases, &of("\u{1}").text());
+}
+
 /// Adds to a number in meta.
 fn count(state: &mut State, field: &str, more: u64) {
     let number = state.meta.entry(field.into()).or_default();
@@ -104,8 +126,8 @@ fn drain(queue: &mut Queue, now: u64) -> Result<Vec<String>> {
         if taken.is_empty() {
             return Ok(all);
         }
-        let settles = taken.iter().flat_map(|id| words![id, token('z')]).collect();
-        ensure!(queue.items("ack", now, settles)?.iter().all(|reply| reply == "OK"));
+        let acks = words![token('z'), taken.len() as u64].into_iter().chain(taken.iter().map(Text::from)).collect();
+        ensure!(queue.items("ack", now, acks)?.iter().all(|reply| reply == "OK"));
         all.extend(taken);
     }
 }

@@ -186,7 +186,7 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
             said = tokio::time::Instant::now();
             log.say(&format!(
                 "draining: {} due, {} ready, {} leased",
-                waiting.scheduled, waiting.ready, waiting.leased
+                waiting.scheduled, waiting.ready, waiting.leases
             ));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

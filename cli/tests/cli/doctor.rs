@@ -1,5 +1,7 @@
 //! `dueq doctor` beside faults that were planted by hand, and on a queue that is well.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
@@ -58,18 +60,23 @@ fn run(server: &Server, command: &[&str]) -> Result<()> {
 #[tokio::test]
 async fn each_planted_fault_of_a_queue_is_found_and_mended() -> Result<()> {
     let server = server()?;
-    let _leased = one_in_each_state(&server).await?;
+    let leased = one_in_each_state(&server).await?;
+    well(&server)?;
+    leased.extend(Duration::from_secs(600)).await?; // now it has a lease of its own
     well(&server)?;
     let key = |suffix: &str| format!("dueq:{{q}}:{suffix}");
     let sentinel = format!("\0{}", "-".repeat(70));
     // What is planted, what is found, and what is there to plant the next one in.
-    let faults: [(&[&str], &str, &[&str]); 16] = [
+    let count = format!("\u{2}{}", "k".repeat(16));
+    let faults: [(&[&str], &str, &[&str]); 18] = [
         (&["ZREM", "scheduled", "waits"], "unplaced waits", &["requeue", "q", "waits"]),
         (&["ZADD", "dead", "5", "waits"], "doubled waits", &["requeue", "q", "waits"]),
         (&["ZADD", "scheduled", "5", "leased"], "doubled leased", &[]),
         (&["HDEL", "claims", "leased"], "unclaimed leased", &[]),
         (&["ZREM", "leases", "leased"], "unleased leased", &[]),
         (&["HSET", "claims", "nobody", "xxxxxxxxxxxxxxxx5"], "unleased nobody", &[]),
+        (&["HSET", "claims", "leased", "xxxxxxxxxxxxxxxx5"], "unmarked leased", &[]),
+        (&["HSET", "claims", &count, "3"], "claim 6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", &[]),
         (&["HSET", "attrs", "nobody", "1 0 0 \n"], "attrs nobody", &[]),
         (&["HSET", "attrs", "dead", "gibberish"], "attrs dead", &[]),
         (&["RPUSH", "ready", "gibberish"], "entry gibberish", &[]),

@@ -152,8 +152,10 @@ pub(crate) async fn push_and_claim(queue: &Queue, message: Message) -> Result<De
 
 /// Lets somebody else have a delivery, as far as Redis is concerned; returns what it holds for him.
 pub(crate) async fn steal(setup: &Setup, delivery: &Delivery) -> Result<String> {
-    let stolen = format!("{}{}", "x".repeat(16), delivery.due_ms());
+    let stolen = format!("{}{}+", "x".repeat(16), delivery.due_ms());
     setup.command::<()>(&["HSET", "dueq:{orders}:claims", &delivery.id(), &stolen]).await?;
+    let deadline = delivery.deadline_ms().to_string();
+    setup.command::<()>(&["ZADD", "dueq:{orders}:leases", &deadline, &delivery.id()]).await?;
     Ok(stolen)
 }
 

@@ -38,10 +38,12 @@ impl World {
         let share = (available.len() / live.max(1)).max(1).min(count);
         if self.paused || available.is_empty() || count == 0 {
             let left = self.ready.len().into();
-            return Reply::List(vec![self.finish(now, false, false), left, (-1i64).into(), Reply::List(Vec::new())]);
+            let none = || Reply::List(Vec::new());
+            return Reply::List(vec![self.finish(now, false, false), left, (-1i64).into(), none(), none(), none()]);
         }
         let deadline = now.ceil() + lease;
-        let (mut granted, mut grants, mut bytes, mut taken) = (Vec::new(), 0, 0, 0);
+        let (mut granted, mut payloads, mut details) = (Vec::new(), Vec::<Reply>::new(), Vec::<Reply>::new());
+        let (mut bytes, mut taken) = (0, 0);
         for id in available.iter().take(share) {
             let Some(message) = self.messages.get_mut(id) else { continue };
             let bytes_then = bytes + message.payload.0.len();
@@ -57,18 +59,22 @@ impl World {
             }
             bytes = bytes_then;
             let due = message.original.unwrap_or(due);
-            message.place = Place::Leased { token: token.clone(), due, deadline };
-            grants += 1;
-            granted.extend([
-                id.into(),
-                (&message.payload).into(),
-                format!("{due} {} {}", message.failures + message.crashes + 1, message.options()).into(),
-            ]);
+            message.place = Place::Leased { token: token.clone(), due, deadline, own: false };
+            granted.push(id.clone());
+            payloads.push((&message.payload).into());
+            details.push(format!("{due} {} {}", message.failures + message.crashes + 1, message.options()).into());
         }
         self.ready.drain(..taken.min(self.ready.len()));
-        self.count("claimed", grants);
+        self.count("claimed", granted.len());
+        let ids = Reply::List(granted.iter().map(Reply::from).collect());
+        self.grants.insert(token.clone(), granted);
+        // What all have in common is told once.
+        if details.windows(2).all(|two| two[0] == two[1]) {
+            details.truncate(1);
+        }
         let left = self.ready.len().into();
-        Reply::List(vec![self.finish(now, true, false), left, deadline.into(), Reply::List(granted)])
+        let header = self.finish(now, true, false);
+        Reply::List(vec![header, left, deadline.into(), ids, Reply::List(payloads), Reply::List(details)])
     }
 
     /// Runs `settle` on the message if the token is that of its claim, with the claim's due time.
@@ -176,7 +182,8 @@ impl World {
             replies.push(match place {
                 _ if *lease < 1 || *lease > LEASE_MOST => "INVALID".to_owned(),
                 None => "GONE".to_owned(),
-                Some(Place::Leased { token: current, deadline, .. }) if current == token => {
+                Some(Place::Leased { token: current, deadline, own, .. }) if current == token => {
+                    *own = true;
                     *deadline = (*deadline).max(now.ceil() + lease);
                     format!("OK {deadline}")
                 }

@@ -104,7 +104,14 @@ impl Operation {
             }
             Self::Promote { limit, followed } => words![*limit as u64, flag(followed)],
             Self::Claim { count, token, lease, due } => words![*count as u64, token, *lease, flag(due)],
-            Self::Ack(holds) | Self::Release(holds) => flat(holds),
+            Self::Ack(holds) => {
+                let claim = |holds: &[Hold]| {
+                    let ids = holds.iter().map(|(id, _)| id.clone());
+                    words![&holds[0].1, holds.len() as u64].into_iter().chain(ids).collect::<Vec<_>>()
+                };
+                holds.chunk_by(|one, other| one.1 == other.1).flat_map(claim).collect()
+            }
+            Self::Release(holds) => flat(holds),
             Self::Again(items) => items.iter().flat_map(|((id, token), due)| words![id, token, due.word()]).collect(),
             Self::Retry(items) => {
                 items.iter().flat_map(|((id, token), after, error)| words![id, token, *after, error]).collect()

@@ -1,5 +1,7 @@
 //! What holds of any state in Redis, whatever the model thinks.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Result, ensure};
 
 use crate::model::world::{Now, WINDOW};
@@ -30,12 +32,9 @@ pub(crate) fn check_structure(state: &State, paused: bool, rung_at: Option<Now>)
         Text(entry.0[colon + 1..].to_vec())
     };
     let mut placed: Vec<Text> = state.ready.iter().skip(1).map(after_colon).collect();
-    placed.extend([ids(&state.scheduled), ids(&state.leases), ids(&state.dead)].concat());
+    placed.extend([ids(&state.scheduled), leased(state)?, ids(&state.dead)].concat());
     placed.sort();
     ensure!(placed == fields(&state.messages), "an id is not in exactly one state: {placed:?}");
-    let mut leased = ids(&state.leases);
-    leased.sort();
-    ensure!(leased == fields(&state.claims), "claims are not the leases");
     ensure!(fields(&state.attrs).iter().all(|id| state.messages.contains_key(id)), "attrs of no message");
     ensure!(state.ready.len() <= WINDOW + 1, "more than a window is ready");
     ensure!(state.bell.len() <= 2, "the bell has {} tokens", state.bell.len());
@@ -44,4 +43,34 @@ pub(crate) fn check_structure(state: &State, paused: bool, rung_at: Option<Now>)
         ensure!(!(due || state.ready.len() > 1) || state.bell.len() == 2, "work is left and nobody is rung");
     }
     Ok(())
+}
+
+/// The ids that are leased: each has a claim, and a lease, its own or that of its claim; and a claim's lease is as it must be.
+pub(crate) fn leased(state: &State) -> Result<Vec<Text>> {
+    let (mut ids, mut leases, mut held) = (Vec::new(), Vec::new(), BTreeMap::<Text, u64>::new());
+    for (id, claim) in state.claims.iter().filter(|(id, _)| id.0.first().is_some_and(|byte| *byte > 2)) {
+        ensure!(claim.0.len() > 16, "{id:?} has a claim that cannot be read");
+        ids.push(id.clone());
+        if claim.0.ends_with(b"+") {
+            leases.push(id.clone());
+        } else {
+            let token = &claim.0[..16];
+            let list = state.claims.get(&Text([b"\x01", token].concat()));
+            let granted = list.is_some_and(|list| list.0.split(|byte| *byte == b'\n').any(|granted| *granted == id.0));
+            ensure!(granted, "{id:?} is not among what its claim granted");
+            *held.entry(Text(token.to_vec())).or_default() += 1;
+        }
+    }
+    let records = state.claims.keys().filter(|field| matches!(field.0.first(), Some(1 | 2))).count();
+    ensure!(records == 2 * held.len(), "something is left of a claim whose lease has ended");
+    for (token, count) in held {
+        let counted = state.claims.get(&Text([b"\x02", &token.0[..]].concat()));
+        ensure!(counted == Some(&count.into()), "a claim counts {counted:?} and holds {count}");
+        leases.push(Text([b"\x01", &token.0[..]].concat()));
+    }
+    leases.sort();
+    let mut found: Vec<Text> = state.leases.iter().map(|(id, _)| id.clone()).filter(|id| *id != sentinel()).collect();
+    found.sort();
+    ensure!(found == leases, "the leases are {found:?}, not {leases:?}");
+    Ok(ids)
 }

@@ -39,7 +39,7 @@ impl Now {
 pub(crate) enum Place {
     Scheduled { due: u64 },
     Ready { due: u64 },
-    Leased { token: Text, due: u64, deadline: u64 },
+    Leased { token: Text, due: u64, deadline: u64, own: bool },
     Dead { at: u64 },
 }
 
@@ -126,6 +126,11 @@ impl Memory {
     }
 }
 
+/// The name of what a claim holds beside its ids.
+fn record(kind: char, token: &Text) -> Text {
+    Text([kind.to_string().as_bytes(), &token.0].concat())
+}
+
 /// A queue. Whoever leads and who was seen matter only from the first beat on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
@@ -136,6 +141,8 @@ pub(crate) struct World {
     pub(crate) messages: BTreeMap<Text, Message>,
     /// The ids that are ready, first to be claimed first.
     pub(crate) ready: Vec<Text>,
+    /// What each claim granted, by its token, while its lease holds some of it.
+    pub(crate) grants: BTreeMap<Text, Vec<Text>>,
     pub(crate) recent: BTreeMap<Text, Memory>,
     pub(crate) nodes: BTreeMap<Text, u64>,
     /// lead, lead_until, seen, hold.
@@ -160,16 +167,36 @@ impl World {
         self.messages.get(id).map(|message| &message.place)
     }
 
-    /// The ids in a state, by time and then by id; the ready ones in the order in which they are claimed.
+    /// Which lease a leased message has, as Redis names it: its own, by its id, or that of its claim; and its place in that.
+    fn lease(&self, id: &Text) -> Option<(Text, usize)> {
+        match self.place(id)? {
+            Place::Leased { own: true, .. } => Some((id.clone(), 0)),
+            Place::Leased { token, .. } => {
+                let place = self.grants.get(token)?.iter().position(|granted| granted == id)?;
+                Some((record('\u{1}', token), place))
+            }
+            _ => None,
+        }
+    }
+
+    /// The ids that the lease of this claim holds.
+    fn held_by(&self, token: &Text) -> usize {
+        let under =
+            |message: &&Message| matches!(&message.place, Place::Leased { token: of, own: false, .. } if of == token);
+        self.messages.values().filter(under).count()
+    }
+
+    /// The ids in a state, by time, then by lease, then by id; the ready ones in the order in which they are claimed.
     pub(crate) fn listed(&self, state: &str) -> Vec<(u64, Text)> {
         if state == "ready" {
             let due = |id: &Text| self.place(id).map_or(0, Place::time);
             return self.ready.iter().map(|id| (due(id), id.clone())).collect();
         }
         let in_state = self.messages.iter().filter(|(_, message)| message.place.name() == state);
-        let mut listed: Vec<_> = in_state.map(|(id, message)| (message.place.time(), id.clone())).collect();
+        let mut listed: Vec<_> =
+            in_state.map(|(id, message)| (message.place.time(), self.lease(id), id.clone())).collect();
         listed.sort();
-        listed
+        listed.into_iter().map(|(time, _, id)| (time, id)).collect()
     }
 
     /// Takes an id out of the ready list, if it is there.
@@ -202,6 +229,8 @@ impl World {
 
     /// Ends a call: the change is numbered, and a bell rung for what waits; `quiet` calls do not ring.
     pub(crate) fn finish(&mut self, now: Now, changed: bool, quiet: bool) -> Reply {
+        let held: Vec<Text> = self.grants.keys().filter(|token| self.held_by(token) > 0).cloned().collect();
+        self.grants.retain(|token, _| held.contains(token));
         if self.born.is_some() {
             self.seq += u64::from(changed);
             if self.has_work(now) && !self.paused && !quiet {
@@ -231,11 +260,19 @@ impl World {
             zset(listed.map(|(time, id)| (id, time as f64)).collect())
         };
         let claim = |(id, message): (&Text, &Message)| match &message.place {
-            Place::Leased { token, due, .. } => {
-                Some((id.clone(), Text([&token.0[..], due.to_string().as_bytes()].concat())))
+            Place::Leased { token, due, own, .. } => {
+                let mark = if *own { "+" } else { "" };
+                Some((id.clone(), Text([&token.0[..], format!("{due}{mark}").as_bytes()].concat())))
             }
             _ => None,
         };
+        let lists = self.grants.iter().flat_map(|(token, ids)| {
+            let ids: Vec<&[u8]> = ids.iter().map(|id| &id.0[..]).collect();
+            let held = (self.held_by(token) as u64).into();
+            [(record('\u{1}', token), Text(ids.join(&b'\n'))), (record('\u{2}', token), held)]
+        });
+        let lease = |(id, message): (&Text, &Message)| Some((self.lease(id)?.0, message.place.time()));
+        let leases: BTreeMap<Text, u64> = self.messages.iter().filter_map(lease).collect();
         let entry = |(due, id): (u64, Text)| Text([format!("{due}:").as_bytes(), &id.0].concat());
         let attributes = |(id, message): (&Text, &Message)| message.attributes().map(|text| (id.clone(), text));
 
@@ -257,8 +294,8 @@ impl World {
         State {
             scheduled: placed("scheduled"),
             ready: [sentinel()].into_iter().chain(self.listed("ready").into_iter().map(entry)).collect(),
-            leases: placed("leased"),
-            claims: hash(self.messages.iter().filter_map(claim).collect()),
+            leases: zset(leases.into_iter().map(|(lease, time)| (lease, time as f64)).collect()),
+            claims: hash(self.messages.iter().filter_map(claim).chain(lists).collect()),
             messages: hash(self.messages.iter().map(|(id, message)| (id.clone(), message.payload.clone())).collect()),
             attrs: hash(self.messages.iter().filter_map(attributes).collect()),
             dead: placed("dead"),

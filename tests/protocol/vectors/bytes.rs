@@ -16,7 +16,7 @@ fn round_trip(queue: &mut Queue, id: &Text, payload: &Text) -> Result<()> {
     let deliveries = claim.deliveries()?;
     let [[got_id, got_payload, ..]] = &deliveries[..] else { anyhow::bail!("{id:?}: {claim:?}") };
     ensure!(got_id.bytes()? == id && got_payload.bytes()? == payload, "{claim:?}");
-    ensure!(queue.items("ack", T0, words![id, token('a')])? == ["OK"]);
+    ensure!(queue.items("ack", T0, words![token('a'), 1, id])? == ["OK"]);
     Ok(())
 }
 
@@ -94,7 +94,8 @@ fn any_token_of_16_bytes_is_one() -> Result<()> {
         let mut other = token.clone();
         other.0[15] ^= 1;
         ensure!(
-            queue.items("ack", T0, words!["a", &other, "a", &token.0[..15], "a", &token])? == ["LOST", "LOST", "OK"]
+            queue.items("ack", T0, words![&other, 1, "a", &token.0[..15], 1, "a", &token, 1, "a"])?
+                == ["LOST", "LOST", "OK"]
         );
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{add, count, expect, remove};
+use super::{count, expect, remove};
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 
@@ -18,7 +18,8 @@ fn ready(sizes: &[usize]) -> Result<Queue> {
 }
 
 fn granted(queue: &mut Queue, count: u64) -> Result<usize> {
-    Ok(queue.ok("claim", T0, words![count, token('a'), SECOND])?.deliveries()?.len())
+    let token = queue.new_token();
+    Ok(queue.ok("claim", T0, words![count, token, SECOND])?.deliveries()?.len())
 }
 
 #[test]
@@ -41,7 +42,8 @@ fn a_claim_stops_at_4_mib_but_grants_at_least_one() -> Result<()> {
     let mut queue = ready(&sizes)?;
     ensure!(granted(&mut queue, 1_000)? == 203);
     ensure!(granted(&mut queue, 1_000)? == 22);
-    ensure!(queue.state()?.leases.len() == 226 && queue.state()?.ready.len() == 1);
+    ensure!(queue.state()?.leases.len() == 3 && queue.state()?.claims.len() == 225 + 2 * 2 + 1);
+    ensure!(queue.state()?.ready.len() == 1);
     Ok(())
 }
 
@@ -95,22 +97,16 @@ fn a_claim_is_one_transition_of_the_whole_state() -> Result<()> {
     queue.ok("promote", T0 + 5, words![10, ""])?;
     let before = queue.state()?;
     let reply = queue.ok("claim", T0 + 10, words![2, token('t'), 500])?;
-    let deliveries = Reply::List(vec![
-        "a".into(),
-        "A".into(),
-        format!("{T0} 1 max_attempts=7").into(),
-        "b".into(),
-        "B".into(),
-        format!("{} 1 ", T0 + 1).into(),
-    ]);
+    let lists = [
+        vec!["a".into(), "b".into()],
+        vec!["A".into(), "B".into()],
+        vec![format!("{T0} 1 max_attempts=7").into(), format!("{} 1 ", T0 + 1).into()],
+    ];
     ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? as u64 == T0 + 510);
-    ensure!(*reply.part(3)? == deliveries, "{reply:?}");
+    ensure!(reply.list()?[3..] == lists.map(Reply::List), "{reply:?}");
     expect(&mut queue, before, |state| {
         state.ready = vec![crate::state::sentinel(), format!("{}:c", T0 + 2).into()];
-        for (id, due) in [("a", T0), ("b", T0 + 1)] {
-            add(&mut state.leases, id, T0 + 510);
-            state.claims.insert(id.into(), format!("{}{due}", token('t').text()).into());
-        }
+        super::granted(state, &token('t'), T0 + 510, &[("a", T0), ("b", T0 + 1)]);
         count(state, "claimed", 2);
         count(state, "seq", 1);
     })
@@ -127,7 +123,7 @@ fn entries_of_no_message_and_malformed_ones_are_dropped() -> Result<()> {
     queue.ok("promote", T0 + 1, words![10, ""])?;
     ensure!(queue.take(T0 + 1, 100, &token('a'))? == ["first", "last"]);
     let state = queue.state()?;
-    ensure!(state.ready.len() == 1 && state.leases.len() == 3 && state.claims.len() == 3);
+    ensure!(state.ready.len() == 1 && state.leases.len() == 2 && state.claims.len() == 2 + 2 + 1);
     Ok(())
 }
 
@@ -140,9 +136,9 @@ fn what_strangers_did_to_keys_is_told_as_counts_all_the_same() -> Result<()> {
     let none = queue.ok("claim", T0, words![0, token('s'), SECOND, "1"])?;
     ensure!(none.part(1)?.int()? == 0, "{none:?}");
     let reply = queue.ok("claim", T0, words![10, token('t'), SECOND, "1"])?;
-    let expected = ["a", "A", "0 1 max_attempts=7", "b", "B", "0 1 ", "c", "C", "2 1 "];
+    let expected = [["a", "b", "c"], ["A", "B", "C"], ["0 1 max_attempts=7", "0 1 ", "2 1 "]];
     ensure!(reply.part(1)?.int()? == 0, "{reply:?}");
-    ensure!(*reply.part(3)? == Reply::List(expected.map(Reply::from).into()), "{reply:?}");
+    ensure!(reply.list()?[3..] == expected.map(|list| Reply::List(list.map(Reply::from).into())), "{reply:?}");
     Ok(())
 }
 
@@ -183,16 +179,16 @@ fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Resul
     queue.ok("promote", T0, words![1, "1"])?;
     let before = queue.state()?;
     let reply = queue.ok("claim", format!("{}.999", T0 + 2), words![10, token('t'), 500, "1"])?;
-    let delivery = |id: &str, due: u64| vec![id.into(), id.to_uppercase().into(), format!("{due} 1 ").into()];
-    let all = [delivery("a", T0), delivery("b", T0), delivery("c", T0 + 1), delivery("d", T0 + 2)].concat();
-    ensure!(reply.part(1)?.int()? == 0 && *reply.part(3)? == Reply::List(all), "{reply:?}");
+    let dues = [("a", T0), ("b", T0), ("c", T0 + 1), ("d", T0 + 2)];
+    let list = |text: fn((&str, u64)) -> String| Reply::List(dues.map(|one| text(one).into()).into());
+    let all = [list(|(id, _)| id.to_owned()), list(|(id, _)| id.to_uppercase()), list(|(_, due)| format!("{due} 1 "))];
+    ensure!(reply.part(1)?.int()? == 0 && reply.list()?[3..] == all, "{reply:?}");
     expect(&mut queue, before, |state| {
         state.ready.truncate(1);
-        for (id, due) in [("a", T0), ("b", T0), ("c", T0 + 1), ("d", T0 + 2)] {
+        for (id, _) in dues {
             remove(&mut state.scheduled, id);
-            add(&mut state.leases, id, T0 + 503);
-            state.claims.insert(id.into(), format!("{}{due}", token('t').text()).into());
         }
+        super::granted(state, &token('t'), T0 + 503, &dues);
         count(state, "claimed", 4);
         count(state, "seq", 1);
     })?;
@@ -216,7 +212,8 @@ fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Resul
 #[test]
 fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
     let claim = |queue: &mut Queue, count: u64| -> Result<usize> {
-        Ok(queue.ok("claim", T0 + SECOND, words![count, token('a'), SECOND, "1"])?.deliveries()?.len())
+        let token = queue.new_token();
+        Ok(queue.ok("claim", T0 + SECOND, words![count, token, SECOND, "1"])?.deliveries()?.len())
     };
     for promoted in [0, 10, 100] {
         let mut queue = Queue::start()?;

@@ -2,7 +2,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::{add, count, expect, remove};
+use super::{add, count, expect};
+use crate::model::leased;
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
 use crate::state::State;
@@ -49,7 +50,7 @@ fn the_first_crash_is_due_at_once_and_the_next_ones_wait() -> Result<()> {
             _ => ensure!(due.is_some_and(|due| (now + base..=now + 3 * base).contains(&due)), "crash {crash}: {due:?}"),
         }
         expect(&mut queue, before, |state| {
-            remove(&mut state.leases, "a");
+            super::ended(state, &token('a'));
             state.claims.remove(&Text::from("a"));
             let (attrs, bell) = match (crash, due) {
                 (1, _) => ("0 1 0 \n".to_owned(), 2),
@@ -114,7 +115,7 @@ fn nothing_is_reaped_until_live_nodes_had_time_to_extend() -> Result<()> {
     ensure!(queue.items("extend", back + SECOND, words!["a", token('a'), 60 * SECOND])?[0].starts_with("OK"));
     ensure!(reap(&mut queue, back + 5 * SECOND - 1, 10)? == (0, 0), "to the millisecond");
     ensure!(reap(&mut queue, back + 5 * SECOND, 10)? == (1, 0), "only the one that nobody extended");
-    ensure!(queue.items("ack", back + 6 * SECOND, words!["a", token('a'), "b", token('a')])? == ["OK", "LOST"]);
+    ensure!(queue.items("ack", back + 6 * SECOND, words![token('a'), 2, "a", "b"])? == ["OK", "LOST"]);
     Ok(())
 }
 
@@ -145,12 +146,13 @@ fn a_reap_is_bounded_and_takes_the_longest_expired_first() -> Result<()> {
         let id = place.to_string();
         queue.push(T0, &id, T0 + place, "")?;
         queue.ok("promote", T0 + 10, words![10, "1"])?;
-        queue.ok("claim", T0 + 10, words![1, token('a'), 1_000 + place])?;
+        let token = queue.new_token();
+        queue.ok("claim", T0 + 10, words![1, token, 1_000 + place])?;
     }
     awake(&mut queue, T0, T0 + 10 * SECOND)?;
     let now = T0 + 10 * SECOND;
     ensure!(reap(&mut queue, now, 2)? == (2, 0));
-    ensure!(super::ids(&queue.state()?.leases) == ["2", "3", "4"]);
+    ensure!(leased(&queue.state()?)? == ["2", "3", "4"].map(Text::from));
     ensure!(
         reap(&mut queue, now, 2)? == (2, 0)
             && reap(&mut queue, now, 2)? == (1, 0)

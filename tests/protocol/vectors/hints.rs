@@ -132,7 +132,8 @@ fn a_claim_of_what_is_due_tells_where_the_head_is_now_as_a_promote_does() -> Res
     }
     listener.heard(&mut queue)?;
     let mut claim = |at: u64, due: &str| -> Result<Vec<String>> {
-        queue.ok("claim", T0 + at, words![1, token('a'), SECOND, due])?;
+        let token = queue.new_token();
+        queue.ok("claim", T0 + at, words![1, token, SECOND, due])?;
         listener.heard(&mut queue)
     };
     ensure!(claim(99, "1")?.is_empty(), "nothing was taken");
@@ -227,7 +228,7 @@ fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
     queue.push(T0, "a", T0 + 1_000, "")?;
     queue.ok("reschedule", T0, words!["a", T0 + 500, ""])?;
     ensure!(queue.take(T0 + 500, 1, &token('a'))? == ["a"]);
-    ensure!(queue.items("ack", T0 + 500, words!["a", token('a')])? == ["OK"]);
+    ensure!(queue.items("ack", T0 + 500, words![token('a'), 1, "a"])? == ["OK"]);
     ensure!(queue.state()?.meta.get(&"seq".into()) == Some(&"5".into()));
     Ok(())
 }

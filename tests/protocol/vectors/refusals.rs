@@ -1,6 +1,6 @@
 //! What is refused: by a coded error, before anything is written, and without a trace.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::{plausible, seed, with_every_state};
 use crate::queue::{Calls, Queue, T0, keys_of, token};
@@ -98,7 +98,8 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         |item: Vec<Text>, count: usize| item.iter().cycle().take(item.len() * count).cloned().collect::<Vec<_>>();
     let item = match verb {
         "push" => words!["a", "+1", "", ""],
-        "ack" | "release" => words!["l", token('l')],
+        "ack" => words![token('l'), 1, "l"],
+        "release" => words!["l", token('l')],
         "again" | "bury" | "extend" => words!["l", token('l'), "5"],
         "retry" => words!["l", token('l'), "5", ""],
         "reschedule" => words!["s", "+5", ""],
@@ -180,6 +181,13 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             bad.push([words![""], many(item, 1_001)].concat());
             bad
         }
+        "ack" => {
+            let counts = ["", "x", "0", "-1", "0.5", "2", "1001", "nan", "inf"];
+            let mut bad = counts.map(|count| words![token('l'), count, "l"]).to_vec();
+            bad.extend([words![], words![token('l')], words![token('l'), 1], many(item, 1_001)]);
+            bad.push([words![token('l'), 1_001], many(words!["l"], 1_001)].concat());
+            bad
+        }
         "cancel" => vec![words![], words![""], words!["2", "s"], [words![""], many(item, 1_001)].concat()],
         _ => vec![words![], many(item, 1_001)],
     };
@@ -236,7 +244,7 @@ fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
     let before = queue.contents()?;
     let stranger = token('s');
     for (verb, arguments, answer) in [
-        ("ack", words!["?", &stranger], "GONE"),
+        ("ack", words![&stranger, 1, "?"], "GONE"),
         ("release", words!["?", &stranger], "GONE"),
         ("again", words!["?", &stranger, "+1"], "GONE"),
         ("retry", words!["?", &stranger, 1, ""], "GONE"),
@@ -254,9 +262,17 @@ fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
 }
 
 #[test]
-fn a_sentinel_is_nobodys_message() -> Result<()> {
+fn a_sentinel_and_what_a_claim_left_are_nobodys_message() -> Result<()> {
+    let of = |kind: &str| Text([kind.as_bytes(), &token('l').0].concat());
+    for id in [sentinel(), of("\u{1}"), of("\u{2}")] {
+        nobodys(&id).with_context(|| format!("{id:?}"))?;
+    }
+    Ok(())
+}
+
+fn nobodys(id: &Text) -> Result<()> {
     let mut queue = with_every_state()?;
-    let (before, id) = (queue.contents()?, sentinel());
+    let before = queue.contents()?;
     for token in [Text::default(), token('l')] {
         for (verb, rest) in [
             ("ack", words![]),
@@ -266,21 +282,22 @@ fn a_sentinel_is_nobodys_message() -> Result<()> {
             ("bury", words![""]),
             ("extend", words![1]),
         ] {
-            let replies = queue.items(verb, T0, [words![&id, &token], rest].concat())?;
+            let words = if verb == "ack" { words![&token, 1, id] } else { words![id, &token] };
+            let replies = queue.items(verb, T0, [words, rest].concat())?;
             ensure!(replies == ["GONE"] || replies == ["LOST"], "{verb}: {replies:?}");
-            ensure!(queue.contents()? == before, "{verb} took the sentinel for a message");
+            ensure!(queue.contents()? == before, "{verb} took it for a message");
         }
     }
     for (verb, words) in [
-        ("cancel", words!["1", &id]),
-        ("reschedule", words![&id, "+1", ""]),
-        ("run_now", words![&id]),
-        ("requeue", words!["ids", &id]),
+        ("cancel", words!["1", id]),
+        ("reschedule", words![id, "+1", ""]),
+        ("run_now", words![id]),
+        ("requeue", words!["ids", id]),
     ] {
         ensure!(queue.items(verb, T0, words)? == ["ABSENT"], "{verb}");
-        ensure!(queue.contents()? == before, "{verb} took the sentinel for a message");
+        ensure!(queue.contents()? == before, "{verb} took it for a message");
     }
-    ensure!(queue.ok("get", T0, words![&id])?.part(1)?.list()?.is_empty());
-    ensure!(queue.items("push", T0, words!["", &id, "+1", "", "on_conflict=replace"])?[0].starts_with("INVALID"));
+    ensure!(queue.ok("get", T0, words![id])?.part(1)?.list()?.is_empty());
+    ensure!(queue.items("push", T0, words!["", id, "+1", "", "on_conflict=replace"])?[0].starts_with("INVALID"));
     Ok(())
 }

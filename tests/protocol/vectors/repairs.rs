@@ -1,6 +1,6 @@
 //! What `verify` and `audit` find when somebody wrote the keys by hand, and what they make of it.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::{drain, with_every_state};
 use crate::model::check_structure;
@@ -116,20 +116,62 @@ fn an_id_in_two_places_stays_in_one() -> Result<()> {
 #[test]
 fn a_lease_and_its_claim_belong_together() -> Result<()> {
     let claims = "dueq:{q}:claims";
-    for plant in
-        [words!["HDEL", claims, "l"], words!["HSET", claims, "l", "short"], words!["HSET", claims, "l", "x".repeat(20)]]
-    {
+    for plant in [words!["HSET", claims, "l", "short"], words!["HSET", claims, "l", "x".repeat(20)]] {
         // A claim that is nobody's: its handler has lost it, and the reap takes it back, charged as a crash.
-        let mut queue = mends(&[plant], &[["unclaimed", "l", ""]], &KEPT)?;
-        ensure!(queue.items("ack", T0, words!["l", token('l')])? == ["LOST"]);
+        let finds = [["claim", CLAIM, "counts 1, holds 0"], ["unclaimed", "l", ""]];
+        let mut queue = mends(&[plant], &finds, &KEPT)?;
+        ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["LOST"]);
     }
-    // The claim is there: its handler can settle it.
-    let mut queue = mends(&[words!["ZREM", "dueq:{q}:leases", "l"]], &[["unleased", "l", ""]], &KEPT)?;
-    ensure!(queue.items("ack", T0, words!["l", token('l')])? == ["OK"]);
+    let leased = words!["ZADD", "dueq:{q}:leases", T0, "r"];
+    mends(&[leased, words!["LTRIM", "dueq:{q}:ready", 0, 0]], &[["unclaimed", "r", ""]], &[("r", "leased")])?;
+    // Without a lease and without a claim nobody knows that it was claimed.
+    let finds = [["claim", CLAIM, "counts 1, holds 0"], ["unplaced", "l", ""]];
+    mends(&[words!["HDEL", claims, "l"]], &finds, &[("l", "dead"), KEPT[0], KEPT[1]])?;
+    // Said to be extended, and no lease of its own: the claim is there, its handler can settle it.
+    let plant = words!["HSET", claims, "l", format!("{}{T0}+", token('l').text())];
+    let mut queue = mends(&[plant], &[["claim", CLAIM, "counts 1, holds 0"], ["unleased", "l", ""]], &KEPT)?;
+    ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"]);
     mends(&[words!["HSET", claims, "s", "y".repeat(20)]], &[["unleased", "s", ""]], &KEPT)?;
     mends(&[words!["HSET", claims, "nobody", "y".repeat(20)]], &[["unleased", "nobody", ""]], &KEPT)?;
     let far = T0 + 90_000 * SECOND;
-    mends(&[words!["ZADD", "dueq:{q}:leases", far, "l"]], &[["score", "l", &format!("leased {far}")]], &KEPT)?;
+    mends(
+        &[words!["ZADD", "dueq:{q}:leases", far, of('\u{1}')]],
+        &[["score", CLAIM, &format!("leased {far}")]],
+        &KEPT,
+    )?;
+    Ok(())
+}
+
+/// The token of `l`, as findings tell it.
+const CLAIM: &str = "6c6c6c6c6c6c6c6c6c6c6c6c6c6c6c6c";
+
+/// What the claim of `l` left beside it.
+fn of(kind: char) -> String {
+    format!("{kind}{}", token('l').text())
+}
+
+#[test]
+fn what_a_claim_left_beside_its_ids_fits_them_again() -> Result<()> {
+    let (claims, leases) = ("dueq:{q}:claims", "dueq:{q}:leases");
+    let (ids, count) = (of('\u{1}'), of('\u{2}'));
+    for (plant, finds) in [
+        (words!["HSET", claims, &count, 5], vec![["claim", CLAIM, "counts 5, holds 1"]]),
+        (words!["HSET", claims, &count, "x"], vec![["claim", CLAIM, "counts x, holds 1"]]),
+        (words!["HDEL", claims, &count], vec![["claim", CLAIM, "counts nothing, holds 1"]]),
+        (words!["HDEL", claims, &ids], vec![["claim", CLAIM, "no ids"], ["unleased", "l", ""]]),
+        (words!["HSET", claims, &ids, "k\nm"], vec![["claim", CLAIM, "counts 1, holds 0"], ["unleased", "l", ""]]),
+        (words!["ZREM", leases, &ids], vec![["claim", CLAIM, "no lease"]]),
+        (words!["ZADD", leases, T0 + 5 * SECOND, "l"], vec![["unmarked", "l", ""]]),
+    ] {
+        let mut queue = mends(&[plant.clone()], &finds, &KEPT).with_context(|| format!("{plant:?}"))?;
+        ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"], "{plant:?}: its handler can settle it");
+        let state = queue.state()?;
+        ensure!(state.leases.len() == 1 && state.claims.len() == 1, "{plant:?}: nothing is left: {state:?}");
+    }
+    let strangers = words!["HSET", claims, format!("\u{1}{}", token('k').text()), "a\nb"];
+    mends(&[strangers], &[["claim", "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", "no lease"]], &KEPT)?;
+    let strangers = words!["HSET", claims, format!("\u{2}{}", token('k').text()), 3];
+    mends(&[strangers], &[["claim", "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", "no ids"]], &KEPT)?;
     Ok(())
 }
 

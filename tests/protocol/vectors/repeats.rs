@@ -12,19 +12,19 @@ fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
     let fates: [(&str, &str, Fate); 6] = [
         ("acked", "FINISHED", |queue| {
             queue.take(T0, 1, &token('a'))?;
-            queue.ok("ack", T0, words!["a", token('a')]).map(drop)
+            queue.ok("ack", T0, words![token('a'), 1, "a"]).map(drop)
         }),
         ("cancelled", "FINISHED", |queue| queue.ok("cancel", T0, words!["", "a"]).map(drop)),
         ("purged", "FINISHED", |queue| queue.ok("purge", T0, words!["scheduled", 10]).map(drop)),
         ("run now and acked", "FINISHED", |queue| {
             queue.ok("run_now", T0, words!["a"])?;
             queue.take(T0, 1, &token('a'))?;
-            queue.ok("ack", T0, words!["a", token('a')]).map(drop)
+            queue.ok("ack", T0, words![token('a'), 1, "a"]).map(drop)
         }),
         ("moved near and acked", "FINISHED", |queue| {
             queue.ok("reschedule", T0, words!["a", T0, ""])?;
             queue.take(T0, 1, &token('a'))?;
-            queue.ok("ack", T0, words!["a", token('a')]).map(drop)
+            queue.ok("ack", T0, words![token('a'), 1, "a"]).map(drop)
         }),
         ("left alone", "EXISTS scheduled", |_| Ok(())),
     ];
@@ -64,7 +64,7 @@ fn reuse_is_for_cancel_then_push_again_on_purpose() -> Result<()> {
     ensure!(queue.push(T0, "a", T0 + HOUR, "second")? == "FINISHED");
     ensure!(queue.items("push", T0, words!["", "a", T0, "second", "reuse"])? == ["CREATED"]);
     ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
-    ensure!(queue.items("ack", T0, words!["a", token('a')])? == ["OK"]);
+    ensure!(queue.items("ack", T0, words![token('a'), 1, "a"])? == ["OK"]);
     // What remains is that it was here; not that it was cancelled.
     ensure!(queue.items("cancel", T0, words!["", "a"])? == ["ABSENT"]);
     ensure!(queue.push(T0 + 12_000, "a", T0 + HOUR, "third")? == "FINISHED");
@@ -81,11 +81,11 @@ fn a_repeated_cancel_leaves_alone_what_was_pushed_since() -> Result<()> {
         ("leased", |queue| queue.take(T0 + 100, 1, &token('a')).map(drop)),
         ("acked", |queue| {
             queue.take(T0 + 100, 1, &token('a'))?;
-            queue.ok("ack", T0 + 100, words!["a", token('a')]).map(drop)
+            queue.ok("ack", T0 + 100, words![token('a'), 1, "a"]).map(drop)
         }),
         ("acked and pushed again", |queue| {
             queue.take(T0 + 100, 1, &token('a'))?;
-            queue.ok("ack", T0 + 100, words!["a", token('a')])?;
+            queue.ok("ack", T0 + 100, words![token('a'), 1, "a"])?;
             queue.ok("push", T0 + 100, words!["", "a", T0 + HOUR, "", "reuse"]).map(drop)
         }),
     ];

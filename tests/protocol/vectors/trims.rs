@@ -143,7 +143,7 @@ fn counters_count_each_transition_once() -> Result<()> {
     ensure!(queue.take(T0, 6, &token('a'))?.len() == 6);
     queue.ok("purge", T0, words!["ready", 10])?;
     for _ in 0..2 {
-        queue.ok("ack", T0, words!["a", token('a')])?;
+        queue.ok("ack", T0, words![token('a'), 1, "a"])?;
         queue.ok("again", T0, words!["b", token('a'), "+1000"])?;
         queue.ok("retry", T0, words!["c", token('a'), 1_000, ""])?;
         queue.ok("release", T0, words!["d", token('a')])?;

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use super::{plausible, seed};
-use crate::queue::{Queue, T0};
+use crate::queue::{Queue, T0, token};
 use crate::reply::words;
 use crate::scripts::SCRIPTS;
 use crate::state::KEYS;
@@ -25,7 +25,7 @@ fn not_needed(verb: &str) -> &'static [&'static str] {
         "beat" => &["claims"],
         "get" => &["recent", "nodes"],
         "peek" => &["claims", "messages", "dead", "recent", "nodes"],
-        "stats" => &["claims", "messages", "attrs"],
+        "stats" => &["claims", "attrs"],
         _ => &[],
     }
 }
@@ -40,7 +40,7 @@ fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
             // So that reap has something to do, which would otherwise read no further.
             let beats = ["seen", &T0.to_string(), "hold", "0"].map(crate::reply::Text::from);
             queue.command([words!["HSET", "dueq:{q}:meta"], beats.to_vec()].concat())?;
-            queue.command(words!["ZADD", "dueq:{q}:leases", T0, "l"])?;
+            queue.command(words!["ZADD", "dueq:{q}:leases", T0, format!("\u{1}{}", token('l').text())])?;
             let key = queue.key(key);
             queue.command(words!["SET", &key, "somebody else's"])?;
             let before = queue.contents()?;

@@ -1,0 +1,101 @@
+//! The hash of the claims: what is leased, and under which lease.
+
+use std::collections::HashMap;
+
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    /// Of each id the original due, and the token of the claim whose lease it is under; none if it has a lease of its own.
+    of: HashMap<Vec<u8>, (u64, Option<Vec<u8>>)>,
+    /// By token: what each claim granted, a line each, and how many of these it still holds.
+    granted: HashMap<Vec<u8>, Vec<u8>>,
+    counts: HashMap<Vec<u8>, u64>,
+}
+
+impl Claims {
+    /// Takes a field in. Whether it can be read: it is counted as something all the same.
+    pub(crate) fn add(&mut self, field: &[u8], value: Vec<u8>) -> bool {
+        let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
+        let read = match field {
+            [1, token @ ..] => {
+                self.granted.insert(token.to_vec(), value);
+                return true;
+            }
+            [2, token @ ..] => {
+                let count = number(&value);
+                self.counts.insert(token.to_vec(), count.unwrap_or(0));
+                count
+            }
+            id => {
+                let (token, due) = value.split_at(value.len().min(16));
+                let extended = due.strip_suffix(b"+");
+                let token = if extended.is_some() { None } else { Some(token.to_vec()) };
+                let due = number(extended.unwrap_or(due));
+                self.of.insert(id.to_vec(), (due.unwrap_or(0), token));
+                due
+            }
+        };
+        read.is_some()
+    }
+
+    /// What has a claim.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.of.keys()
+    }
+
+    /// What this lease holds, each with the original due: all that a claim granted and still holds, or one id of its own.
+    pub(crate) fn under(&self, lease: &[u8]) -> Vec<(Vec<u8>, u64)> {
+        let of = |id: &[u8], wanted: Option<&[u8]>| match self.of.get(id)? {
+            (due, token) if token.as_deref() == wanted => Some((id.to_vec(), *due)),
+            _ => None,
+        };
+        match lease.strip_prefix(&[1]) {
+            None => of(lease, None).into_iter().collect(),
+            Some(token) => {
+                let ids = self.granted.get(token).into_iter().flat_map(|ids| ids.split(|byte| *byte == b'\n'));
+                ids.filter_map(|id| of(id, Some(token))).collect()
+            }
+        }
+    }
+
+    /// The leases of claims that count another number of ids than they hold, or have none.
+    pub(crate) fn miscounted(&self) -> Vec<Vec<u8>> {
+        let lease = |token: &Vec<u8>| [&[1], &token[..]].concat();
+        let wrong = |token: &&Vec<u8>| {
+            let held = self.under(&lease(token)).len() as u64;
+            held == 0 || self.counts.get(*token) != Some(&held)
+        };
+        let uncounted = self.granted.keys().filter(|token| !self.counts.contains_key(*token));
+        let mut miscounted: Vec<_> = self.counts.keys().chain(uncounted).filter(wrong).map(lease).collect();
+        miscounted.sort();
+        miscounted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    #[test]
+    fn a_claims_lease_holds_what_has_its_token_and_was_not_extended() {
+        let mut claims = Claims::default();
+        for (field, value) in [
+            (format!("\u{1}{TOKEN}"), "a\nb\nc\nd".to_owned()),
+            (format!("\u{2}{TOKEN}"), "2".to_owned()),
+            ("a".to_owned(), format!("{TOKEN}5")),
+            ("b".to_owned(), format!("{TOKEN}6+")),
+            ("c".to_owned(), format!("{TOKEN}7")),
+            ("d".to_owned(), "another token...8".to_owned()),
+        ] {
+            assert!(claims.add(field.as_bytes(), value.into_bytes()), "{field}");
+        }
+        let lease = format!("\u{1}{TOKEN}").into_bytes();
+        assert_eq!(claims.under(&lease), [(b"a".to_vec(), 5), (b"c".to_vec(), 7)]);
+        assert_eq!(claims.under(b"b"), [(b"b".to_vec(), 6)]);
+        assert_eq!(claims.under(b"a"), [], "it has none of its own");
+        assert_eq!(claims.miscounted(), Vec::<Vec<u8>>::new());
+        assert!(!claims.add(b"a", b"short".to_vec()));
+        assert_eq!(claims.miscounted(), [lease]);
+    }
+}

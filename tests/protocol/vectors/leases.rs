@@ -1,0 +1,246 @@
+//! One lease for all that a claim granted: what ends it, who leaves it, and that nothing of it stays.
+
+use anyhow::{Result, ensure};
+
+use super::{count, ended, expect, granted, remove};
+use crate::model::{check_structure, leased};
+use crate::queue::{Queue, SECOND, T0, token};
+use crate::reply::{Text, words};
+
+/// The queue with these ids under one claim with token `a` and 30 s.
+fn claimed(ids: &[&str]) -> Result<Queue> {
+    let mut queue = Queue::start()?;
+    for id in ids {
+        queue.push(T0, id, T0, "")?;
+    }
+    ensure!(queue.take(T0, 1_000, &token('a'))? == ids);
+    Ok(queue)
+}
+
+fn sound(queue: &mut Queue) -> Result<()> {
+    check_structure(&queue.state()?, false, None)
+}
+
+fn alive(queue: &mut Queue, now: u64) -> Result<()> {
+    queue.command(words!["HSET", "dueq:{q}:meta", "seen", now, "hold", 0]).map(drop)
+}
+
+fn reap(queue: &mut Queue, now: u64, limit: u64) -> Result<i64> {
+    alive(queue, now)?;
+    queue.ok("reap", now, words![limit])?.part(1)?.int()
+}
+
+fn claims_and_leases(queue: &mut Queue) -> Result<(usize, usize)> {
+    let state = queue.state()?;
+    Ok((state.claims.len() - 1, state.leases.len() - 1))
+}
+
+#[test]
+fn every_settle_counts_and_the_last_one_ends_the_lease() -> Result<()> {
+    let mut queue = claimed(&["a", "b", "c", "d", "e", "f"])?;
+    ensure!(claims_and_leases(&mut queue)? == (6 + 2, 1));
+    let settles: [(&str, Vec<Text>, usize); 6] = [
+        ("ack", words![token('a'), 1, "a"], 5 + 2),
+        ("again", words!["b", token('a'), "+9000"], 4 + 2),
+        ("retry", words!["c", token('a'), 9_000, ""], 3 + 2),
+        ("release", words!["d", token('a')], 2 + 2),
+        ("bury", words!["e", token('a'), ""], 1 + 2),
+        ("ack", words![token('a'), 1, "f"], 0),
+    ];
+    for (verb, words, left) in settles {
+        queue.ok(verb, T0, words)?;
+        let leases = usize::from(left > 0);
+        ensure!(claims_and_leases(&mut queue)? == (left, leases), "after {verb}");
+        sound(&mut queue)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn half_a_claim_is_acked_and_the_rest_is_taken_back() -> Result<()> {
+    let mut queue = claimed(&["a", "b", "c", "d"])?;
+    let before = queue.state()?;
+    ensure!(queue.items("ack", T0, words![token('a'), 2, "b", "d"])? == ["OK", "OK"]);
+    expect(&mut queue, before, |state| {
+        for id in ["b", "d"].map(Text::from) {
+            state.claims.remove(&id);
+            state.messages.remove(&id);
+        }
+        state.claims.insert(Text([b"\x02", &token('a').0[..]].concat()), "2".into());
+        count(state, "acked", 2);
+        count(state, "seq", 1);
+    })?;
+    ensure!(reap(&mut queue, T0 + 30 * SECOND - 1, 10)? == 0);
+    ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 2);
+    ensure!(claims_and_leases(&mut queue)? == (0, 0));
+    sound(&mut queue)
+}
+
+#[test]
+fn what_is_extended_has_a_lease_of_its_own() -> Result<()> {
+    let mut queue = claimed(&["a", "b"])?;
+    let before = queue.state()?;
+    ensure!(queue.items("extend", T0, words!["a", token('a'), 60 * SECOND])? == [format!("OK {}", T0 + 60 * SECOND)]);
+    expect(&mut queue, before, |state| {
+        ended(state, &token('a'));
+        granted(state, &token('a'), T0 + 30 * SECOND, &[("a", T0), ("b", T0)]);
+        state.claims.insert("a".into(), format!("{}{T0}+", token('a').text()).into());
+        state.claims.insert(Text([b"\x02", &token('a').0[..]].concat()), "1".into());
+        super::add(&mut state.leases, "a", T0 + 60 * SECOND);
+        count(state, "seq", 1);
+    })?;
+    // An extension never shortens, whichever lease it was.
+    ensure!(queue.items("extend", T0, words!["a", token('a'), 1])? == [format!("OK {}", T0 + 60 * SECOND)]);
+    ensure!(queue.items("extend", T0, words!["b", token('a'), 1])? == [format!("OK {}", T0 + 30 * SECOND)]);
+    ensure!(claims_and_leases(&mut queue)? == (2, 2), "nobody is under the claim's lease any more");
+    sound(&mut queue)?;
+    ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
+    ensure!(queue.items("ack", T0 + 31 * SECOND, words![token('a'), 2, "b", "a"])? == ["LOST", "OK"]);
+    ensure!(claims_and_leases(&mut queue)? == (0, 0));
+    Ok(())
+}
+
+#[test]
+fn one_ack_settles_what_several_claims_granted() -> Result<()> {
+    let mut queue = claimed(&["a", "b"])?;
+    for (id, letter) in [("c", 'c'), ("d", 'd')] {
+        queue.push(T0, id, T0, "")?;
+        ensure!(queue.take(T0, 1, &token(letter))? == [id]);
+    }
+    queue.ok("extend", T0, words!["d", token('d'), 60 * SECOND])?;
+    let (a, c, d) = (token('a'), token('c'), token('d'));
+    let words = words![&a, 1, "a", &c, 2, "c", "b", &d, 1, "d", &a, 2, "b", "a", &c, 1, "?"];
+    ensure!(queue.items("ack", T0, words)? == ["OK", "OK", "LOST", "OK", "OK", "GONE", "GONE"]);
+    ensure!(claims_and_leases(&mut queue)? == (0, 0) && queue.state()?.messages.len() == 1);
+    Ok(())
+}
+
+/// The id is in the list of the old claim, whose other ids are leased still: neither its token nor its end touches it.
+#[test]
+fn an_id_that_was_acked_and_pushed_anew_is_not_the_old_claims() -> Result<()> {
+    let mut queue = claimed(&["a", "b"])?;
+    queue.ok("ack", T0, words![token('a'), 1, "a"])?;
+    for (state, push) in [("scheduled", T0 + 3_600 * SECOND), ("ready", T0), ("leased", T0)] {
+        queue.ok("cancel", T0, words!["", "a"])?;
+        ensure!(queue.items("push", T0, words!["", "a", push, "new", "reuse"])? == ["CREATED"]);
+        match state {
+            "ready" => drop(queue.ok("promote", T0, words![10, ""])?),
+            "leased" => drop(queue.ok("claim", T0, words![1, token('n'), 3_600 * SECOND, "1"])?),
+            _ => {}
+        }
+        let before = queue.contents()?;
+        for (verb, words) in [
+            ("ack", words![token('a'), 1, "a"]),
+            ("release", words!["a", token('a')]),
+            ("bury", words!["a", token('a'), ""]),
+            ("extend", words!["a", token('a'), 5]),
+        ] {
+            ensure!(queue.items(verb, T0, words)? == ["LOST"], "{verb}, {state}");
+            ensure!(queue.contents()? == before, "{verb}, {state}");
+        }
+    }
+    ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
+    ensure!(leased(&queue.state()?)? == [Text::from("a")], "b came back, and a stayed with who has it");
+    ensure!(queue.items("ack", T0 + 31 * SECOND, words![token('n'), 1, "a"])? == ["OK"]);
+    sound(&mut queue)
+}
+
+#[test]
+fn a_reap_of_a_large_claim_is_bounded_and_takes_the_rest_when_repeated() -> Result<()> {
+    let ids: Vec<String> = (0..1_000).map(|id| format!("{id:04}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let mut queue = claimed(&ids)?;
+    let now = T0 + 30 * SECOND;
+    let acked = words![token('a'), 100].into_iter().chain(ids[..100].iter().map(|id| Text::from(*id))).collect();
+    queue.ok("ack", T0, acked)?;
+    for left in [600, 300] {
+        ensure!(reap(&mut queue, now, 300)? == 300);
+        ensure!(claims_and_leases(&mut queue)? == (left + 2, 1));
+        sound(&mut queue)?;
+    }
+    // What one call has left over is still its handler's to settle.
+    ensure!(queue.items("ack", now, words![token('a'), 1, "0999"])? == ["OK"]);
+    ensure!(reap(&mut queue, now, 300)? == 299 && reap(&mut queue, now, 300)? == 0);
+    ensure!(claims_and_leases(&mut queue)? == (0, 0));
+    sound(&mut queue)
+}
+
+/// By strangers, or by half of a script that a cut append-only file left.
+#[test]
+fn a_reap_ends_a_lease_whose_count_is_wrong() -> Result<()> {
+    let count = format!("\u{2}{}", token('a').text());
+    for (wrong, reaped) in [("9", 2), ("gibberish", 2), ("1", 2)] {
+        let mut queue = claimed(&["a", "b"])?;
+        queue.command(words!["HSET", "dueq:{q}:claims", &count, wrong])?;
+        ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == reaped);
+        ensure!(claims_and_leases(&mut queue)? == (0, 0), "counted {wrong}");
+    }
+    let mut queue = claimed(&["a", "b"])?;
+    queue.command(words!["HSET", "dueq:{q}:claims", &count, "9"])?;
+    ensure!(queue.items("ack", T0, words![token('a'), 2, "a", "b"])? == ["OK", "OK"]);
+    ensure!(claims_and_leases(&mut queue)? == (2, 1), "nobody knows that it was the last");
+    ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 0);
+    ensure!(claims_and_leases(&mut queue)? == (0, 0), "what was left of it goes when it runs out");
+    let mut queue = claimed(&["a", "b"])?;
+    queue.command(words!["HDEL", "dueq:{q}:claims", &count])?;
+    ensure!(queue.items("ack", T0, words![token('a'), 1, "a"])? == ["OK"]);
+    ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
+    ensure!(claims_and_leases(&mut queue)? == (0, 0));
+    Ok(())
+}
+
+#[test]
+fn a_token_is_new_for_each_claim() -> Result<()> {
+    let mut queue = claimed(&["a", "b"])?;
+    queue.push(T0, "c", T0, "")?;
+    queue.ok("promote", T0, words![10, ""])?;
+    let before = queue.contents()?;
+    let reply = queue.call("claim", T0, words![1, token('a'), SECOND])?;
+    ensure!(reply.code() == Some("BADARGS"), "{reply:?}");
+    ensure!(queue.contents()? == before, "nothing was written");
+    ensure!(queue.items("extend", T0, words!["a", token('a'), 60 * SECOND])?[0].starts_with("OK"));
+    ensure!(queue.items("ack", T0, words![token('a'), 1, "b"])? == ["OK"]);
+    // Its lease has ended, and what was extended is no part of it: nothing can be mixed up.
+    ensure!(queue.take(T0, 1, &token('a'))? == ["c"]);
+    ensure!(queue.items("ack", T0, words![token('a'), 2, "c", "a"])? == ["OK", "OK"]);
+    ensure!(claims_and_leases(&mut queue)? == (0, 0));
+    Ok(())
+}
+
+#[test]
+fn details_that_all_share_are_told_once() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.ok("push", T0, words!["", "a", T0, "", "", "b", T0, "", "", "c", T0 + 1, "", ""])?;
+    let reply = queue.ok("claim", T0 + 1, words![2, token('a'), SECOND, "1"])?;
+    ensure!(reply.part(5)?.list()?.len() == 1 && reply.part(3)?.list()?.len() == 2, "{reply:?}");
+    queue.ok("release", T0 + 1, words!["a", token('a')])?;
+    let reply = queue.ok("claim", T0 + 1, words![2, token('b'), SECOND, "1"])?;
+    ensure!(reply.part(5)?.list()?.len() == 2, "{reply:?}");
+    let reply = queue.ok("claim", T0 + 1, words![2, token('c'), SECOND, "1"])?;
+    ensure!(reply.list()?[3..].iter().all(|list| list.list().is_ok_and(<[_]>::is_empty)), "{reply:?}");
+    Ok(())
+}
+
+/// Of a queue that an older release left: each id with a lease of its own, and no mark in its claim.
+#[test]
+fn leases_of_an_earlier_form_run_out_and_are_mended() -> Result<()> {
+    for mend in [false, true] {
+        let mut queue = claimed(&["a"])?;
+        let now = T0 + 30 * SECOND;
+        for kind in ["\u{1}", "\u{2}"] {
+            queue.command(words!["HDEL", "dueq:{q}:claims", format!("{kind}{}", token('a').text())])?;
+        }
+        queue.command(words!["ZREM", "dueq:{q}:leases", format!("\u{1}{}", token('a').text())])?;
+        queue.command(words!["ZADD", "dueq:{q}:leases", now, "a"])?;
+        if mend {
+            queue.ok("audit", T0, words!["leases", 0, 10, "1"])?;
+            sound(&mut queue)?;
+        }
+        ensure!(reap(&mut queue, now, 10)? == 1);
+        ensure!(claims_and_leases(&mut queue)? == (0, 0));
+        let mut before = queue.state()?;
+        remove(&mut before.scheduled, "a");
+        ensure!(before.scheduled.len() == 1, "it is scheduled");
+    }
+    Ok(())
+}
