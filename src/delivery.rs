@@ -159,6 +159,11 @@ impl Delivery {
         self.settle(&self.0.queue.batchers().ack, []).await
     }
 
+    /// The same by a worker, behind the handler's back: with others that end within a millisecond or so.
+    pub(crate) async fn ack_behind(&self) -> Result<Settled, Error> {
+        self.settle(&self.0.queue.batchers().ack_behind, []).await
+    }
+
     /// Done for this time: the message is due again at `due`, with its attempts counted from none. For what repeats.
     pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
         let due = due.into().encode()?;

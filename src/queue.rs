@@ -40,6 +40,8 @@ struct Inner {
 /// One for each verb of consumers that takes many items.
 pub(crate) struct Batchers {
     pub(crate) ack: Batcher,
+    /// Of workers, whose handlers have gone on when they settle.
+    pub(crate) ack_behind: Batcher,
     pub(crate) again: Batcher,
     pub(crate) retry: Batcher,
     pub(crate) release: Batcher,
@@ -55,6 +57,7 @@ impl Queue {
             |verb| Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(lane), Arc::clone(&meters));
         let batchers = Batchers {
             ack: batcher(Verb::Ack),
+            ack_behind: batcher(Verb::Ack).unhurried(),
             again: batcher(Verb::Again),
             retry: batcher(Verb::Retry),
             release: batcher(Verb::Release),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -62,6 +62,8 @@ fn bytes(group: &[Pending]) -> usize {
 pub(super) struct Work {
     pub(super) verb: Verb,
     pub(super) prefix: Prefix,
+    /// How long after a call the next one goes, unless enough has gathered.
+    pub(super) pace: Duration,
     pub(super) keys: Arc<Keys>,
     pub(super) lane: Arc<Lane>,
     pub(super) meters: Arc<Meters>,
@@ -71,6 +73,7 @@ pub(super) struct Work {
 impl Work {
     pub(super) async fn run(self: Arc<Self>, mut receiver: mpsc::UnboundedReceiver<Vec<Pending>>, gauge: Arc<Gauge>) {
         let (mut next, mut flying, mut ordered) = (None, JoinSet::new(), false);
+        let mut free_at = Instant::now();
         loop {
             let first = match next.take() {
                 Some(group) => group,
@@ -79,6 +82,12 @@ impl Work {
                     None => break,
                 },
             };
+            if free_at > Instant::now() {
+                tokio::select! {
+                    () = tokio::time::sleep_until(free_at.into()) => {}
+                    () = gauge.enough.notified() => {}
+                }
+            }
             if is_settle(self.verb) {
                 // Handlers end together, often: those that are about to come along.
                 tokio::task::yield_now().await;
@@ -104,6 +113,7 @@ impl Work {
             }
             gauge.waiting.fetch_sub(batch.items.len(), Ordering::AcqRel);
             ordered = batch.ordered;
+            free_at = Instant::now() + self.pace;
             let work = Arc::clone(&self);
             flying.spawn(async move { work.commit(batch.items).await });
         }

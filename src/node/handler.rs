@@ -128,7 +128,7 @@ where
     async fn settle(&self, delivery: &Delivery, settlement: Settlement) -> Result<&'static str, Error> {
         let subject = delivery.subject();
         let (settled, outcome) = match settlement {
-            Settlement::Ack => (delivery.ack().await?, "acked"),
+            Settlement::Ack => (delivery.ack_behind().await?, "acked"),
             Settlement::Again(due) => (delivery.again(due).await?, "repeated"),
             Settlement::Retry { after, error } => {
                 let delay = || self.retry.delay(delivery.attempt(), fastrand::f64()).min(MAX_DELAY);

@@ -28,6 +28,8 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
             }
         };
     };
+    // Redis names the script in errors that it raises while running it, however long they are.
+    let in_script = error.detail().is_some_and(|detail| detail.contains("script: "));
     let (code, detail) = (shown(&code), shown(error.detail().unwrap_or_default()));
     let (kind, applied) = match code.as_str() {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "MOVED" | "ASK" | "MISCONF"
@@ -39,14 +41,14 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         "ERR" if detail.starts_with("max number of clients") => (ErrorKind::Unavailable, Applied::No),
         "OOM" => (ErrorKind::Full, Applied::No),
         // Within a script, which may have written before: from Redis 7.2 on.
-        "NOPERM" if detail.contains("script: ") => (ErrorKind::Denied, Applied::Unknown),
+        "NOPERM" if in_script => (ErrorKind::Denied, Applied::Unknown),
         "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, Applied::No),
         "LAYOUT" => (ErrorKind::Unsupported, Applied::No),
         "BADARGS" => (ErrorKind::InvalidInput, Applied::No),
         // The scripts read what they write first, so that these come before the first write.
         "BADKEYS" | "BADNOW" | "WRONGTYPE" => (ErrorKind::Server, Applied::No),
-        // Redis names the script in errors that it raises while running it, and rolls nothing back.
-        _ if detail.contains("script: ") => (ErrorKind::Server, Applied::Unknown),
+        // Redis rolls nothing back.
+        _ if in_script => (ErrorKind::Server, Applied::Unknown),
         _ => (ErrorKind::Server, Applied::No),
     };
     let hint = match code.as_str() {

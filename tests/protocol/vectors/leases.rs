@@ -244,3 +244,32 @@ fn leases_of_an_earlier_form_run_out_and_are_mended() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_page_of_the_leased_is_short_where_claims_granted_much_and_hold_little() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let mut left = Vec::new();
+    for claim in 'a'..='l' {
+        let ids: Vec<String> = (0..1_000).map(|number| format!("{claim}{number}")).collect();
+        let pushes = ids.iter().flat_map(|id| words![id.as_str(), T0, "", ""]);
+        queue.ok("push", T0, words![""].into_iter().chain(pushes).collect())?;
+        ensure!(queue.take(T0, 1_000, &token(claim))?.len() == 1_000);
+        let (last, acked) = ids.split_last().expect("a thousand");
+        queue.ok(
+            "ack",
+            T0,
+            words![token(claim), 999].into_iter().chain(acked.iter().map(|id| id.as_str().into())).collect(),
+        )?;
+        left.push(last.clone());
+    }
+    let mut page = |cursor: &str| {
+        let reply = queue.ok("peek", T0, words!["leased", cursor, 1_000])?;
+        let ids = reply.part(2)?.list()?.iter().map(|item| item.part(0)?.text()).collect::<Result<Vec<_>>>()?;
+        anyhow::Ok((ids, reply.part(1)?.text()?))
+    };
+    let (first, cursor) = page("")?;
+    let (second, end) = page(&cursor)?;
+    ensure!((first.len(), second.len(), end.as_str()) == (10, 2, ""), "{first:?} {second:?}");
+    ensure!([first, second].concat() == left);
+    Ok(())
+}

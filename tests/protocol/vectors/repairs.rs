@@ -163,7 +163,7 @@ fn what_a_claim_left_beside_its_ids_fits_them_again() -> Result<()> {
         (words!["ZREM", leases, &ids], vec![["claim", CLAIM, "no lease"]]),
         (words!["ZADD", leases, T0 + 5 * SECOND, "l"], vec![["unmarked", "l", ""]]),
     ] {
-        let mut queue = mends(&[plant.clone()], &finds, &KEPT).with_context(|| format!("{plant:?}"))?;
+        let mut queue = mends(std::slice::from_ref(&plant), &finds, &KEPT).with_context(|| format!("{plant:?}"))?;
         ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"], "{plant:?}: its handler can settle it");
         let state = queue.state()?;
         ensure!(state.leases.len() == 1 && state.claims.len() == 1, "{plant:?}: nothing is left: {state:?}");

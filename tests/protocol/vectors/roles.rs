@@ -169,7 +169,7 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
         ensure!(denied(&command(&mut producer, &words)?), "{words:?}");
     }
     // It may look up when a lease runs out, and so it sees tokens: no script takes one from it.
-    let claim = command(&mut producer, &words!["HGET", "dueq:{q}:claims", "l"])?;
+    let claim = command(&mut producer, &["HGET", "dueq:{q}:claims", "l"].map(Text::from))?;
     ensure!(claim.bytes()?.0.starts_with(&token('l').0), "{claim:?}");
     for verb in ["ack", "again", "retry", "release", "bury", "extend"] {
         for call in both_ways(verb, "dueq:{q}", [words![T0], plausible(verb)].concat()) {
