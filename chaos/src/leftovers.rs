@@ -80,7 +80,13 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         }
         self.sentinels().await?;
         self.attrs().await?;
-        let claims = self.claims().await?;
+        let mut claims = Claims::default();
+        self.hash(3, |scan, field, value| {
+            if !claims.add(&field, value) {
+                scan.break_("a claim that cannot be read", &field);
+            }
+        })
+        .await?;
         self.zset(State::Scheduled, 0, &claims).await?;
         self.ready().await?;
         self.zset(State::Leased, 2, &claims).await?;
@@ -168,17 +174,6 @@ impl<T: FnMut(Event)> Scan<'_, T> {
             None => scan.break_("attributes that cannot be read", &id),
         })
         .await
-    }
-
-    async fn claims(&mut self) -> Result<Claims> {
-        let mut claims = Claims::default();
-        self.hash(3, |scan, field, value| {
-            if !claims.add(&field, value) {
-                scan.break_("a claim that cannot be read", &field);
-            }
-        })
-        .await?;
-        Ok(claims)
     }
 
     async fn zset(&mut self, state: State, key: usize, claims: &Claims) -> Result<()> {
