@@ -80,9 +80,6 @@ local function fewer(token, count) -- so many are no longer under the claim's le
   end
 end
 --- end
---- block: lease_of
-local function lease_of(id, claim) return own(claim) and id or '\1' .. string.sub(claim, 1, 16) end -- in leases
---- end
 local part, cursor, limit, repair = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local zset = ({scheduled = SCHEDULED, leases = LEASES, dead = DEAD})[part or '']
 local hash = ({claims = CLAIMS, messages = MESSAGES, attrs = ATTRS})[part or '']
@@ -109,21 +106,15 @@ for _, entry in ipairs(redis.call('LRANGE', READY, 0, -1)) do
     found('entry', entry, '', function() redis.call('LREM', READY, -1, entry) end)
   end
 end
--- What a claim holds beside the ids: its lease, as many ids as are under it, and none that it never granted.
 local function readable(claim) return string.find(claim, '^%d+%+?$', 17) end
-local function under(id, token) -- whether the id has this claim, and no lease of its own
-  local claim = redis.call('HGET', CLAIMS, id)
-  return claim and #claim > 16 and string.find(claim, token, 1, true) == 1 and not own(claim)
-end
 local function shared(id, claim) -- whether it is under the lease of its claim
-  local granted = not own(claim) and readable(claim) and redis.call('HGET', CLAIMS, '\1' .. string.sub(claim, 1, 16))
-  return granted and string.find('\n' .. granted .. '\n', '\n' .. id .. '\n', 1, true)
+  local ids = not own(claim) and readable(claim) and redis.call('HGET', CLAIMS, '\1' .. string.sub(claim, 1, 16))
+  return ids and string.find('\n' .. ids .. '\n', '\n' .. id .. '\n', 1, true)
 end
 local function leased(id) return shared(id, redis.call('HGET', CLAIMS, id) or '') or redis.call('ZSCORE', LEASES, id) end
 -- Who of two places is right: a handler that has it, then the dead, of whom an operator decides, then the due in scheduled.
 local function places(id)
-  local at = {}
-  if leased(id) then at[1] = 'leased' end
+  local at = {leased(id) and 'leased' or nil}
   if redis.call('ZSCORE', DEAD, id) then at[#at + 1] = 'dead' end
   if redis.call('ZSCORE', SCHEDULED, id) then at[#at + 1] = 'scheduled' end
   for _ in ipairs(entries[id] or {}) do at[#at + 1] = 'ready' end
@@ -139,9 +130,7 @@ local function leave(id, keep) -- all places but this one, and of the ready but 
   if keep ~= 'leased' then unlease(id) end
   if keep ~= 'dead' then redis.call('ZREM', DEAD, id) end
   if keep ~= 'scheduled' then redis.call('ZREM', SCHEDULED, id) end
-  for i, entry in ipairs(entries[id] or {}) do
-    if keep ~= 'ready' or i > 1 then redis.call('LREM', READY, -1, entry) end
-  end
+  for i, entry in ipairs(entries[id] or {}) do if keep ~= 'ready' or i > 1 then redis.call('LREM', READY, -1, entry) end end
 end
 local function bury(id, why)
   local failures, crashes, _, options, reason = attrs(id)
@@ -155,75 +144,50 @@ local function payload(id) return redis.call('HEXISTS', MESSAGES, id) == 1 end
 local function hollow(id, at) found('hollow', id, at, function() leave(id); redis.call('HDEL', ATTRS, id) end) end
 local UNKNOWN_MS = 60000 -- until when a lease runs whose end is not known: its handler can extend it
 
-local function nobodys(id) return string.sub(redis.sha1hex(int(now_us) .. id), 1, 16) .. int(now) end -- a claim that no handler has
-local function lend(id, claim) -- a lease of its own
+local function lend(id, claim) -- a lease of its own, if it has none, and a claim that is nobody's, if it has none
+  if not readable(claim) then claim = string.sub(redis.sha1hex(int(now_us) .. id), 1, 16) .. int(now) end
   redis.call('HSET', CLAIMS, id, own(claim) and claim or claim .. '+')
-  redis.call('ZADD', LEASES, now_up + UNKNOWN_MS, id)
+  redis.call('ZADD', LEASES, 'NX', now_up + UNKNOWN_MS, id)
+end
+local function look_claim(name) -- whether what belongs to a claim's lease fits together
+  local token, held = string.sub(name, 2), 0
+  local lease, ids, count = redis.call('ZSCORE', LEASES, '\1' .. token), unpack(redis.call('HMGET', CLAIMS, '\1' .. token, '\2' .. token))
+  for id in string.gmatch(ids or '', '[^\n]+') do
+    local claim = redis.call('HGET', CLAIMS, id)
+    if claim and string.find(claim, token, 1, true) == 1 and not own(claim) then held = held + 1 end
+  end
+  if not (lease or ids or count) or lease and held > 0 and count == int(held) then return end -- it may have ended within this step
+  local detail = not ids and 'no ids' or not lease and 'no lease' or 'counts ' .. (count or 'nothing') .. ', holds ' .. int(held)
+  found('claim', hex(name), detail, function()
+    redis.call('HSET', CLAIMS, '\2' .. token, held)
+    if held == 0 then fewer(token, 0) else redis.call('ZADD', LEASES, 'NX', now_up + UNKNOWN_MS, '\1' .. token) end
+  end)
 end
 
 local look = {}
-function look.leases(member, score)
-  local deadline, claim = tonumber(score), redis.call('HGET', CLAIMS, member) or ''
-  if string.byte(member) == 1 then
-    if claim == '' then
-      return found('claim', hex(member), 'no ids', function()
-        redis.call('ZREM', LEASES, member)
-        redis.call('HDEL', CLAIMS, member, '\2' .. string.sub(member, 2))
-      end)
-    end
-  elseif not payload(member) then return hollow(member, 'leased')
+function look.leases(id, score)
+  local deadline, claim = tonumber(score), redis.call('HGET', CLAIMS, id) or ''
+  if string.byte(id) == 1 then
+    if claim == '' then return look_claim(id) end
+  elseif not payload(id) then return hollow(id, 'leased')
   elseif not readable(claim) then
-    found('unclaimed', member, '', function()
-      if #places(member) > 1 then unlease(member) -- it waits elsewhere
-      else redis.call('HSET', CLAIMS, member, nobodys(member) .. '+') end
-    end)
+    found('unclaimed', id, '', function() if #places(id) > 1 then unlease(id) else lend(id, claim) end end) -- the one waits elsewhere
   elseif not own(claim) then
-    found('unmarked', member, '', function()
-      if shared(member, claim) then redis.call('ZREM', LEASES, member) -- its claim's holds it
-      else redis.call('HSET', CLAIMS, member, claim .. '+') end
-    end)
+    found('unmarked', id, '', function() if shared(id, claim) then redis.call('ZREM', LEASES, id) else lend(id, claim) end end)
   end
   if deadline < 0 or deadline > now_up + 86400000 then
-    local id = string.byte(member) == 1 and hex(member) or member
-    found('score', id, 'leased ' .. score, function() redis.call('ZADD', LEASES, 'XX', now_up + UNKNOWN_MS, member) end)
+    found('score', string.byte(id) == 1 and hex(id) or id, 'leased ' .. score, function() redis.call('ZADD', LEASES, 'XX', now_up + UNKNOWN_MS, id) end)
   end
-end
-local function look_claim(field) -- what belongs to its lease, if it has not ended within this step
-  local token, held, ids = string.sub(field, 2), 0, redis.call('HGET', CLAIMS, field)
-  if not ids then return end
-  local count, lease = redis.call('HGET', CLAIMS, '\2' .. token), redis.call('ZSCORE', LEASES, field)
-  for id in string.gmatch(ids, '[^\n]+') do
-    if under(id, token) then held = held + 1 end
-  end
-  if held > 0 and lease and count == int(held) then return end
-  local detail = lease and 'counts ' .. (count or 'nothing') .. ', holds ' .. int(held) or 'no lease'
-  found('claim', hex(field), detail, function()
-    if held > 0 then
-      redis.call('HSET', CLAIMS, '\2' .. token, held)
-      if not lease then redis.call('ZADD', LEASES, now_up + UNKNOWN_MS, field) end
-    else
-      redis.call('HDEL', CLAIMS, field, '\2' .. token)
-      redis.call('ZREM', LEASES, field)
-    end
-  end)
 end
 function look.claims(id, claim)
-  local first = string.byte(id)
-  if first == 1 then return look_claim(id) end
-  if first == 2 then
-    local ids = '\1' .. string.sub(id, 2)
-    local alone = redis.call('HEXISTS', CLAIMS, id) == 1 and redis.call('HEXISTS', CLAIMS, ids) == 0
-    if not alone or redis.call('ZSCORE', LEASES, ids) then return end
-    return found('claim', hex(id), 'no ids', function() redis.call('HDEL', CLAIMS, id) end)
-  end
+  local kind, ids = string.byte(id) or 3, '\1' .. string.sub(id, 2)
+  if kind == 2 and (redis.call('HEXISTS', CLAIMS, ids) == 1 or redis.call('ZSCORE', LEASES, ids)) then return end -- seen with those
+  if kind < 3 then return look_claim(id) end
   if redis.call('ZSCORE', LEASES, id) then return end -- seen there
-  if leased(id) then
-    if not payload(id) then hollow(id, 'leased') end
-    return
-  end
+  if leased(id) then return payload(id) or hollow(id, 'leased') end
   local alone = payload(id) and #places(id) == 0
   found(alone and not readable(claim) and 'unclaimed' or 'unleased', id, '', function()
-    if alone then lend(id, readable(claim) and claim or nobodys(id)) else redis.call('HDEL', CLAIMS, id) end
+    if alone then lend(id, claim) else redis.call('HDEL', CLAIMS, id) end
   end)
 end
 function look.messages(id)
@@ -236,16 +200,14 @@ end
 function look.scheduled(id, score)
   local due = tonumber(score)
   if not payload(id) then return hollow(id, 'scheduled') end
-  if due == math.huge then found('score', id, 'scheduled inf', function() bury(id, 'audit: it was never due') end)
-  elseif due < 0 or due % 1 ~= 0 then
-    found('score', id, 'scheduled ' .. score, function() redis.call('ZADD', SCHEDULED, math.max(0, math.ceil(due)), id) end)
-  end
+  if due == math.huge then return found('score', id, 'scheduled inf', function() bury(id, 'audit: it was never due') end) end
+  local function later() redis.call('ZADD', SCHEDULED, math.max(0, math.ceil(due)), id) end
+  return due >= 0 and due % 1 == 0 or found('score', id, 'scheduled ' .. score, later)
 end
 function look.dead(id, score)
   if not payload(id) then return hollow(id, 'dead') end
-  if tonumber(score) < 0 or tonumber(score) == math.huge then
-    found('score', id, 'dead ' .. score, function() redis.call('ZADD', DEAD, now, id) end)
-  end
+  local is_time = tonumber(score) >= 0 and tonumber(score) < math.huge
+  return is_time or found('score', id, 'dead ' .. score, function() redis.call('ZADD', DEAD, now, id) end)
 end
 function look.attrs(id, value)
   if not payload(id) or not string.find(value, '^%d+ %d+ %d+ [^\n]*\n') then
@@ -255,10 +217,7 @@ end
 
 local next_cursor, seen, looked = '0', {[sentinel] = true}, 0
 if part == 'ready' then
-  for id in pairs(entries) do
-    looked = looked + 1
-    if not payload(id) then hollow(id, 'ready') end
-  end
+  for id in pairs(entries) do looked = looked + 1; if not payload(id) then hollow(id, 'ready') end end
 else
   local scan, step = {zset and 'ZSCAN' or 'HSCAN', zset or hash, cursor, 'COUNT', limit}, 2
   if part == 'messages' and (redis.REDIS_VERSION_NUM or 0) >= 0x00070400 then scan[6], step = 'NOVALUES', 1

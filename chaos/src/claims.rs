@@ -59,7 +59,7 @@ impl Claims {
 
     /// The leases of claims that count another number of ids than they hold, or have none.
     pub(crate) fn miscounted(&self) -> Vec<Vec<u8>> {
-        let lease = |token: &Vec<u8>| [&[1], &token[..]].concat();
+        let lease = |token: &Vec<u8>| [&[1][..], token].concat();
         let wrong = |token: &&Vec<u8>| {
             let held = self.under(&lease(token)).len() as u64;
             held == 0 || self.counts.get(*token) != Some(&held)

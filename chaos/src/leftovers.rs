@@ -80,7 +80,13 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         }
         self.sentinels().await?;
         self.attrs().await?;
-        let claims = self.claims().await?;
+        let mut claims = Claims::default();
+        self.hash(3, |scan, field, value| {
+            if !claims.add(&field, value) {
+                scan.break_("a claim that cannot be read", &field);
+            }
+        })
+        .await?;
         self.zset(State::Scheduled, 0, &claims).await?;
         self.ready().await?;
         self.zset(State::Leased, 2, &claims).await?;
@@ -170,17 +176,6 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         .await
     }
 
-    async fn claims(&mut self) -> Result<Claims> {
-        let mut claims = Claims::default();
-        self.hash(3, |scan, field, value| {
-            if !claims.add(&field, value) {
-                scan.break_("a claim that cannot be read", &field);
-            }
-        })
-        .await?;
-        Ok(claims)
-    }
-
     async fn zset(&mut self, state: State, key: usize, claims: &Claims) -> Result<()> {
         let (mut start, sentinel) = (0, sentinel());
         loop {
@@ -193,29 +188,26 @@ impl<T: FnMut(Event)> Scan<'_, T> {
                     self.break_("a time that is no whole number of ms", &member);
                     continue;
                 };
-                match state {
-                    State::Leased => items.extend(self.leased(member, claims)),
-                    _ => items.push((member, score)),
+                if state != State::Leased {
+                    items.push((member, score));
+                    continue;
                 }
+                // Of the leased, the time that counts is the due of the claim.
+                let held = claims.under(&member);
+                if held.is_empty() {
+                    self.break_("a lease without a claim", &member);
+                }
+                items.extend(held);
             }
-            for (id, _) in &items {
-                self.place(id, state);
+            for items in items.chunks(STEP) {
+                items.iter().for_each(|(id, _)| self.place(id, state));
+                self.left(state, items.to_vec());
             }
-            self.left(state, items);
             start += STEP;
             if end {
                 return Ok(());
             }
         }
-    }
-
-    /// What a lease holds, each with the due of its claim.
-    fn leased(&mut self, lease: Vec<u8>, claims: &Claims) -> Vec<(Vec<u8>, u64)> {
-        let held = claims.under(&lease);
-        if held.is_empty() {
-            self.break_("a lease without a claim", &lease);
-        }
-        held
     }
 
     async fn ready(&mut self) -> Result<()> {

@@ -22,7 +22,7 @@ impl ByClaim {
     }
 
     fn claims<'a>(order: &'a [usize], batch: &'a [Pending]) -> impl Iterator<Item = &'a [usize]> {
-        order.chunk_by(|one, other| token(batch, *one) == token(batch, *other))
+        order.chunk_by(move |one, other| token(batch, *one) == token(batch, *other))
     }
 
     /// ARGV: of each claim the token, how many ids, and these.
