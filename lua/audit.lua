@@ -53,10 +53,11 @@ local function finish(changed, quiet)
 end
 --- end
 --- block: attrs
-local function attrs(id) -- failures, crashes, original due or 0, options, last error
-  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
   return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
 end
+local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
   if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
@@ -143,7 +144,6 @@ local function hex(field) return (string.gsub(string.sub(field, 2), '.', functio
 local function payload(id) return redis.call('HEXISTS', MESSAGES, id) == 1 end
 local function hollow(id, at) found('hollow', id, at, function() leave(id); redis.call('HDEL', ATTRS, id) end) end
 local UNKNOWN_MS = 60000 -- until when a lease runs whose end is not known: its handler can extend it
-
 local function lend(id, claim) -- a lease of its own, if it has none, and a claim that is nobody's, if it has none
   if not readable(claim) then claim = string.sub(redis.sha1hex(int(now_us) .. id), 1, 16) .. int(now) end
   redis.call('HSET', CLAIMS, id, own(claim) and claim or claim .. '+')

@@ -54,10 +54,11 @@ local function finish(changed, quiet)
 end
 --- end
 --- block: attrs
-local function attrs(id) -- failures, crashes, original due or 0, options, last error
-  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
   return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
 end
+local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
   if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
@@ -121,6 +122,7 @@ local deadline = now_up + lease_ms
 local text, due, claim, told, shared = nil, nil, nil, nil, true
 while taken < #ids and (taken == 0 or bytes < 4194304) do
   local from, to = taken + 1, math.min(#ids, taken + math.max(1, math.floor((4194304 - bytes) / largest)))
+  local extra = has_attrs and redis.call('HMGET', ATTRS, unpack(ids, from, to)) or {} -- of few
   largest = 1
   for i, payload in ipairs(redis.call('HMGET', MESSAGES, unpack(ids, from, to))) do
     if payload and n > 0 and bytes + #payload > 4194304 then bytes = 4194304 break end
@@ -135,8 +137,8 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       redis.call('ZADD', SCHEDULED, due, id)
     elseif payload then -- an entry without a payload is nobody's message: it is dropped
       local held, detail = claim, told
-      if has_attrs then
-        local failures, crashes, original, stored = attrs(id)
+      if extra[i] then
+        local failures, crashes, original, stored = read_attrs(extra[i])
         if original > 0 then held = token .. int(original) end
         detail = int(original > 0 and original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. stored
       end

@@ -83,10 +83,11 @@ local function entry(id) -- of a ready message: '<due ms>:<id>'
 end
 --- end
 --- block: attrs
-local function attrs(id) -- failures, crashes, original due or 0, options, last error
-  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
   return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
 end
+local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
   if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
@@ -136,7 +137,7 @@ local function read_options(text) -- words into on_conflict, reuse and what is s
   end
   return on_conflict, reuse, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
 end
-local due_of, due_text = {}, {} -- messages of one call often share their due
+local due_of, due_text = {}, {}
 local function read_due(text)
   due_of[text] = due_ms(text) or false
   due_text[text] = due_of[text] and (string.byte(text) == 43 and int(due_of[text]) or text)
@@ -159,8 +160,9 @@ local function all_new()
       or not plain and string.find(id, '%c') then return false end
     if ARGV[at] ~= text then
       text = ARGV[at]
-      if not (due_of[text] or read_due(text)) then return false end
-      near, score = limit_ms and due_of[text] - now <= REPEAT_MS, due_text[text]
+      local due = due_ms(text)
+      if not due then return false end
+      near, score = limit_ms and due - now <= REPEAT_MS, string.byte(text) == 43 and int(due) or text
     end
     payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
     if near then remember[r + 1], remember[r + 2], r = ARGV[2], id, r + 2 end

@@ -51,10 +51,11 @@ local function finish(changed, quiet)
 end
 --- end
 --- block: attrs
-local function attrs(id) -- failures, crashes, original due or 0, options, last error
-  local failures, crashes, due, options, reason = string.match(redis.call('HGET', ATTRS, id) or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
   return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
 end
+local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
   if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
