@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -21,6 +21,10 @@ use crate::queue::Queue;
 
 /// How many messages one claim takes at most.
 const MAX_CLAIM: usize = 256;
+
+/// Who left something to others looks again after so long, if the bell has not rung: they may have taken it and every wake
+/// token, and then nobody tells a lead when the next message is due.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// How the conductor tells an idle claimer that something is due this very moment.
 pub(super) struct Nudge {
@@ -72,7 +76,7 @@ pub(super) struct Claimer<H> {
 enum Woken {
     /// It did not wait: the last claim left something.
     KnowsMore,
-    /// Or by a beat that found something ready.
+    /// Or by a beat that found something ready, or because something was left a moment ago.
     ByBell,
     /// The conductor waits for an answer.
     ByNudge,
@@ -90,7 +94,7 @@ where
         let (stop, nudge) = (self.stop.clone(), Arc::clone(&self.nudge));
         let (mut number, mut failures) = (0, 0);
         // What came before we listened has not rung for us.
-        let mut more = true;
+        let (mut more, mut left) = (true, false);
         loop {
             let places = tokio::select! {
                 () = stop.cancelled() => break,
@@ -101,7 +105,7 @@ where
                     continue;
                 }
             };
-            let woken = if more { Woken::KnowsMore } else { self.wait().await };
+            let woken = if more { Woken::KnowsMore } else { self.wait(left).await };
             if woken == Woken::ToStop {
                 break;
             }
@@ -114,7 +118,8 @@ where
             match self.queue.claim_up_to(places.num_permits(), self.lease_ms).await {
                 Ok(claim) => {
                     failures = 0;
-                    more = knows_more(&claim, places.num_permits());
+                    left = leaves(&claim);
+                    more = left && claim.granted.len() == places.num_permits();
                     self.start(claim, claimed, places, woken, &mut number);
                 }
                 Err(error) => {
@@ -139,13 +144,14 @@ where
     }
 
     /// Waits for the bell, or for the conductor. Whatever came, a nudge that was given is answered.
-    async fn wait(&mut self) -> Woken {
+    async fn wait(&mut self, left: bool) -> Woken {
         self.nudge.waits.store(true, Ordering::Release);
         let mut woken = tokio::select! {
             () = self.stop.cancelled() => Woken::ToStop,
             () = self.nudge.due.notified() => return Woken::ByNudge,
             () = self.nudge.look.notified() => Woken::ByBell,
             () = self.bell.wait() => Woken::ByBell,
+            () = tokio::time::sleep(LOOK_AGAIN), if left => Woken::ByBell,
         };
         if !self.nudge.waits.swap(false, Ordering::AcqRel) {
             self.nudge.due.notified().await;
@@ -180,14 +186,14 @@ async fn ring(queue: &Queue, lease_ms: u64) {
     }
 }
 
-/// Whether the next claim needs no bell: this one was limited by our own free places, and left something. One that was
-/// limited by our fair share goes back to the bell, so that the others get theirs.
-fn knows_more(claim: &Claim, asked: usize) -> bool {
+/// Whether there was more to claim. If we took as much as we had free places, the next claim needs no bell; one that was
+/// limited by our fair share goes back to it, so that the others get theirs.
+fn leaves(claim: &Claim) -> bool {
     let due = claim
         .header
         .head_ms
         .is_some_and(|head| i64::try_from(head).is_ok_and(|head| head <= claim.header.now_us / 1_000));
-    claim.granted.len() == asked && !claim.header.paused && (claim.left > 0 || due)
+    !claim.header.paused && (claim.left > 0 || due)
 }
 
 /// Completes when a handler is free.
