@@ -37,7 +37,7 @@ const LEAST_BYTES: u32 = 4_096;
 const ENOUGH: usize = 32;
 const ENOUGH_SETTLES: usize = 128;
 
-/// Between two calls for which nobody waits; Redis then has a few dozen items a call instead of a few, and half the work.
+/// Between two calls for which nobody waits: at full load a life costs Redis a twentieth less by that.
 const PACE: Duration = Duration::from_millis(1);
 
 /// What one caller wants done.

@@ -32,13 +32,13 @@ const ID: &str = "leg-";
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// How many messages a second
-    #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "10,1000")]
+    #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "10,1000", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rate: Vec<u64>,
     /// How many nodes; as many messages are due together, so that each has one to handle
-    #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "1,2")]
+    #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "1,2", value_parser = clap::value_parser!(u64).range(1..=50))]
     nodes: Vec<u64>,
     /// How long each is measured, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
     #[command(flatten)]
     output: Output,
@@ -156,7 +156,7 @@ async fn measure(nodes: u64, rate: u64, seconds: u64) -> Result<Value> {
 /// Pushes what is due in so many seconds, about a second ahead: as many in one instant as there are nodes. How many.
 async fn push(queue: &Queue, nodes: u64, rate: u64, seconds: u64) -> Result<usize> {
     let (apart_us, from_us) = (1_000_000 * nodes / rate, unix_us() + AHEAD_US);
-    let instants = seconds * 1_000_000 / apart_us;
+    let instants = (seconds * 1_000_000 / apart_us).max(1);
     let mut next = 0;
     while next < instants {
         let until_us = unix_us() + AHEAD_US + STEP_US;
