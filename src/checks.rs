@@ -182,7 +182,7 @@ fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
         let item = ItemReply::parse(Verb::Push, &text);
         match said.contains(' ') {
             true => assert_eq!(format!("{} {}", item.word, item.detail), said),
-            false => assert_eq!((&item.word, item.detail.as_str()), (&said, "")),
+            false => assert_eq!((&*item.word, item.detail.as_str()), (said.as_str(), "")),
         }
         if let Ok(ms) = item.time_ms() {
             assert_eq!(item.detail.trim_start_matches(['+', '0']), ms.to_string().trim_start_matches('0'));

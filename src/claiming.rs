@@ -31,7 +31,12 @@ impl Queue {
             }
         };
         let now = Instant::now();
-        Ok(claim.granted.into_iter().map(|granted| Delivery::new(self.clone(), granted, now)).collect())
+        let begun = |granted| {
+            let delivery = Delivery::new(self.clone(), granted);
+            delivery.begin(now);
+            delivery
+        };
+        Ok(claim.granted.into_iter().map(begun).collect())
     }
 
     /// Claims what is ready, and then what is due, whether it was promoted or not. `count` 0 only gives a wake token back.

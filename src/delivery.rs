@@ -3,18 +3,21 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::Notify;
 
+use crate::batch::{Batcher, Item, OfClaim};
 use crate::due::Due;
 use crate::error::Error;
 use crate::events::{self, Subject};
 use crate::metrics::Count;
 use crate::outcome::{Extended, Retried, Settled};
+use crate::protocol::lane::Repeat;
 use crate::protocol::limits;
+use crate::protocol::replies::ItemReply;
 use crate::queue::Queue;
 
 /// A claimed message: its payload, and the right to settle it for as long as its lease runs.
@@ -38,11 +41,11 @@ struct Inner {
     deadline_ms: u64,
     token: [u8; 16],
     trace_parent: Option<String>,
-    started_us: u64,
+    /// Until it is started, when it was claimed.
+    started_us: AtomicU64,
     settled: AtomicBool,
-    lost: CancellationToken,
-    /// Whether the loss was counted and told.
-    told: AtomicBool,
+    lost: AtomicBool,
+    loss: Notify,
 }
 
 /// What a claim answered for one message.
@@ -59,12 +62,8 @@ pub(crate) struct Granted {
 }
 
 impl Delivery {
-    /// Made when its handler starts, at this instant: that is when its lateness is taken.
-    pub(crate) fn new(queue: Queue, granted: Granted, started: Instant) -> Self {
-        let estimate_us = queue.control().clock().server_us(started).unwrap_or_default();
-        // The claim came first, at a time that is no estimate.
-        let started_us = u64::try_from(estimate_us.max(granted.claimed_us)).unwrap_or(0);
-        let delivery = Self(Arc::new(Inner {
+    pub(crate) fn new(queue: Queue, granted: Granted) -> Self {
+        Self(Arc::new(Inner {
             queue,
             id: granted.id,
             payload: granted.payload,
@@ -73,13 +72,19 @@ impl Delivery {
             deadline_ms: granted.deadline_ms,
             token: granted.token,
             trace_parent: granted.trace_parent,
-            started_us,
+            started_us: AtomicU64::new(u64::try_from(granted.claimed_us).unwrap_or(0)),
             settled: AtomicBool::new(false),
-            lost: CancellationToken::new(),
-            told: AtomicBool::new(false),
-        }));
-        delivery.0.queue.meters().late(delivery.lateness());
-        delivery
+            lost: AtomicBool::new(false),
+            loss: Notify::new(),
+        }))
+    }
+
+    /// Its handler starts at this instant: that is when its lateness is taken.
+    pub(crate) fn begin(&self, at: Instant) {
+        let estimate_us = self.0.queue.control().clock().server_us(at).unwrap_or_default();
+        // The claim came first, at a time that is no estimate.
+        self.0.started_us.fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
+        self.0.queue.meters().late(self.lateness());
     }
 
     /// The message's id as text; bytes that are no UTF-8 are replaced.
@@ -131,24 +136,28 @@ impl Delivery {
     /// When the handler was started (by hand: when the claim was answered), in Unix *micro*seconds, by the Redis server's
     /// clock as estimated here: off by at most half a round trip, and never before the claim.
     pub fn started_us(&self) -> u64 {
-        self.0.started_us
+        self.0.started_us.load(Ordering::Relaxed)
     }
 
     /// How long after its due time it was [started](Delivery::started_us).
     pub fn lateness(&self) -> Duration {
-        Duration::from_micros(self.0.started_us.saturating_sub(self.0.due_ms.saturating_mul(1_000)))
+        Duration::from_micros(self.started_us().saturating_sub(self.0.due_ms.saturating_mul(1_000)))
     }
 
     /// Whether the lease is known to be lost: from then on another consumer may have the message, and no settle acts.
     pub fn is_lost(&self) -> bool {
-        self.0.lost.is_cancelled()
+        self.0.lost.load(Ordering::Acquire)
     }
 
     /// Completes when the lease is known to be lost; otherwise never. Cancel safe: wait for it beside the work.
     ///
     /// Only a worker looks after the lease, so only its deliveries learn of the loss without a settle.
     pub async fn lost(&self) {
-        self.0.lost.cancelled().await;
+        // Whoever is told after this line is told of it, whether it was asked before or not.
+        let told = self.0.loss.notified();
+        if !self.is_lost() {
+            told.await;
+        }
     }
 
     /// Done: the message is gone for good.
@@ -175,7 +184,7 @@ impl Delivery {
     pub async fn retry(&self, after: Duration, error: &str) -> Result<Retried, Error> {
         let after = Due::from(after).encode()?.trim_start_matches('+').as_bytes().to_vec();
         let reply = self.submit(&self.0.queue.batchers().retry, [after, error.as_bytes().to_vec()]).await?;
-        let outcome = match reply.word.as_str() {
+        let outcome = match &*reply.word {
             "SCHEDULED" => Retried::Scheduled(reply.time_ms()?),
             "DEAD" => Retried::Dead,
             "GONE" => Retried::Gone,
@@ -200,7 +209,7 @@ impl Delivery {
     pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
         let lease_ms = limits::lease_ms(lease)?.to_string();
         let reply = self.submit(&self.0.queue.batchers().extend, [lease_ms.into_bytes()]).await?;
-        match reply.word.as_str() {
+        match &*reply.word {
             "OK" => Ok(Extended::Until(reply.time_ms()?)),
             "GONE" => Ok(Extended::Gone),
             "LOST" => Ok(Extended::Lost),
@@ -224,20 +233,16 @@ impl Delivery {
 
     /// It became known that the lease is lost.
     pub(crate) fn lose(&self, why: &'static str) {
-        if !self.0.told.swap(true, Ordering::AcqRel) {
+        if !self.0.lost.swap(true, Ordering::AcqRel) {
             self.0.queue.meters().add(Count::LeaseLost);
             events::lease_lost(self.subject(), why);
+            self.0.loss.notify_waiters();
         }
-        self.0.lost.cancel();
     }
 
-    async fn settle<const N: usize>(
-        &self,
-        batcher: &crate::batch::Batcher,
-        rest: [Vec<u8>; N],
-    ) -> Result<Settled, Error> {
+    async fn settle<const N: usize>(&self, batcher: &Batcher, rest: [Vec<u8>; N]) -> Result<Settled, Error> {
         let reply = self.submit(batcher, rest).await?;
-        let outcome = match reply.word.as_str() {
+        let outcome = match &*reply.word {
             "OK" => Settled::Done,
             "GONE" => Settled::Gone,
             "LOST" => Settled::Lost,
@@ -247,14 +252,10 @@ impl Delivery {
         Ok(outcome)
     }
 
-    async fn submit<const N: usize>(
-        &self,
-        batcher: &crate::batch::Batcher,
-        rest: [Vec<u8>; N],
-    ) -> Result<crate::protocol::replies::ItemReply, Error> {
-        let args = [self.0.id.clone(), self.0.token.to_vec()].into_iter().chain(rest).collect();
+    async fn submit<const N: usize>(&self, batcher: &Batcher, rest: [Vec<u8>; N]) -> Result<ItemReply, Error> {
+        let granted: Arc<dyn OfClaim> = Arc::clone(&self.0) as _;
         // The token makes it safe: what acted once does not act again.
-        batcher.submit(crate::batch::Item { args, repeat: crate::protocol::lane::Repeat::Harmless }).await
+        batcher.submit(Item { granted: Some(granted), args: rest.into(), repeat: Repeat::Harmless }).await
     }
 
     fn close(&self, lost: bool) {
@@ -262,6 +263,16 @@ impl Delivery {
         if lost {
             self.lose("a settle found it gone");
         }
+    }
+}
+
+impl OfClaim for Inner {
+    fn id(&self) -> &[u8] {
+        &self.id
+    }
+
+    fn token(&self) -> &[u8] {
+        &self.token
     }
 }
 

@@ -170,7 +170,7 @@ impl Queue {
 
     async fn cancel_by(&self, batcher: &Batcher, id: &[u8]) -> Result<Cancelled, Error> {
         let reply = submit_id(batcher, id, [], Repeat::Harmless).await?;
-        match reply.word.as_str() {
+        match &*reply.word {
             "CANCELLED" => Ok(Cancelled::Cancelled),
             "LEASED" => Ok(Cancelled::Leased),
             "DEAD" => Ok(Cancelled::Dead),
@@ -207,7 +207,7 @@ impl Queue {
         let expected = expected_ms.map(|ms| ms.to_string()).unwrap_or_default();
         let rest = [due.encode()?.into_bytes(), expected.into_bytes()];
         let reply = submit_id(&self.producing(self.1).await?.reschedule, id, rest, repeat).await?;
-        match reply.word.as_str() {
+        match &*reply.word {
             "MOVED" => Ok(Rescheduled::Moved(reply.time_ms()?)),
             "CONFLICT" => Ok(Rescheduled::Conflict(reply.time_ms()?)),
             "LEASED" => Ok(Rescheduled::Leased),
@@ -220,7 +220,7 @@ impl Queue {
     /// Makes a scheduled message due now. Not repeated when the reply is lost.
     pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
         let reply = submit_id(&self.producing(self.1).await?.run_now, id.as_ref(), [], Repeat::Unsafe).await?;
-        match reply.word.as_str() {
+        match &*reply.word {
             "MOVED" => Ok(RunNow::Moved),
             "ALREADY" => Ok(RunNow::Already),
             "LEASED" => Ok(RunNow::Leased),
@@ -233,7 +233,7 @@ impl Queue {
     /// Revives a dead message: due now, its attempts counted from none. Not repeated when the reply is lost.
     pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
         let reply = submit_id(&self.producing(self.1).await?.requeue, id.as_ref(), [], Repeat::Unsafe).await?;
-        match reply.word.as_str() {
+        match &*reply.word {
             "REQUEUED" => Ok(Requeued::Requeued),
             "NOT_DEAD" => State::parse(&reply.detail).map(Requeued::NotDead).ok_or_else(|| reply.refusal()),
             "ABSENT" => Ok(Requeued::Absent),
@@ -349,12 +349,12 @@ fn push_item(message: Message) -> Result<Item, Error> {
     message.trace_parent.as_deref().map_or(Ok(()), limits::check_trace_parent)?;
     let (due, options) = (message.due.encode()?.into_bytes(), message.options().into_bytes());
     let repeat = if message.is_repeatable() { Repeat::Harmless } else { Repeat::Unsafe };
-    Ok(Item { args: vec![message.id, due, message.payload, options], repeat })
+    Ok(Item { granted: None, args: vec![message.id, due, message.payload, options], repeat })
 }
 
 pub(crate) fn pushed(reply: ItemReply, id: &[u8]) -> Result<Pushed, Error> {
     let reply = reply.confirmed(id)?;
-    match reply.word.as_str() {
+    match &*reply.word {
         "CREATED" => Ok(Pushed::Created),
         "EXISTS" => State::parse(&reply.detail).map(Pushed::Exists).ok_or_else(|| reply.refusal()),
         "MOVED" => Ok(Pushed::Moved),
@@ -371,5 +371,5 @@ async fn submit_id<const N: usize>(
 ) -> Result<ItemReply, Error> {
     limits::check_id(id)?;
     let args = [id.to_vec()].into_iter().chain(rest).collect();
-    batcher.submit(Item { args, repeat }).await?.confirmed(id)
+    batcher.submit(Item { granted: None, args, repeat }).await?.confirmed(id)
 }

@@ -2,6 +2,9 @@
 
 use anyhow::{Context, Result};
 
+/// In which Linux tells times, to every program.
+const TICK_US: f64 = 10_000.0;
+
 /// A line of /proc/PID/status, in bytes.
 pub(crate) fn status_bytes(pid: u32, field: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -10,11 +13,20 @@ pub(crate) fn status_bytes(pid: u32, field: &str) -> Result<u64> {
 
 /// The processor time of a process so far, in microseconds.
 pub(crate) fn cpu_us(pid: u32) -> Result<f64> {
-    const TICK_US: f64 = 10_000.0; // of Linux, for every program
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, rest) = stat.rsplit_once(')').context("a name in brackets")?;
     let ticks = rest.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
     Ok(ticks.sum::<f64>() * TICK_US)
+}
+
+/// The processor time that the host has kept from this machine so far, of all its cores, in microseconds.
+pub(crate) fn stolen_us() -> Result<f64> {
+    Ok(stolen_ticks(&std::fs::read_to_string("/proc/stat")?) * TICK_US)
+}
+
+/// The eighth figure of the first line; kernels without it tell of no host.
+fn stolen_ticks(stat: &str) -> f64 {
+    stat.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0.0)
 }
 
 /// How many file descriptors a process has open.
@@ -37,6 +49,13 @@ mod tests {
         assert_eq!(kilobytes(status, "VmHWM"), Some(1_234));
         assert_eq!(kilobytes(status, "VmSwap"), None);
         assert!(status_bytes(std::process::id(), "VmRSS").expect("our own") > 100_000);
+    }
+
+    #[test]
+    fn what_the_host_keeps_is_the_eighth_figure_of_all_cores() {
+        assert_eq!(stolen_ticks("cpu  1 2 3 4 5 6 7 88 9 10\ncpu0 1 2 3 4 5 6 7 44 9 10\n"), 88.0);
+        assert_eq!(stolen_ticks("cpu 1 2 3\n"), 0.0);
+        assert!(stolen_us().expect("Linux") >= 0.0);
     }
 
     #[test]

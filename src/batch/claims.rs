@@ -8,9 +8,8 @@ pub(super) struct ByClaim {
     counts: Vec<String>,
 }
 
-/// An ack's item is id and token.
 fn token(batch: &[Pending], place: usize) -> &[u8] {
-    batch[place].item.args.get(1).map_or(&[], Vec::as_slice)
+    batch[place].item.granted.as_ref().map_or(&[], |granted| granted.token())
 }
 
 impl ByClaim {
@@ -30,7 +29,9 @@ impl ByClaim {
         let mut args = Vec::with_capacity(batch.len() + 2 * self.counts.len());
         for (places, count) in Self::claims(&self.order, batch).zip(&self.counts) {
             args.extend([token(batch, places[0]), count.as_bytes()]);
-            args.extend(places.iter().filter_map(|place| batch[*place].item.args.first()).map(Vec::as_slice));
+            args.extend(
+                places.iter().filter_map(|place| batch[*place].item.granted.as_ref()).map(|granted| granted.id()),
+            );
         }
         args
     }
@@ -51,15 +52,25 @@ mod tests {
     use tokio::sync::{Semaphore, oneshot};
 
     use super::*;
-    use crate::batch::Item;
+    use crate::batch::{Item, OfClaim};
     use crate::protocol::lane::Repeat;
+
+    impl OfClaim for (&'static str, &'static str) {
+        fn id(&self) -> &[u8] {
+            self.0.as_bytes()
+        }
+
+        fn token(&self) -> &[u8] {
+            self.1.as_bytes()
+        }
+    }
 
     #[test]
     fn each_claim_is_named_once_and_each_answer_finds_its_place() {
         let room = Arc::new(Semaphore::new(10));
         let acks = [("a", "T2"), ("b", "T1"), ("a", "T2"), ("c", "T3"), ("d", "T1"), ("a", "T1")];
-        let pending = |(id, token): (&str, &str)| Pending {
-            item: Item { args: vec![id.into(), token.into()], repeat: Repeat::Harmless },
+        let pending = |ack: (&'static str, &'static str)| Pending {
+            item: Item { granted: Some(Arc::new(ack)), args: Vec::new(), repeat: Repeat::Harmless },
             since: Instant::now(),
             answer: oneshot::channel().0,
             _room: Arc::clone(&room).try_acquire_owned().expect("room"),

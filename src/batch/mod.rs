@@ -41,12 +41,27 @@ const ENOUGH_SETTLES: usize = 128;
 const PACE: Duration = Duration::from_millis(1);
 
 /// What one caller wants done.
-#[derive(Debug, Clone)]
 pub(crate) struct Item {
-    /// Its share of the script's ARGV; of an ack, id and token.
+    /// What a settle is about: id and token stand before the other arguments.
+    pub(crate) granted: Option<Arc<dyn OfClaim>>,
+    /// Its share of the script's ARGV.
     pub(crate) args: Vec<Vec<u8>>,
     /// What may be done about it if the reply is lost.
     pub(crate) repeat: Repeat,
+}
+
+impl Item {
+    /// All of its arguments.
+    fn args(&self) -> impl Iterator<Item = &[u8]> {
+        let granted = self.granted.iter().flat_map(|granted| [granted.id(), granted.token()]);
+        granted.chain(self.args.iter().map(Vec::as_slice))
+    }
+}
+
+/// What a claim granted.
+pub(crate) trait OfClaim: Send + Sync {
+    fn id(&self) -> &[u8];
+    fn token(&self) -> &[u8];
 }
 
 struct Pending {
@@ -117,11 +132,32 @@ struct Shared {
 }
 
 /// Where the items wait for the task that sends them.
-#[derive(Clone)]
 struct Line {
-    /// What came together goes together.
-    sender: mpsc::UnboundedSender<Vec<Pending>>,
+    sender: mpsc::UnboundedSender<Arrival>,
     gauge: Arc<Gauge>,
+}
+
+/// What came together goes together.
+enum Arrival {
+    One(Pending),
+    Many(Vec<Pending>),
+}
+
+impl Arrival {
+    fn items(&self) -> &[Pending] {
+        match self {
+            Self::One(pending) => std::slice::from_ref(pending),
+            Self::Many(group) => group,
+        }
+    }
+
+    fn fail(self, error: &Error) {
+        let fail = |pending: Pending| drop(pending.answer.send(Err(error.clone())));
+        match self {
+            Self::One(pending) => fail(pending),
+            Self::Many(group) => group.into_iter().for_each(fail),
+        }
+    }
 }
 
 /// How many items wait.
@@ -157,7 +193,7 @@ impl Batcher {
     pub(crate) async fn submit(&self, item: Item) -> Result<ItemReply, Error> {
         let _room = self.room(share(size(&item))).await?;
         let (answer, receiver) = oneshot::channel();
-        self.send(vec![Pending { item, since: Instant::now(), answer, _room }]).map_err(|(_, error)| error)?;
+        self.send(Arrival::One(Pending { item, since: Instant::now(), answer, _room }));
         Self::answer(receiver).await
     }
 
@@ -172,9 +208,7 @@ impl Batcher {
             let _room = room.split(share(size(&item)) as usize)?; // the shares add up
             Some(Pending { item, since, answer, _room })
         });
-        if let Err((group, error)) = self.send(line.collect()) {
-            group.into_iter().for_each(|pending| drop(pending.answer.send(Err(error.clone()))));
-        }
+        self.send(Arrival::Many(line.collect()));
     }
 
     /// The wait for room has no limit of its own: it ends as the calls before it do, and those have theirs. An error after so
@@ -184,50 +218,48 @@ impl Batcher {
         Arc::clone(&self.0.room).acquire_many_owned(bytes).await.map_err(|_| gone(Applied::No))
     }
 
-    fn send(&self, mut group: Vec<Pending>) -> Result<(), (Vec<Pending>, Error)> {
+    fn send(&self, mut arrival: Arrival) {
+        let (count, enough) = (arrival.items().len(), enough(self.0.verb));
+        let mut line = self.0.line.lock().unwrap_or_else(PoisonError::into_inner);
         // A task ends with the runtime that it was started on: then the next caller starts another.
         for _ in 0..2 {
-            let Line { sender, gauge } = self.line();
-            let (count, enough) = (group.len(), enough(self.0.verb));
+            let Line { sender, gauge } = match &mut *line {
+                Some(open) if !open.sender.is_closed() => open,
+                closed => closed.insert(self.open()),
+            };
             let before = gauge.waiting.fetch_add(count, Ordering::AcqRel);
-            match sender.send(group) {
+            match sender.send(arrival) {
                 Ok(()) => {
                     if before < enough && before + count >= enough {
                         gauge.enough.notify_one();
                     }
-                    return Ok(());
+                    return;
                 }
-                Err(mpsc::error::SendError(back)) => group = back,
+                Err(mpsc::error::SendError(back)) => arrival = back,
             }
         }
-        Err((group, gone(Applied::No)))
+        drop(line);
+        arrival.fail(&gone(Applied::No));
     }
 
     pub(crate) async fn answer(receiver: Answer) -> Result<ItemReply, Error> {
         receiver.await.unwrap_or_else(|_| Err(gone(Applied::Unknown)))
     }
 
-    fn line(&self) -> Line {
-        let mut line = self.0.line.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*line {
-            Some(open) if !open.sender.is_closed() => open.clone(),
-            _ => {
-                let (sender, receiver) = mpsc::unbounded_channel();
-                let new = Line { sender, gauge: Arc::default() };
-                let work = Work {
-                    verb: self.0.verb,
-                    prefix: self.0.prefix,
-                    pace: self.0.pace,
-                    keys: Arc::clone(&self.0.keys),
-                    lane: Arc::clone(&self.0.lane),
-                    meters: Arc::clone(&self.0.meters),
-                    durability: self.1,
-                };
-                tokio::spawn(Arc::new(work).run(receiver, Arc::clone(&new.gauge)));
-                *line = Some(new.clone());
-                new
-            }
-        }
+    fn open(&self) -> Line {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let gauge = Arc::<Gauge>::default();
+        let work = Work {
+            verb: self.0.verb,
+            prefix: self.0.prefix,
+            pace: self.0.pace,
+            keys: Arc::clone(&self.0.keys),
+            lane: Arc::clone(&self.0.lane),
+            meters: Arc::clone(&self.0.meters),
+            durability: self.1,
+        };
+        tokio::spawn(Arc::new(work).run(receiver, Arc::clone(&gauge)));
+        Line { sender, gauge }
     }
 }
 
@@ -244,7 +276,7 @@ fn gone(applied: Applied) -> Error {
 }
 
 fn size(item: &Item) -> usize {
-    item.args.iter().map(Vec::len).sum()
+    item.args().map(<[u8]>::len).sum()
 }
 
 /// Whether so much may go in one call; one item may, whatever its size.

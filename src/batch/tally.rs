@@ -7,7 +7,7 @@ use crate::protocol::scripts::Verb;
 
 /// Redis answered one item.
 pub(crate) fn answered(meters: &Meters, reply: &ItemReply) {
-    let word = reply.word.as_str();
+    let word = &*reply.word;
     if reply.is_unconfirmed() {
         meters.add(Count::Unconfirmed);
     }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::batch::claims::ByClaim;
-use crate::batch::{BATCH_ITEMS, Gauge, Pending, Prefix, enough, fits, is_settle, size, tally};
+use crate::batch::{Arrival, BATCH_ITEMS, Gauge, Pending, Prefix, enough, fits, is_settle, size, tally};
 use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::metrics::Meters;
@@ -27,9 +27,9 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(group: Vec<Pending>) -> Self {
+    fn of(arrival: Arrival) -> Self {
         let mut batch = Self { items: Vec::new(), bytes: 0, ordered: false };
-        batch.take(group);
+        batch.take(arrival);
         batch
     }
 
@@ -39,18 +39,23 @@ impl Batch {
 
     /// Takes a caller's items in; gives them back if they would be too much. They are not parted: who pushes a hundred would
     /// else wait for two calls.
-    fn add(&mut self, group: Vec<Pending>) -> Option<Vec<Pending>> {
-        if !fits(self.items.len() + group.len(), self.bytes + bytes(&group)) {
-            return Some(group);
+    fn add(&mut self, arrival: Arrival) -> Option<Arrival> {
+        let items = arrival.items();
+        if !fits(self.items.len() + items.len(), self.bytes + bytes(items)) {
+            return Some(arrival);
         }
-        self.take(group);
+        self.take(arrival);
         None
     }
 
-    fn take(&mut self, group: Vec<Pending>) {
-        self.bytes += bytes(&group);
-        self.ordered |= group.iter().any(|pending| pending.item.repeat == Repeat::Unsafe);
-        if self.items.is_empty() { self.items = group } else { self.items.extend(group) }
+    fn take(&mut self, arrival: Arrival) {
+        self.bytes += bytes(arrival.items());
+        self.ordered |= arrival.items().iter().any(|pending| pending.item.repeat == Repeat::Unsafe);
+        match arrival {
+            Arrival::One(pending) => self.items.push(pending),
+            Arrival::Many(group) if self.items.is_empty() => self.items = group,
+            Arrival::Many(group) => self.items.extend(group),
+        }
     }
 }
 
@@ -71,7 +76,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) async fn run(self: Arc<Self>, mut receiver: mpsc::UnboundedReceiver<Vec<Pending>>, gauge: Arc<Gauge>) {
+    pub(super) async fn run(self: Arc<Self>, mut receiver: mpsc::UnboundedReceiver<Arrival>, gauge: Arc<Gauge>) {
         let (mut next, mut flying, mut ordered) = (None, JoinSet::new(), false);
         let mut free_at = Instant::now();
         loop {
@@ -212,7 +217,7 @@ impl Work {
         let by_claim = (self.verb == Verb::Ack).then(|| ByClaim::of(batch));
         match &by_claim {
             Some(by_claim) => args.extend(by_claim.args(batch)),
-            None => args.extend(batch.iter().flat_map(|pending| pending.item.args.iter().map(Vec::as_slice))),
+            None => args.extend(batch.iter().flat_map(|pending| pending.item.args())),
         }
         let (mut reply, shortfall) = self.lane.call_durably(self.verb, &self.keys, &args, self.durability).await?;
         let mut items = reply.body.parts()?;
@@ -240,7 +245,7 @@ impl Work {
     fn distribute(&self, batch: Vec<Pending>, replies: Vec<ItemReply>, repeated: bool) -> Vec<Pending> {
         let mut early = Vec::new();
         for (pending, reply) in batch.into_iter().zip(replies) {
-            let answer = match (reply.word.as_str(), repeated) {
+            let answer = match (&*reply.word, repeated) {
                 ("EXPIRED", false) => {
                     early.push(pending);
                     continue;
@@ -294,22 +299,22 @@ mod tests {
     use super::*;
     use crate::batch::{BATCH_BYTES, Item};
 
-    fn group(items: usize, bytes: usize) -> Vec<Pending> {
+    fn group(items: usize, bytes: usize) -> Arrival {
         let room = Arc::new(Semaphore::new(items));
         let pending = |_| Pending {
-            item: Item { args: vec![vec![b'x'; bytes]], repeat: Repeat::Harmless },
+            item: Item { granted: None, args: vec![vec![b'x'; bytes]], repeat: Repeat::Harmless },
             since: Instant::now(),
             answer: oneshot::channel().0,
             _room: Arc::clone(&room).try_acquire_owned().expect("room"),
         };
-        (0..items).map(pending).collect()
+        Arrival::Many((0..items).map(pending).collect())
     }
 
     #[test]
     fn what_one_caller_brings_is_not_parted() {
         let mut batch = Batch::of(group(100, 10));
         assert!(batch.add(group(100, 10)).is_none());
-        assert_eq!(batch.add(group(100, 10)).map(|back| back.len()), Some(100));
+        assert_eq!(batch.add(group(100, 10)).map(|back| back.items().len()), Some(100));
         assert!(batch.add(group(56, 10)).is_none());
         assert!(!batch.has_room());
         assert_eq!((batch.items.len(), batch.bytes), (BATCH_ITEMS, 10 * BATCH_ITEMS));

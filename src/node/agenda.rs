@@ -22,10 +22,8 @@ pub(super) enum Action {
     Promote,
     Reap,
     Beat,
-    /// Look after the lease of this delivery.
+    /// Look after the leases of the claim of this number.
     Extend(u64),
-    /// The time of this handler is up.
-    TimeUp(u64),
 }
 
 /// The timers of a node, in microseconds since it started.
@@ -185,7 +183,7 @@ impl Agenda {
             Action::Promote => Some(&mut self.promote),
             Action::Reap => Some(&mut self.reap),
             Action::Beat => Some(&mut self.beat),
-            Action::Extend(_) | Action::TimeUp(_) => None,
+            Action::Extend(_) => None,
         }
     }
 
@@ -352,14 +350,14 @@ mod tests {
     }
 
     #[test]
-    fn timers_of_deliveries_are_many_and_can_be_taken_back() {
+    fn timers_of_claims_are_many_and_can_be_taken_back() {
         let start = Instant::now();
         let mut agenda = leading(start);
         let first = agenda.schedule(Action::Extend(1), start + 5 * MS);
         agenda.schedule(Action::Extend(2), start + 5 * MS);
-        agenda.schedule(Action::TimeUp(2), start + 6 * MS);
+        agenda.schedule(Action::Extend(3), start + 6 * MS);
         agenda.unschedule(first);
-        assert_eq!(due(&mut agenda, start + 6 * MS), [Action::Extend(2), Action::TimeUp(2)]);
+        assert_eq!(due(&mut agenda, start + 6 * MS), [Action::Extend(2), Action::Extend(3)]);
         assert_eq!(agenda.next(), None);
     }
 }

@@ -15,6 +15,7 @@ use crate::events;
 use crate::node::Event;
 use crate::node::bell::Bell;
 use crate::node::handler::Handling;
+use crate::node::leased::Leased;
 use crate::node::settlement::IntoSettlement;
 use crate::protocol::lane::reconnect_delays;
 use crate::queue::Queue;
@@ -63,6 +64,7 @@ impl Nudge {
 pub(super) struct Claimer<H> {
     pub(super) queue: Queue,
     pub(super) bell: Bell,
+    pub(super) lease: Duration,
     pub(super) lease_ms: u64,
     pub(super) nudge: Arc<Nudge>,
     pub(super) handling: Arc<Handling<H>>,
@@ -169,12 +171,20 @@ where
             Woken::ByNudge => Event::Promoted(Ok((claim.header, claim.left + claim.granted.len() as u64))),
             _ => Event::Header(claim.header),
         });
-        for granted in claim.granted {
+        if claim.granted.is_empty() {
+            return;
+        }
+        let granted = claim.granted.into_iter();
+        let deliveries: Vec<_> = granted.map(|granted| Delivery::new(self.queue.clone(), granted)).collect();
+        *number += 1;
+        let leased = Arc::new(Leased::new(*number, deliveries.clone(), claimed, self.lease));
+        // The conductor outlives the handlers: these sends fail only if the runtime is going down.
+        let _ = self.events.send(Event::Claimed(Arc::clone(&leased)));
+        for (at, delivery) in deliveries.into_iter().enumerate() {
             // There are as many places as were asked for, and never more deliveries than that.
             let Some(place) = places.split(1) else { return };
-            *number += 1;
-            let (handling, queue) = (Arc::clone(&self.handling), self.queue.clone());
-            self.handlers.spawn(handling.handle(*number, queue, granted, claimed, place));
+            let work = Arc::clone(&self.handling).handle(delivery, Arc::clone(&leased), at, place);
+            self.handlers.spawn(work);
         }
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
-use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::events;
 use crate::metrics::Count;
@@ -15,7 +14,7 @@ use crate::node::Event;
 use crate::node::agenda::{Action, Agenda, BEAT_EVERY, FLOOR, TICK};
 use crate::node::alarm::Alarm;
 use crate::node::claimer::Nudge;
-use crate::outcome::Extended;
+use crate::node::leased::Leased;
 use crate::protocol::lane::{Lane, reconnect_delays};
 use crate::protocol::replies::{Header, Reply};
 use crate::protocol::scripts::Verb;
@@ -35,28 +34,16 @@ pub(super) struct Conductor {
     pub(super) node: String,
     pub(super) queue: Queue,
     pub(super) lane: Arc<Lane>,
-    pub(super) lease: Duration,
-    pub(super) time_limit: Option<Duration>,
     pub(super) sender: UnboundedSender<Event>,
     pub(super) stop: CancellationToken,
     nudge: Arc<Nudge>,
     agenda: Agenda,
-    running: HashMap<u64, Running>,
+    /// What handlers work on, by the number of the claim, with the timer of its next look.
+    leased: HashMap<u64, (Arc<Leased>, Option<Key>)>,
     born: String,
     last_beat: Instant,
     /// How many calls failed since the last beat that did not.
     failures: u32,
-}
-
-/// A delivery that a handler works on.
-struct Running {
-    delivery: Delivery,
-    /// No later than Redis's deadline: counted from before the call that granted it.
-    deadline: Instant,
-    extending: bool,
-    extend: Option<Key>,
-    limit: Option<Key>,
-    time_up: CancellationToken,
 }
 
 impl Conductor {
@@ -64,7 +51,6 @@ impl Conductor {
         node: String,
         queue: Queue,
         lane: Arc<Lane>,
-        (lease, time_limit): (Duration, Option<Duration>),
         sender: UnboundedSender<Event>,
         stop: CancellationToken,
         nudge: Arc<Nudge>,
@@ -75,13 +61,11 @@ impl Conductor {
             node,
             queue,
             lane,
-            lease,
-            time_limit,
             sender,
             stop,
             nudge,
             agenda,
-            running: HashMap::new(),
+            leased: HashMap::new(),
             born: String::new(),
             last_beat: now,
             failures: 0,
@@ -134,11 +118,15 @@ impl Conductor {
                 self.agenda.head_is(at, now);
             }
             Event::Resync => self.agenda.beat_at((self.last_beat + RESYNC_PAUSE).max(now), now),
-            Event::Started { number, delivery, claimed, time_up } => {
-                self.start(number, delivery, claimed, time_up, now)
+            Event::Claimed(leased) => {
+                let look = self.agenda.schedule(Action::Extend(leased.number), leased.first_look());
+                self.leased.insert(leased.number, (leased, look));
             }
-            Event::Finished { number } => self.finish(number),
-            Event::Extended { number, asked, result } => self.extended(number, asked, result),
+            Event::Finished(number) => {
+                if let Some((_, look)) = self.leased.remove(&number) {
+                    self.agenda.unschedule(look);
+                }
+            }
             Event::Promoted(result) => self.landed(Action::Promote, result, now),
             Event::NotTaken => {
                 self.agenda.landed(Action::Promote, now, Duration::ZERO);
@@ -234,60 +222,17 @@ impl Conductor {
                 });
             }
             Action::Extend(number) => self.extend(number, now),
-            Action::TimeUp(number) => {
-                if let Some(running) = self.running.get(&number) {
-                    running.time_up.cancel();
-                }
-            }
         }
     }
 
-    fn start(&mut self, number: u64, delivery: Delivery, claimed: Instant, time_up: CancellationToken, now: Instant) {
-        let extend = self.agenda.schedule(Action::Extend(number), claimed + self.lease / 3);
-        // A limit beyond what this machine's clock can tell is none.
-        let time_up_at = self.time_limit.and_then(|limit| now.checked_add(limit));
-        let limit = time_up_at.and_then(|at| self.agenda.schedule(Action::TimeUp(number), at));
-        let deadline = claimed + self.lease;
-        self.running.insert(number, Running { delivery, deadline, extending: false, extend, limit, time_up });
-    }
-
-    fn finish(&mut self, number: u64) {
-        if let Some(running) = self.running.remove(&number) {
-            self.agenda.unschedule(running.extend);
-            self.agenda.unschedule(running.limit);
-        }
-    }
-
-    /// A third of the lease has passed, or its end has come without an extension.
+    /// Looks after the leases of what is left of a claim.
     fn extend(&mut self, number: u64, now: Instant) {
-        let Some(running) = self.running.get_mut(&number) else { return };
-        running.extend = None;
-        if now >= running.deadline {
-            return running.delivery.lose("it ran out before it could be extended");
-        }
-        let next = (now + self.lease / 3).min(running.deadline);
-        running.extend = self.agenda.schedule(Action::Extend(number), next);
-        if !std::mem::replace(&mut running.extending, true) {
-            let (delivery, lease, sender) = (running.delivery.clone(), self.lease, self.sender.clone());
-            tokio::spawn(async move {
-                let result = delivery.extend(lease).await;
-                // The conductor may have stopped meanwhile.
-                let _ = sender.send(Event::Extended { number, asked: now, result });
-            });
-        }
-    }
-
-    fn extended(&mut self, number: u64, asked: Instant, result: Result<Extended, Error>) {
-        let Some(running) = self.running.get_mut(&number) else { return };
-        running.extending = false;
-        match result {
-            Ok(Extended::Until(_)) => running.deadline = running.deadline.max(asked + self.lease),
-            Ok(Extended::Gone | Extended::Lost) => {
-                if !running.delivery.is_settled() {
-                    running.delivery.lose("an extension found it gone");
-                }
-            }
-            Err(error) => events::extend_failed(self.queue.name(), &error),
+        let Some((leased, look)) = self.leased.get_mut(&number) else { return };
+        let (extend, next) = leased.look(now);
+        *look = next.and_then(|at| self.agenda.schedule(Action::Extend(number), at));
+        for (place, delivery) in extend {
+            let leased = Arc::clone(leased);
+            tokio::spawn(async move { leased.extend(place, &delivery).await });
         }
     }
 

@@ -12,15 +12,15 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-use crate::delivery::{Delivery, Granted};
+use crate::delivery::Delivery;
 use crate::due::MAX_DELAY_MS;
 use crate::error::{Error, ErrorKind};
 use crate::events;
 use crate::metrics::Count;
 use crate::node::Event;
+use crate::node::leased::Leased;
 use crate::node::settlement::{IntoSettlement, Settlement};
 use crate::outcome::{Retried, Settled};
-use crate::queue::Queue;
 use crate::retry::Retry;
 
 /// A worker's delays may grow without limit; what Redis is asked for has one.
@@ -45,62 +45,67 @@ where
     /// Runs the handler, then frees its place, then settles.
     pub(super) async fn handle(
         self: Arc<Self>,
-        number: u64,
-        queue: Queue,
-        granted: Granted,
-        claimed: Instant,
+        delivery: Delivery,
+        leased: Arc<Leased>,
+        at: usize,
         place: OwnedSemaphorePermit,
     ) {
-        // Made here and not where the task was spawned: what it waited for a thread is lateness too.
+        // Now and not when the task was spawned: what it waited for a thread is lateness too.
         let began = Instant::now();
-        let delivery = Delivery::new(queue, granted, began);
+        delivery.begin(began);
         let span = events::handle(delivery.subject(), delivery.due_ms(), delivery.lateness(), delivery.trace_parent());
         let work = async {
-            let settlement = self.run(number, &delivery, (claimed, began), place, &span).await;
+            let settlement = self.run(&delivery, began, &span).await;
+            if leased.finish(at) {
+                // The conductor outlives the handlers: this fails only if the runtime is going down.
+                let _ = self.events.send(Event::Finished(leased.number));
+            }
+            drop((leased, place));
             events::outcome(&span, self.end(&delivery, settlement).await);
         };
         work.instrument(span.clone()).await;
     }
 
-    async fn run(
-        &self,
-        number: u64,
-        delivery: &Delivery,
-        (claimed, began): (Instant, Instant),
-        place: OwnedSemaphorePermit,
-        span: &Span,
-    ) -> Settlement {
-        let time_up = CancellationToken::new();
-        // The conductor outlives the handlers: these sends fail only if the runtime is going down.
-        let _ =
-            self.events.send(Event::Started { number, delivery: delivery.clone(), claimed, time_up: time_up.clone() });
+    async fn run(&self, delivery: &Delivery, began: Instant, span: &Span) -> Settlement {
         let meters = delivery.queue().meters();
         let in_hand = meters.hold();
-        let settlement = tokio::select! {
-            biased;
-            () = self.abort.cancelled() => Settlement::Release,
-            () = time_up.cancelled() => {
-                meters.add(Count::HandlerTimedOut);
-                Settlement::retry(format_args!("the handler exceeded its time limit of {:?}", self.time_limit.unwrap_or_default()))
-            }
-            result = caught(|| {
-                let handling = (self.handler)(delivery.clone());
-                async { handling.await.into_settlement() }
-            }) => match result {
-                Ok(settlement) => settlement,
-                Err(panic) => {
-                    meters.add(Count::HandlerPanicked);
-                    Settlement::retry(format_args!("the handler panicked: {}", text_of(&*panic)))
-                }
-            },
+        // What it waited for a thread may have been too long: then somebody else may have it by now.
+        let settlement = if self.abort.is_cancelled() || delivery.is_lost() {
+            Settlement::Release
+        } else {
+            self.judged(delivery).await
         };
         drop(in_hand);
         let took = began.elapsed();
         meters.handled(took);
         events::handled(span, took);
-        let _ = self.events.send(Event::Finished { number });
-        drop(place);
         settlement
+    }
+
+    /// What the handler says, or what its end says for it.
+    async fn judged(&self, delivery: &Delivery) -> Settlement {
+        let time_up = async {
+            match self.time_limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // First of all, as most handlers that end at once are never waited for.
+            biased;
+            result = caught(|| {
+                let handling = (self.handler)(delivery.clone());
+                async { handling.await.into_settlement() }
+            }) => result.unwrap_or_else(|panic| {
+                delivery.queue().meters().add(Count::HandlerPanicked);
+                Settlement::retry(format_args!("the handler panicked: {}", text_of(&*panic)))
+            }),
+            () = self.abort.cancelled() => Settlement::Release,
+            () = time_up => {
+                delivery.queue().meters().add(Count::HandlerTimedOut);
+                Settlement::retry(format_args!("the handler exceeded its time limit of {:?}", self.time_limit.unwrap_or_default()))
+            }
+        }
     }
 
     /// Settles what the handler has not; says how it ended.

@@ -12,18 +12,17 @@ mod bell;
 mod claimer;
 mod conductor;
 mod handler;
+mod leased;
 mod notices;
 pub(crate) mod settlement;
 pub(crate) mod worker;
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use tokio_util::sync::CancellationToken;
-
-use crate::delivery::Delivery;
 use crate::error::Error;
-use crate::outcome::Extended;
 use crate::protocol::replies::Header;
+use leased::Leased;
 
 /// What the parts of a node tell the conductor.
 enum Event {
@@ -33,12 +32,10 @@ enum Event {
     Notice(Option<u64>),
     /// Notices may have been missed: look for yourself.
     Resync,
-    /// A handler starts; its lease was asked for at this instant.
-    Started { number: u64, delivery: Delivery, claimed: Instant, time_up: CancellationToken },
-    /// A handler ended.
-    Finished { number: u64 },
-    /// A lease extension, asked for at this instant, was answered.
-    Extended { number: u64, asked: Instant, result: Result<Extended, Error> },
+    /// Something was claimed, and handlers are about to start.
+    Claimed(Arc<Leased>),
+    /// All handlers of the claim of this number have ended.
+    Finished(u64),
     /// A promote, or the claim in its place, was answered: how many messages it moved.
     Promoted(Result<(Header, u64), Error>),
     /// The claimer was told that something is due, and stopped instead.

@@ -146,19 +146,13 @@ impl Worker {
         let (connector, keys) = (Arc::clone(control.connector()), Arc::clone(queue.all_keys()));
         let nudge = Arc::new(Nudge::new(concurrency));
         events::worker_started(&name, &node, concurrency, lease_ms);
-        let conductor = Conductor::new(
-            node.clone(),
-            queue.clone(),
-            control,
-            (lease, time_limit),
-            sender.clone(),
-            leaving.clone(),
-            Arc::clone(&nudge),
-        );
+        let conductor =
+            Conductor::new(node.clone(), queue.clone(), control, sender.clone(), leaving.clone(), Arc::clone(&nudge));
         let handlers = TaskTracker::new();
         let claimer = Claimer {
             queue: queue.clone(),
             bell: Bell::new(queue.name(), Arc::clone(&connector), keys.bell.clone()),
+            lease,
             lease_ms,
             nudge,
             handling: Arc::new(Handling { handler, retry, time_limit, events: sender.clone(), abort: abort.clone() }),

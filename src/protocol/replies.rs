@@ -1,5 +1,7 @@
 //! Decoding what the scripts answer.
 
+use std::borrow::Cow;
+
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
@@ -150,7 +152,7 @@ impl Body {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ItemReply {
     pub(crate) verb: Verb,
-    pub(crate) word: String,
+    pub(crate) word: Cow<'static, str>,
     pub(crate) detail: String,
     /// Which replicas or disks have not confirmed it, if they were waited for.
     pub(crate) shortfall: Option<String>,
@@ -159,7 +161,7 @@ pub(crate) struct ItemReply {
 impl ItemReply {
     pub(crate) fn parse(verb: Verb, text: &str) -> Self {
         let (word, detail) = text.split_once(' ').unwrap_or((text, ""));
-        Self { verb, word: word.to_owned(), detail: detail.to_owned(), shortfall: None }
+        Self { verb, word: known(word), detail: detail.to_owned(), shortfall: None }
     }
 
     /// The detail as a time in milliseconds.
@@ -176,16 +178,14 @@ impl ItemReply {
     }
 
     pub(crate) fn is_unconfirmed(&self) -> bool {
-        let changed = matches!(
-            self.word.as_str(),
-            "CREATED" | "EXISTS" | "MOVED" | "ALREADY" | "CANCELLED" | "REQUEUED" | "NOT_DEAD"
-        );
+        let changed =
+            matches!(&*self.word, "CREATED" | "EXISTS" | "MOVED" | "ALREADY" | "CANCELLED" | "REQUEUED" | "NOT_DEAD");
         changed && self.shortfall.is_some()
     }
 
     /// What a word that the verb does not answer with, or refuses with, becomes.
     pub(crate) fn refusal(&self) -> Error {
-        match self.word.as_str() {
+        match &*self.word {
             "INVALID" => Error::invalid(self.detail.clone()),
             "FULL" => Error::new(ErrorKind::Full, Applied::No, self.detail.clone()),
             _ => self.unexpected(),
@@ -195,6 +195,27 @@ impl ItemReply {
     fn unexpected(&self) -> Error {
         unexpected(self.verb, &format!("{:?} {:?}", self.word, self.detail))
     }
+}
+
+/// The words of nearly all answers, the most frequent first: these need no memory.
+const WORDS: [&str; 12] = [
+    "OK",
+    "CREATED",
+    "EXISTS",
+    "MOVED",
+    "CANCELLED",
+    "SCHEDULED",
+    "GONE",
+    "LOST",
+    "FINISHED",
+    "ALREADY",
+    "DEAD",
+    "EXPIRED",
+];
+
+fn known(word: &str) -> Cow<'static, str> {
+    let known = WORDS.iter().find(|known| **known == word);
+    known.map_or_else(|| Cow::Owned(word.to_owned()), |known| Cow::Borrowed(*known))
 }
 
 /// What is stored of the options of a push. Words that are not known are left alone: a later version may have put them there.
@@ -287,7 +308,7 @@ mod tests {
     #[test]
     fn item_replies_split_at_the_first_space_only() {
         let item = ItemReply::parse(Verb::Push, "INVALID id must be 1 to 200 bytes");
-        assert_eq!((item.word.as_str(), item.detail.as_str()), ("INVALID", "id must be 1 to 200 bytes"));
+        assert_eq!((&*item.word, item.detail.as_str()), ("INVALID", "id must be 1 to 200 bytes"));
         assert_eq!(item.refusal().kind(), ErrorKind::InvalidInput);
         assert_eq!(ItemReply::parse(Verb::Ack, "OK").detail, "");
     }

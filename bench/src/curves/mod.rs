@@ -4,6 +4,7 @@ pub(crate) mod concurrency;
 pub(crate) mod legs;
 pub(crate) mod nodes;
 pub(crate) mod scale;
+mod stores;
 pub(crate) mod storm;
 
 use std::path::{Path, PathBuf};

@@ -4,25 +4,23 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use dueq::{Client, Due, Queue, Settled};
+use dueq::Queue;
 use dueq_bench_driver::{Dues, Order, unix_us};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use serde_json::json;
 
-use super::{Output, message};
+use super::Output;
+use super::stores::{Floor, Store};
 use crate::peers::server::Server;
 
-/// How many messages each figure is of, and how many go in one call.
+/// How many messages each figure is of.
 const SAMPLE: u64 = 20_000;
-const BATCH: u64 = 100;
 /// What waits is due within these hours, from the day after tomorrow on.
 const FROM_MS: u64 = 48 * 3_600_000;
 const SPREAD_MS: u64 = 24 * 3_600_000;
-const LEASE: Duration = Duration::from_secs(600);
 
-/// The cost of push, delivery and acknowledgement beside 1,000 to 10,000,000 messages that wait.
+/// The cost of push, delivery and acknowledgement beside 1,000 to 10,000,000 messages that wait, here and with the floor.
 ///
-/// In processor time of Redis per message, at batches of a hundred.
+/// In processor time of Redis per message, at batches of a hundred. Takes about 6.5 GB of memory for the most.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// How many wait at most
@@ -42,11 +40,20 @@ enum InOrder {
     Shuffled,
 }
 
-struct Scale {
-    queue: Queue,
+/// One of the two, on a server of its own.
+struct Side<S> {
+    store: S,
     server: Server,
     order: Order,
     from_ms: u64,
+}
+
+/// Redis's processor time a message, in microseconds.
+struct Cost {
+    push: f64,
+    push_now: f64,
+    deliver: f64,
+    ack: f64,
 }
 
 #[tokio::main]
@@ -56,82 +63,75 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         InOrder::Backward => Order::Backward,
         InOrder::Shuffled => Order::Shuffled,
     };
-    let server = Server::private().await?;
-    let queue = Client::connect(&server.address()).await?.queue("scale")?;
-    let mut scale = Scale { queue, server, order, from_ms: unix_us() / 1_000 + FROM_MS };
-    // The first calls load scripts and make connections.
-    scale.deliver().await?;
+    let (mut dueq, mut floor) = (Side::<Queue>::start(order).await?, Side::<Floor>::start(order).await?);
     let (mut points, mut waiting) = (Vec::new(), 0);
     let steps = (3..=7).map(|power| 10_u64.pow(power)).filter(|step| *step <= arguments.most);
     for step in steps {
-        scale.fill(step - waiting).await?;
+        let (ours, theirs) = (dueq.step(waiting, step).await?, floor.step(waiting, step).await?);
         waiting = step;
-        points.push(scale.measure(waiting).await?);
+        points.push(json!({
+            "waiting": waiting,
+            "push_us": ours.push, "push_now_us": ours.push_now, "deliver_us": ours.deliver, "ack_us": ours.ack,
+            "floor_push_us": theirs.push, "floor_push_now_us": theirs.push_now,
+            "floor_deliver_us": theirs.deliver, "floor_ack_us": theirs.ack,
+        }));
     }
     arguments.output.write(&json!({ "curve": "scale", "points": points }))
 }
 
-impl Scale {
-    /// Adds so many that wait for long.
-    async fn fill(&self, n: u64) -> Result<()> {
-        let dues = Dues { at_ms: self.from_ms, spread_ms: SPREAD_MS, order: self.order };
-        for start in (0..n).step_by(10_000) {
-            let end = n.min(start + 10_000);
-            push(&self.queue, (start..end).filter_map(|i| dues.of(i, n)).map(Due::at_ms)).await?;
-        }
-        Ok(())
+impl<S: Store> Side<S> {
+    async fn start(order: Order) -> Result<Self> {
+        let server = Server::private().await?;
+        let store = S::connect(&server.address()).await?;
+        let mut side = Self { store, server, order, from_ms: unix_us() / 1_000 + FROM_MS };
+        // The first calls load scripts and make connections.
+        side.deliver().await?;
+        Ok(side)
     }
 
-    async fn measure(&mut self, waiting: u64) -> Result<Value> {
+    /// Lets so many wait instead of so many, and measures.
+    async fn step(&mut self, from: u64, to: u64) -> Result<Cost> {
+        let n = to - from;
+        for start in (0..n).step_by(10_000) {
+            let end = n.min(start + 10_000);
+            self.store.push((start..end).map(|i| self.due(i, n))).await?;
+        }
         let before = self.cpu_us().await?;
-        let dues = Dues { at_ms: self.from_ms, spread_ms: SPREAD_MS, order: self.order };
-        let mut far = Vec::new();
-        for start in (0..SAMPLE).step_by(BATCH as usize) {
-            let batch = (start..start + BATCH).filter_map(|i| dues.of(i, SAMPLE));
-            far.extend(push(&self.queue, batch.map(Due::at_ms)).await?);
-        }
-        let push_us = (self.cpu_us().await? - before) / SAMPLE as f64;
+        let far = self.store.push((0..SAMPLE).map(|i| self.due(i, SAMPLE))).await?;
+        let push = (self.cpu_us().await? - before) / SAMPLE as f64;
         // So that the next figure is of as many that wait.
-        for id in far {
-            self.queue.cancel(id).await?;
-        }
-        let (push_now_us, deliver_us, ack_us) = self.deliver().await?;
+        self.store.withdraw(far).await?;
+        let (push_now, deliver, ack) = self.deliver().await?;
         eprintln!(
-            "{waiting:>9} waiting: push {push_us:.2}, push for now {push_now_us:.2}, deliver {deliver_us:.2}, ack {ack_us:.2} us"
+            "{to:>9} waiting, {:5}: push {push:.2}, push for now {push_now:.2}, deliver {deliver:.2}, ack {ack:.2} us",
+            S::NAME
         );
-        Ok(json!({
-            "waiting": waiting, "push_us": push_us, "push_now_us": push_now_us, "deliver_us": deliver_us, "ack_us": ack_us,
-        }))
+        Ok(Cost { push, push_now, deliver, ack })
+    }
+
+    /// When message `i` of `n` that wait for long is due.
+    fn due(&self, i: u64, n: u64) -> Option<u64> {
+        Dues { at_ms: self.from_ms, spread_ms: SPREAD_MS, order: self.order }.of(i, n)
     }
 
     /// Pushes a sample that is due at once, claims and acknowledges it; what each costs a message.
     async fn deliver(&mut self) -> Result<(f64, f64, f64)> {
         let started = self.cpu_us().await?;
-        for _ in 0..SAMPLE / BATCH {
-            push(&self.queue, (0..BATCH).map(|_| Due::AfterMs(0))).await?;
-        }
+        self.store.push((0..SAMPLE).map(|_| None)).await?;
         let pushed = self.cpu_us().await?;
         tokio::time::sleep(Duration::from_millis(2)).await; // due at once is due within the next millisecond
-        let mut deliveries = Vec::new();
-        while (deliveries.len() as u64) < SAMPLE {
-            let claimed = self.queue.claim(BATCH as usize, LEASE).await?;
+        let (mut claims, mut count) = (Vec::new(), 0);
+        while count < SAMPLE {
+            let claimed = self.store.claim().await?;
             if claimed.is_empty() {
-                bail!("{} of {SAMPLE} messages that are due were claimed, and no more", deliveries.len());
+                bail!("{count} of {SAMPLE} messages that are due were claimed, and no more");
             }
-            deliveries.extend(claimed);
+            count += claimed.len() as u64;
+            claims.push(claimed);
         }
         let claimed = self.cpu_us().await?;
-        for batch in deliveries.chunks(BATCH as usize) {
-            let mut acks = JoinSet::new();
-            for delivery in batch {
-                let delivery = delivery.clone();
-                acks.spawn(async move { delivery.ack().await });
-            }
-            while let Some(settled) = acks.join_next().await {
-                if settled?? != Settled::Done {
-                    bail!("a delivery was lost");
-                }
-            }
+        for claim in claims {
+            self.store.acknowledge(claim).await?;
         }
         let acked = self.cpu_us().await?;
         let each = |us: f64| us / SAMPLE as f64;
@@ -141,14 +141,4 @@ impl Scale {
     async fn cpu_us(&mut self) -> Result<f64> {
         self.server.cpu_us().await?.context("INFO of a Redis")
     }
-}
-
-/// Pushes in one go; the ids.
-async fn push(queue: &Queue, dues: impl Iterator<Item = Due>) -> Result<Vec<Vec<u8>>> {
-    let messages: Vec<_> = dues.map(message).collect();
-    let ids = messages.iter().map(|message| message.id_bytes().to_vec()).collect();
-    for pushed in queue.push_many(messages).await {
-        pushed?;
-    }
-    Ok(ids)
 }

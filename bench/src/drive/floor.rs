@@ -40,9 +40,56 @@ const LOOPS: usize = 2;
 /// What an idle loop waits before it looks again.
 const POLL: Duration = Duration::from_millis(1);
 
-pub(super) struct Floor {
+/// The floor's three calls, on one connection.
+#[derive(Clone)]
+pub(crate) struct Calls {
     connection: MultiplexedConnection,
     keys: [String; 2],
+}
+
+impl Calls {
+    pub(crate) async fn connect(server: &str, name: &str) -> Result<Self> {
+        let connection = redis::Client::open(server)?.get_multiplexed_async_connection().await?;
+        Ok(Self { connection, keys: [format!("{{{name}}}:due"), format!("{{{name}}}:held")] })
+    }
+
+    /// Each with its id.
+    pub(crate) async fn push(&self, messages: impl IntoIterator<Item = (String, Message)>) -> Result<()> {
+        let mut call = PUSH.key(&self.keys);
+        for (id, message) in messages {
+            let due_ms = message.due_ms.unwrap_or_else(|| unix_us() / 1_000);
+            call.arg(id).arg(due_ms).arg(message.payload);
+        }
+        Ok(call.invoke_async(&mut self.connection.clone()).await?)
+    }
+
+    /// Up to a hundred that are due: their ids, and their payloads.
+    pub(crate) async fn claim(&self) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
+        let now_ms = unix_us() / 1_000;
+        let mut connection = self.connection.clone();
+        let mut found: Vec<Vec<Vec<u8>>> = CLAIM.key(&self.keys).arg(now_ms).invoke_async(&mut connection).await?;
+        let Some(payloads) = found.pop() else { return Ok(Default::default()) };
+        Ok((found.pop().context("ids before payloads")?, payloads))
+    }
+
+    pub(crate) async fn acknowledge(&self, ids: &[Vec<u8>]) -> Result<()> {
+        Ok(redis::cmd("HDEL").arg(&self.keys[1]).arg(ids).query_async(&mut self.connection.clone()).await?)
+    }
+
+    /// Takes back what waits.
+    pub(crate) async fn withdraw(&self, ids: &[Vec<u8>]) -> Result<()> {
+        let () = redis::cmd("ZREM").arg(&self.keys[0]).arg(ids).query_async(&mut self.connection.clone()).await?;
+        self.acknowledge(ids).await
+    }
+}
+
+/// As long as the ids that dueq makes.
+pub(crate) fn id(number: u64) -> String {
+    format!("{number:022}")
+}
+
+pub(super) struct Floor {
+    calls: Calls,
     next: std::sync::atomic::AtomicU64,
     workers: Mutex<JoinSet<Result<()>>>,
 }
@@ -53,9 +100,7 @@ impl Queue for Floor {
     const CONCURRENCY: usize = 100;
 
     async fn open(server: &str, name: &str) -> Result<Self> {
-        let connection = redis::Client::open(server)?.get_multiplexed_async_connection().await?;
-        let keys = [format!("{{{name}}}:due"), format!("{{{name}}}:held")];
-        Ok(Self { connection, keys, next: 0.into(), workers: Mutex::new(JoinSet::new()) })
+        Ok(Self { calls: Calls::connect(server, name).await?, next: 0.into(), workers: Mutex::new(JoinSet::new()) })
     }
 
     async fn push(&self, message: Message) -> Result<()> {
@@ -63,21 +108,14 @@ impl Queue for Floor {
     }
 
     async fn push_many(&self, messages: Vec<Message>) -> Result<()> {
-        let mut call = PUSH.key(&self.keys);
-        for message in messages {
-            let number = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let due_ms = message.due_ms.unwrap_or_else(|| unix_us() / 1_000);
-            // As long as the ids that dueq makes.
-            call.arg(format!("{number:022}")).arg(due_ms).arg(message.payload);
-        }
-        let () = call.invoke_async(&mut self.connection.clone()).await?;
-        Ok(())
+        let next = || self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.calls.push(messages.into_iter().map(|message| (id(next()), message))).await
     }
 
     async fn work(&self, _: usize, sink: Sink) -> Result<()> {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..LOOPS {
-            workers.spawn(work(self.connection.clone(), self.keys.clone(), sink.clone()));
+            workers.spawn(work(self.calls.clone(), sink.clone()));
         }
         Ok(())
     }
@@ -94,18 +132,15 @@ impl Queue for Floor {
     }
 }
 
-async fn work(mut connection: MultiplexedConnection, keys: [String; 2], sink: Sink) -> Result<()> {
+async fn work(calls: Calls, sink: Sink) -> Result<()> {
     loop {
-        let now_ms = unix_us() / 1_000;
-        let mut found: Vec<Vec<Vec<u8>>> = CLAIM.key(&keys).arg(now_ms).invoke_async(&mut connection).await?;
-        let Some(payloads) = found.pop() else {
+        let (ids, payloads) = calls.claim().await?;
+        if ids.is_empty() {
             tokio::time::sleep(POLL).await;
             continue;
-        };
-        let ids = found.pop().context("ids before payloads")?;
+        }
         payloads.iter().for_each(|payload| sink.start(payload));
-        let count = ids.len() as u64;
-        let () = redis::cmd("HDEL").arg(&keys[1]).arg(ids).query_async(&mut connection).await?;
-        sink.acknowledge(count);
+        calls.acknowledge(&ids).await?;
+        sink.acknowledge(ids.len() as u64);
     }
 }

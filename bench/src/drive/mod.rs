@@ -2,7 +2,7 @@
 
 mod beanstalkd;
 mod dueq;
-mod floor;
+pub(crate) mod floor;
 
 use anyhow::Result;
 use clap::ValueEnum;

@@ -233,7 +233,7 @@ fn progress(sample: &Sample, left: Duration, warming_up: bool) -> String {
         format!("{:.1} MiB {descriptors} fd {:.0} %", resident_kib / 1_024.0, cores * 100.0)
     };
     format!(
-        "{at_s:>6.0} s{}, {} min left: late {} {} {} ms, behind {} ms, {} wait; node {}, producer {}, Redis {}",
+        "{at_s:>6.0} s{}, {} min left: late {} {} {} ms, behind {} ms, {} wait; node {}, producer {}, Redis {}, stolen {:.0} %",
         if warming_up { " (warm-up)" } else { "" },
         left.as_secs().div_ceil(60),
         ms(late_p50_ms),
@@ -244,5 +244,6 @@ fn progress(sample: &Sample, left: Duration, warming_up: bool) -> String {
         process(node),
         process(producer),
         process(redis),
+        sample.stolen_cores * 100.0,
     )
 }

@@ -11,7 +11,7 @@ use super::roles::{Answer, Begin, Handled, Pushed, Request};
 use super::spread::Spread;
 use crate::peers::driver::Driver;
 use crate::peers::server::Server;
-use crate::process::{cpu_us, descriptors, status_bytes};
+use crate::process::{cpu_us, descriptors, status_bytes, stolen_us};
 
 /// How long a process may take to answer; to finish what is under way, too.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -38,6 +38,8 @@ pub(super) struct Sample {
     pub(super) behind_max_ms: Option<f64>,
     /// What Redis says that its data takes, without the buffers of its clients.
     pub(super) redis_data_kib: f64,
+    /// What the host kept from this machine: 1 is a core.
+    pub(super) stolen_cores: f64,
     pub(super) node: Process,
     pub(super) producer: Process,
     pub(super) redis: Process,
@@ -57,8 +59,8 @@ pub(super) struct Stage {
     node: Driver,
     producer: Driver,
     redis_pid: u32,
-    /// When the last look was, and the processor time of each until then.
-    last: (Instant, [f64; 3]),
+    /// When the last look was, and the processor time of each, and what the host had kept, until then.
+    last: (Instant, [f64; 4]),
 }
 
 impl Stage {
@@ -70,7 +72,7 @@ impl Stage {
         };
         let (node, producer) = (role("node")?, role("producer")?);
         let queue = dueq::Client::connect(&server.address()).await?.queue(queue)?;
-        Ok(Self { queue, node, producer, redis_pid: server.pid().await?, last: (Instant::now(), [0.0; 3]) })
+        Ok(Self { queue, node, producer, redis_pid: server.pid().await?, last: (Instant::now(), [0.0; 4]) })
     }
 
     pub(super) async fn begin(&mut self, rate: Option<u64>) -> Result<()> {
@@ -86,12 +88,9 @@ impl Stage {
         Ok([self.node.pid()?, self.producer.pid()?, self.redis_pid])
     }
 
-    fn worked_us(&self) -> Result<[f64; 3]> {
-        let mut worked = [0.0; 3];
-        for (worked, pid) in worked.iter_mut().zip(self.pids()?) {
-            *worked = cpu_us(pid)?;
-        }
-        Ok(worked)
+    fn worked_us(&self) -> Result<[f64; 4]> {
+        let [node, producer, redis] = self.pids()?;
+        Ok([cpu_us(node)?, cpu_us(producer)?, cpu_us(redis)?, stolen_us()?])
     }
 
     /// What both did since the last time.
@@ -129,11 +128,12 @@ impl Stage {
         let (pids, worked, now) = (self.pids()?, self.worked_us()?, Instant::now());
         let (before, worked_before) = std::mem::replace(&mut self.last, (now, worked));
         let us = (now - before).as_micros().max(1) as f64;
+        let cores = |i: usize| (worked[i] - worked_before[i]) / us;
         let process = |i: usize| -> Result<Process> {
             Ok(Process {
                 resident_kib: status_bytes(pids[i], "VmRSS")? as f64 / 1024.0,
                 descriptors: descriptors(pids[i])?,
-                cores: (worked[i] - worked_before[i]) / us,
+                cores: cores(i),
             })
         };
         let at = |spread: &Spread, share| spread.quantile_ms(share);
@@ -153,6 +153,7 @@ impl Stage {
             behind_p99_ms: at(&behind, 0.99),
             behind_max_ms: at(&behind, 1.0),
             redis_data_kib: server.data_bytes().await? / 1024.0,
+            stolen_cores: cores(3),
             node: process(0)?,
             producer: process(1)?,
             redis: process(2)?,

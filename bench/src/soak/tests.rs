@@ -2,7 +2,7 @@
 
 use super::sample::{Process, Sample};
 use super::spread::Spread;
-use super::verdict::{Descriptors, Growth, Length, Seen, Totals, Verdict, descriptors, growth, slope};
+use super::verdict::{Descriptors, Growth, Length, Seen, Stolen, Totals, Verdict, descriptors, growth, slope, stolen};
 
 const HOUR: Length = Length(3_600.0);
 
@@ -37,6 +37,20 @@ fn judged(samples: &[Sample], last_ms: u64, behind_ms: u64, totals: Totals) -> V
         behind: &always(behind_ms),
         totals,
     })
+}
+
+#[test]
+fn what_the_host_kept_is_told_of_both_windows_and_of_the_worst_interval() {
+    let samples = hour(|sample| {
+        sample.stolen_cores = match sample.at_s {
+            at_s if at_s <= 600.0 => 0.1,
+            at_s if at_s > 3_000.0 => 0.2,
+            1_000.0 => 1.5,
+            _ => 0.0,
+        };
+    });
+    assert_eq!(stolen(&samples, HOUR), Stolen { first: 0.1, last: 0.2, most: 1.5 });
+    assert_eq!(stolen(&[], HOUR), Stolen { first: 0.0, last: 0.0, most: 0.0 });
 }
 
 #[test]

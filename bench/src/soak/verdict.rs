@@ -82,6 +82,8 @@ pub(super) struct Verdict {
     pub(super) descriptors: ByProcess<Descriptors>,
     /// Processor time over time, of a core.
     pub(super) cores: ByProcess<f64>,
+    /// What the host kept from this machine, of a core: how far the lateness is its own.
+    pub(super) stolen_cores: Stolen,
     #[serde(flatten)]
     pub(super) totals: Totals,
     pub(super) memory_flat: bool,
@@ -93,6 +95,14 @@ pub(super) struct Verdict {
     pub(super) pace_kept: bool,
     /// Nothing early, nothing delivered after its cancel, nothing lost, no call failed.
     pub(super) sound: bool,
+}
+
+/// In the mean of the first window, of the last, and in the worst interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Stolen {
+    pub(super) first: f64,
+    pub(super) last: f64,
+    pub(super) most: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -168,6 +178,7 @@ impl Verdict {
             memory,
             descriptors,
             cores: by_process(|of| rounded(mean(of))),
+            stolen_cores: stolen(samples, *length),
             totals: totals.clone(),
             memory_flat,
             descriptors_flat,
@@ -242,6 +253,17 @@ pub(super) fn descriptors(samples: &[Sample], length: Length, of: fn(&Sample) ->
         first_max: all(|(first, _)| first).max().unwrap_or(0),
         last_max: all(|(_, last)| last).max().unwrap_or(0),
     }
+}
+
+pub(super) fn stolen(samples: &[Sample], length: Length) -> Stolen {
+    let mean = |within: fn((bool, bool)) -> bool| {
+        let stolen =
+            samples.iter().filter(|sample| within(length.windows(sample.at_s))).map(|sample| sample.stolen_cores);
+        let (sum, count) = stolen.fold((0.0, 0.0_f64), |(sum, count), stolen| (sum + stolen, count + 1.0));
+        rounded(sum / count.max(1.0))
+    };
+    let most = samples.iter().map(|sample| sample.stolen_cores).fold(0.0, f64::max);
+    Stolen { first: mean(|(first, _)| first), last: mean(|(_, last)| last), most: rounded(most) }
 }
 
 /// To three decimals.

@@ -1,0 +1,109 @@
+//! The queue and the floor, for measurements that call them step by step.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use dueq::{Client, Delivery, Due, Queue, Settled};
+use dueq_bench_driver::Message;
+use tokio::task::JoinSet;
+
+use super::message;
+use crate::drive::floor::{Calls, id};
+
+/// How many messages go in one call.
+pub(super) const BATCH: u64 = 100;
+const LEASE: Duration = Duration::from_secs(600);
+
+/// Something that keeps messages until they are due.
+pub(super) trait Store: Sized {
+    const NAME: &'static str;
+    type Granted;
+
+    async fn connect(server: &str) -> Result<Self>;
+    /// Pushes by calls of a hundred: due then, in Unix milliseconds, or at once. The ids.
+    async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>>;
+    /// Takes back what waits.
+    async fn withdraw(&self, ids: Vec<Vec<u8>>) -> Result<()>;
+    /// Claims up to a hundred that are due.
+    async fn claim(&self) -> Result<Vec<Self::Granted>>;
+    /// Acknowledges what one claim granted.
+    async fn acknowledge(&self, granted: Vec<Self::Granted>) -> Result<()>;
+}
+
+impl Store for Queue {
+    const NAME: &'static str = "dueq";
+    type Granted = Delivery;
+
+    async fn connect(server: &str) -> Result<Self> {
+        Ok(Client::connect(server).await?.queue("scale")?)
+    }
+
+    async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>> {
+        let messages: Vec<_> = dues.map(|due| message(due.map_or(Due::AfterMs(0), Due::at_ms))).collect();
+        let ids = messages.iter().map(|message| message.id_bytes().to_vec()).collect();
+        for call in messages.chunks(BATCH as usize) {
+            for pushed in self.push_many(call.to_vec()).await {
+                pushed?;
+            }
+        }
+        Ok(ids)
+    }
+
+    async fn withdraw(&self, ids: Vec<Vec<u8>>) -> Result<()> {
+        for id in ids {
+            self.cancel(id).await?;
+        }
+        Ok(())
+    }
+
+    async fn claim(&self) -> Result<Vec<Delivery>> {
+        Ok(Queue::claim(self, BATCH as usize, LEASE).await?)
+    }
+
+    async fn acknowledge(&self, granted: Vec<Delivery>) -> Result<()> {
+        let mut acks: JoinSet<_> = granted.into_iter().map(|delivery| async move { delivery.ack().await }).collect();
+        while let Some(settled) = acks.join_next().await {
+            if settled?? != Settled::Done {
+                bail!("a delivery was lost");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The floor, and how many it was given.
+pub(super) struct Floor(Calls, AtomicU64);
+
+impl Store for Floor {
+    const NAME: &'static str = "floor";
+    type Granted = Vec<u8>;
+
+    async fn connect(server: &str) -> Result<Self> {
+        Ok(Self(Calls::connect(server, "scale").await?, AtomicU64::new(0)))
+    }
+
+    async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>> {
+        let next = || id(self.1.fetch_add(1, Ordering::Relaxed));
+        let messages: Vec<_> = dues.map(|due| (next(), Message::new(due))).collect();
+        for call in messages.chunks(BATCH as usize) {
+            self.0.push(call.to_vec()).await?;
+        }
+        Ok(messages.into_iter().map(|(id, _)| id.into_bytes()).collect())
+    }
+
+    async fn withdraw(&self, ids: Vec<Vec<u8>>) -> Result<()> {
+        for ids in ids.chunks(BATCH as usize) {
+            self.0.withdraw(ids).await?;
+        }
+        Ok(())
+    }
+
+    async fn claim(&self) -> Result<Vec<Vec<u8>>> {
+        Ok(self.0.claim().await?.0)
+    }
+
+    async fn acknowledge(&self, granted: Vec<Vec<u8>>) -> Result<()> {
+        self.0.acknowledge(&granted).await
+    }
+}
