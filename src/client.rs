@@ -54,6 +54,13 @@ impl Client {
         Self::connect_with(url, &ClientOptions::new()).await
     }
 
+    /// One that has asked no server anything.
+    #[cfg(test)]
+    pub(crate) fn unconnected() -> Self {
+        let connector = Connector::new("redis://127.0.0.1:1", &ClientOptions::new()).expect("a URL");
+        Self { lanes: Arc::new(Lanes::new(&Arc::new(connector))), durability: Durability::Memory }
+    }
+
     /// As [`Client::connect`], with options: certificates for TLS.
     ///
     /// # Errors

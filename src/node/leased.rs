@@ -110,3 +110,81 @@ impl Leased {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+    use crate::delivery::Granted;
+
+    const S: Duration = Duration::from_secs(1);
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn leased(count: usize, claimed: Instant) -> (Leased, Vec<Delivery>) {
+        let queue = Client::unconnected().queue("leased").expect("a name");
+        let granted = |number| Granted {
+            id: vec![b'a', number],
+            payload: Vec::new(),
+            due_ms: 1,
+            attempt: 1,
+            token: [7; 16],
+            deadline_ms: 2,
+            claimed_us: 1,
+            trace_parent: None,
+        };
+        let deliveries: Vec<_> =
+            (0..).take(count).map(|number| Delivery::new(queue.clone(), granted(number))).collect();
+        (Leased::new(1, deliveries.clone(), claimed, LEASE), deliveries)
+    }
+
+    /// Which are to be extended, and in how many seconds to look again.
+    fn look(leased: &Leased, claimed: Instant, after_s: u32) -> (Vec<usize>, Option<u64>) {
+        let (extend, next) = leased.look(claimed + after_s * S);
+        let places = extend.into_iter().map(|(place, _)| place).collect();
+        (places, next.map(|next| (next - claimed).as_secs()))
+    }
+
+    #[test]
+    fn each_place_ends_once_and_the_last_one_is_told() {
+        let (leased, _) = leased(3, Instant::now());
+        assert!(!leased.finish(1));
+        assert!(!leased.finish(1));
+        assert!(!leased.finish(0));
+        assert!(!leased.finish(9), "there is no such place");
+        assert!(leased.finish(2));
+        assert!(!leased.finish(2));
+    }
+
+    #[test]
+    fn what_still_runs_is_extended_one_call_at_a_time() {
+        let claimed = Instant::now();
+        let (leased, _) = leased(3, claimed);
+        assert_eq!(leased.first_look(), claimed + 10 * S);
+        leased.finish(1);
+        assert_eq!(look(&leased, claimed, 10), (vec![0, 2], Some(20)));
+        assert_eq!(look(&leased, claimed, 20), (vec![], Some(30)), "both are under way");
+        assert!(leased.extended(0, claimed + 10 * S, &Ok(Extended::Until(1))));
+        assert_eq!(look(&leased, claimed, 25), (vec![0], Some(30)), "the other one's lease ends sooner");
+    }
+
+    #[test]
+    fn what_has_run_out_is_lost_and_the_others_are_not() {
+        let claimed = Instant::now();
+        let (leased, deliveries) = leased(2, claimed);
+        assert_eq!(look(&leased, claimed, 10).0, [0, 1]);
+        assert!(leased.extended(0, claimed + 10 * S, &Ok(Extended::Until(1))));
+        assert_eq!(look(&leased, claimed, 29).1, Some(30));
+        assert_eq!(look(&leased, claimed, 30), (vec![], Some(40)), "and the first is asked for since 29");
+        assert_eq!(deliveries.iter().map(Delivery::is_lost).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(look(&leased, claimed, 40), (vec![], None));
+        assert!(deliveries[0].is_lost(), "a call that is not answered extends nothing");
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_end_is_nobodys() {
+        let (leased, _) = leased(1, Instant::now());
+        leased.finish(0);
+        assert!(!leased.extended(0, Instant::now(), &Ok(Extended::Lost)));
+        assert_eq!(leased.look(Instant::now()).1, None);
+    }
+}
