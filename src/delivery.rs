@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -44,6 +44,8 @@ struct Inner {
     /// Until it is started, when it was claimed.
     started_us: AtomicU64,
     settled: AtomicBool,
+    /// How many settles wait for their answer.
+    settling: AtomicUsize,
     lost: AtomicBool,
     loss: Notify,
 }
@@ -74,6 +76,7 @@ impl Delivery {
             trace_parent: granted.trace_parent,
             started_us: AtomicU64::new(u64::try_from(granted.claimed_us).unwrap_or(0)),
             settled: AtomicBool::new(false),
+            settling: AtomicUsize::new(0),
             lost: AtomicBool::new(false),
             loss: Notify::new(),
         }))
@@ -182,6 +185,7 @@ impl Delivery {
     /// Failed: the message is due again after `after`, with one failure more and `error` (its first 1,024 bytes) remembered;
     /// or dead, if that was its last attempt.
     pub async fn retry(&self, after: Duration, error: &str) -> Result<Retried, Error> {
+        let _settling = self.settling();
         let after = Due::from(after).encode()?.trim_start_matches('+').as_bytes().to_vec();
         let reply = self.submit(&self.0.queue.batchers().retry, [after, error.as_bytes().to_vec()]).await?;
         let outcome = match &*reply.word {
@@ -228,7 +232,17 @@ impl Delivery {
 
     /// Whether some settle has had its answer.
     pub(crate) fn is_settled(&self) -> bool {
-        self.0.settled.load(Ordering::Acquire)
+        self.0.settled.load(Ordering::SeqCst)
+    }
+
+    /// Whether some settle has had its answer, or waits for it.
+    pub(crate) fn is_being_settled(&self) -> bool {
+        self.0.settling.load(Ordering::SeqCst) > 0 || self.is_settled()
+    }
+
+    fn settling(&self) -> Settling<'_> {
+        self.0.settling.fetch_add(1, Ordering::SeqCst);
+        Settling(&self.0.settling)
     }
 
     /// It became known that the lease is lost.
@@ -241,6 +255,7 @@ impl Delivery {
     }
 
     async fn settle<const N: usize>(&self, batcher: &Batcher, rest: [Vec<u8>; N]) -> Result<Settled, Error> {
+        let _settling = self.settling();
         let reply = self.submit(batcher, rest).await?;
         let outcome = match &*reply.word {
             "OK" => Settled::Done,
@@ -259,10 +274,19 @@ impl Delivery {
     }
 
     fn close(&self, lost: bool) {
-        self.0.settled.store(true, Ordering::Release);
+        self.0.settled.store(true, Ordering::SeqCst);
         if lost {
             self.lose("a settle found it gone");
         }
+    }
+}
+
+/// A settle that waits for its answer, until this is dropped.
+struct Settling<'a>(&'a AtomicUsize);
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

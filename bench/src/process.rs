@@ -26,7 +26,11 @@ pub(crate) fn stolen_us() -> Result<f64> {
 
 /// The eighth figure of the first line; kernels without it tell of no host.
 fn stolen_ticks(stat: &str) -> f64 {
-    stat.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0.0)
+    stat.lines()
+        .next()
+        .and_then(|line| line.split_whitespace().nth(8))
+        .and_then(|ticks| ticks.parse().ok())
+        .unwrap_or(0.0)
 }
 
 /// How many file descriptors a process has open.
@@ -54,7 +58,7 @@ mod tests {
     #[test]
     fn what_the_host_keeps_is_the_eighth_figure_of_all_cores() {
         assert_eq!(stolen_ticks("cpu  1 2 3 4 5 6 7 88 9 10\ncpu0 1 2 3 4 5 6 7 44 9 10\n"), 88.0);
-        assert_eq!(stolen_ticks("cpu 1 2 3\n"), 0.0);
+        assert_eq!(stolen_ticks("cpu 1 2 3\ncpu0 1 2 3 4 5 6 7 8\n"), 0.0);
         assert!(stolen_us().expect("Linux") >= 0.0);
     }
 

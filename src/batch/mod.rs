@@ -42,9 +42,10 @@ const PACE: Duration = Duration::from_millis(1);
 
 /// What one caller wants done.
 pub(crate) struct Item {
-    /// What a settle is about: id and token stand before the other arguments.
+    /// What a settle or an extension is about: id and token stand before the other arguments. It is kept until the answer, with
+    /// its payload, which counts for nothing here: mostly its handler's task keeps it, too.
     pub(crate) granted: Option<Arc<dyn OfClaim>>,
-    /// Its share of the script's ARGV.
+    /// Its share of the script's ARGV, or the rest of it.
     pub(crate) args: Vec<Vec<u8>>,
     /// What may be done about it if the reply is lost.
     pub(crate) repeat: Repeat,

@@ -166,7 +166,7 @@ where
         woken
     }
 
-    fn start(&self, claim: Claim, claimed: Instant, mut places: OwnedSemaphorePermit, woken: Woken, number: &mut u64) {
+    fn start(&self, claim: Claim, claimed: Instant, mut permits: OwnedSemaphorePermit, woken: Woken, number: &mut u64) {
         let _ = self.events.send(match woken {
             Woken::ByNudge => Event::Promoted(Ok((claim.header, claim.left + claim.granted.len() as u64))),
             _ => Event::Header(claim.header),
@@ -174,17 +174,16 @@ where
         if claim.granted.is_empty() {
             return;
         }
-        let granted = claim.granted.into_iter();
+        // There are as many places as were asked for, and never more deliveries than that.
+        let granted = claim.granted.into_iter().take(permits.num_permits());
         let deliveries: Vec<_> = granted.map(|granted| Delivery::new(self.queue.clone(), granted)).collect();
         *number += 1;
         let leased = Arc::new(Leased::new(*number, deliveries.clone(), claimed, self.lease));
-        // The conductor outlives the handlers: these sends fail only if the runtime is going down.
         let _ = self.events.send(Event::Claimed(Arc::clone(&leased)));
-        for (at, delivery) in deliveries.into_iter().enumerate() {
-            // There are as many places as were asked for, and never more deliveries than that.
-            let Some(place) = places.split(1) else { return };
-            let work = Arc::clone(&self.handling).handle(delivery, Arc::clone(&leased), at, place);
-            self.handlers.spawn(work);
+        for (place, delivery) in deliveries.into_iter().enumerate() {
+            let occupied = leased.occupied(place, self.events.clone());
+            let Some(permit) = permits.split(1) else { return };
+            self.handlers.spawn(Arc::clone(&self.handling).handle(delivery, occupied, permit));
         }
     }
 }

@@ -84,7 +84,7 @@ impl Conductor {
                 Some(event) = events.recv() => self.take(event),
                 () = alarm.wait(next) => {}
             }
-            // What has happened comes before what its absence would make due, such as the loss of a lease that was extended.
+            // What has happened comes before what its absence would make due, such as a look after a claim.
             for _ in 0..EVENTS {
                 let Ok(event) = events.try_recv() else { break };
                 self.take(event);

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
@@ -17,8 +16,7 @@ use crate::due::MAX_DELAY_MS;
 use crate::error::{Error, ErrorKind};
 use crate::events;
 use crate::metrics::Count;
-use crate::node::Event;
-use crate::node::leased::Leased;
+use crate::node::leased::Occupied;
 use crate::node::settlement::{IntoSettlement, Settlement};
 use crate::outcome::{Retried, Settled};
 use crate::retry::Retry;
@@ -31,7 +29,6 @@ pub(super) struct Handling<H> {
     pub(super) handler: H,
     pub(super) retry: Retry,
     pub(super) time_limit: Option<Duration>,
-    pub(super) events: UnboundedSender<Event>,
     /// The grace is over: give back what is not finished.
     pub(super) abort: CancellationToken,
 }
@@ -43,24 +40,14 @@ where
     S: IntoSettlement,
 {
     /// Runs the handler, then frees its place, then settles.
-    pub(super) async fn handle(
-        self: Arc<Self>,
-        delivery: Delivery,
-        leased: Arc<Leased>,
-        at: usize,
-        place: OwnedSemaphorePermit,
-    ) {
+    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, occupied: Occupied, permit: OwnedSemaphorePermit) {
         // Now and not when the task was spawned: what it waited for a thread is lateness too.
         let began = Instant::now();
         delivery.begin(began);
         let span = events::handle(delivery.subject(), delivery.due_ms(), delivery.lateness(), delivery.trace_parent());
         let work = async {
             let settlement = self.run(&delivery, began, &span).await;
-            if leased.finish(at) {
-                // The conductor outlives the handlers: this fails only if the runtime is going down.
-                let _ = self.events.send(Event::Finished(leased.number));
-            }
-            drop((leased, place));
+            drop((occupied, permit));
             events::outcome(&span, self.end(&delivery, settlement).await);
         };
         work.instrument(span.clone()).await;
@@ -84,9 +71,11 @@ where
 
     /// What the handler says, or what its end says for it.
     async fn judged(&self, delivery: &Delivery) -> Settlement {
+        // Counted from here, not from where the handler first waits.
+        let limit = self.time_limit.map(tokio::time::sleep);
         let time_up = async {
-            match self.time_limit {
-                Some(limit) => tokio::time::sleep(limit).await,
+            match limit {
+                Some(limit) => limit.await,
                 None => std::future::pending().await,
             }
         };
@@ -101,7 +90,8 @@ where
                 Settlement::retry(format_args!("the handler panicked: {}", text_of(&*panic)))
             }),
             () = self.abort.cancelled() => Settlement::Release,
-            () = time_up => {
+            // Heard even if the handler uses up what a task may do in one go, each time.
+            () = tokio::task::unconstrained(time_up) => {
                 delivery.queue().meters().add(Count::HandlerTimedOut);
                 Settlement::retry(format_args!("the handler exceeded its time limit of {:?}", self.time_limit.unwrap_or_default()))
             }
@@ -110,7 +100,8 @@ where
 
     /// Settles what the handler has not; says how it ended.
     async fn end(&self, delivery: &Delivery, settlement: Settlement) -> &'static str {
-        if delivery.is_lost() {
+        // Given back is what never began, too: as long as nobody has taken it, that spares it a crash.
+        if delivery.is_lost() && !matches!(settlement, Settlement::Release) {
             return "lost";
         }
         if delivery.is_settled() {

@@ -1,11 +1,14 @@
 //! What one claim granted, while handlers work on it: whose lease is to be extended, and until when it lasts.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::events;
+use crate::node::Event;
 use crate::outcome::Extended;
 
 /// The deliveries of one claim, each in its place until its handler has ended.
@@ -15,6 +18,22 @@ pub(super) struct Leased {
     claimed: Instant,
     lease: Duration,
     running: Mutex<Running>,
+}
+
+/// The place of a delivery: empty once this is dropped, whatever becomes of the handler's task.
+pub(super) struct Occupied {
+    leased: Arc<Leased>,
+    place: usize,
+    events: UnboundedSender<Event>,
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        if self.leased.finish(self.place) {
+            // If the conductor has stopped nobody needs to know.
+            let _ = self.events.send(Event::Finished(self.leased.number));
+        }
+    }
 }
 
 struct Running {
@@ -43,8 +62,12 @@ impl Leased {
         self.claimed + self.lease / 3
     }
 
+    pub(super) fn occupied(self: &Arc<Self>, place: usize, events: UnboundedSender<Event>) -> Occupied {
+        Occupied { leased: Arc::clone(self), place, events }
+    }
+
     /// The handler of this place has ended; whether it was the last one.
-    pub(super) fn finish(&self, place: usize) -> bool {
+    fn finish(&self, place: usize) -> bool {
         let mut running = self.lock();
         let ended = running.places.get_mut(place).and_then(Option::take);
         running.left -= usize::from(ended.is_some());
@@ -57,7 +80,7 @@ impl Leased {
     /// run out is lost.
     pub(super) fn look(&self, now: Instant) -> (Vec<(usize, Delivery)>, Option<Instant>) {
         let (mut extend, mut lost, mut next) = (Vec::new(), Vec::new(), None::<Instant>);
-        for (number, place) in self.lock().places.iter_mut().enumerate() {
+        for (at, place) in self.lock().places.iter_mut().enumerate() {
             let Some(place) = place.as_mut().filter(|place| !place.delivery.is_settled() && !place.delivery.is_lost())
             else {
                 continue;
@@ -66,10 +89,10 @@ impl Leased {
                 lost.push(place.delivery.clone());
                 continue;
             }
-            let at = (now + self.lease / 3).min(place.deadline);
-            next = Some(next.map_or(at, |next| next.min(at)));
+            let again = (now + self.lease / 3).min(place.deadline);
+            next = Some(next.map_or(again, |next| next.min(again)));
             if !std::mem::replace(&mut place.extending, true) {
-                extend.push((number, place.delivery.clone()));
+                extend.push((at, place.delivery.clone()));
             }
         }
         for delivery in lost {
@@ -87,7 +110,8 @@ impl Leased {
             return;
         }
         match result {
-            Ok(Extended::Gone | Extended::Lost) if !delivery.is_settled() => {
+            // A settle whose answer is on its way says itself what became of it.
+            Ok(Extended::Gone | Extended::Lost) if !delivery.is_being_settled() => {
                 delivery.lose("an extension found it gone")
             }
             Ok(_) => {}

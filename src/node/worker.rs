@@ -76,7 +76,7 @@ impl Worker {
     }
 
     /// How long a delivery is this worker's without a sign of life: 1 ms to a day, 30 s unless set. It is extended at a third
-    /// of it while the handler runs. If the worker dies, its messages come back after it.
+    /// of it, from the claim until the handler has ended. If the worker dies, its messages come back after it.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -155,7 +155,7 @@ impl Worker {
             lease,
             lease_ms,
             nudge,
-            handling: Arc::new(Handling { handler, retry, time_limit, events: sender.clone(), abort: abort.clone() }),
+            handling: Arc::new(Handling { handler, retry, time_limit, abort: abort.clone() }),
             handlers: handlers.clone(),
             events: sender.clone(),
             stop: stopping.clone(),

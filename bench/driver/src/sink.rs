@@ -13,11 +13,52 @@ pub struct Sink(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    started: AtomicU64,
-    acked: AtomicU64,
-    changed: Notify,
+    started: Counter,
+    acked: Counter,
     late_us: Mutex<Vec<i64>>,
     failure: Mutex<Option<String>>,
+    failed: Notify,
+}
+
+/// Counts up, and wakes one who waits for a number when it is reached, not before: a wake for each message costs more than many
+/// a queue does.
+#[derive(Debug)]
+struct Counter {
+    count: AtomicU64,
+    awaited: AtomicU64,
+    reached: Notify,
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self { count: AtomicU64::new(0), awaited: AtomicU64::new(u64::MAX), reached: Notify::new() }
+    }
+}
+
+impl Counter {
+    // Of two who add and ask at the same time one at least sees the other: all four are in one order.
+    fn add(&self, more: u64) {
+        let count = self.count.fetch_add(more, Ordering::SeqCst) + more;
+        if count >= self.awaited.load(Ordering::SeqCst) {
+            self.reached.notify_waiters();
+        }
+    }
+
+    /// Waits until it has come to `n`; for one at a time.
+    async fn reach(&self, n: u64) {
+        self.awaited.store(n, Ordering::SeqCst);
+        loop {
+            let reached = self.reached.notified();
+            if self.count() >= n {
+                return self.awaited.store(u64::MAX, Ordering::SeqCst);
+            }
+            reached.await;
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
 }
 
 impl Sink {
@@ -27,58 +68,71 @@ impl Sink {
             let late = i64::try_from(unix_us()).unwrap_or(i64::MAX) - i64::try_from(due_ms * 1_000).unwrap_or(0);
             self.0.late_us.lock().unwrap_or_else(PoisonError::into_inner).push(late);
         }
-        self.0.started.fetch_add(1, Ordering::Relaxed);
-        self.0.changed.notify_waiters();
+        self.0.started.add(1);
     }
 
     /// So many more are acknowledged: the server has answered.
     pub fn acknowledge(&self, count: u64) {
-        self.0.acked.fetch_add(count, Ordering::Relaxed);
-        self.0.changed.notify_waiters();
+        self.0.acked.add(count);
     }
 
     /// The worker has ended by itself: what waits for it need not wait any longer.
     pub fn fail(&self, reason: String) {
         *self.0.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
-        self.0.changed.notify_waiters();
+        self.0.failed.notify_waiters();
     }
 
     /// Why the worker has ended, when it has.
     pub(crate) async fn failed(&self) -> String {
         loop {
-            let changed = self.0.changed.notified();
+            let failed = self.0.failed.notified();
             if let Some(reason) = &*self.0.failure.lock().unwrap_or_else(PoisonError::into_inner) {
                 return reason.clone();
             }
-            changed.await;
+            failed.await;
         }
     }
 
     /// Waits until so many handlers have begun.
     pub async fn started(&self, n: u64) {
-        self.reached(&self.0.started, n).await;
+        self.0.started.reach(n).await;
     }
 
     /// Waits until so many are acknowledged.
     pub async fn acked(&self, n: u64) {
-        self.reached(&self.0.acked, n).await;
-    }
-
-    async fn reached(&self, count: &AtomicU64, n: u64) {
-        loop {
-            let changed = self.0.changed.notified();
-            if count.load(Ordering::Relaxed) >= n {
-                return;
-            }
-            changed.await;
-        }
+        self.0.acked.reach(n).await;
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.0.started.load(Ordering::Relaxed)
+        self.0.started.count()
     }
 
     pub(crate) fn take_late_us(&self) -> Vec<i64> {
         std::mem::take(&mut *self.0.late_us.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_for_a_number_is_woken_when_it_is_reached() {
+        let sink = Sink::default();
+        sink.acknowledge(1);
+        sink.acked(1).await;
+        let waiting = tokio::spawn({
+            let sink = sink.clone();
+            async move { sink.acked(3).await }
+        });
+        while sink.0.acked.awaited.load(Ordering::SeqCst) != 3 {
+            tokio::task::yield_now().await;
+        }
+        sink.acknowledge(1);
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        sink.acknowledge(5);
+        waiting.await.expect("no panic");
+        assert_eq!(sink.0.acked.awaited.load(Ordering::SeqCst), u64::MAX);
     }
 }

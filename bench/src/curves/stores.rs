@@ -12,7 +12,7 @@ use super::message;
 use crate::drive::floor::{Calls, id};
 
 /// How many messages go in one call.
-pub(super) const BATCH: u64 = 100;
+const BATCH: u64 = 100;
 const LEASE: Duration = Duration::from_secs(600);
 
 /// Something that keeps messages until they are due.

@@ -71,11 +71,11 @@ fn charts(report: &Value) -> Result<Vec<(&'static str, Chart)>> {
 fn scale(report: &Value) -> Chart {
     let names = [
         ("push_us", "push"),
-        ("push_now_us", "push, due at once"),
+        ("push_now_us", "push at once"),
         ("deliver_us", "deliver"),
         ("ack_us", "ack"),
         ("floor_push_us", "floor: push"),
-        ("floor_push_now_us", "floor: push, due at once"),
+        ("floor_push_now_us", "floor: push at once"),
         ("floor_deliver_us", "floor: deliver"),
         ("floor_ack_us", "floor: ack"),
     ];

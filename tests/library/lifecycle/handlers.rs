@@ -145,6 +145,22 @@ async fn a_handler_beyond_its_time_limit_is_dropped_and_its_message_retried() ->
     worker.stop().await
 }
 
+/// It never waits: whenever it is looked at it uses up all that a task may do in one go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_always_has_something_to_do_ends_at_its_time_limit() -> Result<()> {
+    let setup = setup().await?;
+    let worker = setup.queue.worker().time_limit(Duration::from_millis(30)).retry(hourly());
+    let handler = |delivery: Delivery| async move {
+        while !delivery.is_lost() {
+            tokio::task::consume_budget().await;
+        }
+    };
+    let worker = Running::start(worker, handler);
+    setup.queue.push(Message::new("").id("id")).await?;
+    stats_until(&setup.queue, "the retry", |stats| stats.retried == 1).await?;
+    worker.stop().await
+}
+
 /// Whatever panics, and wherever: in a value that is dropped with the handler, or in making a settlement of its result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_panic_leaves_a_message_in_the_hands_of_nobody() -> Result<()> {
