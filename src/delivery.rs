@@ -235,12 +235,15 @@ impl Delivery {
         self.0.settled.load(Ordering::SeqCst)
     }
 
-    /// Whether some settle has had its answer, or waits for it.
-    pub(crate) fn is_being_settled(&self) -> bool {
-        self.0.settling.load(Ordering::SeqCst) > 0 || self.is_settled()
+    /// An extension found it gone. A settle that has had its answer, or waits for it, says itself what became of it.
+    pub(crate) fn found_gone(&self) {
+        // In this order: a settle is marked as answered before it ends.
+        if self.0.settling.load(Ordering::SeqCst) == 0 && !self.is_settled() {
+            self.lose("an extension found it gone");
+        }
     }
 
-    fn settling(&self) -> Settling<'_> {
+    pub(crate) fn settling(&self) -> Settling<'_> {
         self.0.settling.fetch_add(1, Ordering::SeqCst);
         Settling(&self.0.settling)
     }
@@ -282,7 +285,7 @@ impl Delivery {
 }
 
 /// A settle that waits for its answer, until this is dropped.
-struct Settling<'a>(&'a AtomicUsize);
+pub(crate) struct Settling<'a>(&'a AtomicUsize);
 
 impl Drop for Settling<'_> {
     fn drop(&mut self) {

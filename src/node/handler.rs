@@ -54,14 +54,13 @@ where
     }
 
     async fn run(&self, delivery: &Delivery, began: Instant, span: &Span) -> Settlement {
+        // What it waited for a thread may have been too long: then somebody else may have it by now.
+        if self.abort.is_cancelled() || delivery.is_lost() {
+            return Settlement::Release;
+        }
         let meters = delivery.queue().meters();
         let in_hand = meters.hold();
-        // What it waited for a thread may have been too long: then somebody else may have it by now.
-        let settlement = if self.abort.is_cancelled() || delivery.is_lost() {
-            Settlement::Release
-        } else {
-            self.judged(delivery).await
-        };
+        let settlement = self.judged(delivery).await;
         drop(in_hand);
         let took = began.elapsed();
         meters.handled(took);

@@ -110,11 +110,8 @@ impl Leased {
             return;
         }
         match result {
-            // A settle whose answer is on its way says itself what became of it.
-            Ok(Extended::Gone | Extended::Lost) if !delivery.is_being_settled() => {
-                delivery.lose("an extension found it gone")
-            }
-            Ok(_) => {}
+            Ok(Extended::Until(_)) => {}
+            Ok(Extended::Gone | Extended::Lost) => delivery.found_gone(),
             Err(error) => events::extend_failed(delivery.queue().name(), &error),
         }
     }
@@ -202,6 +199,38 @@ mod tests {
         assert_eq!(deliveries.iter().map(Delivery::is_lost).collect::<Vec<_>>(), [false, true]);
         assert_eq!(look(&leased, claimed, 40), (vec![], None));
         assert!(deliveries[0].is_lost(), "a call that is not answered extends nothing");
+    }
+
+    #[test]
+    fn a_place_is_left_whatever_becomes_of_the_task_and_the_last_one_tells() {
+        let (leased, _) = leased(2, Instant::now());
+        let (leased, (sender, mut events)) = (Arc::new(leased), tokio::sync::mpsc::unbounded_channel());
+        let occupied = [0, 1].map(|place| leased.occupied(place, sender.clone()));
+        let [first, second] = occupied;
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _occupied = first;
+            panic!("in the middle of the task");
+        }));
+        assert!(panicked.is_err());
+        assert!(events.try_recv().is_err(), "one still runs");
+        drop(second);
+        assert!(matches!(events.try_recv(), Ok(Event::Finished(1))));
+        assert!(events.try_recv().is_err());
+    }
+
+    #[test]
+    fn what_a_settle_is_on_its_way_for_is_not_lost_because_an_extension_finds_it_gone() {
+        let (_, deliveries) = leased(1, Instant::now());
+        let settling = [deliveries[0].settling(), deliveries[0].settling()];
+        let [first, second] = settling;
+        deliveries[0].found_gone();
+        drop(first);
+        deliveries[0].found_gone();
+        assert!(!deliveries[0].is_lost());
+        // It was given up without an answer: now nobody else tells.
+        drop(second);
+        deliveries[0].found_gone();
+        assert!(deliveries[0].is_lost());
     }
 
     #[test]
