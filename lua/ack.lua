@@ -31,13 +31,13 @@ local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an 
 local function int(number) return string.format('%.0f', number) end
 local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
-local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
-local function finish(changed, quiet)
+local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
+local function finish(changed, quiet, head, deadline, length) -- the three are as they were, as they are given, or read again
   if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
-  local head, deadline = first(SCHEDULED), first(LEASES)
+  if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
+  head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
   if not paused and not quiet then
-    if head <= now or redis.call('LLEN', READY) > 1 then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
       local bell = base .. ':bell'
       local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
       -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
@@ -82,22 +82,21 @@ local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
 redis.call('HLEN', MESSAGES)
 local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
-local function all_under_their_claims() -- and none twice, which is seen later
-  for _, group in ipairs(groups) do
-    local claim
-    for i = group.from, group.to do
-      if claims[i] ~= claim then -- neighbours often share their claim and its due
-        claim = claims[i]
-        if not fits(claim, group.token) or own(claim) then return false end
-      end
+local replies, acked, extended, n = {'OK'}, ids, {}, #ids
+local sound = true -- all are under the leases of their claims
+for _, group in ipairs(groups) do
+  local claim
+  for i = group.from, group.to do
+    if claims[i] ~= claim then -- neighbours often share their claim and its due
+      claim = claims[i]
+      if not fits(claim, group.token) or own(claim) then sound = false break end
     end
   end
-  return true
 end
-local replies, acked, extended, n = {'OK'}, ids, {}, #ids
-local function judge() -- one by one, each seeing what the former ones did
+local deleted = sound and redis.call('HDEL', CLAIMS, unpack(ids))
+if deleted ~= n then -- some are not, or were given twice: one by one, each seeing what the former ones did
   local taken = {}
-  replies, acked, extended, n = {}, {}, {}, 0
+  replies, acked, n = {}, {}, 0
   for _, group in ipairs(groups) do
     group.ended = 0
     for i = group.from, group.to do
@@ -110,10 +109,9 @@ local function judge() -- one by one, each seeing what the former ones did
       else replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE' end
     end
   end
+  if n == 0 then return {finish(false), replies} end
+  if not deleted then redis.call('HDEL', CLAIMS, unpack(acked)) end
 end
-if not all_under_their_claims() then judge() end
-if n == 0 then return {finish(false), replies} end
-if redis.call('HDEL', CLAIMS, unpack(acked)) < n then judge() end -- some were given twice
 for _, group in ipairs(groups) do
   if group.ended > 0 then fewer(group.token, group.ended) end
 end
@@ -121,4 +119,4 @@ if #extended > 0 then redis.call('ZREM', LEASES, unpack(extended)) end
 redis.call('HDEL', MESSAGES, unpack(acked))
 if has_attrs then redis.call('HDEL', ATTRS, unpack(acked)) end
 redis.call('HINCRBY', META, 'acked', n)
-return {finish(true), replies}
+return {finish(true, false, old_head, nil, old_length), replies}

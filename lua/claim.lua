@@ -34,13 +34,13 @@ local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an 
 local function int(number) return string.format('%.0f', number) end
 local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
-local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
-local function finish(changed, quiet)
+local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
+local function finish(changed, quiet, head, deadline, length) -- the three are as they were, as they are given, or read again
   if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
-  local head, deadline = first(SCHEDULED), first(LEASES)
+  if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
+  head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
   if not paused and not quiet then
-    if head <= now or redis.call('LLEN', READY) > 1 then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
       local bell = base .. ':bell'
       local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
       -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
@@ -53,6 +53,17 @@ local function finish(changed, quiet)
   return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
+local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+if #ARGV < 4 or #ARGV > 5 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
+  or not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 or not string.find(ARGV[5] or '', '^1?$') then
+  return redis.error_reply('BADARGS claim takes now, n (0 to 1000), token (16 bytes), lease ms (1 to 86400000), due (1, empty or left out)')
+end
+local ready, nodes, due = math.max(0, old_length - 1), redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 0
+if ARGV[5] == '1' and old_head <= now then due = math.max(0, math.min(redis.call('ZCOUNT', SCHEDULED, '-inf', now), 1000 - ready)) end
+local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))
+if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}, {}, {}} end
+local read -- of attrs; made only where it is needed, for that costs as much as a command
+if redis.call('HLEN', ATTRS) > 1 then
 --- block: attrs
 local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
   local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
@@ -64,6 +75,15 @@ local function set_attrs(id, failures, crashes, due, options, reason)
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
 end
 --- end
+read = read_attrs
+end
+if redis.call('HEXISTS', CLAIMS, '\1' .. token) == 1 then
+  return redis.error_reply('BADARGS the token is that of a claim whose lease lasts: it must be new for each call')
+end
+
+-- What is ready has waited longest, then comes what is due.
+local ids, dues, listed = {}, {}, math.min(share, ready)
+if share > listed then
 --- block: due_now
 local function due_now(room) -- the first so many of scheduled that are due, at least one: their ids, and their dues as texts
   local ids = redis.call('ZRANGE', SCHEDULED, '-inf', now, 'BYSCORE', 'LIMIT', '0', room)
@@ -86,23 +106,8 @@ local function due_now(room) -- the first so many of scheduled that are due, at 
   return ids, dues
 end
 --- end
-local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
-if #ARGV < 4 or #ARGV > 5 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
-  or not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 or not string.find(ARGV[5] or '', '^1?$') then
-  return redis.error_reply('BADARGS claim takes now, n (0 to 1000), token (16 bytes), lease ms (1 to 86400000), due (1, empty or left out)')
+ids, dues = due_now(share - listed)
 end
-local ready, nodes, due = math.max(0, redis.call('LLEN', READY) - 1), redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 0
-if ARGV[5] == '1' and old_head <= now then due = math.max(0, math.min(redis.call('ZCOUNT', SCHEDULED, '-inf', now), 1000 - ready)) end
-local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))
-if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}, {}, {}} end
-local has_attrs = redis.call('HLEN', ATTRS) > 1
-if redis.call('HEXISTS', CLAIMS, '\1' .. token) == 1 then
-  return redis.error_reply('BADARGS the token is that of a claim whose lease lasts: it must be new for each call')
-end
-
--- What is ready has waited longest, then comes what is due.
-local ids, dues, listed = {}, {}, math.min(share, ready)
-if share > listed then ids, dues = due_now(share - listed) end
 if listed > 0 then
   local later, later_dues, prefix, text = ids, dues, nil, nil
   ids, dues = {}, {}
@@ -117,17 +122,18 @@ if listed > 0 then
 end
 
 -- Payloads are read a few at a time: what would pass 4 MiB is not read in vain.
-local granted, payloads, details, claims, n, bytes, largest, taken = {}, {}, {}, {}, 0, 0, 1048576, 0
-local deadline = now_up + lease_ms
-local text, due, claim, told, shared = nil, nil, nil, nil, true
+local granted, payloads, claims, details = {unpack(ids)}, {unpack(ids)}, {unpack(ids)}, nil -- of their size at once
+local n, bytes, largest, taken, deadline = 0, 0, 1048576, 0, now_up + lease_ms
+local text, due, claim, told, shared
 while taken < #ids and (taken == 0 or bytes < 4194304) do
   local from, to = taken + 1, math.min(#ids, taken + math.max(1, math.floor((4194304 - bytes) / largest)))
-  local extra = has_attrs and redis.call('HMGET', ATTRS, unpack(ids, from, to)) or {} -- of few
+  local extra = read and redis.call('HMGET', ATTRS, unpack(ids, from, to)) or {} -- of few
   largest = 1
-  for i, payload in ipairs(redis.call('HMGET', MESSAGES, unpack(ids, from, to))) do
+  local found = redis.call('HMGET', MESSAGES, unpack(ids, from, to))
+  for i = 1, #found do
+    local payload, id = found[i], ids[taken + 1]
     if payload and n > 0 and bytes + #payload > 4194304 then bytes = 4194304 break end
     taken = taken + 1
-    local id = ids[taken]
     if dues[taken] ~= text then
       text = dues[taken]
       due, claim, told = tonumber(text), token .. text, text .. ' 1 '
@@ -138,19 +144,25 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
     elseif payload then -- an entry without a payload is nobody's message: it is dropped
       local held, detail = claim, told
       if extra[i] then
-        local failures, crashes, original, stored = read_attrs(extra[i])
+        local failures, crashes, original, stored = read(extra[i])
         if original > 0 then held = token .. int(original) end
         detail = int(original > 0 and original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. stored
       end
       n = n + 1
-      granted[n], payloads[n], details[n] = id, payload, detail
-      claims[2 * n - 1], claims[2 * n] = id, held
-      if detail ~= details[1] then shared = false end
+      granted[n], payloads[n], claims[2 * n - 1], claims[2 * n] = id, payload, id, held
+      if n == 1 then shared = detail
+      elseif not details and detail ~= shared then
+        details = {}
+        for k = 1, n - 1 do details[k] = shared end
+      end
+      if details then details[n] = detail end
       bytes = bytes + #payload
       if #payload > largest then largest = #payload end
     end
   end
 end
+
+for i = #ids, n + 1, -1 do granted[i], payloads[i] = nil, nil end
 
 local unlisted = math.min(taken, listed)
 if unlisted > 0 then
@@ -163,12 +175,13 @@ if taken > unlisted then redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', taken - u
 if n > 0 then
   -- One lease for all of them: what they are, and how many of them it still holds. Ids have no control bytes.
   claims[2 * n + 1], claims[2 * n + 2], claims[2 * n + 3], claims[2 * n + 4] = '\1' .. token, table.concat(granted, '\n'), '\2' .. token, n
-  redis.call('HSET', CLAIMS, unpack(claims))
+  redis.call('HSET', CLAIMS, unpack(claims, 1, 2 * n + 4))
   redis.call('ZADD', LEASES, deadline, '\1' .. token)
   redis.call('HINCRBY', META, 'claimed', n)
+  old_deadline = math.min(old_deadline, deadline)
 end
-local header = finish(true)
+local header = finish(true, false, nil, old_deadline, old_length - unlisted)
 -- As after a promote: nodes that would stand in for the lead need not.
 local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head)) end
-return {header, ready - unlisted, deadline, granted, payloads, shared and {details[1]} or details}
+return {header, ready - unlisted, deadline, granted, payloads, details or {shared}}

@@ -31,13 +31,13 @@ local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an 
 local function int(number) return string.format('%.0f', number) end
 local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
-local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
-local function finish(changed, quiet)
+local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
+local function finish(changed, quiet, head, deadline, length) -- the three are as they were, as they are given, or read again
   if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
-  local head, deadline = first(SCHEDULED), first(LEASES)
+  if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
+  head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
   if not paused and not quiet then
-    if head <= now or redis.call('LLEN', READY) > 1 then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
       local bell = base .. ':bell'
       local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
       -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
@@ -77,7 +77,7 @@ if #ARGV ~= 3 or not (ARGV[3] == '' or ARGV[3] == '1') or not limit or limit < 1
   return redis.error_reply('BADARGS promote takes now, limit (1 to 1000), followed (1 or empty)')
 end
 local quiet = ARGV[3] == '1'
-local room = math.min(limit, 1001 - redis.call('LLEN', READY))
+local room = math.min(limit, 1001 - old_length)
 if not layout or paused or old_head > now or room < 1 then return {finish(false, quiet), 0} end
 local entries, dues = due_now(room)
 for i = 1, #entries do entries[i] = dues[i] .. ':' .. entries[i] end
@@ -86,4 +86,4 @@ redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', #entries - 1)
 -- Nodes that would stand in for the lead need not. Where dues are close together one notice does for many.
 local head = first(SCHEDULED)
 if head - now > 25 then redis.pcall('SPUBLISH', base .. ':notice', head < math.huge and int(head) or '') end
-return {finish(true, quiet), #entries}
+return {finish(true, quiet, head, old_deadline, old_length + #entries), #entries}

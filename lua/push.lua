@@ -32,13 +32,13 @@ local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an 
 local function int(number) return string.format('%.0f', number) end
 local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
-local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
-local function finish(changed, quiet)
+local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
+local function finish(changed, quiet, head, deadline, length) -- the three are as they were, as they are given, or read again
   if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
-  local head, deadline = first(SCHEDULED), first(LEASES)
+  if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
+  head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
   if not paused and not quiet then
-    if head <= now or redis.call('LLEN', READY) > 1 then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
       local bell = base .. ':bell'
       local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
       -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
@@ -51,6 +51,9 @@ local function finish(changed, quiet)
   return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
+-- A function costs as much as a command when it is made: what most calls do without is made where it is needed.
+local make
+if not layout then
 --- block: create
 local function create()
   if layout then return end
@@ -63,6 +66,61 @@ local function create()
   redis.call('HSET', META, sentinel, '', 'born', born, 'layout', layout) -- last: until then the queue does not exist
 end
 --- end
+make = create
+end
+--- block: due
+local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is neither or beyond 100 years
+  local ahead = string.byte(text) == 43
+  if #text > (ahead and 16 or 15) or not string.find(text, '^%+?%d+$') then return nil end
+  local due = tonumber(text) + (ahead and now_up or 0)
+  return due <= now_up + 3155760000000 and due or nil
+end
+--- end
+local count, limit_ms = (#ARGV - 2) / 4, tonumber(ARGV[2])
+if count < 1 or count > 1000 or count % 1 ~= 0 or not (ARGV[2] == '' or string.find(ARGV[2], '^%d+$')) then
+  return redis.error_reply('BADARGS push takes now, until (ms or empty), then id, due, payload, options for 1 to 1000 messages')
+end
+local max_messages, max_payload = unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes'))
+local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
+max_payload = tonumber(max_payload or 1048576)
+local ARGV, ids, bytes = ARGV, {}, 0 -- a local is found faster than a global
+for i = 1, count do
+  ids[i] = ARGV[4 * i - 1]
+  bytes = bytes + #ids[i]
+end
+local found = redis.call('HMGET', MESSAGES, unpack(ids))
+local known = redis.call('ZCARD', RECENT) > 1 and redis.call('ZMSCORE', RECENT, unpack(ids)) or {}
+-- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id.
+local plain = #cjson.encode(ids) == bytes + 3 * count + 1
+local too_late = limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS)
+
+-- Most calls bring new messages without options and nothing else: those are gone through in a hurry. Whether an id comes twice
+-- is what ZADD tells; then, and if anything else is not that simple, they are judged one by one.
+local all_new, replies, created, head, length = not too_late and count <= room, {'CREATED'}, count, old_head, old_length
+local remember, r, payloads, dues = {}, 0 -- how much is in it
+if all_new then
+  payloads, dues = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)} -- to be overwritten: of their size at once
+  local text, near, score
+  for i = 1, count do
+    local at, j, id = 4 * i, 2 * i, ids[i]
+    local payload = ARGV[at + 1]
+    if ARGV[at] ~= text then
+      text = ARGV[at]
+      local due = due_ms(text)
+      score = due and (string.byte(text) == 43 and int(due) or text)
+      head, near = math.min(head, due or head), due and limit_ms and due - now <= REPEAT_MS
+    end
+    if not score or found[i] or known[i] or ARGV[at + 2] ~= '' or #id < 1 or #id > 200 or #payload > max_payload
+      or not plain and string.find(id, '%c') then all_new = false break end
+    payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
+    if near then remember[r + 1], remember[r + 2], r = ARGV[2], id, r + 2 end
+  end
+end
+if all_new then
+  if make then make() end
+  all_new = redis.call('ZADD', SCHEDULED, 'NX', unpack(dues)) == count
+end
+if all_new then redis.call('HSET', MESSAGES, unpack(payloads)) else
 --- block: place
 local function place(id)
   if (string.byte(id) or 0) < 32 then return 'absent' end -- a sentinel, or a claim's lease: nobody's message
@@ -93,37 +151,6 @@ local function set_attrs(id, failures, crashes, due, options, reason)
   redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
 end
 --- end
---- block: due
-local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is neither or beyond 100 years
-  local ahead = string.byte(text) == 43
-  if #text > (ahead and 16 or 15) or not string.find(text, '^%+?%d+$') then return nil end
-  local due = tonumber(text) + (ahead and now_up or 0)
-  return due <= now_up + 3155760000000 and due or nil
-end
---- end
---- block: forget
-local function forget(count) -- up to so many remembered ids whose time is over
-  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
-  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
-end
---- end
-local count, limit_ms = (#ARGV - 2) / 4, tonumber(ARGV[2])
-if count < 1 or count > 1000 or count % 1 ~= 0 or not (ARGV[2] == '' or string.find(ARGV[2], '^%d+$')) then
-  return redis.error_reply('BADARGS push takes now, until (ms or empty), then id, due, payload, options for 1 to 1000 messages')
-end
-local max_messages, max_payload = unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes'))
-local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
-max_payload = tonumber(max_payload or 1048576)
-local ARGV, ids, bytes = ARGV, {}, 0 -- a local is found faster than a global
-for i = 1, count do
-  ids[i] = ARGV[4 * i - 1]
-  bytes = bytes + #ids[i]
-end
-local found = redis.call('HMGET', MESSAGES, unpack(ids))
-local known = redis.call('ZCARD', RECENT) > 1 and redis.call('ZMSCORE', RECENT, unpack(ids)) or {}
-redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
--- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id.
-local plain = #cjson.encode(ids) == bytes + 3 * count + 1
 local function read_options(text) -- words into on_conflict, reuse and what is stored; nothing if one is unknown
   local on_conflict, reuse, limit, parent = 'keep', false, '', ''
   for word in string.gmatch(text, '[^ ]+') do
@@ -137,40 +164,14 @@ local function read_options(text) -- words into on_conflict, reuse and what is s
   end
   return on_conflict, reuse, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
 end
-local due_of, due_text = {}, {}
+local due_of, due_text, moved, options, taken, p, d = {}, {}, {}, {}, {}, 0, 0 -- how much is in payloads and dues
+local early_text = int(now_up + REPEAT_MS)
 local function read_due(text)
   due_of[text] = due_ms(text) or false
   due_text[text] = due_of[text] and (string.byte(text) == 43 and int(due_of[text]) or text)
   return due_of[text]
 end
-
-local replies, payloads, dues, remember, moved, options, created, taken
-local p, d, r, early_text = 0, 0, 0, int(now_up + REPEAT_MS) -- how much is in payloads, dues and remember
-local too_late = limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS)
--- Most calls bring new messages without options and nothing else: those are gone through in a hurry. Whether an id comes twice
--- is what ZADD tells; then, and if anything else is not that simple, they are judged one by one.
-local function all_new()
-  if too_late or count > room then return false end
-  payloads, dues = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)} -- to be overwritten: of their size at once
-  local text, near, score
-  for i = 1, count do
-    local at, j, id = 4 * i, 2 * i, ids[i]
-    local payload = ARGV[at + 1]
-    if found[i] or known[i] or ARGV[at + 2] ~= '' or #id < 1 or #id > 200 or #payload > max_payload
-      or not plain and string.find(id, '%c') then return false end
-    if ARGV[at] ~= text then
-      text = ARGV[at]
-      local due = due_ms(text)
-      if not due then return false end
-      near, score = limit_ms and due - now <= REPEAT_MS, string.byte(text) == 43 and int(due) or text
-    end
-    payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
-    if near then remember[r + 1], remember[r + 2], r = ARGV[2], id, r + 2 end
-  end
-  create()
-  replies, p, d, created = {'CREATED'}, 2 * count, 2 * count, count
-  return redis.call('ZADD', SCHEDULED, 'NX', unpack(dues)) == count
-end
+replies, payloads, dues, remember, created, r = {}, {}, {}, {}, 0, 0
 local function one(i)
   local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
   local due, on_conflict, reuse, stored = due_of[text], 'keep', false, ''
@@ -209,16 +210,12 @@ local function one(i)
   created, taken[id] = created + 1, true
   return 'CREATED'
 end
-moved, options, remember = {}, {}, {}
-local scheduled = all_new()
-if not scheduled then
-  replies, payloads, dues, remember, created, taken, p, d, r = {}, {}, {}, {}, 0, {}, 0, 0, 0
-  for i = 1, count do replies[i] = one(i) end
-end
+for i = 1, count do replies[i] = one(i) end
 if d == 0 then return {finish(false), replies} end
-create()
+if next(options) then redis.call('HLEN', ATTRS) end
+if make then make() end
 if p > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end
-if not scheduled then redis.call('ZADD', SCHEDULED, unpack(dues)) end
+redis.call('ZADD', SCHEDULED, unpack(dues))
 for _, gone in ipairs(moved) do redis.call('LREM', READY, 1, gone) end
 for id, stored in pairs(options) do
   if stored then set_attrs(id, 0, 0, 0, stored, '')
@@ -227,9 +224,17 @@ for id, stored in pairs(options) do
     set_attrs(id, failures, crashes, 0, old, reason)
   end
 end
+head, length = nil, nil
+end
 if r > 0 then
-  redis.call('ZADD', RECENT, unpack(remember))
-  forget(r) -- twice as many as came in
+--- block: forget
+local function forget(count) -- up to so many remembered ids whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
+end
+--- end
+redis.call('ZADD', RECENT, unpack(remember))
+forget(r) -- twice as many as came in
 end
 if created > 0 then redis.call('HINCRBY', META, 'pushed', created) end
-return {finish(true), replies}
+return {finish(true, false, head, old_deadline, length), replies}

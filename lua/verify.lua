@@ -32,13 +32,13 @@ local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an 
 local function int(number) return string.format('%.0f', number) end
 local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
-local old_head, _, _ = first(SCHEDULED), redis.call('ZCARD', LEASES), redis.call('LLEN', READY) -- what finish reads
-local function finish(changed, quiet)
+local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
+local function finish(changed, quiet, head, deadline, length) -- the three are as they were, as they are given, or read again
   if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then seq = redis.call('HINCRBY', META, 'seq', 1) end
-  local head, deadline = first(SCHEDULED), first(LEASES)
+  if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
+  head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
   if not paused and not quiet then
-    if head <= now or redis.call('LLEN', READY) > 1 then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
       local bell = base .. ':bell'
       local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
       -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
