@@ -32,7 +32,7 @@ local function int(number) return string.format('%.0f', number) end
 local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
 local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
-local function finish(changed, quiet, head, deadline, length) -- the three are as they were, as they are given, or read again
+local function finish(changed, quiet, head, deadline, length) -- what a script does not tell of the three is read again, if it changed anything
   if not layout then return {now_us, '', 0, -1, -1, 0} end
   if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
   head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
@@ -83,7 +83,7 @@ local has_attrs = redis.call('HLEN', ATTRS) > 1
 redis.call('HLEN', MESSAGES)
 local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
 local replies, acked, extended, n = {'OK'}, ids, {}, #ids
-local sound = true -- all are under the leases of their claims
+local sound = true -- all are under the leases of their claims; whether one is given twice is seen later
 for _, group in ipairs(groups) do
   local claim
   for i = group.from, group.to do
@@ -94,7 +94,7 @@ for _, group in ipairs(groups) do
   end
 end
 local deleted = sound and redis.call('HDEL', CLAIMS, unpack(ids))
-if deleted ~= n then -- some are not, or were given twice: one by one, each seeing what the former ones did
+if deleted ~= n then -- not sound, or one is given twice: one by one, each seeing what the former ones did
   local taken = {}
   replies, acked, n = {}, {}, 0
   for _, group in ipairs(groups) do

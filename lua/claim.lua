@@ -35,7 +35,7 @@ local function int(number) return string.format('%.0f', number) end
 local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
 local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
-local function finish(changed, quiet, head, deadline, length) -- the three are as they were, as they are given, or read again
+local function finish(changed, quiet, head, deadline, length) -- what a script does not tell of the three is read again, if it changed anything
   if not layout then return {now_us, '', 0, -1, -1, 0} end
   if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
   head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
@@ -62,7 +62,7 @@ local ready, nodes, due = math.max(0, old_length - 1), redis.call('ZCOUNT', NODE
 if ARGV[5] == '1' and old_head <= now then due = math.max(0, math.min(redis.call('ZCOUNT', SCHEDULED, '-inf', now), 1000 - ready)) end
 local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))
 if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}, {}, {}} end
-local read -- of attrs; made only where it is needed, for that costs as much as a command
+local read -- what is in attrs; made only where it is needed, for that costs as much as a command
 if redis.call('HLEN', ATTRS) > 1 then
 --- block: attrs
 local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
@@ -178,9 +178,8 @@ if n > 0 then
   redis.call('HSET', CLAIMS, unpack(claims, 1, 2 * n + 4))
   redis.call('ZADD', LEASES, deadline, '\1' .. token)
   redis.call('HINCRBY', META, 'claimed', n)
-  old_deadline = math.min(old_deadline, deadline)
 end
-local header = finish(true, false, nil, old_deadline, old_length - unlisted)
+local header = finish(true, false, nil, n > 0 and math.min(old_deadline, deadline) or old_deadline, old_length - unlisted)
 -- As after a promote: nodes that would stand in for the lead need not.
 local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head)) end

@@ -33,7 +33,7 @@ local function int(number) return string.format('%.0f', number) end
 local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
 local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
-local function finish(changed, quiet, head, deadline, length) -- the three are as they were, as they are given, or read again
+local function finish(changed, quiet, head, deadline, length) -- what a script does not tell of the three is read again, if it changed anything
   if not layout then return {now_us, '', 0, -1, -1, 0} end
   if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
   head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline

@@ -33,7 +33,7 @@ local function int(number) return string.format('%.0f', number) end
 local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
 local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
-local function finish(changed, quiet, head, deadline, length) -- the three are as they were, as they are given, or read again
+local function finish(changed, quiet, head, deadline, length) -- what a script does not tell of the three is read again, if it changed anything
   if not layout then return {now_us, '', 0, -1, -1, 0} end
   if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
   head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
@@ -52,7 +52,7 @@ local function finish(changed, quiet, head, deadline, length) -- the three are a
 end
 --- end
 -- A function costs as much as a command when it is made: what most calls do without is made where it is needed.
-local make
+local make -- may be called twice: what it has made it does not make again
 if not layout then
 --- block: create
 local function create()
@@ -96,8 +96,8 @@ local too_late = limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS)
 
 -- Most calls bring new messages without options and nothing else: those are gone through in a hurry. Whether an id comes twice
 -- is what ZADD tells; then, and if anything else is not that simple, they are judged one by one.
-local all_new, replies, created, head, length = not too_late and count <= room, {'CREATED'}, count, old_head, old_length
-local remember, r, payloads, dues = {}, 0 -- how much is in it
+local all_new, replies, created, head, length = not too_late and count <= room, {'CREATED'}, count, old_head, not make and old_length or nil
+local remember, r, payloads, dues = {}, 0, nil, nil -- r: how much is in remember
 if all_new then
   payloads, dues = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)} -- to be overwritten: of their size at once
   local text, near, score
@@ -118,9 +118,10 @@ if all_new then
 end
 if all_new then
   if make then make() end
+  redis.call('HSET', MESSAGES, unpack(payloads)) -- first, as a consumer may not
   all_new = redis.call('ZADD', SCHEDULED, 'NX', unpack(dues)) == count
 end
-if all_new then redis.call('HSET', MESSAGES, unpack(payloads)) else
+if not all_new then
 --- block: place
 local function place(id)
   if (string.byte(id) or 0) < 32 then return 'absent' end -- a sentinel, or a claim's lease: nobody's message
@@ -165,7 +166,6 @@ local function read_options(text) -- words into on_conflict, reuse and what is s
   return on_conflict, reuse, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
 end
 local due_of, due_text, moved, options, taken, p, d = {}, {}, {}, {}, {}, 0, 0 -- how much is in payloads and dues
-local early_text = int(now_up + REPEAT_MS)
 local function read_due(text)
   due_of[text] = due_ms(text) or false
   due_text[text] = due_of[text] and (string.byte(text) == 43 and int(due_of[text]) or text)
@@ -191,7 +191,7 @@ local function one(i)
       payloads[p + 1], payloads[p + 2], p = id, payload, p + 2
       options[id] = stored
     else options[id] = options[id] or false end
-    if near then remember[r + 1], remember[r + 2], r = early_text, id, r + 2 end
+    if near then remember[r + 1], remember[r + 2], r = int(now_up + REPEAT_MS), id, r + 2 end
     dues[d + 1], dues[d + 2], d = due_text[text], id, d + 2
     taken[id] = true
     return 'MOVED'
@@ -225,7 +225,7 @@ for id, stored in pairs(options) do
   end
 end
 head, length = nil, nil
-end
+end -- of what is not all new
 if r > 0 then
 --- block: forget
 local function forget(count) -- up to so many remembered ids whose time is over

@@ -221,6 +221,24 @@ impl Delivery {
         }
     }
 
+    /// One of a queue without a server.
+    #[cfg(test)]
+    pub(crate) fn unconnected(number: u8) -> Self {
+        let queue = crate::client::Client::unconnected().queue("unconnected").expect("a name");
+        let (id, token) = (vec![b'a', number], [7; 16]);
+        let granted = Granted {
+            id,
+            payload: Vec::new(),
+            due_ms: 1,
+            attempt: 1,
+            token,
+            deadline_ms: 2,
+            claimed_us: 1,
+            trace_parent: None,
+        };
+        Self::new(queue, granted)
+    }
+
     /// As events name it.
     pub(crate) fn subject(&self) -> Subject<'_> {
         Subject { queue: self.0.queue.name(), id: &self.0.id, attempt: self.0.attempt }

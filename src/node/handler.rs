@@ -196,3 +196,30 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no text")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_lost_or_is_too_late_before_it_began_is_given_back_unseen() {
+        let handler = |_: Delivery| std::future::ready(());
+        let handling = |abort: &CancellationToken| Handling {
+            handler,
+            retry: Retry::default(),
+            time_limit: None,
+            abort: abort.clone(),
+        };
+        let abort = CancellationToken::new();
+        let (kept, lost) = (Delivery::unconnected(1), Delivery::unconnected(2));
+        lost.lose("its lease ran out");
+        for (delivery, expected) in [(&kept, Settlement::Ack), (&lost, Settlement::Release)] {
+            let settlement = handling(&abort).run(delivery, Instant::now(), &Span::none()).await;
+            assert_eq!(settlement, expected);
+        }
+        abort.cancel();
+        let settlement = handling(&abort).run(&kept, Instant::now(), &Span::none()).await;
+        assert_eq!(settlement, Settlement::Release);
+        assert_eq!(kept.queue().meters().snapshot().handling.count(), 1, "only what began was handled");
+    }
+}

@@ -135,26 +135,11 @@ impl Leased {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Client;
-    use crate::delivery::Granted;
-
     const S: Duration = Duration::from_secs(1);
     const LEASE: Duration = Duration::from_secs(30);
 
     fn leased(count: usize, claimed: Instant) -> (Leased, Vec<Delivery>) {
-        let queue = Client::unconnected().queue("leased").expect("a name");
-        let granted = |number| Granted {
-            id: vec![b'a', number],
-            payload: Vec::new(),
-            due_ms: 1,
-            attempt: 1,
-            token: [7; 16],
-            deadline_ms: 2,
-            claimed_us: 1,
-            trace_parent: None,
-        };
-        let deliveries: Vec<_> =
-            (0..).take(count).map(|number| Delivery::new(queue.clone(), granted(number))).collect();
+        let deliveries: Vec<_> = (0..).take(count).map(Delivery::unconnected).collect();
         (Leased::new(1, deliveries.clone(), claimed, LEASE), deliveries)
     }
 

@@ -22,7 +22,7 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("ack counts what is given twice", "ack", "if deleted ~= n then", "if not deleted then"),
     ("push tells the head of before", "push", "math.min(head, due or head)", "head"),
     ("push tells the head of before a message moved", "push", "head, length = nil, nil", "length = nil"),
-    ("claim tells the deadline of before", "claim", "old_deadline = math.min(old_deadline, deadline)", ""),
+    ("claim tells the deadline of before", "claim", "n > 0 and math.min(old_deadline, deadline)", "n < 0 and 0"),
     ("claim counts what it took as ready", "claim", "old_length - unlisted)", "old_length)"),
     ("promote counts the ready of before", "promote", "old_length + #entries)", "old_length)"),
     (
@@ -31,7 +31,7 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "finish(true, false, old_head, nil, old_length)",
         "finish(true, false, old_head, old_deadline, old_length)",
     ),
-    ("resume tells no head", "resume", "finish(changed, false, head)", "finish(changed)"),
+    ("resume tells no head", "resume", "finish(changed, false, head,", "finish(changed, false, nil,"),
     ("push makes two of one id", "push", "unpack(dues)) == count", "unpack(dues)) > 0"),
     ("promote is early by a fraction", "promote", "'-inf', now, 'BYSCORE'", "'-inf', now_up, 'BYSCORE'"),
     (

@@ -62,8 +62,9 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
     let mut queue = ready()?;
     for role in ROLES {
         let mut user = queue.user(role, "q")?;
-        for (verb, _) in SCRIPTS {
-            let argv = [words![T0 + SECOND], plausible(verb)].concat();
+        let plain = ("push", words!["", "plain", "+1000", "payload", ""]);
+        for (verb, argv) in SCRIPTS.iter().map(|(verb, _)| (*verb, plausible(verb))).chain([plain]) {
+            let argv = [words![T0 + SECOND], argv].concat();
             for call in both_ways(verb, "dueq:{q}", argv) {
                 fill(&mut queue)?;
                 let before = queue.contents()?;
@@ -72,14 +73,14 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
                 if may(role, verb) {
                     ensure!(reply.code().is_none(), "{role:?} cannot {how} {verb}: {reply:?}");
                     // What audit and verify mend, an operator mends in `repairs`.
-                    let reads = ["get", "peek", "stats", "audit", "verify"].contains(verb);
-                    ensure!(reads || *verb == "resume" || queue.contents()? != before, "{verb} had nothing to do");
+                    let reads = ["get", "peek", "stats", "audit", "verify"].contains(&verb);
+                    ensure!(reads || verb == "resume" || queue.contents()? != before, "{verb} had nothing to do");
                 } else if denied(&reply) {
                     ensure!(queue.contents()? == before, "{role:?}: {how} {verb} was refused, and left a trace");
                 } else {
                     // Reading what it may read by hand anyway.
                     ensure!(reply.code().is_none() && queue.contents()? == before, "{role:?} did {how} {verb}");
-                    ensure!(["get", "peek", "stats"].contains(verb), "{role:?} could {how} {verb}: {reply:?}");
+                    ensure!(["get", "peek", "stats"].contains(&verb), "{role:?} could {how} {verb}: {reply:?}");
                 }
             }
         }
