@@ -162,7 +162,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
   end
 end
 
-for i = #ids, n + 1, -1 do granted[i], payloads[i] = nil, nil end
+for i = #ids, n + 1, -1 do granted[i], payloads[i] = nil, nil end -- what was not granted
 
 local unlisted = math.min(taken, listed)
 if unlisted > 0 then

@@ -90,6 +90,7 @@ for i = 1, count do
 end
 local found = redis.call('HMGET', MESSAGES, unpack(ids))
 local known = redis.call('ZCARD', RECENT) > 1 and redis.call('ZMSCORE', RECENT, unpack(ids)) or {}
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 -- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id.
 local plain = #cjson.encode(ids) == bytes + 3 * count + 1
 local too_late = limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS)
@@ -212,7 +213,6 @@ local function one(i)
 end
 for i = 1, count do replies[i] = one(i) end
 if d == 0 then return {finish(false), replies} end
-if next(options) then redis.call('HLEN', ATTRS) end
 if make then make() end
 if p > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end
 redis.call('ZADD', SCHEDULED, unpack(dues))

@@ -135,6 +135,7 @@ impl Leased {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     const S: Duration = Duration::from_secs(1);
     const LEASE: Duration = Duration::from_secs(30);
 
@@ -190,8 +191,7 @@ mod tests {
     fn a_place_is_left_whatever_becomes_of_the_task_and_the_last_one_tells() {
         let (leased, _) = leased(2, Instant::now());
         let (leased, (sender, mut events)) = (Arc::new(leased), tokio::sync::mpsc::unbounded_channel());
-        let occupied = [0, 1].map(|place| leased.occupied(place, sender.clone()));
-        let [first, second] = occupied;
+        let [first, second] = [0, 1].map(|place| leased.occupied(place, sender.clone()));
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
             let _occupied = first;
             panic!("in the middle of the task");
@@ -206,8 +206,7 @@ mod tests {
     #[test]
     fn what_a_settle_is_on_its_way_for_is_not_lost_because_an_extension_finds_it_gone() {
         let (_, deliveries) = leased(1, Instant::now());
-        let settling = [deliveries[0].settling(), deliveries[0].settling()];
-        let [first, second] = settling;
+        let (first, second) = (deliveries[0].settling(), deliveries[0].settling());
         deliveries[0].found_gone();
         drop(first);
         deliveries[0].found_gone();

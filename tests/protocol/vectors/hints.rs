@@ -216,6 +216,23 @@ fn a_promote_that_a_claim_follows_leaves_the_ringing_to_it() -> Result<()> {
 }
 
 #[test]
+fn a_push_rings_for_what_is_ready_now_not_for_what_was() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.push(T0, "moved", T0, "")?;
+    queue.ok("promote", T0, words![1, "1"])?;
+    queue.command(words!["DEL", "dueq:{q}:bell"])?;
+    queue.ok("push", T0, words!["", "moved", "+5000", "", "on_conflict=reschedule"])?;
+    ensure!(queue.state()?.bell.is_empty(), "nothing is left");
+
+    // A stranger's entry waits where a push makes the queue.
+    queue.empty()?;
+    queue.command(words!["RPUSH", "dueq:{q}:ready", "5:stranger"])?;
+    queue.ok("push", T0, words!["", "new", "+5000", "", ""])?;
+    ensure!(queue.state()?.bell.len() == 2, "it is rung for");
+    Ok(())
+}
+
+#[test]
 fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.command(words!["ACL", "SETUSER", "limited", "on", "nopass", "~dueq:*", "+@all", "resetchannels"])?;

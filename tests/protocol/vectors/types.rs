@@ -11,7 +11,7 @@ use crate::state::KEYS;
 /// Which keys a verb can do without, in the queue of `seed`: then it is served, and the stranger stays as it was.
 fn not_needed(verb: &str) -> &'static [&'static str] {
     match verb {
-        "push" => &["claims", "dead", "nodes"],
+        "push" => &["nodes"],
         "promote" | "pause" | "resume" | "configure" => &["claims", "messages", "attrs", "dead", "recent", "nodes"],
         "claim" => &["dead", "recent"],
         "ack" | "again" | "release" => &["dead", "recent", "nodes"],
