@@ -1,17 +1,20 @@
 //! Group commit: while one script call is in flight, what arrives meanwhile is gathered and sent as the next one.
 //!
 //! A second call joins the first in flight once enough is gathered for it to be worth its while, so that Redis works while we
-//! do. A lone caller waits for nobody. Each caller gets its own answer, and only after Redis has answered. A caller that goes
-//! away neither loses nor repeats anybody else's item; its own is sent all the same.
+//! do. A lone caller waits for nobody, and sends its call itself. Each caller gets its own answer, and only after Redis has
+//! answered. A caller that goes away neither loses nor repeats anybody else's item; its own is sent all the same.
 
 mod claims;
+mod commit;
 mod tally;
+mod tenacious;
 mod work;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::durability::Durability;
@@ -22,6 +25,8 @@ use crate::protocol::lane::{Lane, Repeat};
 use crate::protocol::limits::MAX_ITEMS;
 use crate::protocol::replies::ItemReply;
 use crate::protocol::scripts::Verb;
+use commit::Commit;
+use tenacious::Tenacious;
 use work::Work;
 
 /// A script call takes at most so many items and bytes, so that none holds Redis for more than a few milliseconds.
@@ -71,7 +76,7 @@ struct Pending {
     since: Instant,
     answer: oneshot::Sender<Result<ItemReply, Error>>,
     /// Its share of the backlog, given back when it has been answered.
-    _room: OwnedSemaphorePermit,
+    room: OwnedSemaphorePermit,
 }
 
 /// What one item comes to.
@@ -119,16 +124,10 @@ pub(crate) enum Prefix {
 
 /// Gathers the items of one verb, and one durability, of one queue. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Batcher(Arc<Shared>, Durability);
-
-struct Shared {
-    verb: Verb,
-    prefix: Prefix,
-    pace: Duration,
-    keys: Arc<Keys>,
-    lane: Arc<Lane>,
-    meters: Arc<Meters>,
-    line: Mutex<Option<Line>>,
+pub(crate) struct Batcher {
+    work: Arc<Work>,
+    line: Arc<Mutex<Option<Line>>>,
+    /// All of it is there if nobody waits for an answer.
     room: Arc<Semaphore>,
 }
 
@@ -171,31 +170,47 @@ struct Gauge {
 
 impl Batcher {
     pub(crate) fn new(verb: Verb, prefix: Prefix, keys: Arc<Keys>, lane: Arc<Lane>, meters: Arc<Meters>) -> Self {
-        let room = Arc::new(Semaphore::new(BACKLOG_BYTES as usize));
-        let shared = Shared { verb, prefix, pace: Duration::ZERO, keys, lane, meters, line: Mutex::new(None), room };
-        Self(Arc::new(shared), Durability::Memory)
+        let (pace, durability) = (Duration::ZERO, Durability::Memory);
+        let work = Arc::new(Work { verb, prefix, pace, keys, lane, meters, durability });
+        Self { work, line: Arc::default(), room: Arc::new(Semaphore::new(BACKLOG_BYTES as usize)) }
     }
 
     /// The same, not used yet, for items whose answers nobody waits for: the next call goes a millisecond after the last one
     /// did, or when enough has gathered.
-    pub(crate) fn unhurried(mut self) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.0) {
-            shared.pace = PACE;
-        }
-        self
+    pub(crate) fn unhurried(self) -> Self {
+        Self { work: Arc::new(Work { pace: PACE, ..Work::clone(&self.work) }), ..self }
     }
 
     /// The same, not used yet, for items that must be so durable before they are answered.
     pub(crate) fn with_durability(self, durability: Durability) -> Self {
-        Self(self.0, durability)
+        Self { work: Arc::new(Work { durability, ..Work::clone(&self.work) }), ..self }
     }
 
     /// Sends one item along with whatever else is waiting, and gives back its own answer.
     pub(crate) async fn submit(&self, item: Item) -> Result<ItemReply, Error> {
-        let _room = self.room(share(size(&item))).await?;
+        let room = self.room(share(size(&item))).await?;
+        let harmless = item.repeat == Repeat::Harmless;
         let (answer, receiver) = oneshot::channel();
-        self.send(Arrival::One(Pending { item, since: Instant::now(), answer, _room }));
+        let pending = Pending { item, since: Instant::now(), answer, room };
+        match Handle::try_current() {
+            // Two tasks less to be woken for this caller. What needs more attempts than one is a task's all the same.
+            Ok(runtime) if harmless && self.is_only(&pending) && self.work.can_be_sent_by_its_caller() => {
+                let (commit, tasks) = (Commit::new(Arc::clone(&self.work), vec![pending]), runtime.clone());
+                let attempt = async move {
+                    if let Some(rest) = commit.begin().await {
+                        tasks.spawn(rest.finish());
+                    }
+                };
+                Tenacious::new(runtime, attempt).await;
+            }
+            _ => self.send(Arrival::One(pending)),
+        }
         Self::answer(receiver).await
+    }
+
+    /// Whether nobody else waits for an answer.
+    fn is_only(&self, pending: &Pending) -> bool {
+        self.room.available_permits() + pending.room.num_permits() == BACKLOG_BYTES as usize
     }
 
     /// Puts a caller's items in line, as soon as there is room; they go in one call.
@@ -206,8 +221,8 @@ impl Batcher {
         };
         let since = Instant::now();
         let line = group.items.into_iter().filter_map(|(item, answer)| {
-            let _room = room.split(share(size(&item)) as usize)?; // the shares add up
-            Some(Pending { item, since, answer, _room })
+            let room = room.split(share(size(&item)) as usize)?; // the shares add up
+            Some(Pending { item, since, answer, room })
         });
         self.send(Arrival::Many(line.collect()));
     }
@@ -216,12 +231,12 @@ impl Batcher {
     /// long would make failures of what is only a queue of callers.
     async fn room(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Error> {
         // Nobody closes the semaphore.
-        Arc::clone(&self.0.room).acquire_many_owned(bytes).await.map_err(|_| gone(Applied::No))
+        Arc::clone(&self.room).acquire_many_owned(bytes).await.map_err(|_| gone(Applied::No))
     }
 
     fn send(&self, mut arrival: Arrival) {
-        let (count, enough) = (arrival.items().len(), enough(self.0.verb));
-        let mut line = self.0.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, enough) = (arrival.items().len(), enough(self.work.verb));
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         // A task ends with the runtime that it was started on: then the next caller starts another.
         for _ in 0..2 {
             let Line { sender, gauge } = match &mut *line {
@@ -250,16 +265,7 @@ impl Batcher {
     fn open(&self) -> Line {
         let (sender, receiver) = mpsc::unbounded_channel();
         let gauge = Arc::<Gauge>::default();
-        let work = Work {
-            verb: self.0.verb,
-            prefix: self.0.prefix,
-            pace: self.0.pace,
-            keys: Arc::clone(&self.0.keys),
-            lane: Arc::clone(&self.0.lane),
-            meters: Arc::clone(&self.0.meters),
-            durability: self.1,
-        };
-        tokio::spawn(Arc::new(work).run(receiver, Arc::clone(&gauge)));
+        tokio::spawn(Arc::clone(&self.work).run(receiver, Arc::clone(&gauge)));
         Line { sender, gauge }
     }
 }

@@ -134,13 +134,16 @@ pub fn programs() -> Result<Vec<PathBuf>> {
     if let Some(named) = std::env::var_os("DUEQ_TEST_SERVERS").filter(|named| !named.is_empty()) {
         return Ok(std::env::split_paths(&named).collect());
     }
-    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/server/bin/valkey-server");
-    let on_path = std::env::var_os("PATH").unwrap_or_default();
-    ["redis-server", "valkey-server"]
-        .iter()
-        .flat_map(|name| std::env::split_paths(&on_path).map(move |folder| folder.join(name)))
-        .chain([fetched])
-        .find(|program| program.is_file())
+    let on_path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    let fetched = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/server/bin")];
+    let mut places = Vec::new();
+    for folders in [on_path, fetched] {
+        for name in ["redis-server", "valkey-server"] {
+            places.extend(folders.iter().map(|folder: &PathBuf| folder.join(name)));
+        }
+    }
+    let found = places.into_iter().find(|program| program.is_file());
+    found
         .map(|program| vec![program])
         .ok_or_else(|| anyhow!("no redis-server or valkey-server on PATH: `make test` finds or fetches one"))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use dueq::{Cancelled, ErrorKind, Limits, Message, OnConflict, Pushed, Settled, State};
 
-use crate::support::{HOUR, LONG, claim, claim_one, messages, push_all, push_and_claim, setup};
+use crate::support::{HOUR, LONG, claim, claim_one, messages, push_all, push_and_claim, setup, stats_until, within};
 
 #[tokio::test]
 async fn a_message_is_pushed_delivered_and_acked_once() -> Result<()> {
@@ -166,6 +166,37 @@ async fn a_push_that_nobody_waits_for_any_more_hurts_no_other() -> Result<()> {
     let stats = queue.stats().await?;
     assert_eq!(stats.pushed, stats.scheduled);
     assert!((50..=100).contains(&stats.scheduled), "{stats:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lone_push_whose_caller_goes_away_is_stored_all_the_same() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    queue.push(Message::new("").due(HOUR)).await?; // connects
+    for round in 1..=20 {
+        // Then a push takes a second call, which is not sent yet when its caller goes away.
+        setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
+        let dropped = queue.push(Message::new("").due(HOUR));
+        tokio::select! { biased; _ = dropped => {}, () = std::future::ready(()) => {} }
+        stats_until(queue, "it is stored", |stats| stats.scheduled == round + 1).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_push_that_is_polled_no_more_stands_in_nobodys_way() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    queue.push(Message::new("").due(HOUR)).await?; // connects
+    setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
+    let mut left = std::pin::pin!(queue.push(Message::new("").due(HOUR)));
+    tokio::select! { biased; _ = &mut left => {}, () = std::future::ready(()) => {} }
+    for pushed in within("others push", queue.push_many(messages(1_000))).await? {
+        assert_eq!(pushed?, Pushed::Created);
+    }
+    assert_eq!(within("another pushes", queue.push(Message::new("").due(HOUR))).await??, Pushed::Created);
+    assert_eq!(left.await?, Pushed::Created);
     Ok(())
 }
 

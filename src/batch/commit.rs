@@ -1,0 +1,198 @@
+//! One batch on its way: sent, repeated where that does no harm, and everybody in it answered.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::batch::claims::ByClaim;
+use crate::batch::work::Work;
+use crate::batch::{Pending, Prefix, tally};
+use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::connect::RESPONSE_LIMIT;
+use crate::protocol::lane::{PATIENCE, Patience, Repeat};
+use crate::protocol::replies::ItemReply;
+use crate::protocol::scripts::Verb;
+
+/// The items of a call that have no answer yet.
+pub(super) struct Commit {
+    work: Arc<Work>,
+    batch: Vec<Pending>,
+    patience: Patience,
+    /// When the first attempt began.
+    first: Instant,
+    /// Until when a repetition is recognised, in the server's ms.
+    until: Option<String>,
+    /// Whether an earlier attempt may have been applied.
+    repeated: bool,
+}
+
+impl Commit {
+    pub(super) fn new(work: Arc<Work>, batch: Vec<Pending>) -> Self {
+        // Each caller's patience begins with its own waiting, not when those before it have given up; it gets one try.
+        let newest = batch.iter().map(|pending| pending.since).max();
+        let patience = Patience::since(newest.unwrap_or_else(Instant::now));
+        if batch.iter().any(|pending| pending.item.repeat == Repeat::Unsafe) {
+            work.lane.distrust_idle();
+        }
+        Self { work, batch, patience, first: Instant::now(), until: None, repeated: false }
+    }
+
+    /// The first attempt; what it leaves may be sent again.
+    pub(super) async fn begin(mut self) -> Option<Self> {
+        self.attempt().await;
+        (!self.batch.is_empty()).then_some(self)
+    }
+
+    /// Attempts after the first one, until everybody has an answer.
+    pub(super) async fn finish(mut self) {
+        while !self.batch.is_empty() {
+            self.patience.pause().await;
+            self.attempt().await;
+        }
+    }
+
+    /// Sends what has no answer; what may be sent again is left.
+    async fn attempt(&mut self) {
+        let prefix = match self.prefix().await {
+            Ok(prefix) => prefix,
+            Err(error) if self.patience.allows(&error, Repeat::Harmless) => return,
+            Err(error) => return self.fail(&error),
+        };
+        match self.call(prefix.as_deref()).await {
+            Ok(replies) => {
+                self.distribute(replies);
+                // What is left was refused as too late at its first attempt: our idea of the server's time was wrong,
+                // and the reply has put it right.
+                self.until = None;
+                let error = unsteady(self.work.verb);
+                if !self.batch.is_empty() && !self.patience.allows(&error, Repeat::Harmless) {
+                    self.fail(&error);
+                }
+            }
+            Err(error) => {
+                self.work.meters.call_failed(&error);
+                let (again, lost) = std::mem::take(&mut self.batch)
+                    .into_iter()
+                    .partition(|pending| self.patience.allows(&error, pending.item.repeat));
+                let unknown = error.was_applied() != Applied::No;
+                self.batch = lost;
+                self.fail(&error);
+                self.repeated |= unknown;
+                self.batch = again;
+            }
+        }
+    }
+
+    async fn prefix(&mut self) -> Result<Option<String>, Error> {
+        match (self.work.prefix, self.repeated) {
+            (Prefix::Nothing, _) => Ok(None),
+            (Prefix::Word(word), _) | (Prefix::Since(word), false) => Ok(Some(word.to_owned())),
+            (Prefix::Since(word), true) => {
+                // What is known of the server's clock may be old.
+                self.ask(self.work.lane.time()).await?;
+                let since_us = self.work.lane.clock().earliest_us(self.first).unwrap_or_default();
+                Ok(Some(format!("{word} since={}", since_us / 1_000).trim_start().to_owned()))
+            }
+            (Prefix::Until, _) => {
+                if self.until.is_none() {
+                    self.until = Some(self.until_ms().await?.to_string());
+                }
+                Ok(self.until.clone())
+            }
+        }
+    }
+
+    async fn until_ms(&self) -> Result<i64, Error> {
+        let Work { lane, keys, .. } = &*self.work;
+        if !lane.clock().is_known() {
+            self.ask(lane.call(Verb::Stats, keys, &[b""])).await?;
+        }
+        let now_us = lane.clock().server_us(Instant::now()).unwrap_or_default();
+        Ok(now_us / 1_000 + i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// What `question` comes to, asked behind nobody's wait for replicas: a lane apart has no time limit of its own.
+    async fn ask<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let _turn = self.work.lane.turn.lock().await;
+        let answer = tokio::time::timeout(RESPONSE_LIMIT, question).await.unwrap_or_else(|_| {
+            let message = format!("the server did not tell its time within {RESPONSE_LIMIT:?}");
+            Err(Error::new(ErrorKind::Timeout, Applied::No, message))
+        });
+        answer.inspect_err(|error| self.work.meters.call_failed(error))
+    }
+
+    async fn call(&self, prefix: Option<&str>) -> Result<Vec<ItemReply>, Error> {
+        let (Work { verb, keys, lane, durability, .. }, batch) = (&*self.work, &self.batch);
+        let mut args: Vec<&[u8]> = vec![b""];
+        args.extend(prefix.map(str::as_bytes));
+        let by_claim = (*verb == Verb::Ack).then(|| ByClaim::of(batch));
+        match &by_claim {
+            Some(by_claim) => args.extend(by_claim.args(batch)),
+            None => args.extend(batch.iter().flat_map(|pending| pending.item.args())),
+        }
+        let (mut reply, shortfall) = lane.call_durably(*verb, keys, &args, *durability).await?;
+        let mut items = reply.body.parts()?;
+        // One result may stand for all.
+        let same = items.len() == 1 && matches!(verb, Verb::Push | Verb::Ack);
+        if items.len() != batch.len() && !same {
+            return Err(Error::new(
+                ErrorKind::Server,
+                Applied::Unknown,
+                format!("{} answered {} items of {}", verb.name(), items.len(), batch.len()),
+            ));
+        }
+        let item = |text: &str| ItemReply { shortfall: shortfall.clone(), ..ItemReply::parse(*verb, text) };
+        if same {
+            return Ok(vec![item(&items.text()?); batch.len()]);
+        }
+        let told = batch.iter().map(|_| Ok(item(&items.text()?))).collect::<Result<_, Error>>()?;
+        Ok(match by_claim {
+            Some(by_claim) => by_claim.answers(told),
+            None => told,
+        })
+    }
+
+    /// Hands out the answers; keeps what was refused as too late although it was sent for the first time.
+    fn distribute(&mut self, replies: Vec<ItemReply>) {
+        for (pending, reply) in std::mem::take(&mut self.batch).into_iter().zip(replies) {
+            let answer = match (&*reply.word, self.repeated) {
+                ("EXPIRED", false) => {
+                    self.batch.push(pending);
+                    continue;
+                }
+                ("EXPIRED", true) => Err(Error::new(
+                    ErrorKind::Timeout,
+                    Applied::Unknown,
+                    format!("{} was repeated for {PATIENCE:?} and its first reply was lost", reply.verb.name()),
+                )),
+                // The queue's limits may have been others when an earlier attempt was judged.
+                ("INVALID", true) => Err(reply.refusal().of_repeated()),
+                _ => Ok(reply),
+            };
+            self.answer(pending, answer);
+        }
+    }
+
+    /// Of a call of which an earlier attempt may have been applied nobody knows, whatever became of the last one.
+    fn fail(&mut self, error: &Error) {
+        let error = if self.repeated { error.clone().of_repeated() } else { error.clone() };
+        for pending in std::mem::take(&mut self.batch) {
+            self.answer(pending, Err(error.clone()));
+        }
+    }
+
+    fn answer(&self, pending: Pending, answer: Result<ItemReply, Error>) {
+        match &answer {
+            Ok(reply) => tally::answered(&self.work.meters, reply),
+            Err(error) => tally::failed(&self.work.meters, self.work.verb, error),
+        }
+        // The caller may have gone away; its item was sent all the same.
+        let _ = pending.answer.send(answer);
+    }
+}
+
+/// The server's clock is set again and again, faster than we can follow.
+fn unsteady(verb: Verb) -> Error {
+    let message =
+        format!("{} was refused as too late for {PATIENCE:?}: is the clock of the server steady?", verb.name());
+    Error::new(ErrorKind::Timeout, Applied::No, message)
+}
