@@ -72,7 +72,11 @@ async fn measure(arguments: &Arguments) -> Result<()> {
     for system in &mut systems {
         system.clear().await?;
     }
-    let report = report::Report::new(&systems, arguments.quick, start.elapsed());
+    let mut server = None;
+    for system in &mut systems {
+        server = server.or(system.server.version().await?);
+    }
+    let report = report::Report::new(&systems, server, arguments.quick, start.elapsed());
     if let Some(file) = &arguments.save {
         std::fs::write(file, format!("{:#}\n", report.json(true)))?;
     }

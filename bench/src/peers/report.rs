@@ -10,6 +10,8 @@ use super::systems::{KINDS, System};
 
 pub(crate) struct Report<'a> {
     systems: &'a [System],
+    /// What those that need a Redis ran on.
+    server: Option<String>,
     quick: bool,
     took: Duration,
 }
@@ -33,8 +35,8 @@ const COLUMNS: &[Column] = &[
 ];
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(systems: &'a [System], quick: bool, took: Duration) -> Self {
-        Self { systems, quick, took }
+    pub(crate) fn new(systems: &'a [System], server: Option<String>, quick: bool, took: Duration) -> Self {
+        Self { systems, server, quick, took }
     }
 
     /// Whether all that a comparison needs were measured, in every figure of the table.
@@ -54,6 +56,7 @@ impl<'a> Report<'a> {
     pub(crate) fn json(&self, curves: bool) -> Value {
         let systems = self.systems.iter().map(|system| (system.kind.key.to_owned(), system.measured.json(curves)));
         let mut object: serde_json::Map<_, _> = systems.collect();
+        object.insert("server".to_owned(), json!(self.server));
         object.insert("complete".to_owned(), json!(self.is_complete()));
         object.insert("missing".to_owned(), json!(self.gaps()));
         object.insert("quick".to_owned(), json!(self.quick));
@@ -82,7 +85,8 @@ impl<'a> Report<'a> {
             .iter()
             .flat_map(|system| system.measured.failures.iter().map(move |f| format!("\n{}: {f}", system.kind.key)))
             .collect();
-        format!("{table}\n{} s{failures}", self.took.as_secs())
+        let server = self.server.as_deref().map(|server| format!(" on {server}")).unwrap_or_default();
+        format!("{table}\n{} s{server}{failures}", self.took.as_secs())
     }
 
     fn ratio(&self, (_, figure, more): Column, others: bool) -> Option<f64> {

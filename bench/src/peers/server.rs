@@ -67,6 +67,17 @@ impl Server {
         Ok(number(&info, "process_id")? as u32)
     }
 
+    /// Which Redis or Valkey it is, and its version.
+    pub(crate) async fn version(&mut self) -> Result<Option<String>> {
+        let Some(info) = self.info("server").await? else { return Ok(None) };
+        let versions = ["valkey", "redis"].map(|name| (name, format!("{name}_version:")));
+        let found = |(name, field): &(_, String)| {
+            let version = info.lines().find_map(|line| line.strip_prefix(field.as_str()))?;
+            Some(format!("{name} {}", version.trim_end()))
+        };
+        Ok(versions.iter().find_map(found))
+    }
+
     /// What the server's processor has worked so far, in microseconds; Redis only.
     pub(crate) async fn cpu_us(&mut self) -> Result<Option<f64>> {
         let Some(info) = self.info("cpu").await? else { return Ok(None) };
