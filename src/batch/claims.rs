@@ -73,7 +73,7 @@ mod tests {
             item: Item { granted: Some(Arc::new(ack)), args: Vec::new(), repeat: Repeat::Harmless },
             since: Instant::now(),
             answer: oneshot::channel().0,
-            room: Arc::clone(&room).try_acquire_owned().expect("room"),
+            _room: Arc::clone(&room).try_acquire_owned().expect("room"),
         };
         let batch: Vec<Pending> = acks.into_iter().map(pending).collect();
         let by_claim = ByClaim::of(&batch);

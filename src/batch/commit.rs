@@ -36,14 +36,9 @@ impl Commit {
         Self { work, batch, patience, first: Instant::now(), until: None, repeated: false }
     }
 
-    /// The first attempt; what it leaves may be sent again.
-    pub(super) async fn begin(mut self) -> Option<Self> {
-        self.attempt().await;
-        (!self.batch.is_empty()).then_some(self)
-    }
-
-    /// Attempts after the first one, until everybody has an answer.
+    /// Attempts until everybody has an answer.
     pub(super) async fn finish(mut self) {
+        self.attempt().await;
         while !self.batch.is_empty() {
             self.patience.pause().await;
             self.attempt().await;

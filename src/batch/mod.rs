@@ -1,20 +1,18 @@
 //! Group commit: while one script call is in flight, what arrives meanwhile is gathered and sent as the next one.
 //!
 //! A second call joins the first in flight once enough is gathered for it to be worth its while, so that Redis works while we
-//! do. A lone caller waits for nobody, and sends its call itself. Each caller gets its own answer, and only after Redis has
-//! answered. A caller that goes away neither loses nor repeats anybody else's item; its own is sent all the same.
+//! do. A lone caller waits for nobody. Each caller gets its own answer, and only after Redis has answered. A caller that goes
+//! away neither loses nor repeats anybody else's item; its own is sent all the same.
 
 mod claims;
 mod commit;
 mod tally;
-mod tenacious;
 mod work;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::durability::Durability;
@@ -25,8 +23,6 @@ use crate::protocol::lane::{Lane, Repeat};
 use crate::protocol::limits::MAX_ITEMS;
 use crate::protocol::replies::ItemReply;
 use crate::protocol::scripts::Verb;
-use commit::Commit;
-use tenacious::Tenacious;
 use work::Work;
 
 /// A script call takes at most so many items and bytes, so that none holds Redis for more than a few milliseconds.
@@ -76,7 +72,7 @@ struct Pending {
     since: Instant,
     answer: oneshot::Sender<Result<ItemReply, Error>>,
     /// Its share of the backlog, given back when it has been answered.
-    room: OwnedSemaphorePermit,
+    _room: OwnedSemaphorePermit,
 }
 
 /// What one item comes to.
@@ -127,7 +123,6 @@ pub(crate) enum Prefix {
 pub(crate) struct Batcher {
     work: Arc<Work>,
     line: Arc<Mutex<Option<Line>>>,
-    /// All of it is there if nobody waits for an answer.
     room: Arc<Semaphore>,
 }
 
@@ -188,29 +183,10 @@ impl Batcher {
 
     /// Sends one item along with whatever else is waiting, and gives back its own answer.
     pub(crate) async fn submit(&self, item: Item) -> Result<ItemReply, Error> {
-        let room = self.room(share(size(&item))).await?;
-        let harmless = item.repeat == Repeat::Harmless;
+        let _room = self.room(share(size(&item))).await?;
         let (answer, receiver) = oneshot::channel();
-        let pending = Pending { item, since: Instant::now(), answer, room };
-        match Handle::try_current() {
-            // Two tasks less to be woken for this caller. What needs more attempts than one is a task's all the same.
-            Ok(runtime) if harmless && self.is_only(&pending) && self.work.can_be_sent_by_its_caller() => {
-                let (commit, tasks) = (Commit::new(Arc::clone(&self.work), vec![pending]), runtime.clone());
-                let attempt = async move {
-                    if let Some(rest) = commit.begin().await {
-                        tasks.spawn(rest.finish());
-                    }
-                };
-                Tenacious::new(runtime, attempt).await;
-            }
-            _ => self.send(Arrival::One(pending)),
-        }
+        self.send(Arrival::One(Pending { item, since: Instant::now(), answer, _room }));
         Self::answer(receiver).await
-    }
-
-    /// Whether nobody else waits for an answer.
-    fn is_only(&self, pending: &Pending) -> bool {
-        self.room.available_permits() + pending.room.num_permits() == BACKLOG_BYTES as usize
     }
 
     /// Puts a caller's items in line, as soon as there is room; they go in one call.
@@ -221,8 +197,8 @@ impl Batcher {
         };
         let since = Instant::now();
         let line = group.items.into_iter().filter_map(|(item, answer)| {
-            let room = room.split(share(size(&item)) as usize)?; // the shares add up
-            Some(Pending { item, since, answer, room })
+            let _room = room.split(share(size(&item)) as usize)?; // the shares add up
+            Some(Pending { item, since, answer, _room })
         });
         self.send(Arrival::Many(line.collect()));
     }

@@ -74,12 +74,6 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Whether the caller that brings the only item may poll its call: then that waits for Redis's answer and for nothing that
-    /// others wait for too, so that who keeps it and polls it no more stands in nobody's way. Settles come together, mostly.
-    pub(super) fn can_be_sent_by_its_caller(&self) -> bool {
-        !is_settle(self.verb) && self.durability == Durability::Memory && self.lane.is_ready()
-    }
-
     /// Sends what comes in; ends when the batcher is dropped.
     pub(super) async fn run(self: Arc<Self>, mut receiver: mpsc::UnboundedReceiver<Arrival>, gauge: Arc<Gauge>) {
         let (mut next, mut flying, mut ordered) = (None, JoinSet::new(), false);
@@ -124,12 +118,7 @@ impl Work {
             gauge.waiting.fetch_sub(batch.items.len(), Ordering::AcqRel);
             ordered = batch.ordered;
             free_at = Instant::now() + self.pace;
-            let work = Arc::clone(&self);
-            flying.spawn(async move {
-                if let Some(rest) = Commit::new(work, batch.items).begin().await {
-                    rest.finish().await;
-                }
-            });
+            flying.spawn(Commit::new(Arc::clone(&self), batch.items).finish());
         }
         while flying.join_next().await.is_some() {}
     }
@@ -148,7 +137,7 @@ mod tests {
             item: Item { granted: None, args: vec![vec![b'x'; bytes]], repeat: Repeat::Harmless },
             since: Instant::now(),
             answer: oneshot::channel().0,
-            room: Arc::clone(&room).try_acquire_owned().expect("room"),
+            _room: Arc::clone(&room).try_acquire_owned().expect("room"),
         };
         Arrival::Many((0..items).map(pending).collect())
     }

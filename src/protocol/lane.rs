@@ -101,12 +101,6 @@ impl Lane {
         &self.connector
     }
 
-    /// Whether a call needs to wait for nothing but its reply: there is a connection, and the server's time is known.
-    pub(crate) fn is_ready(&self) -> bool {
-        let is_connected = self.lock().as_ref().is_some_and(|held| self.connector.is_current(&held.target));
-        is_connected && self.clock.is_known()
-    }
-
     /// Before a call that must not be repeated: a connection that has idled may have been closed meanwhile, and whoever sends
     /// on it learns nothing. The pool checks what it hands out.
     pub(crate) fn distrust_idle(&self) {
