@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use dueq::Queue;
 use dueq_bench_driver::{Dues, Order, unix_us};
+use serde::Serialize;
 use serde_json::json;
 
 use super::Output;
@@ -20,7 +21,9 @@ const SPREAD_MS: u64 = 24 * 3_600_000;
 
 /// The cost of push, delivery and acknowledgement beside 1,000 to 10,000,000 messages that wait, here and with the floor.
 ///
-/// In processor time of Redis per message, at batches of a hundred. Takes about 6.5 GB of memory for the most.
+/// In processor time of Redis per message, at batches of a hundred. Takes about 6.5 GB of memory for the most. Where Redis is
+/// moving its tables to larger ones, which it does a step with each access, that is measured for itself, and again when it is
+/// over.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// How many wait at most
@@ -49,11 +52,18 @@ struct Side<S> {
 }
 
 /// Redis's processor time a message, in microseconds.
+#[derive(Serialize)]
 struct Cost {
-    push: f64,
-    push_now: f64,
-    deliver: f64,
-    ack: f64,
+    push_us: f64,
+    push_now_us: f64,
+    deliver_us: f64,
+    ack_us: f64,
+}
+
+/// What it costs beside so many that wait, and what it cost before Redis had moved its tables, if it had to.
+struct Step {
+    settled: Cost,
+    moving: Option<Cost>,
 }
 
 #[tokio::main]
@@ -71,9 +81,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         waiting = step;
         points.push(json!({
             "waiting": waiting,
-            "push_us": ours.push, "push_now_us": ours.push_now, "deliver_us": ours.deliver, "ack_us": ours.ack,
-            "floor_push_us": theirs.push, "floor_push_now_us": theirs.push_now,
-            "floor_deliver_us": theirs.deliver, "floor_ack_us": theirs.ack,
+            "push_us": ours.settled.push_us, "push_now_us": ours.settled.push_now_us,
+            "deliver_us": ours.settled.deliver_us, "ack_us": ours.settled.ack_us,
+            "floor_push_us": theirs.settled.push_us, "floor_push_now_us": theirs.settled.push_now_us,
+            "floor_deliver_us": theirs.settled.deliver_us, "floor_ack_us": theirs.settled.ack_us,
+            "moving": ours.moving, "floor_moving": theirs.moving,
         }));
     }
     arguments.output.write(&json!({ "curve": "scale", "points": points }))
@@ -81,7 +93,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
 
 impl<S: Store> Side<S> {
     async fn start(order: Order) -> Result<Self> {
-        let server = Server::private().await?;
+        let server = Server::private_with(&["--enable-debug-command", "local"]).await?;
         let store = S::connect(&server.address()).await?;
         let mut side = Self { store, server, order, from_ms: unix_us() / 1_000 + FROM_MS };
         // The first calls load scripts and make connections.
@@ -90,23 +102,45 @@ impl<S: Store> Side<S> {
     }
 
     /// Lets so many wait instead of so many, and measures.
-    async fn step(&mut self, from: u64, to: u64) -> Result<Cost> {
+    async fn step(&mut self, from: u64, to: u64) -> Result<Step> {
         let n = to - from;
         for start in (0..n).step_by(10_000) {
             let end = n.min(start + 10_000);
             self.store.push((start..end).map(|i| self.due(i, n))).await?;
         }
+        let mut moving = None;
+        if self.is_moving().await? {
+            moving = Some(self.measure(to, "while its tables are moved").await?);
+            for (read, key) in S::TABLES {
+                self.server.end_rehashing(read, key).await?;
+            }
+        }
+        Ok(Step { settled: self.measure(to, "").await?, moving })
+    }
+
+    async fn measure(&mut self, waiting: u64, remark: &str) -> Result<Cost> {
         let before = self.cpu_us().await?;
         let far = self.store.push((0..SAMPLE).map(|i| self.due(i, SAMPLE))).await?;
-        let push = (self.cpu_us().await? - before) / SAMPLE as f64;
+        let push_us = (self.cpu_us().await? - before) / SAMPLE as f64;
         // So that the next figure is of as many that wait.
         self.store.withdraw(far).await?;
-        let (push_now, deliver, ack) = self.deliver().await?;
+        let (push_now_us, deliver_us, ack_us) = self.deliver().await?;
         eprintln!(
-            "{to:>9} waiting, {:5}: push {push:.2}, push for now {push_now:.2}, deliver {deliver:.2}, ack {ack:.2} us",
+            "{waiting:>9} waiting, {:5}: push {push_us:.2}, push for now {push_now_us:.2}, deliver {deliver_us:.2}, \
+             ack {ack_us:.2} us {remark}",
             S::NAME
         );
-        Ok(Cost { push, push_now, deliver, ack })
+        Ok(Cost { push_us, push_now_us, deliver_us, ack_us })
+    }
+
+    /// Whether Redis is moving a table of what waits to a larger one.
+    async fn is_moving(&mut self) -> Result<bool> {
+        for (_, key) in S::TABLES {
+            if self.server.is_rehashing(key).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// When message `i` of `n` that wait for long is due.

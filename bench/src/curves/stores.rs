@@ -18,6 +18,8 @@ const LEASE: Duration = Duration::from_secs(600);
 /// Something that keeps messages until they are due.
 pub(super) trait Store: Sized {
     const NAME: &'static str;
+    /// How to read from the ids by due time and from the payloads, and their keys.
+    const TABLES: [(&'static str, &'static str); 2];
     type Granted;
 
     async fn connect(server: &str) -> Result<Self>;
@@ -33,6 +35,8 @@ pub(super) trait Store: Sized {
 
 impl Store for Queue {
     const NAME: &'static str = "dueq";
+    const TABLES: [(&'static str, &'static str); 2] =
+        [("ZMSCORE", "dueq:{scale}:scheduled"), ("HMGET", "dueq:{scale}:messages")];
     type Granted = Delivery;
 
     async fn connect(server: &str) -> Result<Self> {
@@ -77,6 +81,7 @@ pub(super) struct Floor(Calls, AtomicU64);
 
 impl Store for Floor {
     const NAME: &'static str = "floor";
+    const TABLES: [(&'static str, &'static str); 2] = [("ZMSCORE", "{scale}:due"), ("HMGET", "{scale}:held")];
     type Granted = Vec<u8>;
 
     async fn connect(server: &str) -> Result<Self> {

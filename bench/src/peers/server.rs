@@ -28,7 +28,11 @@ pub(crate) enum Server {
 impl Server {
     /// A Redis without persistence, otherwise as it comes.
     pub(crate) async fn private() -> Result<Self> {
-        let server = dueq_testkit::Server::start(&[])?;
+        Self::private_with(&[]).await
+    }
+
+    pub(crate) async fn private_with(arguments: &[&str]) -> Result<Self> {
+        let server = dueq_testkit::Server::start(arguments)?;
         let url = server.url();
         let connection = connect(&url).await?;
         Ok(Self::Redis { url, connection, _private: Some(Box::new(server)) })
@@ -76,6 +80,31 @@ impl Server {
             Some(format!("{name} {}", version.trim_end()))
         };
         Ok(versions.iter().find_map(found))
+    }
+
+    /// Whether the table of a sorted set or hash is being moved to a larger one. Needs `enable-debug-command`.
+    pub(crate) async fn is_rehashing(&mut self, key: &str) -> Result<bool> {
+        let Self::Redis { connection, .. } = self else { return Ok(false) };
+        let told: redis::RedisResult<String> =
+            redis::cmd("DEBUG").arg("HTSTATS-KEY").arg(key).query_async(connection).await;
+        match told {
+            Ok(told) => Ok(told.contains("rehashing target")),
+            // A small one has no table.
+            Err(error) if error.detail().is_some_and(|detail| detail.contains("not represented")) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads by this command until it is not: what is not there, for each access moves a part of the table.
+    pub(crate) async fn end_rehashing(&mut self, read: &str, key: &str) -> Result<()> {
+        let absent: Vec<_> = (0..1_000).map(|number| format!("absent {number}")).collect();
+        while self.is_rehashing(key).await? {
+            let Self::Redis { connection, .. } = self else { return Ok(()) };
+            for _ in 0..100 {
+                let _: redis::Value = redis::cmd(read).arg(key).arg(&absent).query_async(connection).await?;
+            }
+        }
+        Ok(())
     }
 
     /// What the server's processor has worked so far, in microseconds; Redis only.
