@@ -98,7 +98,7 @@ impl Commit {
 
     async fn until_ms(&self) -> Result<i64, Error> {
         let Work { lane, keys, .. } = &*self.work;
-        if !lane.clock().is_known() {
+        if lane.clock().server_us(Instant::now()).is_none() {
             self.ask(lane.call(Verb::Stats, keys, &[b""])).await?;
         }
         let now_us = lane.clock().server_us(Instant::now()).unwrap_or_default();

@@ -65,11 +65,6 @@ impl Clock {
         Some(self.since_start_us(instant).saturating_add(bounds.offset_us()))
     }
 
-    /// Whether there was a reply.
-    pub(crate) fn is_known(&self) -> bool {
-        self.lock().is_some()
-    }
-
     /// As [`server_us`](Self::server_us), at the earliest that it may have been.
     pub(crate) fn earliest_us(&self, instant: Instant) -> Option<i64> {
         let bounds = (*self.lock())?.loosened(instant);
