@@ -2,11 +2,12 @@
 -- push: absent -> scheduled, for 1 to 1,000 messages.
 -- KEYS   the ten of the queue
 -- ARGV   now | until: server ms from which on a repetition is refused, or empty | per message: id, due, payload, options
+--        until may end in ' fresh': whoever pushes has shown the ids to nobody, and if he repeats the call, repeats all of it
 --        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, reuse, traceparent=00-...
 -- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | EXPIRED | FULL <why> | INVALID <why>, ...}}; one CREATED alone if all are
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready window if a conflict moves a ready message
--- Again  EXISTS or FINISHED within `until` (at most 12 s ahead), EXPIRED from then on. With reschedule, replace or reuse: pushes anew
+-- Again  EXISTS or FINISHED within `until` (at most 12 s ahead; of fresh ids if all are given), EXPIRED from then on. With reschedule, replace or reuse: pushes anew
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -76,45 +77,49 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is ne
   return due <= now_up + 3155760000000 and due or nil
 end
 --- end
-local count, limit_ms = (#ARGV - 2) / 4, tonumber(ARGV[2])
-if count < 1 or count > 1000 or count % 1 ~= 0 or not (ARGV[2] == '' or string.find(ARGV[2], '^%d+$')) then
-  return redis.error_reply('BADARGS push takes now, until (ms or empty), then id, due, payload, options for 1 to 1000 messages')
+local count, limit, fresh = (#ARGV - 2) / 4, string.match(ARGV[2] or '', '^(%d*)(%D*)$')
+if count < 1 or count > 1000 or count % 1 ~= 0 or not (fresh == '' or fresh == ' fresh' and limit ~= '') then
+  return redis.error_reply('BADARGS push takes now, until (ms, or ms and fresh, or empty), then id, due, payload, options for 1 to 1000 messages')
 end
-local max_messages, max_payload = unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes'))
+local limit_ms, max_messages, max_payload = tonumber(limit), unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
 max_payload = tonumber(max_payload or 1048576)
-local ARGV, ids, bytes = ARGV, {}, 0 -- a local is found faster than a global
+local ARGV, ids, bytes, soon, text, near, score = ARGV, {}, 0 -- a local is found faster than a global
 for i = 1, count do
   ids[i] = ARGV[4 * i - 1]
   bytes = bytes + #ids[i]
+  if fresh ~= '' and ARGV[4 * i] ~= text then -- whether any may be gone before `until`: each attempt must find the same
+    text, soon = ARGV[4 * i], soon or (tonumber(ARGV[4 * i]) or math.huge) <= (string.byte(ARGV[4 * i]) == 43 and REPEAT_MS or limit_ms)
+  end
 end
-local found = redis.call('HMGET', MESSAGES, unpack(ids))
-local known = redis.call('ZCARD', RECENT) > 1 and redis.call('ZMSCORE', RECENT, unpack(ids)) or {}
+local found, json = redis.call('HMGET', MESSAGES, unpack(ids)), cjson.encode(ids)
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 -- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id.
-local plain = #cjson.encode(ids) == bytes + 3 * count + 1
+local plain = #json == bytes + 3 * count + 1
+-- A few ids are remembered each; more that nobody else knows by their call: as all new, or (.5) as judged one by one.
+local call, known = soon and count > 4 and '\3' .. redis.sha1hex(json), {}
+local mark = tonumber(call and redis.call('ZSCORE', RECENT, call) or 0)
+if not call and redis.call('ZCARD', RECENT) > 1 or mark > now and mark % 1 > 0 then known = redis.call('ZMSCORE', RECENT, unpack(ids))
+elseif mark > now then for i = 1, count do known[i] = mark end end
 local too_late = limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS)
-
 -- Most calls bring new messages without options and nothing else: those are gone through in a hurry. Whether an id comes twice
 -- is what ZADD tells; then, and if anything else is not that simple, they are judged one by one.
 local all_new, replies, created, head, length = not too_late and count <= room, {'CREATED'}, count, old_head, not make and old_length or nil
-local remember, r, payloads, dues = {}, 0, nil, nil -- r: how much is in remember
+local remember, r, payloads, dues = {}, 0 -- r: how much is in remember
 if all_new then
-  payloads, dues = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)} -- to be overwritten: of their size at once
-  local text, near, score
+  payloads, dues, text = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)}, nil -- to be overwritten: of their size at once
   for i = 1, count do
     local at, j, id = 4 * i, 2 * i, ids[i]
     local payload = ARGV[at + 1]
     if ARGV[at] ~= text then
-      text = ARGV[at]
-      local due = due_ms(text)
-      score = due and (string.byte(text) == 43 and int(due) or text)
+      local due = due_ms(ARGV[at])
+      text, score = ARGV[at], due and (string.byte(ARGV[at]) == 43 and int(due) or ARGV[at])
       head, near = math.min(head, due or head), due and limit_ms and due - now <= REPEAT_MS
     end
     if not score or found[i] or known[i] or ARGV[at + 2] ~= '' or #id < 1 or #id > 200 or #payload > max_payload
       or not plain and string.find(id, '%c') then all_new = false break end
     payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
-    if near then remember[r + 1], remember[r + 2], r = ARGV[2], id, r + 2 end
+    if near and not call then remember[r + 1], remember[r + 2], r = limit, id, r + 2 end
   end
 end
 if all_new then
@@ -167,16 +172,14 @@ local function read_options(text) -- words into on_conflict, reuse and what is s
   return on_conflict, reuse, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
 end
 local due_of, due_text, moved, options, taken, p, d = {}, {}, {}, {}, {}, 0, 0 -- how much is in payloads and dues
-local function read_due(text)
-  due_of[text] = due_ms(text) or false
-  due_text[text] = due_of[text] and (string.byte(text) == 43 and int(due_of[text]) or text)
-  return due_of[text]
-end
 replies, payloads, dues, remember, created, r = {}, {}, {}, {}, 0, 0
 local function one(i)
   local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
   local due, on_conflict, reuse, stored = due_of[text], 'keep', false, ''
-  if due == nil then due = read_due(text) end
+  if due == nil then
+    due = due_ms(text) or false
+    due_of[text], due_text[text] = due, due and (string.byte(text) == 43 and int(due) or text)
+  end
   if words ~= '' then on_conflict, reuse, stored = read_options(words) end
   if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then return 'INVALID id must be 1 to 200 bytes, none of them a control byte' end
   if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
@@ -189,12 +192,10 @@ local function one(i)
     if on_conflict == 'keep' or state == 'leased' or state == 'dead' then return 'EXISTS ' .. state end
     if state == 'ready' then moved[#moved + 1] = entry(id) end
     if on_conflict == 'replace' then
-      payloads[p + 1], payloads[p + 2], p = id, payload, p + 2
-      options[id] = stored
+      payloads[p + 1], payloads[p + 2], p, options[id] = id, payload, p + 2, stored
     else options[id] = options[id] or false end
     if near then remember[r + 1], remember[r + 2], r = int(now_up + REPEAT_MS), id, r + 2 end
-    dues[d + 1], dues[d + 2], d = due_text[text], id, d + 2
-    taken[id] = true
+    dues[d + 1], dues[d + 2], d, taken[id] = due_text[text], id, d + 2, true
     return 'MOVED'
   end
   local recent = known[i] and tonumber(known[i]) or 0
@@ -203,12 +204,11 @@ local function one(i)
   -- Used anew, it is no cancelled one any more: its time remains, and for repetitions of that cancel that it was one (.25).
   local past, ahead = recent > now and math.floor(recent), near and limit_ms or 0
   local anew = past and (recent - past == 0.5 or recent - past == 0.25 and ahead <= past) and '.25' or ''
-  local keep = past and int(math.max(past, ahead)) .. anew or ahead > 0 and ARGV[2]
+  local keep = past and int(math.max(past, ahead)) .. anew or ahead > 0 and limit
   if keep then remember[r + 1], remember[r + 2], r = keep, id, r + 2 end
   payloads[p + 1], payloads[p + 2], p = id, payload, p + 2
   dues[d + 1], dues[d + 2], d = due_text[text], id, d + 2
-  if stored ~= '' then options[id] = stored end
-  created, taken[id] = created + 1, true
+  created, taken[id], options[id] = created + 1, true, stored ~= '' and stored or nil
   return 'CREATED'
 end
 for i = 1, count do replies[i] = one(i) end
@@ -218,14 +218,14 @@ if p > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end
 redis.call('ZADD', SCHEDULED, unpack(dues))
 for _, gone in ipairs(moved) do redis.call('LREM', READY, 1, gone) end
 for id, stored in pairs(options) do
-  if stored then set_attrs(id, 0, 0, 0, stored, '')
-  else
+  if stored then set_attrs(id, 0, 0, 0, stored, '') else
     local failures, crashes, _, old, reason = attrs(id)
     set_attrs(id, failures, crashes, 0, old, reason)
   end
 end
-head, length = nil, nil
+head, length = nil, nil; limit = limit .. '.5'
 end -- of what is not all new
+if call then remember[r + 1], remember[r + 2], r = limit, call, r + 2 end
 if r > 0 then
 --- block: forget
 local function forget(count) -- up to so many remembered ids whose time is over
@@ -234,7 +234,7 @@ local function forget(count) -- up to so many remembered ids whose time is over
 end
 --- end
 redis.call('ZADD', RECENT, unpack(remember))
-forget(r) -- twice as many as came in
+forget(2 * count)
 end
 if created > 0 then redis.call('HINCRBY', META, 'pushed', created) end
 return {finish(true, false, head, old_deadline, length), replies}

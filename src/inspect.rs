@@ -96,7 +96,7 @@ pub struct Stats {
     pub leased: u64,
     /// Messages given up.
     pub dead: u64,
-    /// Ids that are remembered so that late repetitions are recognised.
+    /// Ids, and calls of ids that nobody else knows, that are remembered so that late repetitions are recognised.
     pub recent: u64,
     /// Live workers.
     pub nodes: u64,

@@ -14,6 +14,7 @@ mod durability;
 mod error;
 mod events;
 mod functions;
+mod id;
 mod inspect;
 mod message;
 mod metrics;

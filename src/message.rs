@@ -1,16 +1,19 @@
 //! What a producer pushes: a payload, an id, and when it is due.
 
 use serde::Serialize;
-use uuid::Uuid;
 
 use crate::due::Due;
 use crate::durability::Durability;
 use crate::error::Error;
+use crate::id::Id;
 
 /// A message to push: payload bytes, an id, a due time and options.
 ///
 /// Without an id it gets a UUIDv7 in 22 characters, made here, before any call, so that a repeated push is recognised.
 /// Without a due time it is due at once.
+///
+/// While nobody else knows that id, only the library can repeat the push: then Redis remembers the call instead of each of its
+/// ids, which costs it less. Whoever clones the message, asks for the id or prints it may push it again, and is recognised, too.
 ///
 /// ```
 /// use dueq::{Message, OnConflict};
@@ -25,7 +28,7 @@ use crate::error::Error;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Message {
-    pub(crate) id: Vec<u8>,
+    pub(crate) id: Id,
     pub(crate) payload: Vec<u8>,
     pub(crate) due: Due,
     pub(crate) max_attempts: Option<u32>,
@@ -52,7 +55,7 @@ impl Message {
     /// A message with these payload bytes: 0 bytes to the queue's limit (1 MiB unless configured, 16 MiB at most).
     pub fn new(payload: impl Into<Vec<u8>>) -> Self {
         Self {
-            id: compact(Uuid::now_v7()).into_bytes(),
+            id: Id::fresh(),
             payload: payload.into(),
             due: Due::AfterMs(0),
             max_attempts: None,
@@ -75,7 +78,7 @@ impl Message {
     /// It is what makes a push safe to repeat, and what cancel and reschedule name.
     #[must_use]
     pub fn id(mut self, id: impl AsRef<[u8]>) -> Self {
-        self.id = id.as_ref().to_vec();
+        self.id = Id::chosen(id.as_ref().to_vec());
         self
     }
 
@@ -140,9 +143,16 @@ impl Message {
         self
     }
 
-    /// The id as bytes.
+    /// For programs that put dueq to the test: as if nobody else knew the id, although it was chosen. Push it nowhere else.
+    #[cfg(feature = "harness")]
+    #[must_use]
+    pub fn unseen(self) -> Self {
+        Self { id: self.id.unseen(), ..self }
+    }
+
+    /// The id as bytes; from then on it counts as known.
     pub fn id_bytes(&self) -> &[u8] {
-        &self.id
+        self.id.show()
     }
 
     /// Whether pushing it twice has the effect of once.
@@ -172,35 +182,9 @@ impl Message {
     }
 }
 
-/// A UUID in 22 characters of base 62, in the order of the UUIDs.
-pub(crate) fn compact(uuid: Uuid) -> String {
-    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    /// Ten digits at a time fit 64 bits, whose divisions are many times as fast.
-    const TEN: u128 = 62_u128.pow(10);
-    let mut rest = uuid.as_u128();
-    let mut text = vec![b'0'; 22];
-    for part in text.rchunks_mut(10) {
-        let mut digits = (rest % TEN) as u64;
-        rest /= TEN;
-        for place in part.iter_mut().rev() {
-            *place = DIGITS[(digits % 62) as usize];
-            digits /= 62;
-        }
-    }
-    String::from_utf8(text).unwrap_or_default() // of ASCII: it is always
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn compact_ids_keep_the_order_of_their_uuids() {
-        let ordered =
-            [0, 1, 61, 62, u128::from(u64::MAX), u128::MAX - 1, u128::MAX].map(|n| compact(Uuid::from_u128(n)));
-        assert!(ordered.is_sorted(), "{ordered:?}");
-        assert!(ordered.iter().all(|id| id.len() == 22));
-    }
 
     #[test]
     fn options_are_the_words_of_the_script() {

@@ -46,7 +46,8 @@ pub enum Pushed {
     Exists(State),
     /// The waiting message was moved or replaced, as [`OnConflict`](crate::OnConflict) asked.
     Moved,
-    /// The id was delivered or cancelled within the last seconds: taken for a late repetition, nothing was stored.
+    /// The id was delivered or cancelled within the last seconds: taken for a late repetition, nothing was stored. Only of ids
+    /// that somebody had before they were pushed is that sure to be known: see [`Message`](crate::Message).
     /// [`Message::reuse_id`](crate::Message::reuse_id) pushes all the same.
     Finished,
 }

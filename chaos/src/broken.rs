@@ -1,4 +1,4 @@
-//! Eight ways to break a queue, each a script with a few words exchanged. A harness that does not catch them all proves nothing.
+//! Nine ways to break a queue, each a script with a few words exchanged. A harness that does not catch them all proves nothing.
 
 use std::path::Path;
 
@@ -23,8 +23,8 @@ macro_rules! shipped {
     };
 }
 
-/// All eight.
-pub const VARIANTS: [Variant; 8] = [
+/// All nine.
+pub const VARIANTS: [Variant; 9] = [
     Variant {
         name: "ack_any_token",
         what: "ack does not compare the token",
@@ -87,6 +87,13 @@ pub const VARIANTS: [Variant; 8] = [
         verb: "push",
         shipped: shipped!("push"),
         exchanges: &[("recent > now and not reuse", "false")],
+    },
+    Variant {
+        name: "push_forgets_calls",
+        what: "push does not look whether this call of fresh ids was made before",
+        verb: "push",
+        shipped: shipped!("push"),
+        exchanges: &[("redis.call('ZSCORE', RECENT, call)", "false")],
     },
 ];
 

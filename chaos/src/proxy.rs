@@ -46,6 +46,7 @@ struct Way {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
+    usual: Mode,
     shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
@@ -58,14 +59,14 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Between a port of its own and `port`, both on this machine.
-    pub async fn start(port: u16) -> Result<Self> {
+    /// Between a port of its own and `port`, both on this machine. What it does while nobody tells it anything is `usual`.
+    pub async fn start(port: u16, usual: Mode) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let way = watch::Sender::new(Way { port, mode: Mode::Pass });
+        let way = watch::Sender::new(Way { port, mode: usual.clone() });
         let shared = Arc::new(Shared { way, done: AtomicU64::new(0) });
         let task = tokio::spawn(accept(listener, Arc::clone(&shared)));
-        Ok(Self { address, shared, task })
+        Ok(Self { address, usual, shared, task })
     }
 
     pub fn url(&self) -> String {
@@ -79,6 +80,10 @@ impl Proxy {
 
     pub fn set(&self, mode: Mode) {
         self.shared.way.send_modify(|way| way.mode = mode);
+    }
+
+    pub fn usual(&self) -> Mode {
+        self.usual.clone()
     }
 
     /// From now on it leads to another port; connections that lead elsewhere are closed.
@@ -201,7 +206,7 @@ mod tests {
     #[tokio::test]
     async fn who_is_led_elsewhere_loses_the_connections_that_led_to_the_old_place() -> Result<()> {
         let (one, other) = (TcpListener::bind(("127.0.0.1", 0)).await?, TcpListener::bind(("127.0.0.1", 0)).await?);
-        let proxy = Proxy::start(one.local_addr()?.port()).await?;
+        let proxy = Proxy::start(one.local_addr()?.port(), Mode::Pass).await?;
         let mut first = TcpStream::connect(("127.0.0.1", proxy.port())).await?;
         let _held = greet(&one, b'1').await?;
         assert_eq!(first.read_u8().await?, b'1');

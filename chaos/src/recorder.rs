@@ -150,6 +150,7 @@ fn call_of(verb: &str, args: &[&[u8]]) -> Call {
     };
     match (verb, args) {
         ("push", [until, items @ ..]) => {
+            let until = until.strip_suffix(b" fresh").unwrap_or(until);
             Call::Push { until_ms: number(until), items: items.chunks_exact(4).map(push_item).collect() }
         }
         ("claim", [n, given, lease, ..]) => Call::Claim { n: number(n), token: token(given), lease_ms: number(lease) },
@@ -259,6 +260,8 @@ mod tests {
         let payload = payload::make("p1-7", 2, 100);
         let push = call_of("push", &[b"", b"123", b"p1-7", b"+5", &payload, b"reuse"]);
         let item = PushItem("p1-7".into(), "+5".into(), 2, 100, "reuse".into());
+        assert_eq!(push, Call::Push { until_ms: 123, items: vec![item.clone()] });
+        let push = call_of("push", &[b"", b"123 fresh", b"p1-7", b"+5", &payload, b"reuse"]);
         assert_eq!(push, Call::Push { until_ms: 123, items: vec![item] });
 
         let given = b"\x00\xffABCDEFrest....";

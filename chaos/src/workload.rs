@@ -25,6 +25,8 @@ pub struct Push {
     pub max_attempts: Option<u32>,
     pub on_conflict: OnConflict,
     pub reuse: bool,
+    /// Whether nobody else pushes this id, nor this producer twice.
+    pub fresh: bool,
 }
 
 impl Push {
@@ -34,7 +36,10 @@ impl Push {
         if let Some(limit) = self.max_attempts {
             message = message.max_attempts(limit);
         }
-        if self.reuse { message.reuse_id() } else { message }
+        if self.reuse {
+            message = message.reuse_id();
+        }
+        if self.fresh { message.unseen() } else { message }
     }
 }
 
@@ -54,12 +59,14 @@ pub struct Plan {
     /// One message in so many is poison; 0 is none.
     poison_every: u64,
     next_poison: u64,
+    /// Whether its ids are fresh: then it pushes each of them once.
+    fresh: bool,
 }
 
 impl Plan {
-    pub fn new(seed: u64, name: &str, poison_every: u64) -> Self {
+    pub fn new(seed: u64, name: &str, poison_every: u64, fresh: bool) -> Self {
         let rng = Rng::with_seed(seed ^ hash(name.as_bytes()));
-        Self { name: name.to_owned(), rng, number: 0, poison_every, next_poison: poison_every }
+        Self { name: name.to_owned(), rng, number: 0, poison_every, next_poison: poison_every, fresh }
     }
 
     /// The next step, as the server's clock stands at `now_ms`.
@@ -87,7 +94,8 @@ impl Plan {
     pub fn plain(&mut self, due: Due) -> Push {
         self.number += 1;
         let id = format!("{}-{}", self.name, self.number);
-        Push { id, due, version: 1, bytes: 100, max_attempts: None, on_conflict: OnConflict::Keep, reuse: false }
+        let on_conflict = OnConflict::Keep;
+        Push { id, due, version: 1, bytes: 100, max_attempts: None, on_conflict, reuse: false, fresh: self.fresh }
     }
 
     fn poison(&mut self, pushes: &mut Vec<Push>) {
@@ -109,7 +117,7 @@ impl Plan {
         match self.rng.u32(0..10_000) {
             0..100 => push.id = odd(&push.id, &mut self.rng),
             100..120 => self.spoil(&mut push, now_ms),
-            120..520 => self.repeat(&push, now_ms, step),
+            120..520 if !self.fresh => self.repeat(&push, now_ms, step),
             _ => {}
         }
         step.pushes.push(push);
@@ -206,7 +214,7 @@ mod tests {
     #[test]
     fn the_same_seed_and_name_give_the_same_plan() {
         let plan = |seed, name| {
-            let mut plan = Plan::new(seed, name, 0);
+            let mut plan = Plan::new(seed, name, 0, false);
             (0..200).map(|_| plan.step(1_000_000)).collect::<Vec<_>>()
         };
         assert_eq!(plan(1, "p1"), plan(1, "p1"));
@@ -216,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_plan_has_some_of_everything() {
-        let mut plan = Plan::new(7, "p1", 0);
+        let mut plan = Plan::new(7, "p1", 0, false);
         let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
         let pushes: Vec<_> = steps.iter().flat_map(|step| &step.pushes).collect();
         let later: Vec<_> = steps.iter().flat_map(|step| &step.later).map(|(_, push)| push).collect();
@@ -242,8 +250,15 @@ mod tests {
     }
 
     #[test]
+    fn fresh_ids_are_pushed_once() {
+        let mut plan = Plan::new(7, "p1", 0, true);
+        let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
+        assert!(steps.iter().all(|step| step.later.is_empty() && step.pushes.iter().all(|push| push.fresh)));
+    }
+
+    #[test]
     fn poison_comes_with_49_innocents() {
-        let mut plan = Plan::new(7, "p1", 1_000);
+        let mut plan = Plan::new(7, "p1", 1_000, false);
         let steps: Vec<_> = (0..500).map(|_| plan.step(0)).collect();
         let poisoned = |step: &&Step| step.pushes.iter().any(|push| push.id.ends_with(POISON));
         let found: Vec<_> = steps.iter().filter(poisoned).collect();

@@ -65,9 +65,12 @@ impl Commit {
             }
             Err(error) => {
                 self.work.meters.call_failed(&error);
+                // All that are harmless, or none: fresh ones are repeated together.
+                let [harmless, any] =
+                    [Repeat::Harmless, Repeat::Unsafe].map(|repeat| self.patience.allows(&error, repeat));
                 let (again, lost) = std::mem::take(&mut self.batch)
                     .into_iter()
-                    .partition(|pending| self.patience.allows(&error, pending.item.repeat));
+                    .partition(|pending| any || harmless && pending.item.repeat == Repeat::Harmless);
                 let unknown = error.was_applied() != Applied::No;
                 self.batch = lost;
                 self.fail(&error);
@@ -89,7 +92,10 @@ impl Commit {
             }
             (Prefix::Until, _) => {
                 if self.until.is_none() {
-                    self.until = Some(self.until_ms().await?.to_string());
+                    // One is remembered by its id, whatever is said.
+                    let fresh = self.batch.len() > 1 && self.batch.iter().all(|pending| pending.item.fresh);
+                    let fresh = if fresh { " fresh" } else { "" };
+                    self.until = Some(format!("{}{fresh}", self.until_ms().await?));
                 }
                 Ok(self.until.clone())
             }

@@ -50,6 +50,8 @@ pub(crate) struct Item {
     pub(crate) args: Vec<Vec<u8>>,
     /// What may be done about it if the reply is lost.
     pub(crate) repeat: Repeat,
+    /// Whether it is a push whose id nobody else knows, which is repeated by nobody but us, together with its call.
+    pub(crate) fresh: bool,
 }
 
 impl Item {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::delivery::Delivery;
 use crate::error::{Error, ErrorKind};
 use crate::events;
-use crate::message::compact;
+use crate::id::compact;
 use crate::node::bell::Bell;
 use crate::node::claimer::{Claimer, Nudge};
 use crate::node::conductor::{self, Conductor};

@@ -7,6 +7,7 @@ mod driver;
 mod history;
 mod mutants;
 mod operation;
+mod plans;
 mod producers;
 mod reads;
 mod structure;

@@ -29,7 +29,7 @@ struct Servers {
 
 pub(super) async fn fail_over(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let old = stage.store();
-    let link = Proxy::start(old.port).await?;
+    let link = Proxy::start(old.port, Mode::Pass).await?;
     let name = format!("server-{}", mark.number);
     let new = Arc::new(old.start_another(name, stage.library.clone(), stage.folder.clone()).await?);
     new.follow(Some(link.port())).await?;

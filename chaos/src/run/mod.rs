@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::faults::Kind;
 use crate::history::Role;
 use crate::leftovers;
-use crate::proxy::Proxy;
+use crate::proxy::{Direction, Mode, Proxy};
 use crew::Place;
 use log::Log;
 use shim::Control;
@@ -27,7 +27,7 @@ use store::Store;
 
 /// Messages per second of all producers, unless told otherwise.
 const RATE: u64 = 2_000;
-const PRODUCERS: [&str; 2] = ["p1", "p2"];
+const PRODUCERS: [&str; 3] = ["p1", "p2", "p3"];
 const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 /// With `--messages`, more are pushed per second than would do without outages.
 const OUTAGES: f64 = 1.25;
@@ -227,12 +227,18 @@ async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -
             if *name == PRODUCERS[1] {
                 arguments.extend(["--replicated-while".into(), folder.join(REPLICA_SIGN).display().to_string()]);
             }
+            let mut usual = Mode::Pass;
+            if *name == PRODUCERS[2] {
+                arguments.push("--fresh".into());
+                // Its replies are lost all the time: what it repeats must not be made again.
+                usual = Mode::Cut(Direction::Replies, 5_000);
+            }
             if *name == PRODUCERS[0] {
                 // Each kills six workers, within half a minute.
                 let every = rate * (options.duration / 4).clamp(4, 30);
                 arguments.extend(["--poison-every".into(), every.to_string()]);
             }
-            let proxy = Proxy::start(store.port).await?;
+            let proxy = Proxy::start(store.port, usual).await?;
             crew.push(Place::new(name, role, proxy, shim, folder.to_owned(), arguments));
         }
     }

@@ -129,7 +129,7 @@ impl Stage {
             let mode = match &gate.disturbed {
                 _ if gate.away && !stays => Mode::Away,
                 Some((name, mode)) if *name == place.name => mode.clone(),
-                _ => Mode::Pass,
+                _ => place.proxy.usual(),
             };
             place.proxy.set(mode);
         }
@@ -178,7 +178,7 @@ impl Stage {
     /// A producer of nothing but a storm.
     pub async fn start_storm(&self, name: &str, size: u64, due_ms: u64) -> Result<Arc<Place>> {
         self.stormed.store(true, Ordering::SeqCst);
-        let proxy = Proxy::start(self.store().port).await?;
+        let proxy = Proxy::start(self.store().port, Mode::Pass).await?;
         let shim = Control::new(&self.library, &self.folder.join(format!("{name}.shim")))?;
         let mut arguments = self.options.role_arguments("producer");
         arguments.extend(["--storm".into(), size.to_string(), "--due-ms".into(), due_ms.to_string()]);

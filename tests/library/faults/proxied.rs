@@ -8,7 +8,7 @@ use dueq::{
 };
 
 use crate::support::proxy::Proxy;
-use crate::support::{HOUR, Setup, claim_one, push_and_claim, setup, until, within};
+use crate::support::{HOUR, Running, Setup, claim_one, push_and_claim, setup, until, within};
 
 const PUSH: &str = include_str!("../../../lua/push.lua");
 const ACK: &str = include_str!("../../../lua/ack.lua");
@@ -56,6 +56,40 @@ async fn a_push_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_mea
     worker.stop().await?;
     assert_eq!(seen.rest(), Vec::<String>::new());
     assert_eq!(setup.queue.stats().await?.pushed, 21);
+    Ok(())
+}
+
+/// The same of many whose ids nobody has seen: they are remembered by their call, which is repeated whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_meanwhile() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    let (handled, mut seen) = crate::support::seen();
+    let worker = Running::start(setup.queue.worker(), move |delivery: dueq::Delivery| {
+        let _ = handled.send(delivery.payload().to_vec());
+        std::future::ready(())
+    });
+    let mut finished = 0;
+    for round in 0..20 {
+        proxy.cut_reply_of(PUSH);
+        let later = Message::new("later").due(HOUR);
+        let messages = (0..20).map(|place| Message::new(format!("{round} {place}"))).chain([later]);
+        for pushed in queue.push_many(messages).await {
+            assert!(matches!(pushed, Ok(Pushed::Exists(_) | Pushed::Finished)), "{pushed:?}");
+            finished += u32::from(matches!(pushed, Ok(Pushed::Finished)));
+        }
+        let mut expected: Vec<_> = (0..20).map(|place| format!("{round} {place}").into_bytes()).collect();
+        let mut found = seen.take(20).await?;
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected);
+    }
+    assert_eq!(proxy.cuts(), 20);
+    assert!(finished > 0, "none was acked before its push was repeated: this showed nothing");
+    worker.stop().await?;
+    assert_eq!(seen.rest(), Vec::<Vec<u8>>::new());
+    let stats = setup.queue.stats().await?;
+    assert_eq!((stats.pushed, stats.scheduled), (1 + 20 * 21, 20));
+    assert!(stats.recent <= 1 + 20, "{} are remembered", stats.recent);
     Ok(())
 }
 

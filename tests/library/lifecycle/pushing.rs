@@ -230,3 +230,32 @@ fn a_client_outlives_the_runtime_it_was_made_on() -> Result<()> {
     assert_eq!(second.block_on(setup.queue.stats())?.scheduled, 1);
     Ok(())
 }
+
+/// A caller may give up and push the same message again, in whatever company.
+#[tokio::test]
+async fn whoever_has_the_id_is_recognised_when_he_pushes_again_what_has_gone() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let kept: Vec<_> = (0..10).map(|_| Message::new("kept")).collect();
+    let (first, again) = (kept.clone(), kept.clone());
+    let asked: Vec<_> = (0..10).map(|_| Message::new("asked")).collect();
+    let known: Vec<_> = asked.iter().map(|message| message.id_bytes().to_vec()).collect();
+    for pushed in [queue.push_many(first).await, queue.push_many(asked).await].concat() {
+        assert_eq!(pushed?, Pushed::Created);
+    }
+    for delivery in claim(queue, 20).await? {
+        delivery.ack().await?;
+    }
+    let asked = known.into_iter().map(|id| Message::new("asked").id(id));
+    for message in again.into_iter().chain(asked) {
+        assert_eq!(queue.push(message).await?, Pushed::Finished);
+    }
+    assert_eq!(queue.stats().await?.recent, 20);
+
+    // Of ten whose ids nobody has seen, one thing is remembered.
+    for pushed in queue.push_many((0..10).map(|_| Message::new("unseen"))).await {
+        assert_eq!(pushed?, Pushed::Created);
+    }
+    assert_eq!(queue.stats().await?.recent, 21);
+    Ok(())
+}

@@ -8,23 +8,25 @@ use crate::queue::{DAY, HOUR, T0};
 use crate::reply::Text;
 
 const IDS: [&str; 14] = ["a", "b", "c", "d", "order:42", "12:34", "with space", "grüße", "f", "g", "h", "i", "j", "0"];
-const NODES: [&str; 3] = ["north", "south", "west"];
+pub(super) const NODES: [&str; 3] = ["north", "south", "west"];
 const STATES: [&str; 4] = ["scheduled", "ready", "leased", "dead"];
 
 /// How many calls are kept to be repeated.
 const KEPT: usize = 40;
 
 pub(crate) struct Driver {
-    random: Rng,
+    pub(super) random: Rng,
     pub(crate) now: Now,
     /// Claims seen, current and stale.
     holds: Vec<Hold>,
     kept: Vec<(usize, Operation)>,
-    /// What comes next, a second apart.
-    planned: Vec<Operation>,
+    /// The last ids that were pushed as fresh, and how many there were.
+    made: (Vec<Text>, usize),
+    /// What comes next, a second apart: the last one first, with the number of the call that it repeats.
+    pub(super) planned: Vec<(Option<usize>, Operation)>,
     /// Whether the clock is set back before that.
     set_back: bool,
-    calls: usize,
+    pub(super) calls: usize,
 }
 
 impl Driver {
@@ -35,6 +37,7 @@ impl Driver {
             now,
             holds: Vec::new(),
             kept: Vec::new(),
+            made: (Vec::new(), 0),
             planned: Vec::new(),
             set_back: false,
             calls: 0,
@@ -88,8 +91,8 @@ impl Driver {
     /// The next operation, with the number of the call of which it is a repetition, or its own.
     pub(crate) fn next(&mut self, world: &World) -> (usize, Operation) {
         self.calls += 1;
-        if let Some(planned) = self.planned.pop() {
-            return (self.calls, planned);
+        if let Some((number, planned)) = self.planned.pop() {
+            return (number.unwrap_or(self.calls), planned);
         }
         if !self.kept.is_empty() && self.chance(8) {
             let kept = self.random.usize(0..self.kept.len());
@@ -115,12 +118,13 @@ impl Driver {
 
     fn choose(&mut self, world: &World) -> Operation {
         match self.random.u32(0..1_000) {
-            0..200 => self.push(),
+            0..10 => self.plan_a_repeated_push(),
+            10..200 => self.push(),
             200..300 => {
                 if self.chance(10) {
                     self.set_back = true;
                     let claim = self.claim();
-                    self.planned.push(claim);
+                    self.plan([claim]);
                 }
                 Operation::Promote { limit: self.limit(), followed: self.chance(30) }
             }
@@ -174,31 +178,6 @@ impl Driver {
         Operation::Claim { count, token: self.token(), lease: self.lease().clamp(1, DAY), due }
     }
 
-    /// A node that beats while nobody settles, twice over: what is leased crashes, and what is claimed then crashes again.
-    fn plan_crashes(&mut self) -> Operation {
-        let beat = Operation::Beat { node: self.pick(&NODES).into(), leave: false };
-        for _ in 0..2 {
-            let reap = Operation::Reap { limit: self.limit() };
-            let claim = Operation::Claim { count: 5, token: self.token(), lease: 2_000, due: false };
-            let promote = Operation::Promote { limit: 1_000, followed: true };
-            self.planned.extend([claim, promote, reap]);
-            self.planned.extend(vec![beat.clone(); 6]);
-        }
-        beat
-    }
-
-    /// A cancel, a push of the same ids on purpose, and the cancel again, as of a time about that of the first one.
-    fn plan_a_repeated_cancel(&mut self) -> Operation {
-        let (dead, ids) = (self.chance(40), self.ids());
-        let item = |id: &Text, driver: &mut Self| Item { id: id.clone(), reuse: true, ..driver.item() };
-        let items = ids.iter().map(|id| item(id, self)).collect();
-        let since = Some(self.now.floor() + self.random.u64(0..1_500) - 500);
-        self.planned.push(Operation::Cancel { dead, since, ids: ids.clone() });
-        let until = self.chance(50).then(|| self.now.floor() + 10_000);
-        self.planned.push(Operation::Push { until, items });
-        Operation::Cancel { dead, since: None, ids }
-    }
-
     fn push(&mut self) -> Operation {
         let clock = self.now.floor();
         let until = match self.random.u32(0..10) {
@@ -207,15 +186,32 @@ impl Driver {
             7 => Some(clock - self.random.u64(0..3)),
             _ => None,
         };
-        let mut items: Vec<_> = (0..self.random.usize(1..6)).map(|_| self.item()).collect();
+        let fresh = until.is_some() && self.chance(8);
+        let most = if fresh { 10 } else { 6 };
+        let mut items: Vec<_> = (0..self.random.usize(1..most)).map(|_| self.item()).collect();
         if self.chance(50) {
             // Calls without options are gone through in a hurry.
             items.iter_mut().for_each(Item::drop_options);
         }
-        Operation::Push { until, items }
+        if fresh {
+            items.iter_mut().for_each(|item| item.id = self.make());
+            if self.chance(10) {
+                items.push(items[0].clone());
+            }
+        }
+        Operation::Push { until, fresh, items }
     }
 
-    fn item(&mut self) -> Item {
+    /// An id that nobody had.
+    pub(super) fn make(&mut self) -> Text {
+        let (made, count) = &mut self.made;
+        *count += 1;
+        made.truncate(7);
+        made.insert(0, format!("made/{count}").into());
+        made[0].clone()
+    }
+
+    pub(super) fn item(&mut self) -> Item {
         let choices =
             [None, None, Some("keep"), Some("reschedule"), Some("reschedule"), Some("replace"), Some("never")];
         Item {
@@ -316,24 +312,25 @@ impl Driver {
         Operation::Peek { state, cursor, limit }
     }
 
-    fn limit(&mut self) -> usize {
+    pub(super) fn limit(&mut self) -> usize {
         self.pick(&[1, 2, 3, 10, 1_000])
     }
 
-    fn lease(&mut self) -> u64 {
+    pub(super) fn lease(&mut self) -> u64 {
         self.pick(&[0, 1, 50, 500, 1_000, 2_000, 2_000, 5_000, 30_000, DAY, DAY + 1])
     }
 
-    fn token(&mut self) -> Text {
+    pub(super) fn token(&mut self) -> Text {
         Text(self.random.u128(..).to_le_bytes().to_vec())
     }
 
-    fn ids(&mut self) -> Vec<Text> {
+    pub(super) fn ids(&mut self) -> Vec<Text> {
         (0..self.random.usize(1..5)).map(|_| self.id()).collect()
     }
 
     fn id(&mut self) -> Text {
-        self.pick(&IDS).into()
+        let made = self.chance(15).then(|| self.random.choice(self.made.0.clone())).flatten();
+        made.unwrap_or_else(|| self.pick(&IDS).into())
     }
 
     fn payload(&mut self) -> Text {
@@ -346,7 +343,7 @@ impl Driver {
         if self.chance(percent_long) { "long\0".repeat(210).into() } else { self.payload() }
     }
 
-    fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+    pub(super) fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.random.usize(0..choices.len())].clone()
     }
 }

@@ -41,7 +41,7 @@ impl History {
     ) -> Result<()> {
         self.clock = self.clock.max(now.floor());
         match operation {
-            Operation::Push { until, items } => {
+            Operation::Push { until, items, .. } => {
                 for (place, (item, answer)) in items.iter().zip(reply.items()?).enumerate() {
                     self.pushed((number, place), now, *until, item, &answer)?;
                 }

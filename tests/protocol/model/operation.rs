@@ -19,7 +19,7 @@ impl Item {
         (self.on_conflict, self.reuse, self.max_attempts, self.trace_parent) = (None, false, None, None);
     }
 
-    fn options(&self) -> String {
+    pub(crate) fn options(&self) -> String {
         let mut words = Vec::new();
         words.extend(self.trace_parent.as_ref().map(|parent| format!("traceparent={parent}")));
         words.extend(self.max_attempts.map(|limit| format!("max_attempts={limit}")));
@@ -34,7 +34,7 @@ pub(crate) type Hold = (Text, Text);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Push { until: Option<u64>, items: Vec<Item> },
+    Push { until: Option<u64>, fresh: bool, items: Vec<Item> },
     Promote { limit: usize, followed: bool },
     Claim { count: usize, token: Text, lease: u64, due: bool },
     Ack(Vec<Hold>),
@@ -98,9 +98,10 @@ impl Operation {
         let number = |value: &Option<u64>| value.map_or_else(Text::default, Text::from);
         let flat = |holds: &[Hold]| holds.iter().flat_map(|(id, token)| words![id, token]).collect();
         match self {
-            Self::Push { until, items } => {
+            Self::Push { until, fresh, items } => {
+                let until = format!("{}{}", number(until).text(), if *fresh { " fresh" } else { "" });
                 let item = |item: &Item| words![&item.id, item.due.word(), &item.payload, item.options()];
-                [number(until)].into_iter().chain(items.iter().flat_map(item)).collect()
+                [until.into()].into_iter().chain(items.iter().flat_map(item)).collect()
             }
             Self::Promote { limit, followed } => words![*limit as u64, flag(followed)],
             Self::Claim { count, token, lease, due } => words![*count as u64, token, *lease, flag(due)],

@@ -9,6 +9,34 @@ use crate::state::State;
 
 const MEBIBYTE: u64 = 1_048_576;
 
+/// What a push reckons with.
+#[derive(Clone, Copy)]
+enum Known {
+    /// This is the first attempt of a call whose ids nobody knows.
+    Nothing,
+    /// What is remembered of each of its ids.
+    EachId,
+    /// The call was made before, and all was new.
+    All(Memory),
+}
+
+/// What `recent` calls a call.
+fn call(items: &[Item]) -> Text {
+    let ids: Vec<_> = items.iter().map(|item| item.id.text()).collect();
+    let json = serde_json::json!(ids).to_string().replace('/', "\\/"); // as Redis's Lua writes it
+    format!("\u{3}{}", redis::Script::new(&json).get_hash()).into()
+}
+
+/// Whether any of them may be gone before `until`, which is the same in each attempt.
+fn soon(items: &[Item], until: u64) -> bool {
+    items.iter().any(|item| match item.due {
+        Due::At(due) => due <= until,
+        Due::In(delay) => delay <= REPEAT_MS,
+        // What Lua takes for a small number.
+        Due::Nonsense(text) => ["-5", "1.5", "1e3", "0x10", " 5"].contains(&text),
+    })
+}
+
 impl World {
     /// A queue begins with the first call that has something to keep. Its `born` is Redis's to choose, once.
     fn create(&mut self, after: &State) -> Result<()> {
@@ -24,7 +52,7 @@ impl World {
         self.recent.insert(id.clone(), Memory { until, fate });
     }
 
-    /// Forgets up to so many ids whose time is over, the oldest first: twice as many as a call remembered, so that
+    /// Forgets up to so many whose time is over, the oldest first: at least twice as many as a call remembered, so that
     /// `recent` cannot grow for ever.
     pub(super) fn forget(&mut self, now: Now, count: usize) {
         let mut over: Vec<_> = self.recent.iter().filter(|(_, memory)| !memory.lasts(now)).collect();
@@ -33,10 +61,25 @@ impl World {
         self.recent.retain(|id, _| !forgotten.contains(id));
     }
 
-    pub(super) fn push(&mut self, now: Now, until: Option<u64>, items: &[Item], after: &State) -> Result<Reply> {
-        let (mut replies, mut created, mut changed, mut remembered) = (Vec::new(), 0, false, 0);
+    pub(super) fn push(
+        &mut self,
+        now: Now,
+        until: Option<u64>,
+        fresh: bool,
+        items: &[Item],
+        after: &State,
+    ) -> Result<Reply> {
+        let call =
+            until.filter(|until| fresh && items.len() > 4 && soon(items, *until)).map(|until| (call(items), until));
+        let known = call.as_ref().map_or(Known::EachId, |(call, _)| self.known(now, call));
+        let mut trial = self.clone();
+        let mut made_at_once =
+            |item: &Item| item.options().is_empty() && trial.push_one(now, until, item, known, &mut None) == "CREATED";
+        let all_new = call.is_some() && items.iter().all(&mut made_at_once);
+        let (mut replies, mut created, mut changed, mut ids_remembered) =
+            (Vec::new(), 0, false, (!all_new).then_some(0));
         for item in items {
-            let reply = self.push_one(now, until, item, &mut remembered);
+            let reply = self.push_one(now, until, item, known, &mut ids_remembered);
             created += usize::from(reply == "CREATED");
             changed |= reply == "CREATED" || reply == "MOVED";
             replies.push(Reply::from(reply));
@@ -45,11 +88,35 @@ impl World {
             self.create(after)?;
         }
         self.count("pushed", created);
-        self.forget(now, 2 * remembered);
+        let mut remembered = ids_remembered.unwrap_or(0);
+        if let Some((call, until)) = call.filter(|_| changed) {
+            self.remember(&call, until, if all_new { Fate::Delivered } else { Fate::OneByOne });
+            remembered += 1;
+        }
+        if remembered > 0 {
+            self.forget(now, 2 * items.len());
+        }
         Ok(Reply::List(vec![self.finish(now, changed, false), Reply::List(replies)]))
     }
 
-    fn push_one(&mut self, now: Now, until: Option<u64>, item: &Item, remembered: &mut usize) -> String {
+    /// What is known of a call that says that nobody else knows its ids.
+    fn known(&self, now: Now, call: &Text) -> Known {
+        match self.recent.get(call).filter(|memory| memory.lasts(now)) {
+            None => Known::Nothing,
+            Some(Memory { fate: Fate::OneByOne, .. }) => Known::EachId,
+            Some(memory) => Known::All(*memory),
+        }
+    }
+
+    /// Counts the ids that it remembers, if it is to remember ids.
+    fn push_one(
+        &mut self,
+        now: Now,
+        until: Option<u64>,
+        item: &Item,
+        known: Known,
+        remembered: &mut Option<usize>,
+    ) -> String {
         let id = &item.id;
         let Some(due) = item.due.at(now) else { return "INVALID".to_owned() };
         let too_long = item.payload.0.len() as u64 > self.limit("max_payload_bytes").unwrap_or(MEBIBYTE);
@@ -73,13 +140,17 @@ impl World {
             }
             (message.original, message.place) = (None, Place::Scheduled { due });
             self.unready(id);
-            if near {
+            if let Some(count) = remembered.as_mut().filter(|_| near) {
                 self.remember(id, now.ceil() + REPEAT_MS, Fate::Delivered);
-                *remembered += 1;
+                *count += 1;
             }
             return "MOVED".to_owned();
         }
-        let memory = self.recent.get(id).copied();
+        let memory = match known {
+            Known::Nothing => None,
+            Known::EachId => self.recent.get(id).copied(),
+            Known::All(memory) => Some(memory),
+        };
         let lasts = memory.is_some_and(|memory| memory.lasts(now));
         if lasts && !item.reuse {
             return "FINISHED".to_owned();
@@ -95,8 +166,10 @@ impl World {
                 Some(Fate::CancelledAndReused) if ahead <= past => Fate::CancelledAndReused,
                 _ => Fate::Delivered,
             };
-            self.remember(id, until, fate);
-            *remembered += 1;
+            if let Some(count) = remembered {
+                self.remember(id, until, fate);
+                *count += 1;
+            }
         }
         let message = Message {
             payload: item.payload.clone(),

@@ -108,6 +108,8 @@ pub(crate) enum Fate {
     Cancelled,
     /// And then pushed again.
     CancelledAndReused,
+    /// Of a call: some of its ids are remembered by themselves.
+    OneByOne,
 }
 
 impl Memory {
@@ -115,7 +117,7 @@ impl Memory {
     pub(crate) fn score(self) -> f64 {
         let fraction = match self.fate {
             Fate::Delivered => 0.0,
-            Fate::Cancelled => 0.5,
+            Fate::Cancelled | Fate::OneByOne => 0.5,
             Fate::CancelledAndReused => 0.25,
         };
         self.until as f64 + fraction

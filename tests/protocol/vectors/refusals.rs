@@ -177,7 +177,10 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         }
         "push" => {
             let mut bad = vec![words![], words![""], words!["", "a"], words!["", "a", "+1", "", "", "b"]];
-            bad.extend(["x", "-1", "1.5", "+5"].map(|until| [words![until], item.clone()].concat()));
+            let fresh = ["fresh", " fresh", "10fresh", "10  fresh", "10 fresh ", "10 new"];
+            bad.extend(
+                ["x", "-1", "1.5", "+5"].into_iter().chain(fresh).map(|until| [words![until], item.clone()].concat()),
+            );
             bad.push([words![""], many(item, 1_001)].concat());
             bad
         }

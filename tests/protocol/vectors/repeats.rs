@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use crate::queue::{HOUR, Queue, T0, token};
-use crate::reply::words;
+use crate::reply::{Text, words};
 
 #[test]
 fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
@@ -44,6 +44,67 @@ fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// Fresh ids are remembered by their call, whatever became of each of them.
+#[test]
+fn a_repeated_call_of_fresh_ids_makes_none_of_them_again() -> Result<()> {
+    let calls: [(&str, u64, &str, usize); 6] = [
+        // due, option of the third, how many are remembered
+        ("soon", T0, "", 1),
+        ("until", T0 + 10_000, "", 1),
+        ("later, but within 12 s", T0 + 10_001, "", 6),
+        ("later", T0 + HOUR, "", 0),
+        ("judged one by one", T0, "max_attempts=3", 7),
+        ("one of them is not created", T0, "max_attempts=0", 6),
+    ];
+    for (name, due, option, remembered) in calls {
+        let mut queue = Queue::start()?;
+        let item = |place: usize| words![format!("{place}"), due, "payload", if place == 2 { option } else { "" }];
+        let until = format!("{} fresh", T0 + 10_000);
+        let push: Vec<Text> = words![&until].into_iter().chain((0..6).flat_map(item)).collect();
+        let first = queue.items("push", T0, push.clone())?;
+        let refused = option == "max_attempts=0";
+        ensure!(first.iter().filter(|answer| *answer == "CREATED").count() == if refused { 5 } else { first.len() });
+        ensure!(queue.state()?.recent.len() == remembered + 1, "{name}: {:?}", queue.state()?.recent);
+        // Two are cancelled, and two delivered and acked.
+        queue.ok("cancel", T0, words!["", "0", "1"])?;
+        queue.ok("run_now", T0, words!["4", "5"])?;
+        let taken = queue.take(T0, 4, &token('a'))?;
+        let both = taken.iter().filter(|id| ["4", "5"].contains(&id.as_str())).map(|id| words![id]).collect::<Vec<_>>();
+        ensure!(both.len() == 2, "{name}: {taken:?}");
+        queue.ok("ack", T0, [words![token('a'), 2], both.concat()].concat())?;
+        for at in [T0, T0 + 9_999] {
+            let answers = queue.items("push", at, push.clone())?;
+            ensure!([0, 1, 4, 5].iter().all(|place| answers[*place] == "FINISHED"), "{name}, at {at}: {answers:?}");
+            ensure!(answers[3].starts_with("EXISTS"), "{name}, at {at}: {answers:?}");
+            ensure!(if refused { answers[2].starts_with("INVALID") } else { answers[2].starts_with("EXISTS") });
+        }
+        let expired = queue.items("push", T0 + 10_000, push)?;
+        ensure!(expired.iter().all(|answer| answer == "EXPIRED" || refused && answer.starts_with("INVALID")));
+    }
+    Ok(())
+}
+
+/// Who breaks the promise and pushes some of them in another call makes them again, and harms nothing else.
+#[test]
+fn fresh_ids_in_another_call_are_pushed_anew() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let push = |ids: &[&str]| -> Vec<Text> {
+        let until = format!("{} fresh", T0 + 10_000);
+        words![&until].into_iter().chain(ids.iter().flat_map(|id| words![*id, T0, "", ""])).collect()
+    };
+    let all = ["a", "b", "c", "d", "e", "f"];
+    ensure!(queue.items("push", T0, push(&all))?.iter().all(|answer| answer == "CREATED"));
+    ensure!(queue.take(T0, 6, &token('a'))?.len() == 6);
+    queue.ok("ack", T0, [words![token('a'), 6], all.iter().flat_map(|id| words![*id]).collect()].concat())?;
+    for other in [&all[..5], &all[1..], &["f", "a", "b", "c", "d", "e"], &["a", "b", "c", "d", "x", "f"]] {
+        let answers = queue.items("push", T0, push(other))?;
+        ensure!(answers.iter().all(|answer| answer == "CREATED"), "{other:?}: {answers:?}");
+        queue.ok("purge", T0, words!["scheduled", 10])?;
+    }
+    ensure!(queue.items("push", T0, push(&all))?.iter().all(|answer| answer == "FINISHED"));
     Ok(())
 }
 

@@ -1,0 +1,65 @@
+//! Operations that the random client makes one after the other, as it would hardly do by chance.
+
+use crate::model::driver::{Driver, NODES};
+use crate::model::operation::{Item, Operation};
+use crate::model::world::Due;
+use crate::reply::Text;
+
+impl Driver {
+    /// The last of them comes first.
+    pub(super) fn plan(&mut self, operations: impl IntoIterator<Item = Operation>) {
+        self.planned.extend(operations.into_iter().map(|operation| (None, operation)));
+    }
+
+    /// A node that beats while nobody settles, twice over: what is leased crashes, and what is claimed then crashes again.
+    pub(super) fn plan_crashes(&mut self) -> Operation {
+        let beat = Operation::Beat { node: self.pick(&NODES).into(), leave: false };
+        for _ in 0..2 {
+            let reap = Operation::Reap { limit: self.limit() };
+            let claim = Operation::Claim { count: 5, token: self.token(), lease: 2_000, due: false };
+            let promote = Operation::Promote { limit: 1_000, followed: true };
+            self.plan([claim, promote, reap]);
+            self.plan(vec![beat.clone(); 6]);
+        }
+        beat
+    }
+
+    /// A cancel, a push of the same ids on purpose, and the cancel again, as of a time about that of the first one.
+    pub(super) fn plan_a_repeated_cancel(&mut self) -> Operation {
+        let (dead, ids) = (self.chance(40), self.ids());
+        let item = |id: &Text, driver: &mut Self| Item { id: id.clone(), reuse: true, ..driver.item() };
+        let items = ids.iter().map(|id| item(id, self)).collect();
+        let since = Some(self.now.floor() + self.random.u64(0..1_500) - 500);
+        self.plan([Operation::Cancel { dead, since, ids: ids.clone() }]);
+        let until = self.chance(50).then(|| self.now.floor() + 10_000);
+        self.plan([Operation::Push { until, fresh: false, items }]);
+        Operation::Cancel { dead, since: None, ids }
+    }
+
+    /// A push of fresh ids, what becomes of some of them, and the push again.
+    pub(super) fn plan_a_repeated_push(&mut self) -> Operation {
+        let mut items: Vec<_> =
+            (0..self.random.usize(2..10)).map(|_| Item { id: self.make(), ..self.item() }).collect();
+        if self.chance(60) {
+            items.iter_mut().for_each(Item::drop_options);
+        }
+        if self.chance(15) {
+            items.push(items[0].clone());
+        }
+        if self.chance(40) {
+            let later = self.now.floor() + 10_001;
+            items.iter_mut().for_each(|item| item.due = Due::At(later + self.random.u64(0..3_000)));
+        }
+        let gone: Vec<_> = items.iter().map(|item| item.id.clone()).filter(|_| self.chance(60)).collect();
+        let push = Operation::Push { until: Some(self.now.floor() + 10_000), fresh: true, items };
+        self.planned.push((Some(self.calls), push.clone()));
+        if !gone.is_empty() && self.chance(40) {
+            self.plan([Operation::Cancel { dead: false, since: None, ids: gone }]);
+        } else if !gone.is_empty() {
+            let token = self.token();
+            let ack = Operation::Ack(gone.into_iter().map(|id| (id, token.clone())).collect());
+            self.plan([ack, Operation::Claim { count: 50, token, lease: 5_000, due: true }]);
+        }
+        push
+    }
+}
