@@ -51,23 +51,25 @@ local function finish(changed, quiet, head, deadline, length) -- what a script d
 end
 --- end
 --- block: due_now
-local function due_now(room) -- the first so many of scheduled that are due, at least one: their ids, and their dues as texts
-  local ids = redis.call('ZRANGE', SCHEDULED, '-inf', now, 'BYSCORE', 'LIMIT', '0', room)
-  local dues = {unpack(ids)} -- of its size at once
+local function due_now(room) -- the first so many of scheduled that are due, at least one: their ids; their dues, each with the last place of its run
+  local ids, dues, r = redis.call('ZRANGE', SCHEDULED, '-inf', now, 'BYSCORE', 'LIMIT', '0', room), {}, 0
   -- Not by ZSCORE, which a consumer may not (PROTOCOL.md, least rights): without it the scripts of producers are refused it.
   local last = tonumber(redis.call('ZMSCORE', SCHEDULED, ids[#ids])[1])
-  -- Reading a score costs more than all else here: where many messages share few dues, each is read once.
-  if (last - old_head + 1) * 4 <= #ids then
-    local n = 0
+  -- Reading a score costs more than all else here: where messages are close together, they are counted by the millisecond.
+  if (last - old_head + 1) * 2.5 <= #ids then
+    local n, due, text = 0, math.floor(old_head), int(math.floor(old_head))
     while n < #ids do
-      local due = redis.call('ZMSCORE', SCHEDULED, ids[n + 1])[1]
-      local same = tonumber(due) == last and #ids or n + redis.call('ZCOUNT', SCHEDULED, due, due)
-      for i = n + 1, same do dues[i] = due end
-      n = same
+      local after = int(due + 1)
+      local same = due >= math.floor(last) and #ids or n + redis.call('ZCOUNT', SCHEDULED, text, '(' .. after)
+      if same > n then dues[r + 1], dues[r + 2], r, n = text, same, r + 2, same end
+      due, text = due + 1, after
     end
   else
     local found = redis.call('ZRANGE', SCHEDULED, '0', #ids - 1, 'WITHSCORES')
-    for i = 1, #ids do dues[i] = found[2 * i] end
+    for i = 1, #ids do
+      if found[2 * i] ~= dues[r - 1] then dues[r + 1], r = found[2 * i], r + 2 end
+      dues[r] = i
+    end
   end
   return ids, dues
 end
@@ -80,7 +82,12 @@ local quiet = ARGV[3] == '1'
 local room = math.min(limit, 1001 - old_length)
 if not layout or paused or old_head > now or room < 1 then return {finish(false, quiet), 0} end
 local entries, dues = due_now(room)
-for i = 1, #entries do entries[i] = dues[i] .. ':' .. entries[i] end
+local from = 1
+for run = 1, #dues, 2 do
+  local prefix = dues[run] .. ':'
+  for i = from, dues[run + 1] do entries[i] = prefix .. entries[i] end
+  from = dues[run + 1] + 1
+end
 redis.call('RPUSH', READY, unpack(entries))
 redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', #entries - 1)
 -- Nodes that would stand in for the lead need not. Where dues are close together one notice does for many.
