@@ -90,7 +90,7 @@ local function due_now(room) -- the first so many of scheduled that are due, at 
   -- Not by ZSCORE, which a consumer may not (PROTOCOL.md, least rights): without it the scripts of producers are refused it.
   local last = tonumber(redis.call('ZMSCORE', SCHEDULED, ids[#ids])[1])
   -- Reading a score costs more than all else here: where messages are close together, they are counted by the millisecond.
-  if (last - old_head + 1) * 2.5 <= #ids then
+  if old_head >= 0 and last < 9e15 and (last - old_head + 1) * 2.5 <= #ids then -- beyond, a number plus one may be the same number
     local n, due, text = 0, math.floor(old_head), int(math.floor(old_head))
     while n < #ids do
       local after = int(due + 1)

@@ -58,6 +58,7 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("push drops the trace", "push", "then parent = word", "then parent = ''"),
     ("claim does not look at the due", "claim", "if payload and due > now then", "if false then"),
     ("cancel forgets nobody", "cancel", "forget(2 * gone)", ""),
+    ("claim hurries past other details", "claim", "(details or told == shared)", "true"),
     ("claim leaves the lease out", "claim", "redis.call('ZADD', LEASES, deadline, '\\1' .. token)", ""),
     ("claim counts one too many", "claim", "'\\2' .. token, n", "'\\2' .. token, n + 1"),
     (

@@ -243,3 +243,25 @@ fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
     ensure!(claim(&mut queue, 100)? == 0);
     Ok(())
 }
+
+#[test]
+fn what_has_no_payload_is_passed_over_and_the_others_keep_theirs() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for id in ["a", "b", "c", "d", "e", "f"] {
+        queue.push(T0, id, T0, &format!("payload of {id}"))?;
+    }
+    for gone in ["c", "e"] {
+        let key = queue.key("messages");
+        queue.command(words!["HDEL", key, gone])?;
+    }
+    let claim = queue.ok("claim", T0, words![10, token('a'), SECOND, "1"])?;
+    for ([id, payload, ..], expected) in claim.deliveries()?.iter().zip(["a", "b", "d", "f"]) {
+        ensure!(id.text()? == expected && payload.text()? == format!("payload of {expected}"), "{expected}");
+    }
+    ensure!(claim.deliveries()?.len() == 4);
+    // And nothing else is held.
+    ensure!(queue.items("ack", T0, words![token('a'), 4, "a", "b", "d", "f"])? == ["OK"; 4]);
+    let state = queue.state()?;
+    ensure!((state.claims.len(), state.leases.len(), state.messages.len()) == (1, 1, 1), "{:?}", state.claims);
+    Ok(())
+}

@@ -149,3 +149,44 @@ fn without_an_override_the_clock_is_the_servers() -> Result<()> {
     ensure!(header.head == (header.now_us + 999) / 1_000 + 1_000 && !header.paused);
     Ok(())
 }
+
+/// Each message of a run is asked for its due, not only the first of a claim.
+#[test]
+fn what_was_promoted_before_the_clock_went_back_waits_anew() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for (due, ids) in [(T0 - 1, ["a", "b", "c"]), (T0, ["d", "e", "f"]), (T0 + 1, ["g", "h", "i"])] {
+        for id in ids {
+            queue.push(T0 - SECOND, id, due, "")?;
+        }
+    }
+    queue.ok("promote", T0 + 1, words![100, ""])?;
+    ensure!(queue.take(T0, 100, &token('a'))? == ["a", "b", "c", "d", "e", "f"]);
+    let state = queue.state()?;
+    let due = |id: &str| crate::state::State::score(&state.scheduled, &id.into());
+    ensure!(["g", "h", "i"].map(due) == [Some((T0 + 1) as f64); 3]);
+    ensure!(queue.take(T0 + 1, 100, &token('b'))? == ["g", "h", "i"]);
+    Ok(())
+}
+
+/// Whoever may push can write them by hand; nobody else's call must run for ever because of them.
+#[test]
+fn dues_so_far_off_that_one_more_is_the_same_are_promoted_and_claimed() -> Result<()> {
+    for promoted in [true, false] {
+        let mut queue = Queue::start()?;
+        queue.push(T0, "later", T0 + HOUR, "")?;
+        let mut add = words!["ZADD", queue.key("scheduled")];
+        for place in 0..10_u64 {
+            let far = if place == 9 { "-9007199254740994" } else { "-9007199254740996" };
+            add.extend(words![far, format!("{place}")]);
+        }
+        queue.command(add)?;
+        if promoted {
+            ensure!(queue.ok("promote", T0, words![10, ""])?.part(1)?.int()? == 10);
+        }
+        // Nobody's messages: they have no payload.
+        let claim = queue.ok("claim", T0, words![10, token('a'), SECOND, "1"])?;
+        ensure!(claim.part(3)?.list()?.is_empty());
+        ensure!(queue.state()?.scheduled.len() == 2, "{:?}", queue.state()?.scheduled);
+    }
+    Ok(())
+}
