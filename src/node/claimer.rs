@@ -112,8 +112,7 @@ where
                 break;
             }
             if woken == Woken::KnowsMore {
-                // Handlers end together, often: a claim for all of them costs little more than one for the first.
-                tokio::task::yield_now().await;
+                gather(&nudge.places, nudge.concurrency.min(MAX_CLAIM) / 2).await;
             }
             let places = with_others(places, &nudge.places);
             let claimed = Instant::now();
@@ -214,6 +213,20 @@ async fn free(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     }
 }
 
+/// Waits while handlers end, but not for one that does not, nor for more than `enough` places: handlers end together, often, and
+/// a claim for many costs little more than one for the first. Half of them are enough, so that the other half has something to do
+/// during the claim.
+async fn gather(places: &Semaphore, enough: usize) {
+    loop {
+        let before = places.available_permits();
+        tokio::task::yield_now().await;
+        let free = places.available_permits();
+        if free == before || free >= enough {
+            return;
+        }
+    }
+}
+
 /// All other places that are free right now, up to what one claim takes.
 fn with_others(mut places: OwnedSemaphorePermit, all: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     let others = all.available_permits().min(MAX_CLAIM - 1);
@@ -221,4 +234,35 @@ fn with_others(mut places: OwnedSemaphorePermit, all: &Arc<Semaphore>) -> OwnedS
         places.merge(more);
     }
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is gathered of ten places whose handlers end one after the other, and of which this many do not end at all.
+    async fn gathered(endless: usize, enough: usize) -> usize {
+        let places = Arc::new(Semaphore::new(10));
+        for place in 0..10 {
+            let permit = free(&places).await;
+            tokio::spawn(async move {
+                for _ in 0..place {
+                    tokio::task::yield_now().await;
+                }
+                if place >= 10 - endless {
+                    std::future::pending::<()>().await;
+                }
+                drop(permit);
+            });
+        }
+        gather(&places, enough).await;
+        places.available_permits()
+    }
+
+    #[tokio::test]
+    async fn places_are_gathered_while_handlers_end() {
+        assert_eq!(gathered(0, 5).await, 5, "no more than are enough");
+        assert_eq!(gathered(7, 5).await, 3, "no longer than handlers end");
+        assert_eq!(gathered(10, 5).await, 0);
+    }
 }

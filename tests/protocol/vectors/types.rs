@@ -33,7 +33,11 @@ fn not_needed(verb: &str) -> &'static [&'static str] {
 #[test]
 fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
     let mut queue = Queue::start()?;
-    for (verb, _) in SCRIPTS {
+    // As many fresh ids as are remembered by their call.
+    let items = (0..5).flat_map(|number| words![format!("new {number}"), "+0", "payload", ""]);
+    let fresh = words![format!("{} fresh", T0 + 10_000)].into_iter().chain(items).collect::<Vec<_>>();
+    let calls = SCRIPTS.iter().map(|(verb, _)| (*verb, plausible(verb))).chain([("push", fresh)]);
+    for (verb, call) in calls {
         for key in KEYS {
             queue.empty()?;
             seed(&mut queue)?;
@@ -45,7 +49,7 @@ fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
             queue.command(words!["SET", &key, "somebody else's"])?;
             let before = queue.contents()?;
 
-            let reply = queue.call(verb, T0, plausible(verb))?;
+            let reply = queue.call(verb, T0, call.clone())?;
             let after = queue.contents()?;
             let suffix = key.rsplit(':').next().unwrap_or_default();
             if not_needed(verb).contains(&suffix) {
