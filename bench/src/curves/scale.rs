@@ -11,19 +11,24 @@ use serde_json::json;
 
 use super::Output;
 use super::stores::{Floor, Store};
+use crate::peers::measured::Figures;
 use crate::peers::server::Server;
 
 /// How many messages each figure is of.
 const SAMPLE: u64 = 20_000;
+/// Beside so many that wait is measured in turn with beside so few.
+const FEW: u64 = 10_000;
+const ROUNDS: usize = 3;
 /// What waits is due within these hours, from the day after tomorrow on.
 const FROM_MS: u64 = 48 * 3_600_000;
 const SPREAD_MS: u64 = 24 * 3_600_000;
 
 /// The cost of push, delivery and acknowledgement beside 1,000 to 10,000,000 messages that wait, here and with the floor.
 ///
-/// In processor time of Redis per message, at batches of a hundred. Takes about 6.5 GB of memory for the most. Where Redis is
-/// moving its tables to larger ones, which it does a step with each access, that is measured for itself, and again when it is
-/// over.
+/// In processor time of Redis per message, at batches of a hundred: medians of three rounds, in each of which the same is measured
+/// beside 10,000 on another server, so that `growth` does not depend on how fast the machine was when. Takes about 6.5 GB of
+/// memory for the most. Where Redis is moving its tables to larger ones, which it does a step with each access, that is measured
+/// for itself, once, and the rest when it is over.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// How many wait at most
@@ -43,27 +48,39 @@ enum InOrder {
     Shuffled,
 }
 
-/// One of the two, on a server of its own.
-struct Side<S> {
-    store: S,
-    server: Server,
-    order: Order,
-    from_ms: u64,
-}
-
-/// Redis's processor time a message, in microseconds.
-#[derive(Serialize)]
+/// Redis's processor time a message, in microseconds, or how many times another one it is.
+#[derive(Clone, Copy, Serialize)]
 struct Cost {
-    push_us: f64,
-    push_now_us: f64,
-    deliver_us: f64,
-    ack_us: f64,
+    push: f64,
+    push_now: f64,
+    deliver: f64,
+    ack: f64,
 }
 
-/// What it costs beside so many that wait, and what it cost before Redis had moved its tables, if it had to.
-struct Step {
-    settled: Cost,
-    moving: Option<Cost>,
+impl Cost {
+    /// Figure by figure of what was measured in several rounds.
+    fn medians(rounds: &[Self]) -> Self {
+        let median = |figure: fn(&Self) -> f64| {
+            let mut figures = Figures::default();
+            rounds.iter().for_each(|round| figures.add(figure(round)));
+            figures.median().unwrap_or(f64::NAN)
+        };
+        Self {
+            push: median(|cost| cost.push),
+            push_now: median(|cost| cost.push_now),
+            deliver: median(|cost| cost.deliver),
+            ack: median(|cost| cost.ack),
+        }
+    }
+
+    fn times(&self, other: &Self) -> Self {
+        Self {
+            push: self.push / other.push,
+            push_now: self.push_now / other.push_now,
+            deliver: self.deliver / other.deliver,
+            ack: self.ack / other.ack,
+        }
+    }
 }
 
 #[tokio::main]
@@ -73,22 +90,78 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         InOrder::Backward => Order::Backward,
         InOrder::Shuffled => Order::Shuffled,
     };
-    let (mut dueq, mut floor) = (Side::<Queue>::start(order).await?, Side::<Floor>::start(order).await?);
+    let (mut dueq, mut floor) = (Pair::<Queue>::start(order).await?, Pair::<Floor>::start(order).await?);
     let (mut points, mut waiting) = (Vec::new(), 0);
     let steps = (3..=7).map(|power| 10_u64.pow(power)).filter(|step| *step <= arguments.most);
     for step in steps {
-        let (ours, theirs) = (dueq.step(waiting, step).await?, floor.step(waiting, step).await?);
+        let moving = (dueq.many.grow(waiting, step).await?, floor.many.grow(waiting, step).await?);
         waiting = step;
+        for _ in 0..ROUNDS {
+            dueq.round().await?;
+            floor.round().await?;
+        }
+        let ((ours, growth), (theirs, floor_growth)) = (dueq.take(waiting), floor.take(waiting));
         points.push(json!({
             "waiting": waiting,
-            "push_us": ours.settled.push_us, "push_now_us": ours.settled.push_now_us,
-            "deliver_us": ours.settled.deliver_us, "ack_us": ours.settled.ack_us,
-            "floor_push_us": theirs.settled.push_us, "floor_push_now_us": theirs.settled.push_now_us,
-            "floor_deliver_us": theirs.settled.deliver_us, "floor_ack_us": theirs.settled.ack_us,
-            "moving": ours.moving, "floor_moving": theirs.moving,
+            "push_us": ours.push, "push_now_us": ours.push_now, "deliver_us": ours.deliver, "ack_us": ours.ack,
+            "floor_push_us": theirs.push, "floor_push_now_us": theirs.push_now,
+            "floor_deliver_us": theirs.deliver, "floor_ack_us": theirs.ack,
+            "growth": growth, "floor_growth": floor_growth,
+            "moving_us": moving.0, "floor_moving_us": moving.1,
         }));
     }
     arguments.output.write(&json!({ "curve": "scale", "points": points }))
+}
+
+/// One of the two beside more and more that wait, and beside few.
+struct Pair<S> {
+    many: Side<S>,
+    few: Side<S>,
+    /// What was measured beside as many as wait now, and each time how many times that beside few it was.
+    rounds: (Vec<Cost>, Vec<Cost>),
+}
+
+impl<S: Store> Pair<S> {
+    async fn start(order: Order) -> Result<Self> {
+        let (many, mut few) = (Side::start(order).await?, Side::start(order).await?);
+        few.grow(0, FEW).await?;
+        Ok(Self { many, few, rounds: Default::default() })
+    }
+
+    async fn round(&mut self) -> Result<()> {
+        let (many, few) = (self.many.measure().await?, self.few.measure().await?);
+        self.rounds.0.push(many);
+        self.rounds.1.push(many.times(&few));
+        Ok(())
+    }
+
+    /// The medians of the rounds since the last time.
+    fn take(&mut self, waiting: u64) -> (Cost, Cost) {
+        let (costs, growths) = std::mem::take(&mut self.rounds);
+        let (cost, growth) = (Cost::medians(&costs), Cost::medians(&growths));
+        eprintln!(
+            "{waiting:>9} waiting, {:5}: push {:.2} us ({:.2} times that beside {FEW}), push for now {:.2} ({:.2}), \
+             deliver {:.2} ({:.2}), ack {:.2} ({:.2})",
+            S::NAME,
+            cost.push,
+            growth.push,
+            cost.push_now,
+            growth.push_now,
+            cost.deliver,
+            growth.deliver,
+            cost.ack,
+            growth.ack
+        );
+        (cost, growth)
+    }
+}
+
+/// A store on a server of its own.
+struct Side<S> {
+    store: S,
+    server: Server,
+    order: Order,
+    from_ms: u64,
 }
 
 impl<S: Store> Side<S> {
@@ -101,36 +174,31 @@ impl<S: Store> Side<S> {
         Ok(side)
     }
 
-    /// Lets so many wait instead of so many, and measures.
-    async fn step(&mut self, from: u64, to: u64) -> Result<Step> {
+    /// Lets so many wait instead of so many. What things cost before Redis had moved its tables, if it has to.
+    async fn grow(&mut self, from: u64, to: u64) -> Result<Option<Cost>> {
         let n = to - from;
         for start in (0..n).step_by(10_000) {
             let end = n.min(start + 10_000);
             self.store.push((start..end).map(|i| self.due(i, n))).await?;
         }
-        let mut moving = None;
-        if self.is_moving().await? {
-            moving = Some(self.measure(to, "while its tables are moved").await?);
-            for (read, key) in S::TABLES {
-                self.server.end_rehashing(read, key).await?;
-            }
+        if !self.is_moving().await? {
+            return Ok(None);
         }
-        Ok(Step { settled: self.measure(to, "").await?, moving })
+        let moving = self.measure().await?;
+        for (read, key) in S::TABLES {
+            self.server.end_rehashing(read, key).await?;
+        }
+        Ok(Some(moving))
     }
 
-    async fn measure(&mut self, waiting: u64, remark: &str) -> Result<Cost> {
+    async fn measure(&mut self) -> Result<Cost> {
         let before = self.cpu_us().await?;
-        let far = self.store.push((0..SAMPLE).map(|i| self.due(i, SAMPLE))).await?;
-        let push_us = (self.cpu_us().await? - before) / SAMPLE as f64;
+        let far = self.store.push_known((0..SAMPLE).map(|i| self.due(i, SAMPLE))).await?;
+        let push = (self.cpu_us().await? - before) / SAMPLE as f64;
         // So that the next figure is of as many that wait.
         self.store.withdraw(far).await?;
-        let (push_now_us, deliver_us, ack_us) = self.deliver().await?;
-        eprintln!(
-            "{waiting:>9} waiting, {:5}: push {push_us:.2}, push for now {push_now_us:.2}, deliver {deliver_us:.2}, \
-             ack {ack_us:.2} us {remark}",
-            S::NAME
-        );
-        Ok(Cost { push_us, push_now_us, deliver_us, ack_us })
+        let (push_now, deliver, ack) = self.deliver().await?;
+        Ok(Cost { push, push_now, deliver, ack })
     }
 
     /// Whether Redis is moving a table of what waits to a larger one.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dueq::{Client, Delivery, Due, Queue, Settled};
+use dueq::{Cancelled, Client, Delivery, Due, Pushed, Queue, Settled};
 use dueq_bench_driver::Message;
 use tokio::task::JoinSet;
 
@@ -23,8 +23,10 @@ pub(super) trait Store: Sized {
     type Granted;
 
     async fn connect(server: &str) -> Result<Self>;
-    /// Pushes by calls of a hundred: due then, in Unix milliseconds, or at once. The ids.
-    async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>>;
+    /// Pushes by calls of a hundred: due then, in Unix milliseconds, or at once.
+    async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<()>;
+    /// The same, and tells the ids.
+    async fn push_known(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>>;
     /// Takes back what waits.
     async fn withdraw(&self, ids: Vec<Vec<u8>>) -> Result<()>;
     /// Claims up to a hundred that are due.
@@ -43,20 +45,29 @@ impl Store for Queue {
         Ok(Client::connect(server).await?.queue("scale")?)
     }
 
-    async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>> {
-        let messages: Vec<_> = dues.map(|due| message(due.map_or(Due::AfterMs(0), Due::at_ms))).collect();
+    async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<()> {
+        push(self, messages(dues).collect()).await
+    }
+
+    async fn push_known(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>> {
+        let messages: Vec<_> = messages(dues).collect();
         let ids = messages.iter().map(|message| message.id_bytes().to_vec()).collect();
-        for call in messages.chunks(BATCH as usize) {
-            for pushed in self.push_many(call.to_vec()).await {
-                pushed?;
-            }
-        }
+        push(self, messages).await?;
         Ok(ids)
     }
 
     async fn withdraw(&self, ids: Vec<Vec<u8>>) -> Result<()> {
-        for id in ids {
-            self.cancel(id).await?;
+        for ids in ids.chunks(BATCH as usize) {
+            let cancel = |id: &Vec<u8>| {
+                let (queue, id) = (self.clone(), id.clone());
+                async move { queue.cancel(id).await }
+            };
+            let mut cancels: JoinSet<_> = ids.iter().map(cancel).collect();
+            while let Some(cancelled) = cancels.join_next().await {
+                if cancelled?? != Cancelled::Cancelled {
+                    bail!("a message did not wait any more");
+                }
+            }
         }
         Ok(())
     }
@@ -76,6 +87,22 @@ impl Store for Queue {
     }
 }
 
+fn messages(dues: impl Iterator<Item = Option<u64>>) -> impl Iterator<Item = dueq::Message> {
+    dues.map(|due| message(due.map_or(Due::AfterMs(0), Due::at_ms)))
+}
+
+async fn push(queue: &Queue, messages: Vec<dueq::Message>) -> Result<()> {
+    let mut messages = messages.into_iter().peekable();
+    while messages.peek().is_some() {
+        for pushed in queue.push_many(messages.by_ref().take(BATCH as usize)).await {
+            if pushed? != Pushed::Created {
+                bail!("a message was there before");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The floor, and how many it was given.
 pub(super) struct Floor(Calls, AtomicU64);
 
@@ -88,7 +115,11 @@ impl Store for Floor {
         Ok(Self(Calls::connect(server, "scale").await?, AtomicU64::new(0)))
     }
 
-    async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>> {
+    async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<()> {
+        self.push_known(dues).await.map(drop)
+    }
+
+    async fn push_known(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>> {
         let next = || id(self.1.fetch_add(1, Ordering::Relaxed));
         let messages: Vec<_> = dues.map(|due| (next(), Message::new(due))).collect();
         for call in messages.chunks(BATCH as usize) {
