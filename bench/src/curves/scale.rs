@@ -18,14 +18,14 @@ use crate::peers::server::Server;
 const SAMPLE: u64 = 20_000;
 /// Beside so many that wait is measured in turn with beside so few.
 const FEW: u64 = 10_000;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// What waits is due within these hours, from the day after tomorrow on.
 const FROM_MS: u64 = 48 * 3_600_000;
 const SPREAD_MS: u64 = 24 * 3_600_000;
 
 /// The cost of push, delivery and acknowledgement beside 1,000 to 10,000,000 messages that wait, here and with the floor.
 ///
-/// In processor time of Redis per message, at batches of a hundred: medians of three rounds, in each of which the same is measured
+/// In processor time of Redis per message, at batches of a hundred: medians of five rounds, in each of which the same is measured
 /// beside 10,000 on another server, so that `growth` does not depend on how fast the machine was when. Takes about 6.5 GB of
 /// memory for the most. Where Redis is moving its tables to larger ones, which it does a step with each access, that is measured
 /// for itself, once, and the rest when it is over.
