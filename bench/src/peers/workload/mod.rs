@@ -70,7 +70,7 @@ impl Workload {
     pub(crate) fn rounds(self, quick: bool) -> usize {
         match self {
             Self::Order | Self::Bytes => 1,
-            Self::Lateness | Self::Lateness10 | Self::DelayedCost if quick => 1,
+            Self::Lateness | Self::Lateness10 if quick => 1,
             _ if quick => 3,
             _ => 5,
         }
