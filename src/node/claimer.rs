@@ -27,6 +27,9 @@ const MAX_CLAIM: usize = 256;
 /// token, and then nobody tells a lead when the next message is due.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
+/// Free places wait so long at most for others to become free, about as long as a claim takes.
+const GATHER: Duration = Duration::from_millis(1);
+
 /// How the conductor tells an idle claimer that something is due this very moment.
 pub(super) struct Nudge {
     /// A place for each handler that may run.
@@ -99,6 +102,7 @@ where
         let (mut more, mut left) = (true, false);
         loop {
             let places = tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
                 places = free(&nudge.places) => places,
                 () = self.bell.wait(), if self.bell.is_waiting() => {
@@ -112,7 +116,11 @@ where
                 break;
             }
             if woken == Woken::KnowsMore {
-                gather(&nudge.places, nudge.concurrency.min(MAX_CLAIM) / 2).await;
+                // Half, so that the other half has something to do during the claim.
+                gather(&nudge.places, nudge.concurrency.min(MAX_CLAIM) / 2, GATHER).await;
+                if stop.is_cancelled() {
+                    break;
+                }
             }
             let places = with_others(places, &nudge.places);
             let claimed = Instant::now();
@@ -213,15 +221,15 @@ async fn free(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     }
 }
 
-/// Waits while handlers end, but not for one that does not, nor for more than `enough` places: handlers end together, often, and
-/// a claim for many costs little more than one for the first. Half of them are enough, so that the other half has something to do
-/// during the claim.
-async fn gather(places: &Semaphore, enough: usize) {
+/// Lets handlers end until `enough` places are free, or none ended while all other tasks had their turn, or `most` is over: they
+/// end together, often, and a claim for many costs little more than one for the first.
+async fn gather(places: &Semaphore, enough: usize, most: Duration) {
+    let start = Instant::now();
     loop {
         let before = places.available_permits();
         tokio::task::yield_now().await;
         let free = places.available_permits();
-        if free == before || free >= enough {
+        if free == before || free >= enough || start.elapsed() >= most {
             return;
         }
     }
@@ -241,7 +249,7 @@ mod tests {
     use super::*;
 
     /// What is gathered of ten places whose handlers end one after the other, and of which this many do not end at all.
-    async fn gathered(endless: usize, enough: usize) -> usize {
+    async fn gathered(endless: usize, enough: usize, most: Duration) -> usize {
         let places = Arc::new(Semaphore::new(10));
         for place in 0..10 {
             let permit = free(&places).await;
@@ -255,14 +263,15 @@ mod tests {
                 drop(permit);
             });
         }
-        gather(&places, enough).await;
+        gather(&places, enough, most).await;
         places.available_permits()
     }
 
     #[tokio::test]
     async fn places_are_gathered_while_handlers_end() {
-        assert_eq!(gathered(0, 5).await, 5, "no more than are enough");
-        assert_eq!(gathered(7, 5).await, 3, "no longer than handlers end");
-        assert_eq!(gathered(10, 5).await, 0);
+        assert_eq!(gathered(0, 5, Duration::MAX).await, 5, "no more than are enough");
+        assert_eq!(gathered(7, 5, Duration::MAX).await, 3, "no longer than handlers end");
+        assert_eq!(gathered(10, 5, Duration::MAX).await, 0);
+        assert_eq!(gathered(0, 5, Duration::ZERO).await, 1, "no longer than was said");
     }
 }

@@ -16,7 +16,7 @@ use crate::peers::server::Server;
 
 /// How many messages each figure is of.
 const SAMPLE: u64 = 20_000;
-/// Beside so many that wait is measured in turn with beside so few.
+/// What is measured beside many that wait is measured beside so few, in turn.
 const FEW: u64 = 10_000;
 const ROUNDS: usize = 5;
 /// What waits is due within these hours, from the day after tomorrow on.
@@ -117,27 +117,33 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
 struct Pair<S> {
     many: Side<S>,
     few: Side<S>,
-    /// What was measured beside as many as wait now, and each time how many times that beside few it was.
-    rounds: (Vec<Cost>, Vec<Cost>),
+    /// What was measured beside as many as wait now, round by round, and how many times that beside few it was.
+    costs: Vec<Cost>,
+    growths: Vec<Cost>,
 }
 
 impl<S: Store> Pair<S> {
     async fn start(order: Order) -> Result<Self> {
         let (many, mut few) = (Side::start(order).await?, Side::start(order).await?);
         few.grow(0, FEW).await?;
-        Ok(Self { many, few, rounds: Default::default() })
+        Ok(Self { many, few, costs: Vec::new(), growths: Vec::new() })
     }
 
     async fn round(&mut self) -> Result<()> {
-        let (many, few) = (self.many.measure().await?, self.few.measure().await?);
-        self.rounds.0.push(many);
-        self.rounds.1.push(many.times(&few));
+        let (many, few) = if self.costs.len().is_multiple_of(2) {
+            (self.many.measure().await?, self.few.measure().await?)
+        } else {
+            let few = self.few.measure().await?;
+            (self.many.measure().await?, few)
+        };
+        self.costs.push(many);
+        self.growths.push(many.times(&few));
         Ok(())
     }
 
     /// The medians of the rounds since the last time.
     fn take(&mut self, waiting: u64) -> (Cost, Cost) {
-        let (costs, growths) = std::mem::take(&mut self.rounds);
+        let [costs, growths] = [&mut self.costs, &mut self.growths].map(std::mem::take);
         let (cost, growth) = (Cost::medians(&costs), Cost::medians(&growths));
         eprintln!(
             "{waiting:>9} waiting, {:5}: push {:.2} us ({:.2} times that beside {FEW}), push for now {:.2} ({:.2}), \
@@ -184,6 +190,7 @@ impl<S: Store> Side<S> {
         if !self.is_moving().await? {
             return Ok(None);
         }
+        eprintln!("{to:>9} waiting, {:5}: Redis moves its tables", S::NAME);
         let moving = self.measure().await?;
         for (read, key) in S::TABLES {
             self.server.end_rehashing(read, key).await?;

@@ -46,13 +46,13 @@ impl Store for Queue {
     }
 
     async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<()> {
-        push(self, messages(dues).collect()).await
+        push(self, messages(dues)).await
     }
 
     async fn push_known(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>> {
         let messages: Vec<_> = messages(dues).collect();
         let ids = messages.iter().map(|message| message.id_bytes().to_vec()).collect();
-        push(self, messages).await?;
+        push(self, messages.into_iter()).await?;
         Ok(ids)
     }
 
@@ -91,8 +91,9 @@ fn messages(dues: impl Iterator<Item = Option<u64>>) -> impl Iterator<Item = due
     dues.map(|due| message(due.map_or(Due::AfterMs(0), Due::at_ms)))
 }
 
-async fn push(queue: &Queue, messages: Vec<dueq::Message>) -> Result<()> {
-    let mut messages = messages.into_iter().peekable();
+/// They are handed over, not cloned: of a clone the library must suppose that somebody knows the id.
+async fn push(queue: &Queue, messages: impl Iterator<Item = dueq::Message>) -> Result<()> {
+    let mut messages = messages.peekable();
     while messages.peek().is_some() {
         for pushed in queue.push_many(messages.by_ref().take(BATCH as usize)).await {
             if pushed? != Pushed::Created {
