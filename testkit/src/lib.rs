@@ -10,12 +10,14 @@ mod examples;
 mod fuzz;
 mod sentinel;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -184,8 +186,16 @@ fn whole(port: u16, words: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&reply).trim_end_matches(END).to_owned())
 }
 
+/// A port on which nobody listens, and which this process was not given before: of two servers that begin at the same time each
+/// has its own.
 fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+            return Ok(port);
+        }
+    }
 }
 
 fn folder(port: u16) -> Result<PathBuf> {
@@ -216,20 +226,37 @@ fn spawn(
         .with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// Waits until the server answers; `false` if it ended instead.
+/// Waits until the server answers; `false` if it ended instead, for another process may have been given the port, too, and its
+/// server, which answers, been faster. One that wants a password does not say who it is.
 fn answers(port: u16, child: &mut Child) -> Result<bool> {
-    let start = Instant::now();
+    let (start, itself) = (Instant::now(), format!("process_id:{}\r\n", child.id()));
+    let is_up = || match command(port, &["PING"])? {
+        reply if reply.starts_with("+PONG") => Ok(command(port, &["INFO", "server"])?.contains(&itself)),
+        reply => Ok::<_, anyhow::Error>(reply.starts_with("-NOAUTH")),
+    };
     while start.elapsed() < START_LIMIT {
         if child.try_wait()?.is_some() {
             return Ok(false);
         }
-        match command(port, &["PING"]) {
-            Ok(reply) if reply.starts_with("+PONG") || reply.starts_with("-NOAUTH") => {
-                return Ok(true);
-            }
-            _ => std::thread::sleep(Duration::from_millis(5)),
+        if is_up().unwrap_or(false) {
+            return Ok(true);
         }
+        std::thread::sleep(Duration::from_millis(5));
     }
     let _ = child.kill();
     bail!("the server on port {port} does not answer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_came_too_late_for_its_port_is_not_taken_for_the_one_that_has_it() -> Result<()> {
+        let first = Server::start(&[])?;
+        let folder = folder(first.port())?;
+        let mut second = spawn(&first.program, first.port(), &folder, &[], &[])?;
+        assert!(!answers(first.port(), &mut second)?);
+        Ok(fs::remove_dir_all(&folder)?)
+    }
 }
