@@ -10,7 +10,7 @@ use crate::protocol::lane::{Lane, Patience, Repeat};
 use crate::protocol::scripts::Verb;
 
 /// Grows with every change of a script. A server keeps the newest library that it was given.
-pub(crate) const VERSION: u64 = 8;
+pub(crate) const VERSION: u64 = 9;
 
 /// The library's text: each script in a function `dueq_VERB` with the script's own flags, and `dueq_version`.
 pub(crate) fn code() -> String {
