@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help demo test chaos fuzz check unused msrv package clean
+.PHONY: help demo test chaos fuzz instructions check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -14,13 +14,15 @@ help:
 	@echo '               ARGS="--rate 5000 --faults worker_kill,net_cut" are passed on'
 	@echo 'make fuzz      whatever is read from outside, by bytes that nobody thought of: TARGET=reply DURATION=60 (seconds a target);'
 	@echo '               by cargo-fuzz and nightly Rust where they are, else without; fuzz/README.md lists the targets'
+	@echo 'make instructions  instructions of Redis per message (callgrind), beside those in bench/instructions.json; in 3 minutes'
+	@echo '               ARGS="--scripts DIR --rounds 4" are passed on'
 	@echo 'make check     formatting, lints and docs, with warnings denied'
 	@echo 'make unused    dependencies that no source file names'
 	@echo 'make msrv      compiles with the oldest Rust that is promised'
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/: all that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of them but demo, fuzz and clean.'
+	@echo '.ci/run runs all of them but demo, fuzz, instructions and clean.'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -45,6 +47,11 @@ chaos:
 
 fuzz:
 	@scripts/fuzz '$(TARGET)' $(DURATION)
+
+instructions:
+	@echo 'dueq instructions: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then counts for 2 minutes'
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	cargo run --target-dir target --release --locked --package dueq-bench -- instructions --compare bench/instructions.json $(ARGS)
 
 check:
 	@.ci/run formatting lints docs
