@@ -71,6 +71,12 @@ impl Clock {
         Some(self.since_start_us(instant) + bounds.least)
     }
 
+    /// As [`server_us`](Self::server_us), at the latest that it may have been.
+    pub(crate) fn latest_us(&self, instant: Instant) -> Option<i64> {
+        let bounds = (*self.lock())?.loosened(instant);
+        Some(self.since_start_us(instant).saturating_add(bounds.most))
+    }
+
     /// The instant at which the server's clock will show this Unix millisecond; `None` before the first reply, or if that
     /// instant is further away than this machine can tell.
     pub(crate) fn instant_of_ms(&self, server_ms: u64) -> Option<Instant> {

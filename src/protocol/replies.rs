@@ -169,6 +169,12 @@ impl ItemReply {
         self.detail.parse().map_err(|_| self.unexpected())
     }
 
+    /// Of `FINISHED <ms>`: when the message ended, or moved near its due, by the server's clock in microseconds.
+    pub(crate) fn finished_us(&self) -> Option<i64> {
+        let (ms, fraction) = self.detail.split_once('.')?;
+        ms.parse::<i64>().ok()?.checked_mul(1_000)?.checked_add(fraction.parse().ok()?)
+    }
+
     /// The reply, unless it speaks of a change that too few have confirmed: its own, or one that it found.
     pub(crate) fn confirmed(self, id: &[u8]) -> Result<Self, Error> {
         match &self.shortfall {
