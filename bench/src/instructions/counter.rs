@@ -48,7 +48,7 @@ pub(super) fn version() -> Result<String> {
 impl Counter {
     pub(super) fn start() -> Result<Self> {
         version()?;
-        let program = dueq_testkit::programs()?.remove(0);
+        let program = dueq_testkit::program()?;
         let wrapper = std::env::temp_dir().join(format!("dueq-callgrind-{}-{:?}", std::process::id(), Instant::now()));
         // `exec`: the process of the wrapper becomes the server. The dumps are written to the server's folder.
         let quoted = program.display().to_string().replace('\'', r"'\''");
