@@ -172,7 +172,7 @@ impl Lane {
         line: &Line,
     ) -> Result<Reply, Error> {
         let value = value.map_err(|error| self.fail(line, error))?;
-        let reply = Reply::decode(verb, value)?;
+        let reply = Reply::decode(verb, value, sent)?;
         self.clock.observe(sent, Instant::now(), reply.header.now_us);
         Ok(reply)
     }
