@@ -24,6 +24,8 @@ struct Rules {
     /// Bytes in a request, and a command that the server gets, once, after it has answered and before the client reads that.
     then: Mutex<Option<(Vec<u8>, Vec<String>)>>,
     port: u16,
+    /// Bytes in a request that stops its connection, in both directions, for as long as they are here.
+    stalled: watch::Sender<Option<Vec<u8>>>,
     /// Nothing passes, in either direction.
     silent: AtomicBool,
     /// Connections accepted before this many were accepted never pass anything again.
@@ -50,6 +52,16 @@ impl Proxy {
     pub(crate) fn cut_reply_of(&self, script: &str) {
         let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
         *self.rules.cut.lock().unwrap_or_else(PoisonError::into_inner) = Some(sha);
+    }
+
+    /// Stops each connection from the next call of this script on; the others go on.
+    pub(crate) fn stall_calls_of(&self, script: &str) {
+        self.rules.stalled.send_replace(Some(redis::Script::new(script).get_hash().as_bytes().to_vec()));
+    }
+
+    /// Lets the connections that were stopped go on.
+    pub(crate) fn end_stall(&self) {
+        self.rules.stalled.send_replace(None);
     }
 
     /// Sends `words` to the server between the next call of this script and its reply, on a connection of its own.
@@ -119,6 +131,9 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, number: u64, rules:
             continue;
         }
         if request {
+            let request = &up[..length];
+            let has = |sha: &Vec<u8>| request.windows(sha.len()).any(|window| window == sha);
+            let _ = rules.stalled.subscribe().wait_for(|sha| !sha.as_ref().is_some_and(has)).await;
             let cut = rules.takes_cut(&up[..length]);
             server.write_all(&up[..length]).await?;
             if let Some(words) = rules.takes_command(&up[..length]) {
