@@ -2,8 +2,8 @@
 -- push: absent -> scheduled, for 1 to 1,000 messages.
 -- KEYS   the ten of the queue
 -- ARGV   now | attempt: '<until> <nonce>', or empty | per message: id, due, payload, options
---        until: server ms of the first attempt + 10,000, with a fraction if known; a repetition at or after it is refused
---        nonce: 8 to 64 letters and digits, made at random for each call; a repetition sends the same until and nonce
+--        until: server ms of the first attempt + 10,000, 13 digits and perhaps a fraction; a repetition at or after it is refused
+--        nonce: 8 to 64 bytes, made at random for each call; a repetition sends the same until and nonce
 --        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, traceparent=00-...
 -- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | FINISHED <ms> | EXPIRED | FULL <why> | INVALID <why>, ...}}; one CREATED alone if all are
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
@@ -78,45 +78,49 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is ne
   return due <= now_up + 3155760000000 and due or nil
 end
 --- end
-local count, until_ms, nonce = (#ARGV - 2) / 4, string.match(ARGV[2] or '', '^(%d+%.?%d*) (%w+)$')
-if count < 1 or count > 1000 or count % 1 ~= 0 or ARGV[2] ~= '' and not (nonce and #nonce >= 8 and #nonce <= 64) then
-  return redis.error_reply('BADARGS push takes now, attempt (until ms, a blank and a nonce of 8 to 64 letters and digits; or empty), then id, due, payload, options for 1 to 1000 messages')
+local count, attempt = (#ARGV - 2) / 4, ARGV[2] or ''
+local limit, after = string.sub(attempt, 1, 13), string.byte(attempt, 14) -- a pattern costs as much as a command
+local until_ms = tonumber(limit)
+if count < 1 or count > 1000 or count % 1 ~= 0 or attempt ~= '' and not (until_ms and (after == 32 or after == 46) and #attempt >= 22 and #attempt <= 100) then
+  return redis.error_reply('BADARGS push takes now, attempt (until, 13 digits of ms with or without a fraction, a blank and a nonce of 8 to 64 bytes; or empty), then id, due, payload, options for 1 to 1000 messages')
 end
-until_ms = tonumber(until_ms)
-local max_messages, max_payload, largest = unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'largest_payload_bytes'))
+local max_messages, max_payload, any_ended = unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
-max_payload, largest = tonumber(max_payload or 1048576), tonumber(largest) or 4096
+max_payload = tonumber(max_payload or 1048576)
+local largest = (count > 1 or #ARGV[5] > 4096) and tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 4096
 local ARGV, ids, bytes = ARGV, {}, 0 -- a local is found faster than a global
 for i = 1, count do
   ids[i] = ARGV[4 * i - 1]
   bytes = bytes + #ids[i]
 end
 local found
-if largest > 4096 then -- a payload may be long: ask for each id alone, which reads none
+if largest > 4096 or count == 1 then -- a payload may be long: ask for each id alone, which reads none
   found = {}
   for i = 1, count do found[i] = redis.call('HEXISTS', MESSAGES, ids[i]) == 1 end
 else found = redis.call('HMGET', MESSAGES, unpack(ids)) end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 -- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id.
-local plain = #cjson.encode(ids) == bytes + 3 * count + 1
+local plain = count > 1 and #cjson.encode(ids) == bytes + 3 * count + 1
 -- RECENT holds, under byte 3 and the attempt, that this call was made before: all its messages, or (.5) some, each under its
--- own name. Under byte 4 and an id, when that message ended or moved near its due, plus REPEAT_MS; under byte 4 alone, the latest.
-local function live(score) score = tonumber(score); return score and score > now and score <= now_up + REPEAT_MS + 1 and score end
-local mark, ended, call = nil, {}, '\3' .. ARGV[2]
-local marked, any_ended = unpack(redis.call('ZMSCORE', RECENT, call, '\4'))
-if any_ended and live(any_ended) then
+-- own name. Under byte 4 and an id, when that message ended or moved near its due, plus REPEAT_MS; META, the latest of those.
+local ended, call, mark = nil, '\3' .. attempt, nil
+if until_ms then
+  mark = redis.call('ZSCORE', RECENT, call)
+  mark = mark and tonumber(mark) > now and tonumber(mark) or nil
+else redis.call('ZCARD', RECENT) end
+if any_ended and tonumber(any_ended) > now then
   local names = {}
   for i = 1, count do names[i] = '\4' .. ids[i] end
   ended = redis.call('ZMSCORE', RECENT, unpack(names))
 end
-mark = until_ms and marked and live(marked)
 local too_late = until_ms and (until_ms <= now or until_ms > now + REPEAT_MS)
 -- Fast path: every id is new and no message has options. ZADD NX tells whether an id comes twice; then, and if anything else is
 -- not that simple, the messages are judged one by one.
 local all_new, replies, created, head, length = not mark and not too_late and count <= room, {'CREATED'}, count, old_head, not make and old_length or nil
-local near, longest, memory, moved_near, payloads, dues, text, score = false, largest, {}, false
+local near, longest, memory, moved_near, payloads, dues, text, score = false, largest, nil, false
 if all_new then
-  payloads, dues = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)} -- to be overwritten: of their size at once
+  if count == 1 then payloads, dues = {0, 0}, {0, 0} -- to be overwritten: of their size at once
+  else payloads, dues = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)} end
   for i = 1, count do
     local at, j, id = 4 * i, 2 * i, ids[i]
     local payload = ARGV[at + 1]
@@ -126,7 +130,7 @@ if all_new then
       head, near = math.min(head, due or head), near or due and due - now <= REPEAT_MS
     end
     if #payload > longest then longest = #payload end
-    if not score or found[i] or ended[i] or ARGV[at + 2] ~= '' or #id < 1 or #id > 200 or #payload > max_payload
+    if not score or found[i] or ended and ended[i] or ARGV[at + 2] ~= '' or #id < 1 or #id > 200 or #payload > max_payload
       or not plain and string.find(id, '%c') then all_new = false break end
     payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
   end
@@ -191,12 +195,14 @@ end
 local due_of, due_text, moved, options, taken, p, d = {}, {}, {}, {}, {}, 0, 0 -- how much is in payloads and dues
 local noted, whole = {}, not mark -- the messages by which a repetition must be recognised; whether they are all
 replies, payloads, dues, created, longest = {}, {}, {}, 0, largest
+memory = {}
+local function live(score) score = tonumber(score); return score and score > now and score <= now_up + REPEAT_MS + 1 and score end
 local function remember(score, name) memory[#memory + 1] = score; memory[#memory + 1] = name end
 local function known(i) -- FINISHED, if this is a repetition and the message has gone since its first attempt
-  if mark and (mark % 1 == 0 or live(redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]) or 0)) then return 'FINISHED' end
-  local last = until_ms and ended[i] and live(ended[i])
-  -- Until is the first attempt + 10,000. Half a microsecond: scores are rounded.
-  return last and last - REPEAT_MS > until_ms - 10000 + 0.0005 and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
+  if mark and (mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i])) then return 'FINISHED' end
+  local last = until_ms and ended and ended[i] and live(ended[i])
+  -- Until is the first attempt + 10,000, with a fraction. Half a microsecond: scores are rounded.
+  return last and last - REPEAT_MS > tonumber(string.match(attempt, '^[%d.]+')) - 10000 + 0.0005 and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
 end
 local function one(i)
   local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
@@ -233,7 +239,7 @@ local function one(i)
   local finished = known(i)
   if finished then return finished end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
-  if ended[i] then -- its id is no cancelled one any more, but for a repetition of that cancel
+  if ended and ended[i] then -- its id is no cancelled one any more, but for a repetition of that cancel
     local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
     if cancelled > now and cancelled % 1 == 0.5 then remember(int(math.floor(cancelled)) .. '.25', id) end
   end
@@ -250,8 +256,8 @@ for i = 1, count do
 end
 near = whole and #noted > 0 -- one mark for the call says it all
 if until_ms and not whole and #noted > 0 and (not mark or mark % 1 > 0) then
-  for _, id in ipairs(noted) do remember(int(math.ceil(until_ms)), call .. ' ' .. id) end
-  remember(int(math.ceil(until_ms)) .. '.5', call)
+  for _, id in ipairs(noted) do remember(limit, call .. ' ' .. id) end
+  remember(limit .. '.5', call)
 end
 changed = d > 0
 if changed then
@@ -268,8 +274,11 @@ for id, stored in pairs(options) do
 end
 head, length = nil, nil
 end -- of what is not all new
-if near and until_ms then memory[#memory + 1], memory[#memory + 2] = int(math.ceil(until_ms)), call end
-if #memory > 0 then
+if near and until_ms then
+  memory = memory or {}
+  memory[#memory + 1], memory[#memory + 2] = limit, call
+end
+if memory and #memory > 0 then
 --- block: forget
 local function forget(count) -- up to so many remembered ids whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
@@ -277,8 +286,10 @@ local function forget(count) -- up to so many remembered ids whose time is over
 end
 --- end
 redis.call('ZADD', RECENT, unpack(memory))
-if moved_near then redis.call('ZADD', RECENT, 'GT', string.format('%.3f', now_us / 1000 + REPEAT_MS), '\4') end
 forget(#memory)
+end
+if moved_near and now_up + REPEAT_MS + 1 > tonumber(any_ended or 0) then
+  redis.call('HINCRBY', META, 'ended_until', int(now_up + REPEAT_MS + 1 - tonumber(any_ended or 0)))
 end
 if longest > largest then -- of all payloads that were ever stored, as a power of two: what reads many reckons with it
   local bytes = 4096

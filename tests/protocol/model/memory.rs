@@ -9,9 +9,6 @@ fn about(id: &Text) -> Text {
     Text([&b"\x04"[..], &id.0].concat())
 }
 
-/// The name of the end that came last, whatever the id.
-const LATEST: &str = "\u{4}";
-
 /// A score by which a time in microseconds stands for a millisecond with a fraction.
 fn ms(us: u64) -> f64 {
     format!("{}.{:03}", us / 1_000, us % 1_000).parse().expect("a number")
@@ -52,8 +49,7 @@ impl World {
 
     /// When the id ended or moved near, if that is remembered.
     fn ended(&self, now: Now, id: &Text) -> Option<f64> {
-        let latest = self.score(&LATEST.into()).is_some_and(|score| lasts(score, now));
-        self.score(&about(id)).filter(|score| latest && lasts(*score, now))
+        self.score(&about(id)).filter(|score| self.ended_until > now.floor() && lasts(*score, now))
     }
 
     pub(super) fn judge(&self, now: Now, attempt: Option<&Attempt>, earlier: Earlier, id: &Text) -> Verdict {
@@ -71,7 +67,7 @@ impl World {
 
     /// An id is pushed again: its cancel is one of a former message. Says how many names that added.
     pub(super) fn pushed_again(&mut self, now: Now, id: &Text) -> usize {
-        let known = self.score(&about(id)).is_some() && self.score(&LATEST.into()).is_some_and(|at| lasts(at, now));
+        let known = self.score(&about(id)).is_some() && self.ended_until > now.floor();
         let cancelled = self.score(id).filter(|score| known && *score > now.floor() as f64 && score.fract() == 0.5);
         let Some(score) = cancelled else { return 0 };
         self.recent.insert(id.clone(), score.trunc() + 0.25);
@@ -80,7 +76,7 @@ impl World {
 
     /// Remembers what this call created or found, if a repetition could not see it otherwise; returns how many names.
     pub(super) fn note_call(&mut self, attempt: &Attempt, whole: bool, earlier: Earlier, noted: &[Text]) -> usize {
-        let until = attempt.until_us.div_ceil(1_000) as f64;
+        let until = (attempt.until_us / 1_000) as f64;
         if noted.is_empty() || earlier == Earlier::All {
             return 0;
         }
@@ -99,8 +95,7 @@ impl World {
     pub(super) fn note_end(&mut self, now: Now, id: &Text) {
         let end = ms(now.0 + REPEAT_MS * 1_000);
         self.recent.insert(about(id), end);
-        let latest = self.score(&LATEST.into()).unwrap_or(end);
-        self.recent.insert(LATEST.into(), latest.max(end));
+        self.ended_until = self.ended_until.max(now.ceil() + REPEAT_MS + 1);
     }
 
     pub(super) fn note_cancel(&mut self, now: Now, id: &Text) {

@@ -53,7 +53,7 @@ impl Attempt {
     }
 
     pub(crate) fn is_too_late(&self, now: Now) -> bool {
-        self.until_us <= now.floor() * 1_000 || self.until_us > (now.floor() + REPEAT_MS) * 1_000
+        self.until_us / 1_000 <= now.floor() || self.until_us / 1_000 > now.floor() + REPEAT_MS
     }
 }
 

@@ -117,6 +117,8 @@ pub(crate) struct World {
     pub(crate) grants: BTreeMap<Text, Vec<Text>>,
     /// Names and scores, as `memory` makes them.
     pub(crate) recent: BTreeMap<Text, f64>,
+    /// Until when `recent` says of any id that it ended or moved near.
+    pub(crate) ended_until: u64,
     /// At least the length of any payload, a power of two; 0 while none was longer than 4,096.
     pub(crate) largest: u64,
     pub(crate) nodes: BTreeMap<Text, u64>,
@@ -265,6 +267,9 @@ impl World {
             }
         }
         meta.extend(self.limits.iter().map(|(name, limit)| (Text::from(*name), limit.clone())));
+        if self.ended_until > 0 {
+            meta.insert("ended_until".into(), self.ended_until.into());
+        }
         if self.largest > 0 {
             meta.insert("largest_payload_bytes".into(), self.largest.into());
         }

@@ -61,7 +61,7 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
             add(&mut state.scheduled, id, T0 + 1);
             add(&mut state.recent, &format!("\u{4}{id}"), T0 + 12_000);
         }
-        add(&mut state.recent, "\u{4}", T0 + 12_000);
+        state.meta.insert("ended_until".into(), (T0 + 12_001).into());
         state.ready.truncate(1);
         count(state, "seq", 1);
     };

@@ -177,10 +177,15 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         }
         "push" => {
             let mut bad = vec![words![], words![""], words!["", "a"], words!["", "a", "+1", "", "", "b"]];
-            let long = format!("10 {}", "n".repeat(65));
-            let attempts =
-                ["x", "-1", "10", "1.5", "+5", "10 fresh", "10  nonce678", "10 nonce678 ", "10 nonce-678", "nonce678"];
-            bad.extend(attempts.into_iter().chain([&*long]).map(|attempt| [words![attempt], item.clone()].concat()));
+            let (long, short) = (format!("{T0} {}", "n".repeat(90)), format!("{T0} nonce67"));
+            let bare = T0.to_string();
+            let attempts = ["x", "-1", "10", "1.5", "+5", "10 nonce678", "nonce678", "nonce678901234567890123"];
+            bad.extend(
+                attempts
+                    .into_iter()
+                    .chain([&*long, &short, &bare])
+                    .map(|attempt| [words![attempt], item.clone()].concat()),
+            );
             bad.push([words![""], many(item, 1_001)].concat());
             bad
         }
