@@ -55,10 +55,20 @@ pub enum Event {
     Left { queue: String, state: State, items: Vec<LeftItem> },
     /// What does not fit together in what is left, such as an id in two places.
     Broken { queue: String, what: String },
+    /// The heartbeat of the harness came this much too late: the machine did not schedule it.
+    Stalled { ms: u64 },
+    /// The harness begins no fault any more and ends the producers and cancellers; workers go on.
+    Calm,
+    /// The last line of a process that ended as it was told to. A process that was killed does not write it.
+    End,
 }
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// What a process is there for.
@@ -92,15 +102,20 @@ pub enum Verb {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
-    /// `until_ms` as sent, 0 if none.
+    /// `until_ms` as sent, 0 if none. `nonce` is what follows the whole milliseconds: all attempts of one call have the same.
     Push {
         until_ms: u64,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        nonce: String,
         items: Vec<PushItem>,
     },
+    /// `due`: it takes due messages that were not promoted, too.
     Claim {
         n: u32,
         token: String,
         lease_ms: u64,
+        #[serde(default, skip_serializing_if = "is_false")]
+        due: bool,
     },
     /// ack, again, retry, release, bury, extend: each with the token.
     Settle {
@@ -137,9 +152,12 @@ pub struct ChangeItem(pub String, pub String);
 pub enum Answer {
     /// A verdict for each item, as the script words it.
     Items(Vec<String>),
+    /// `paused`: the queue was, so that nothing could be granted.
     Claimed {
         deadline_ms: u64,
         items: Vec<ClaimedItem>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        paused: bool,
     },
     /// Numbers and words of the others.
     Other(Vec<String>),
@@ -157,9 +175,9 @@ impl Answer {
     }
 }
 
-/// id, version of the payload (0: it is not as it was pushed), due ms, attempt.
+/// id, version of the payload (0: it is not as it was pushed), due ms, attempt, bytes of the payload, options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ClaimedItem(pub String, pub u32, pub u64, pub u32);
+pub struct ClaimedItem(pub String, pub u32, pub u64, pub u32, pub u32, pub String);
 
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -246,7 +264,11 @@ mod tests {
                 seq: 9,
                 now_us: 5,
                 born: "b".into(),
-                answer: Answer::Claimed { deadline_ms: 3, items: vec![ClaimedItem("a".into(), 1, 2, 1)] },
+                answer: Answer::Claimed {
+                    deadline_ms: 3,
+                    items: vec![ClaimedItem("a".into(), 1, 2, 1, 9, String::new())],
+                    paused: false,
+                },
             },
             Event::NoticedEmpty,
             Event::Asked { op: 1, verb: Verb::Push, ids: vec!["a".into()], replicas: 0 },

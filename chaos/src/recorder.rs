@@ -151,9 +151,15 @@ fn call_of(verb: &str, args: &[&[u8]]) -> Call {
     match (verb, args) {
         ("push", [until, items @ ..]) => {
             let until = until.strip_suffix(b" fresh").unwrap_or(until);
-            Call::Push { until_ms: number(until), items: items.chunks_exact(4).map(push_item).collect() }
+            let digits = until.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(until.len());
+            let (until, nonce) = until.split_at(digits);
+            let items = items.chunks_exact(4).map(push_item).collect();
+            Call::Push { until_ms: number(until), nonce: text(nonce), items }
         }
-        ("claim", [n, given, lease, ..]) => Call::Claim { n: number(n), token: token(given), lease_ms: number(lease) },
+        ("claim", [n, given, lease, rest @ ..]) => {
+            let due = rest.first().is_some_and(|due| *due == b"1");
+            Call::Claim { n: number(n), token: token(given), lease_ms: number(lease), due }
+        }
         ("ack", _) => Call::Settle { verb: Verb::Ack, items: acked(args) },
         ("release", _) => settle(Verb::Release, 2),
         ("again", _) => settle(Verb::Again, 3),
@@ -195,7 +201,7 @@ fn push_item(item: &[&[u8]]) -> PushItem {
 fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
     let Reply::List(parts) = reply else { return None };
     let [Reply::List(header), body @ ..] = &parts[..] else { return None };
-    let [Reply::Int(now_us), Reply::Bytes(born), Reply::Int(seq), ..] = &header[..] else { return None };
+    let [Reply::Int(now_us), Reply::Bytes(born), Reply::Int(seq), rest @ ..] = &header[..] else { return None };
     let answer = match (verb, body) {
         ("claim", [_, Reply::Int(deadline_ms), Reply::List(ids), Reply::List(payloads), Reply::List(details), ..]) => {
             // One detail may stand for all.
@@ -207,6 +213,7 @@ fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
             Answer::Claimed {
                 deadline_ms: u64::try_from(*deadline_ms).unwrap_or(0),
                 items: ids.iter().zip(payloads).enumerate().map(item).collect::<Option<_>>()?,
+                paused: rest.get(2) == Some(&Reply::Int(1)),
             }
         }
         // Pages and figures change nothing: how long they are says enough.
@@ -222,9 +229,10 @@ fn claimed_item(id: &Reply, payload: &Reply, details: &Reply) -> Option<ClaimedI
         return None;
     };
     let (id, details) = (text(id), text(details));
-    let mut details = details.split(' ');
-    let version = payload::version_of(&id, payload);
-    Some(ClaimedItem(id, version, details.next()?.parse().ok()?, details.next()?.parse().ok()?))
+    let mut details = details.splitn(3, ' ');
+    let (version, bytes) = (payload::version_of(&id, payload), u32::try_from(payload.len()).unwrap_or(u32::MAX));
+    let (due_ms, attempt) = (details.next()?.parse().ok()?, details.next()?.parse().ok()?);
+    Some(ClaimedItem(id, version, due_ms, attempt, bytes, details.next().unwrap_or_default().to_owned()))
 }
 
 fn word(part: &Reply) -> String {
@@ -258,15 +266,15 @@ mod tests {
     #[test]
     fn calls_are_read_as_the_scripts_read_them() {
         let payload = payload::make("p1-7", 2, 100);
-        let push = call_of("push", &[b"", b"123", b"p1-7", b"+5", &payload, b"reuse"]);
         let item = PushItem("p1-7".into(), "+5".into(), 2, 100, "reuse".into());
-        assert_eq!(push, Call::Push { until_ms: 123, items: vec![item.clone()] });
-        let push = call_of("push", &[b"", b"123 fresh", b"p1-7", b"+5", &payload, b"reuse"]);
-        assert_eq!(push, Call::Push { until_ms: 123, items: vec![item] });
+        for (until, nonce) in [("123", ""), ("123 fresh", ""), ("123.5 n1", ".5 n1"), ("123 n1", " n1")] {
+            let push = call_of("push", &[b"", until.as_bytes(), b"p1-7", b"+5", &payload, b"reuse"]);
+            assert_eq!(push, Call::Push { until_ms: 123, nonce: nonce.into(), items: vec![item.clone()] });
+        }
 
         let given = b"\x00\xffABCDEFrest....";
         let claim = call_of("claim", &[b"", b"4", given, b"2000", b"1"]);
-        assert_eq!(claim, Call::Claim { n: 4, token: "00ff414243444546".into(), lease_ms: 2_000 });
+        assert_eq!(claim, Call::Claim { n: 4, token: "00ff414243444546".into(), lease_ms: 2_000, due: true });
 
         let retry = call_of("retry", &[b"", b"a", given, b"50", b"why", b"b", given, b"60", b""]);
         let item = |id: &str, rest: &str| SettleItem(id.into(), "00ff414243444546".into(), rest.into());
@@ -289,18 +297,22 @@ mod tests {
     #[test]
     fn replies_are_read_with_seq_and_what_the_payload_says() {
         let payload = payload::make("a", 3, 50);
+        let spoilt = u32::try_from("a 3 spoilt".len()).expect("short");
         let payloads = Reply::List([payload, b"a 3 spoilt".to_vec()].map(Reply::Bytes).into());
         let claim = |details: &[&str]| {
             let lists = [bytes(&["a", "a"]), payloads.clone(), bytes(details)];
             Reply::List([vec![header(), Reply::Int(0), Reply::Int(77)], lists.into()].concat())
         };
-        let event = |attempt| {
-            let items = vec![ClaimedItem("a".into(), 3, 4, 2), ClaimedItem("a".into(), 0, 4, attempt)];
-            let answer = Answer::Claimed { deadline_ms: 77, items };
+        let event = |attempt, options: &str| {
+            let first = ClaimedItem("a".into(), 3, 4, 2, 50, String::new());
+            let items = vec![first, ClaimedItem("a".into(), 0, 4, attempt, spoilt, options.into())];
+            let answer = Answer::Claimed { deadline_ms: 77, items, paused: false };
             Event::Ok { call: 1, seq: 9, now_us: 5_000, born: "abc".into(), answer }
         };
-        assert_eq!(answered(1, "claim", &claim(&["4 2 "])), Some(event(2)));
-        assert_eq!(answered(1, "claim", &claim(&["4 2 ", "4 3 "])), Some(event(3)));
+        assert_eq!(answered(1, "claim", &claim(&["4 2 "])), Some(event(2, "")));
+        let options = "max_attempts=2 traceparent=00-1";
+        let details = ["4 2 ", &format!("4 3 {options}")];
+        assert_eq!(answered(1, "claim", &claim(&details)), Some(event(3, options)));
         assert_eq!(answered(1, "claim", &claim(&[])), None);
 
         let reply = Reply::List(vec![header(), bytes(&["OK", "GONE"])]);

@@ -276,12 +276,12 @@ mod tests {
         let undone = Event::Undone { queue: QUEUE.into(), born: "b".into(), survived: 10, next: 100 };
         write("harness.jsonl", &[(1_000, fault(Phase::Begin)), (50_000, undone), (900_000, fault(Phase::End))])?;
         let claim = |call| {
-            let what = Call::Claim { n: 1, token: "00".into(), lease_ms: 1 };
+            let what = Call::Claim { n: 1, token: "00".into(), lease_ms: 1, due: true };
             Event::Invoke { call, queue: QUEUE.into(), what }
         };
         let granted = |call, seq| {
-            let items = vec![crate::history::ClaimedItem("a".into(), 1, 1, 1)];
-            let answer = Answer::Claimed { deadline_ms: 1, items };
+            let items = vec![crate::history::ClaimedItem("a".into(), 1, 1, 1, 9, String::new())];
+            let answer = Answer::Claimed { deadline_ms: 1, items, paused: false };
             Event::Ok { call, seq, now_us: 1, born: "b".into(), answer }
         };
         // The first was asked for too early, the second granted by the old master.

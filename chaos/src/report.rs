@@ -46,6 +46,8 @@ impl Report<'_> {
         if let Ok(Value::Object(violations)) = serde_json::to_value(&self.verdict.violations) {
             violations.into_iter().for_each(|(key, value)| add(&key, value));
         }
+        add("excuses", serde_json::to_value(&self.verdict.excuses).unwrap_or_default());
+        add("lateness_ms", serde_json::to_value(self.verdict.lateness).unwrap_or_default());
         add("explained_duplicates", serde_json::to_value(&self.verdict.explained_duplicates).unwrap_or_default());
         add("faults", json!(faults));
         add("recovery_ms", Value::Object(recoveries));
@@ -80,6 +82,11 @@ impl Report<'_> {
             verdict.replicated, verdict.lost_in_declared_window
         ));
         line(format!("- Not judged, for too many unknown outcomes: {}", verdict.unjudged));
+        let late = verdict.lateness;
+        line(format!(
+            "- Claimed after they were due, where that is certain: {} messages; p50 {} ms, p99 {} ms, longest {} ms",
+            late.judged, late.p50, late.p99, late.max
+        ));
         for left_out in &ran.left_out {
             line(format!("- Left out: {left_out}"));
         }
@@ -97,6 +104,10 @@ impl Report<'_> {
         line("\n| why a message was delivered again | times |\n|---|---|".to_owned());
         for (cause, count) in &verdict.explained_duplicates {
             line(format!("| {} | {count} |", word(cause)));
+        }
+        line("\n| call without an answer | calls | messages that it can explain | explained |\n|---|---|---|---|".to_owned());
+        for (kind, excuse) in &verdict.excuses {
+            line(format!("| {kind} | {} | {} | {} |", excuse.calls, excuse.available, excuse.used));
         }
         line("\n| fault | seen | recoveries | p50 ms | max ms |\n|---|---|---|---|---|".to_owned());
         let mut faults = ran.traced.clone();

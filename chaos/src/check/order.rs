@@ -1,6 +1,7 @@
 //! What the `seq` of all replies says about a queue as a whole.
 
 use super::context::{Epoch, Queue};
+use super::gaps;
 use super::verdict::{Kind, Verdict};
 
 /// The header of a reply, and when it was asked for and told.
@@ -17,6 +18,8 @@ pub(super) struct Reply {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
     Yes,
+    /// Its answer does not say, and anything else is as good as impossible.
+    Surely,
     /// Its answer does not say.
     Perhaps,
     No,
@@ -25,6 +28,10 @@ pub(super) enum Change {
 /// Finds where the clock went back, and what the server forgot or did unasked. Sorts the replies.
 pub(super) fn judge(epoch: &mut Epoch, queue: &Queue, replies: &mut Vec<Reply>, verdict: &mut Verdict) {
     replies.retain(|reply| !epoch.is_void(reply.seq));
+    let mut empty = std::mem::take(&mut epoch.empty);
+    empty.retain(|(seq, _)| !epoch.is_void(*seq));
+    empty.sort_unstable();
+    epoch.empty = empty;
     went_back(epoch, queue, replies, verdict);
     replies.sort_unstable_by_key(|reply| (reply.seq, reply.changed, reply.now_us));
     let mut latest_us = 0;
@@ -56,30 +63,27 @@ fn went_back(epoch: &Epoch, queue: &Queue, replies: &mut [Reply], verdict: &mut 
     }
 }
 
-fn changes(epoch: &Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Verdict) {
-    let (mut owned, mut last, mut known) = (0_u64, None, None);
-    let mut first = None;
-    for reply in replies.iter().filter(|reply| reply.changed != Change::No) {
-        if reply.changed == Change::Yes && known.replace(reply.seq) == Some(reply.seq) {
+fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Verdict) {
+    let mut known = None;
+    for reply in replies.iter().filter(|reply| reply.changed == Change::Yes) {
+        epoch.made.push(reply.seq);
+        if known.replace(reply.seq) == Some(reply.seq) {
             verdict.found(Kind::RolledBack, || {
                 format!("queue {} {}: two changes have seq {}", queue.name, epoch.born, reply.seq)
             });
         }
-        first.get_or_insert(reply.seq);
-        if last.replace(reply.seq) != Some(reply.seq) {
-            owned += 1;
-        }
     }
-    let (Some(first), Some(_)) = (first, last) else { return };
-    let highest = replies.last().map_or(0, |reply| reply.seq);
-    // What was cut off, and what the count was raised by then.
-    let void: u64 = epoch.undone.iter().map(|(survived, next)| next.min(&highest).saturating_sub(*survived)).sum();
-    let unasked = (highest + 1 - first).saturating_sub(void + owned);
-    if unasked > queue.unknown_calls {
+    let (possible, mut sure) = gaps::of(epoch, queue, replies);
+    epoch.gaps = possible;
+    // What came before the first answered change may have been made by somebody who wrote nothing down.
+    let first = replies.iter().find(|reply| reply.changed != Change::No).map_or(u64::MAX, |reply| reply.seq);
+    sure.retain(|gap| gap.seq > first);
+    let unpaid = gaps::unpaid(&sure, &queue.lost);
+    if unpaid > 0 {
         verdict.found(Kind::UnaskedChanges, || {
-            let unknown = queue.unknown_calls;
+            let (missing, lost) = (sure.len(), queue.lost.len());
             format!(
-                "queue {} {}: {unasked} changes that no answered call made, and {unknown} calls without an answer",
+                "queue {} {}: {missing} changes that no answered call made; {unpaid} of them in the time of none of {lost} calls without an answer",
                 queue.name, epoch.born
             )
         });

@@ -107,10 +107,12 @@ pub async fn run(options: Options) -> Result<()> {
     let Some(queue) = connect(&options, &mut stop).await? else { return Ok(()) };
     writeln!(std::io::stdout(), "ready")?;
     match options.role {
-        Kind::Producer => producer::run(&options, &queue, &diary, stop).await,
-        Kind::Worker => worker::run(&options, &queue, &diary, stop).await,
-        Kind::Canceller => canceller::run(&options, &queue, &diary, stop).await,
+        Kind::Producer => producer::run(&options, &queue, &diary, stop).await?,
+        Kind::Worker => worker::run(&options, &queue, &diary, stop).await?,
+        Kind::Canceller => canceller::run(&options, &queue, &diary, stop).await?,
     }
+    diary.write(&Event::End);
+    Ok(())
 }
 
 /// Becomes true when the process is to end.

@@ -1,6 +1,7 @@
 //! A run: a server, a crew, faults on a seeded schedule; then all faults end, the crew drains, and histories are checked.
 
 pub mod crew;
+pub mod heartbeat;
 pub mod log;
 pub mod schedule;
 pub mod shim;
@@ -16,10 +17,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
 use crate::faults::Kind;
-use crate::history::Role;
+use crate::history::{Event, Role};
 use crate::leftovers;
 use crate::proxy::{Direction, Mode, Proxy};
 use crew::Place;
+use heartbeat::Heartbeat;
 use log::Log;
 use shim::Control;
 use stage::{QUEUE, REPLICA_SIGN, Stage};
@@ -138,6 +140,7 @@ pub async fn run(options: Options) -> Result<Ran> {
 
 async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
     let log = &stage.log;
+    let _heartbeat = Heartbeat::start(Arc::clone(log));
     let (kinds, left_out) = schedule::possible(stage).await?;
     for place in &stage.crew {
         stage.keepers.lock().unwrap_or_else(PoisonError::into_inner).spawn(Arc::clone(place).keep(Arc::clone(log)));
@@ -160,6 +163,7 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
 async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
     let (log, begun) = (&stage.log, tokio::time::Instant::now());
     log.say("no more faults; producers and canceller end");
+    log.write(&Event::Calm);
     let mut ending = JoinSet::new();
     for place in stage.crew.iter().filter(|place| place.role != Role::Worker) {
         let place = Arc::clone(place);

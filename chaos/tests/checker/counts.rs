@@ -78,7 +78,8 @@ fn wrong_deaths() {
             story.at(ms).claim("a", 0, attempt);
             ms += 100_000;
         }
-        story.left(State::Dead, &[("a", 0, crashes)]);
+        let died_ms = Story::server(ms);
+        story.left_at(State::Dead, "a", died_ms, crashes);
         story
     };
     crashed(5).has(Kind::WrongDeaths);

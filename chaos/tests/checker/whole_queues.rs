@@ -1,7 +1,7 @@
 //! What is not about one id.
 
 use dueq_chaos::check::Kind;
-use dueq_chaos::history::{Event, Phase, State, Verb};
+use dueq_chaos::history::{ClaimedItem, Event, Phase, State, Verb};
 
 use crate::story::{Story, push};
 
@@ -112,8 +112,8 @@ fn handlers_see_what_was_claimed() {
     let started = |version, attempt| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
-        let token = story.at(5).claim("a", 0, 1);
         let due_ms = Story::server(0);
+        let token = story.at(5).grant(&[ClaimedItem("a".into(), 1, due_ms, 1, 100, String::new())]);
         story.write(Event::Started { id: "a".into(), version, attempt, due_ms, started_us: 0 });
         story.ack("a", &token);
         story
@@ -133,7 +133,7 @@ fn callers_are_told_what_the_server_said() {
         story
     };
     told("CREATED").is_clean();
-    told("?timeout").is_clean();
+    told("?timeout").has(Kind::ApiLies);
     told("FINISHED").has(Kind::ApiLies);
     told("!not applied").has(Kind::ApiLies);
 }
