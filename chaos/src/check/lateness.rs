@@ -39,7 +39,8 @@ impl Life {
         let (What::Claim { .. }, Some(score_ms), true) = (record.what, self.score_ms, self.is_waiting()) else {
             return None;
         };
-        let certain = unknown.is_empty()
+        let gaps = context.epoch.gaps(self.seq, record.seq());
+        let certain = !unknown.iter().any(|call| gaps.iter().any(|gap| gap.fits(call.asked_us, call.told_us)))
             && self.hidden == 0
             && self.hidden_crashes(record, context) + self.slack == 0
             && self.again != Some(Cause::LeaseRanOut)
