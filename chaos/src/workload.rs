@@ -24,7 +24,6 @@ pub struct Push {
     pub bytes: usize,
     pub max_attempts: Option<u32>,
     pub on_conflict: OnConflict,
-    pub reuse: bool,
     /// Whether nobody else pushes this id, nor this producer twice.
     pub fresh: bool,
 }
@@ -36,10 +35,7 @@ impl Push {
         if let Some(limit) = self.max_attempts {
             message = message.max_attempts(limit);
         }
-        if self.reuse {
-            message = message.reuse_id();
-        }
-        if self.fresh { message.unseen() } else { message }
+        message
     }
 }
 
@@ -95,7 +91,7 @@ impl Plan {
         self.number += 1;
         let id = format!("{}-{}", self.name, self.number);
         let on_conflict = OnConflict::Keep;
-        Push { id, due, version: 1, bytes: 100, max_attempts: None, on_conflict, reuse: false, fresh: self.fresh }
+        Push { id, due, version: 1, bytes: 100, max_attempts: None, on_conflict, fresh: self.fresh }
     }
 
     fn poison(&mut self, pushes: &mut Vec<Push>) {
@@ -167,13 +163,11 @@ impl Plan {
         for _ in 0..self.rng.u32(1..4) {
             let mut again = push.clone();
             match self.rng.u32(0..10) {
-                0..6 => {}
-                6 => again.reuse = true,
+                0..7 => {}
                 7 => (again.on_conflict, again.due) = (OnConflict::Reschedule, self.due(now_ms)),
                 _ => {
                     version += 1;
                     (again.version, again.on_conflict, again.due) = (version, OnConflict::Replace, self.due(now_ms));
-                    again.reuse = self.rng.bool();
                 }
             }
             let pause = match self.rng.u32(0..4) {
@@ -244,7 +238,7 @@ mod tests {
             assert!(pushes.iter().any(|push| is(push)), "{what}");
         }
         assert!(steps.iter().any(|step| step.pushes.len() == 1) && steps.iter().any(|step| step.pushes.len() > 199));
-        assert!(later.iter().any(|push| push.version == 2) && later.iter().any(|push| push.reuse));
+        assert!(later.iter().any(|push| push.version == 2));
         let ids: std::collections::HashSet<_> = pushes.iter().map(|push| &push.id).collect();
         assert_eq!(ids.len(), pushes.len(), "a new push has a new id");
     }
