@@ -63,6 +63,9 @@ impl Life {
     /// An answer that says where it is does not say that it was there all the time: only changes count.
     fn changed_by(&mut self, record: &Record) {
         (self.seq, self.now_ms, self.told_us) = (record.seq(), record.now(), record.told_us);
+        if !self.is_there() {
+            self.gone_us = Some(record.told_us);
+        }
     }
 
     fn after_push(&mut self, push: &Push, verdict: Pushed, record: &Record, context: &Context<'_>) {

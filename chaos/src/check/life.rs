@@ -51,6 +51,8 @@ pub(super) struct Life {
     pub(super) options: u32,
     /// Why the next delivery is another one of the same message.
     pub(super) again: Option<Cause>,
+    /// When the answer came that it had gone, by the clock of the processes, if one did.
+    pub(super) gone_us: Option<u64>,
     /// Remembered at least, and at most, until these ms.
     pub(super) remembered_ms: (u64, u64),
     /// The `seq` of when that began, and of the last change.
@@ -85,6 +87,7 @@ impl Life {
         bytes: 0,
         options: 0,
         again: None,
+        gone_us: None,
         remembered_ms: (0, 0),
         remembered_seq: 0,
         seq: 0,
@@ -124,7 +127,7 @@ impl Life {
     }
 
     pub(super) fn leave(&mut self, why: Gone) {
-        (self.place, self.token, self.again) = (Place::Absent(why), None, None);
+        (self.place, self.token, self.again, self.gone_us) = (Place::Absent(why), None, None, None);
         (self.failures, self.crashes) = (0, 0);
     }
 

@@ -9,7 +9,7 @@ use super::collect::Collection;
 use super::context::Lost;
 use super::excuses::UNDER_WAY_US;
 use super::order::{Change, Reply};
-use super::record::{Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled};
+use super::record::{Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split, whole_ms};
 use super::started::Granted;
 use super::told::Asking;
 use super::verdict::Kind;
@@ -31,14 +31,17 @@ struct Process<'a> {
     granted: Granted,
     /// Of each id whose push waits for replicas: the calls that pushed it, and where their records are.
     waiting: HashMap<String, Vec<(u64, usize)>>,
+    /// The same of each id whose push was answered `FINISHED` and whose caller was not told yet.
+    finished: HashMap<String, Vec<(u64, usize)>>,
 }
 
 /// Reads all of it; `name` is for a history that does not say whose it is.
 pub(super) fn read(all: &mut Collection, name: &str, lines: impl Iterator<Item = Result<(u64, Event)>>) -> Result<()> {
     let number = u16::try_from(all.processes.len()).context("too many histories")?;
     all.processes.push(name.to_owned());
-    let (open, granted, waiting) = (HashMap::new(), Granted::default(), HashMap::new());
-    let mut process = Process { all, number, open, asking: Asking::default(), granted, waiting };
+    let (open, granted, asking) = (HashMap::new(), Granted::default(), Asking::default());
+    let (waiting, finished) = (HashMap::new(), HashMap::new());
+    let mut process = Process { all, number, open, asking, granted, waiting, finished };
     let (mut role, mut ended, mut last_us) = (Role::Harness, false, 0);
     for line in lines {
         let (t_us, event) = line?;
@@ -99,6 +102,7 @@ impl Process<'_> {
             Event::Asked { op, verb, ids, replicas } => self.asking.asked(op, verb, ids, replicas),
             Event::Told { op, outcomes } => {
                 self.confirmed(op, &outcomes);
+                self.believed(op, &outcomes);
                 let number = self.number;
                 for lie in self.asking.told(op, &outcomes) {
                     self.all.verdict.found(Kind::ApiLies, || format!("process {number} at {t_us} us: {lie}"));
@@ -149,6 +153,17 @@ impl Process<'_> {
             if let Some(Record { what: What::Push { push, .. }, .. }) = self.all.records.get_mut(*place) {
                 push.held = Held::Replicas;
                 self.all.verdict.replicated += 1;
+            }
+        }
+    }
+
+    /// Who was told that a push is finished will not push it again.
+    fn believed(&mut self, op: u64, outcomes: &[String]) {
+        for (id, call) in self.asking.finished(op, outcomes) {
+            let calls = self.finished.remove(&id).unwrap_or_default();
+            let Some((_, place)) = calls.iter().find(|(number, _)| Some(*number) == call) else { continue };
+            if let Some(Record { what: What::Push { push, .. }, .. }) = self.all.records.get_mut(*place) {
+                push.believed = true;
             }
         }
     }
@@ -256,6 +271,10 @@ impl Process<'_> {
             match &mut what {
                 What::Push { verdict, push } => {
                     *verdict = pushed(word).with_context(unread)?;
+                    if *verdict == Pushed::Finished {
+                        push.ended_ms = whole_ms(split(word).1);
+                        self.finished.entry(id.to_owned()).or_default().push((open.number, self.all.records.len()));
+                    }
                     if self.asking.waits_for_replicas(id) {
                         push.held = Held::Perhaps;
                         self.waiting.entry(id.to_owned()).or_default().push((open.number, self.all.records.len()));

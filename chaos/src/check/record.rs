@@ -130,6 +130,10 @@ pub(super) struct Push {
     pub(super) max_attempts: u32,
     pub(super) conflict: Conflict,
     pub(super) held: Held,
+    /// Of `FINISHED <ms>`: when the earlier message ended or moved. 0 of any other verdict.
+    pub(super) ended_ms: u64,
+    /// Its caller was told that it is finished.
+    pub(super) believed: bool,
 }
 
 /// Who has it besides the master, as its caller was told.
@@ -177,8 +181,15 @@ impl Push {
             max_attempts,
             conflict,
             held: Held::Nobody,
+            ended_ms: 0,
+            believed: false,
         }
     }
+}
+
+/// The whole ms of a time that may have a fraction.
+pub(super) fn whole_ms(text: &str) -> u64 {
+    text.split('.').next().and_then(|ms| ms.parse().ok()).unwrap_or(0)
 }
 
 /// A number for a text; 0 for none.

@@ -76,6 +76,19 @@ impl Asking {
         ids.iter().zip(outcomes).map(|(id, outcome)| (id.clone(), call(id, outcome))).collect()
     }
 
+    /// Which ids of a push were told to be finished, each with the call that said so, if one surely did.
+    pub(super) fn finished(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
+        let Some(Asked { ids, .. }) = self.asked.get(&op).filter(|asked| asked.verb == Verb::Push) else {
+            return Vec::new();
+        };
+        let call = |id: &String| {
+            let seen = self.seen.get(&Verb::Push)?.get(id).filter(|seen| !seen.shared)?;
+            seen.words.iter().rev().find(|(_, word)| is_said(Verb::Push, word, "FINISHED")).map(|(call, _)| *call)
+        };
+        let finished = ids.iter().zip(outcomes).filter(|(_, outcome)| *outcome == "FINISHED");
+        finished.map(|(id, _)| (id.clone(), call(id))).collect()
+    }
+
     pub(super) fn invoked(&mut self, number: u64, call: &Call) {
         self.note(number, call, |_| Word::NoAnswer);
     }
@@ -142,7 +155,8 @@ impl Seen {
                 self.durable || self.words.is_empty() || self.words.iter().any(|(_, word)| match word {
                     Word::NoAnswer => true,
                     Word::Refused => false,
-                    Word::Said(said) => said == "EXPIRED",
+                    // A call that was sent once is sent again after either.
+                    Word::Said(said) => said == "EXPIRED" || said.starts_with("FINISHED "),
                 })
             }
             // "It has not taken effect": then no call may have.
@@ -172,6 +186,8 @@ fn is_said(verb: Verb, word: &Word, outcome: &str) -> bool {
     let Word::Said(said) = word else { return false };
     match verb {
         Verb::Again | Verb::RunNow => split(said).0 == outcome,
+        // Behind it is when the earlier message ended.
+        Verb::Push if outcome == "FINISHED" => split(said).0 == outcome,
         _ => said == outcome,
     }
 }
