@@ -3,7 +3,6 @@
 use super::context::Context;
 use super::life::{Gone, Life, Place};
 use super::record::{Changed, Conflict, Push, Pushed, Record, Settled, What};
-use super::unknown::bit;
 use super::verdict::Kind;
 use crate::history::{State, Verb};
 
@@ -93,23 +92,10 @@ impl Life {
             Pushed::Exists(state) => self.allows_state(state),
             Pushed::Finished if never => Err(Kind::ApiLies),
             Pushed::Finished if self.is_there() => Err(Kind::Contradictions),
+            Pushed::Finished if !self.is_repeated(push, record, context) => Err(Kind::Lost),
             Pushed::Finished if self.remembered_ms.1 <= record.now() && !stepped => Err(Kind::ApiLies),
             _ => Ok(()),
         }
-    }
-
-    /// Whether an earlier attempt of the same call has made a message already.
-    fn has_made(&self, push: &Push, record: &Record, context: &Context<'_>) -> bool {
-        let same = |other: &Record| match other.what {
-            What::Push { push: earlier, verdict } => {
-                push.call != 0 && (earlier.call, other.process) == (push.call, record.process)
-                    && matches!(verdict, Pushed::Created | Pushed::Unknown)
-            }
-            _ => false,
-        };
-        let earlier = context.records.iter().take_while(|other| other.order < record.order);
-        let lost = context.unknown.iter().enumerate().filter(|(place, _)| self.used & bit(*place) != 0);
-        earlier.chain(lost.map(|(_, call)| call)).any(same)
     }
 
     fn allows_state(&self, state: State) -> Result<(), Kind> {

@@ -17,6 +17,7 @@ mod life;
 mod order;
 mod process;
 mod record;
+mod repeats;
 mod started;
 mod times;
 mod told;

@@ -4,6 +4,7 @@ mod counts;
 mod excuses;
 mod failovers;
 mod histories;
+mod repeats;
 mod simulation;
 mod story;
 mod whole_queues;

@@ -75,8 +75,12 @@ fn an_emptied_store_promises_nothing() {
 #[test]
 fn a_purge_may_take_what_waits() {
     let mut story = Story::new();
+    let until_ms = Story::server(10_000);
+    story.unanswered(push("a", "+0", until_ms, ""), true).other("purge", &["scheduled", "1000"], &["1", "0"]);
+    story.push_with("a", "+0", until_ms, "", "FINISHED").is_clean();
+    let mut story = Story::new();
     story.push("a", "+0", "CREATED").other("purge", &["scheduled", "1000"], &["1", "0"]);
-    story.push("a", "+0", "FINISHED").is_clean();
+    story.push("a", "+0", "CREATED").left(State::Ready, &[("a", 0, 0)]).is_clean();
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");
     let token = story.at(5).claim("a", 0, 1);
