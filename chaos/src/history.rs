@@ -118,20 +118,11 @@ pub enum Call {
         due: bool,
     },
     /// ack, again, retry, release, bury, extend: each with the token.
-    Settle {
-        verb: Verb,
-        items: Vec<SettleItem>,
-    },
+    Settle { verb: Verb, items: Vec<SettleItem> },
     /// cancel, reschedule, run_now, requeue.
-    Change {
-        verb: Verb,
-        items: Vec<ChangeItem>,
-    },
+    Change { verb: Verb, items: Vec<ChangeItem> },
     /// All others, which name no messages.
-    Other {
-        verb: String,
-        args: Vec<String>,
-    },
+    Other { verb: String, args: Vec<String> },
 }
 
 /// id, due as sent (`+ms` or Unix ms), version of the payload, bytes of it, options.

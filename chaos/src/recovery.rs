@@ -342,7 +342,8 @@ mod tests {
                 ("harness.jsonl", [&begun[..], lines].concat()),
                 ("w1.jsonl", vec![(claimed_us - 1, asked), (claimed_us, told)]),
             ] {
-                let lines = lines.iter().map(|line| Ok(serde_json::to_string(line)? + "\n")).collect::<Result<String>>()?;
+                let lines =
+                    lines.iter().map(|line| Ok(serde_json::to_string(line)? + "\n")).collect::<Result<String>>()?;
                 std::fs::write(folder.join(name), lines)?;
             }
             Ok(of(&folder)?.late.len())

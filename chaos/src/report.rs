@@ -105,7 +105,10 @@ impl Report<'_> {
         for (cause, count) in &verdict.explained_duplicates {
             line(format!("| {} | {count} |", word(cause)));
         }
-        line("\n| call without an answer | calls | messages that it can explain | explained |\n|---|---|---|---|".to_owned());
+        line(
+            "\n| call without an answer | calls | messages that it can explain | explained |\n|---|---|---|---|"
+                .to_owned(),
+        );
         for (kind, excuse) in &verdict.excuses {
             line(format!("| {kind} | {} | {} | {} |", excuse.calls, excuse.available, excuse.used));
         }

@@ -61,7 +61,11 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
         (Call::Change { verb: Verb::RunNow | Verb::Requeue, .. }, _) => yes(one_of(&["MOVED", "REQUEUED"])),
         // A move by a delay to the very ms where the message is changes nothing: one in a thousand at most.
         (Call::Change { verb: Verb::Reschedule, items }, _) if items.iter().all(|item| item.1.starts_with('+')) => {
-            if one_of(&["MOVED"]) { Change::Surely } else { Change::No }
+            if one_of(&["MOVED"]) {
+                Change::Surely
+            } else {
+                Change::No
+            }
         }
         // A repeated cancel, and a move to where it is, change nothing.
         (Call::Change { .. }, _) => perhaps(one_of(&["CANCELLED", "MOVED"])),

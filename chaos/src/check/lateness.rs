@@ -68,7 +68,10 @@ pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdi
     for wait in &waits {
         let tell = |what: String| {
             let (name, Wait { since_ms, claimed_ms, .. }) = (all.name_of(wait.id), wait);
-            format!("{name} waited from {since_ms} ms, seq {}, to {claimed_ms} ms, seq {}: {what}", wait.from_seq, wait.to_seq)
+            format!(
+                "{name} waited from {since_ms} ms, seq {}, to {claimed_ms} ms, seq {}: {what}",
+                wait.from_seq, wait.to_seq
+            )
         };
         if let Some((seq, now_ms)) = found_empty(epoch, wait) {
             verdict.found(Kind::Late, || tell(format!("a claim found nothing at {now_ms} ms, seq {seq}")));
@@ -77,7 +80,9 @@ pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdi
             let what = format!("one that was due at {since_ms} ms was claimed before it, seq {seq}");
             verdict.found(Kind::OutOfOrder, || tell(what));
         }
-        let within = |pause: &&(u64, u64)| all.calm_us(pause.0.max(wait.since_us), pause.1.min(wait.claimed_us)) > LONGEST_PAUSE_US;
+        let within = |pause: &&(u64, u64)| {
+            all.calm_us(pause.0.max(wait.since_us), pause.1.min(wait.claimed_us)) > LONGEST_PAUSE_US
+        };
         if let Some((from_us, to_us)) = pauses.iter().find(within) {
             verdict.found(Kind::Late, || tell(format!("nothing was claimed from {from_us} to {to_us} us")));
         }
@@ -127,7 +132,9 @@ fn pauses(all: &Collection, waits: &[Wait]) -> Vec<(u64, u64)> {
     claimed.sort_unstable();
     claimed.insert(0, 0);
     let between = claimed.windows(2).map(|pair| (pair[0], pair[1]));
-    let long = |(from_us, to_us): &(u64, u64)| to_us - from_us > LONGEST_PAUSE_US && all.calm_us(*from_us, *to_us) > LONGEST_PAUSE_US;
+    let long = |(from_us, to_us): &(u64, u64)| {
+        to_us - from_us > LONGEST_PAUSE_US && all.calm_us(*from_us, *to_us) > LONGEST_PAUSE_US
+    };
     between.filter(long).collect()
 }
 

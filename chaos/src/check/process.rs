@@ -9,7 +9,9 @@ use super::collect::Collection;
 use super::context::Lost;
 use super::excuses::UNDER_WAY_US;
 use super::order::{Change, Reply};
-use super::record::{Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split, whole_ms};
+use super::record::{
+    Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split, whole_ms,
+};
 use super::started::Granted;
 use super::told::Asking;
 use super::verdict::Kind;
@@ -234,7 +236,10 @@ impl Process<'_> {
                 if !items.is_empty() && deadline_ms != record.now_up() + lease_ms {
                     let (number, wanted_ms) = (self.number, record.now_up() + lease_ms);
                     self.all.verdict.found(Kind::WrongTimes, || {
-                        format!("process {number} at {} us: a claim's deadline is {deadline_ms}, not {wanted_ms}", reply.told_us)
+                        format!(
+                            "process {number} at {} us: a claim's deadline is {deadline_ms}, not {wanted_ms}",
+                            reply.told_us
+                        )
                     });
                 }
                 self.granted.claimed(token, reply.told_us, &items);
@@ -301,7 +306,10 @@ impl Process<'_> {
 
     /// Which of its ids may have been cancelled, or may have been before.
     fn cancelled(&mut self, call: &Call, queue: u16, epoch: u16, verdicts: &[String]) {
-        let done = what_of(call).into_iter().zip(verdicts).filter(|(_, word)| changed(word).is_some_and(|of| of.0 == Changed::Done));
+        let done = what_of(call)
+            .into_iter()
+            .zip(verdicts)
+            .filter(|(_, word)| changed(word).is_some_and(|of| of.0 == Changed::Done));
         let ids: Vec<_> = done.map(|((id, _), _)| self.all.id(queue, id)).collect();
         for id in &ids {
             *self.all.cancels.entry(*id).or_default() += 1;

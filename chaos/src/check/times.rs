@@ -34,9 +34,9 @@ impl Life {
             What::Settle { verb: Verb::Extend, token, time, .. } if self.token == Some(token) => Some((call, time)),
             _ => None,
         });
-        let until_ms = longest.filter(|(call, _)| call.asked_us < record.told_us).map(|(_, time)| {
-            if stepped { u64::MAX } else { time.due_ms(record.now_up()) }
-        });
+        let until_ms = longest
+            .filter(|(call, _)| call.asked_us < record.told_us)
+            .map(|(_, time)| if stepped { u64::MAX } else { time.due_ms(record.now_up()) });
         until_ms.max().unwrap_or(0)
     }
 

@@ -120,7 +120,9 @@ impl Asking {
             asked.ids.iter().any(|id| seen.and_then(|seen| seen.get(id)).is_some_and(Seen::was_called))
         };
         let silent = self.asked.iter().filter(|(_, asked)| called(asked));
-        silent.map(|(op, Asked { verb, ids, .. })| format!("{verb:?} of {ids:?}, question {op}, was told nothing")).collect()
+        silent
+            .map(|(op, Asked { verb, ids, .. })| format!("{verb:?} of {ids:?}, question {op}, was told nothing"))
+            .collect()
     }
 
     /// What was told and is not true, in words.
@@ -152,12 +154,14 @@ impl Seen {
         match outcome.as_bytes().first() {
             // "It may have taken effect": then no answer says whether it has.
             Some(b'?') => {
-                self.durable || self.words.is_empty() || self.words.iter().any(|(_, word)| match word {
-                    Word::NoAnswer => true,
-                    Word::Refused => false,
-                    // A call that was sent once is sent again after either.
-                    Word::Said(said) => said == "EXPIRED" || said.starts_with("FINISHED "),
-                })
+                self.durable
+                    || self.words.is_empty()
+                    || self.words.iter().any(|(_, word)| match word {
+                        Word::NoAnswer => true,
+                        Word::Refused => false,
+                        // A call that was sent once is sent again after either.
+                        Word::Said(said) => said == "EXPIRED" || said.starts_with("FINISHED "),
+                    })
             }
             // "It has not taken effect": then no call may have.
             Some(b'!') => self.words.iter().all(|(_, word)| match word {

@@ -5,6 +5,7 @@ mod excuses;
 mod failovers;
 mod histories;
 mod repeats;
+mod simulated;
 mod simulation;
 mod story;
 mod whole_queues;

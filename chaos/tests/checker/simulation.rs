@@ -1,9 +1,8 @@
-//! A queue in memory that does what PROTOCOL.md says, driven at random, with replies that are lost: its histories must be
-//! clean, and a queue that does one thing wrong must be caught.
+//! A queue in memory that does what PROTOCOL.md says, or all but one thing of it, driven at random, with replies that are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dueq_chaos::check::{Kind, Verdict};
+use dueq_chaos::check::Verdict;
 use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, LeftItem, State, Verb};
 use fastrand::Rng;
 
@@ -14,7 +13,7 @@ const IDS: u32 = 12;
 const STEPS: u32 = 250;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Wrong {
+pub(crate) enum Wrong {
     Nothing,
     /// An ack leaves the message where it is.
     AckIsForgotten,
@@ -53,8 +52,8 @@ struct Message {
     crashes: u32,
 }
 
-struct Simulation {
-    story: Story,
+pub(crate) struct Simulation {
+    pub(crate) story: Story,
     rng: Rng,
     wrong: Wrong,
     ms: u64,
@@ -76,7 +75,7 @@ fn told(word: &str, ms: u64) -> String {
 }
 
 impl Simulation {
-    fn new(seed: u64, wrong: Wrong) -> Self {
+    pub(crate) fn new(seed: u64, wrong: Wrong) -> Self {
         Self {
             story: Story::new(),
             rng: Rng::with_seed(seed),
@@ -91,7 +90,7 @@ impl Simulation {
         }
     }
 
-    fn run(mut self) -> Verdict {
+    pub(crate) fn run(mut self) -> Verdict {
         for _ in 0..STEPS {
             self.ms += self.rng.u64(1..60);
             if self.rng.u32(0..60) == 0 {
@@ -200,7 +199,8 @@ impl Simulation {
             let early_ms = if it.wrong == Wrong::ClaimIsEarly { 100 } else { 0 };
             let (now_ms, mut items) = (it.ms, Vec::new());
             let waits = |message: &Message| message.leased.is_none() && !message.dead;
-            let due = it.messages.iter_mut().filter(|(_, message)| message.due_ms <= now_ms + early_ms && waits(message));
+            let due =
+                it.messages.iter_mut().filter(|(_, message)| message.due_ms <= now_ms + early_ms && waits(message));
             let overlooks = it.wrong == Wrong::ClaimOverlooks;
             let mut due: Vec<_> = due.filter(|_| !overlooks || it.rng.u32(0..10) > 0).collect();
             due.sort_by_key(|(_, message)| message.due_ms);
@@ -366,49 +366,4 @@ impl Simulation {
             (Answer::Other(vec![reaped.to_string(), died.to_string()]), reaped > 0)
         });
     }
-}
-
-#[test]
-fn a_queue_that_does_as_it_should_is_clean() {
-    let mut deliveries = 0;
-    for seed in 0..400 {
-        let verdict = Simulation::new(seed, Wrong::Nothing).run();
-        assert!(verdict.is_clean(), "seed {seed}: {:#?}", verdict.examples);
-        assert_eq!(verdict.unjudged, 0, "seed {seed}");
-        deliveries += verdict.deliveries;
-    }
-    assert!(deliveries > 10_000, "{deliveries}");
-}
-
-#[test]
-fn a_queue_that_does_one_thing_wrong_is_caught() {
-    let caught_by: [(Wrong, &[Kind]); 12] = [
-        (Wrong::AckIsForgotten, &[Kind::ClaimedAfterAck]),
-        (Wrong::CrashIsFree, &[Kind::Miscounted]),
-        (Wrong::CancelIsForgotten, &[Kind::FiredAfterCancel]),
-        (Wrong::TokenIsIgnored, &[Kind::StaleTokensAccepted]),
-        (Wrong::ClaimIsEarly, &[Kind::Early, Kind::RetriedEarly]),
-        (Wrong::PushIsForgotten, &[Kind::Lost]),
-        (Wrong::MemoryIsIgnored, &[Kind::UnexplainedDuplicates]),
-        (Wrong::ReapIsEarly, &[Kind::OverlappingLeases, Kind::LeasesCutShort]),
-        (Wrong::RetryIsCountedTwice, &[Kind::Miscounted]),
-        (Wrong::ClaimTakesTheNewest, &[Kind::OutOfOrder]),
-        (Wrong::ClaimOverlooks, &[Kind::Late, Kind::OutOfOrder]),
-        (Wrong::ExtendIsForgotten, &[Kind::WrongTimes]),
-    ];
-    for (wrong, kinds) in caught_by {
-        let verdicts: Vec<_> = (0..60).map(|seed| Simulation::new(seed, wrong).run()).collect();
-        for kind in kinds {
-            let runs = verdicts.iter().filter(|verdict| verdict.count(*kind) > 0).count();
-            assert!(runs > 5, "{wrong:?} was caught as {kind:?} in {runs} runs of 60");
-        }
-    }
-}
-
-#[test]
-fn handlers_that_start_without_a_claim_are_seen() {
-    let mut simulation = Simulation::new(1, Wrong::Nothing);
-    let started = Event::Started { id: "m1".into(), version: 1, attempt: 1, due_ms: 0, started_us: 0 };
-    simulation.story.write(started);
-    assert_eq!(simulation.run().count(Kind::Unexpected), 1);
 }

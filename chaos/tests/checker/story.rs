@@ -41,7 +41,18 @@ impl Story {
         let begin = Event::Begin { role, process: "one".into(), pid: 1 };
         let events = vec![(LOCAL_US, begin)];
         let (times, options) = (HashMap::new(), HashMap::new());
-        Self { ms: 0, server_step_ms: 0, seq: 0, born: "b1", call: 0, token: 0, lease_ms: 1_000, times, options, events }
+        Self {
+            ms: 0,
+            server_step_ms: 0,
+            seq: 0,
+            born: "b1",
+            call: 0,
+            token: 0,
+            lease_ms: 1_000,
+            times,
+            options,
+            events,
+        }
     }
 
     /// So many ms after the start.
@@ -290,7 +301,11 @@ fn changes(verdict: &str) -> bool {
 
 pub(crate) fn push(id: &str, due: &str, until_ms: u64, options: &str) -> Call {
     let version = if options.contains("replace") { 2 } else { 1 };
-    Call::Push { until_ms, nonce: String::new(), items: vec![PushItem(id.into(), due.into(), version, 100, options.into())] }
+    Call::Push {
+        until_ms,
+        nonce: String::new(),
+        items: vec![PushItem(id.into(), due.into(), version, 100, options.into())],
+    }
 }
 
 pub(crate) fn settle(verb: Verb, id: &str, token: &str, rest: &str) -> Call {

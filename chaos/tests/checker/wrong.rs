@@ -245,7 +245,11 @@ fn who_asks_is_told() {
     let asked = |end| {
         let mut story = Story::of(dueq_chaos::history::Role::Producer);
         story.asked(1, Verb::Push, "a").push("a", "+0", "CREATED").left(State::Ready, &[("a", 0, 0)]);
-        if end { story.ended() } else { &mut story };
+        if end {
+            story.ended()
+        } else {
+            &mut story
+        };
         story
     };
     asked(true).has(Kind::ApiLies);
