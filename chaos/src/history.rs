@@ -187,6 +187,8 @@ pub enum Phase {
     Trace,
     /// Work was seen to go on again; `detail` is how many ms after the fault's end.
     Recovered,
+    /// There was nothing to do it to. It proves nothing, and spoils nothing.
+    NotApplied,
 }
 
 /// Appends to a history.

@@ -48,6 +48,7 @@ impl Report<'_> {
         }
         add("explained_duplicates", serde_json::to_value(&self.verdict.explained_duplicates).unwrap_or_default());
         add("faults", json!(faults));
+        add("not_applied", json!(self.ran.not_applied));
         add("recovery_ms", Value::Object(recoveries));
         add("server", self.ran.server.clone().into());
         add("drained_ms", u64::try_from(self.ran.drained_in.as_millis()).unwrap_or(u64::MAX).into());
@@ -80,6 +81,9 @@ impl Report<'_> {
             verdict.replicated, verdict.lost_in_declared_window
         ));
         line(format!("- Not judged, for too many unknown outcomes: {}", verdict.unjudged));
+        for (fault, count) in &ran.not_applied {
+            line(format!("- Not applied, as there was nothing to apply it to: {fault}, {count} times"));
+        }
         for left_out in &ran.left_out {
             line(format!("- Left out: {left_out}"));
         }

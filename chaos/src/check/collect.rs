@@ -114,6 +114,7 @@ impl Collection {
                 }
             }
             Phase::Trace => fault.traced = true,
+            Phase::NotApplied => fault.begun = false,
             Phase::End | Phase::Recovered => {}
         }
         fault.name = name;

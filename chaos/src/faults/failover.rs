@@ -8,7 +8,7 @@ use fastrand::Rng;
 use rustix::process::Signal;
 
 use super::server::seqs;
-use super::{Mark, last, process_state, until, until_within};
+use super::{Mark, last, process_state, target, until, until_within};
 use crate::history::{Event, Role};
 use crate::proxy::{Direction, Mode, Proxy};
 use crate::run::stage::{QUEUE, Stage};
@@ -39,7 +39,7 @@ pub(super) async fn fail_over(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> 
     std::fs::write(stage.replica_sign(), "")?;
     let done = async {
         let enough = async || Ok((waits(&servers.old).await? >= waited + WAITS).then_some(()));
-        until("pushes that wait for a replica", enough).await?;
+        target("pushes that wait for a replica", enough).await?;
         if rng.bool() { kill(stage, rng, mark, &servers).await } else { freeze(stage, rng, mark, &servers).await }
     };
     let done = done.await;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use rustix::process::Signal;
 
-use super::{Kind, Mark, last, process_state, until};
+use super::{Kind, Mark, NoTarget, last, process_state, until};
 use crate::history::Role;
 use crate::run::crew::Place;
 use crate::run::stage::Stage;
@@ -75,7 +75,7 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
         stopped.push(process);
     }
     mark.end(&stopped.join(", "));
-    bail!("{} held nothing while they were stopped", stopped.join(", "))
+    Err(NoTarget(format!("{} held nothing while they were stopped", stopped.join(", "))).into())
 }
 
 /// Stops the process of a place, and says which life that is, unless it has just ended.

@@ -102,6 +102,8 @@ pub struct Ran {
     pub folder: PathBuf,
     pub server: String,
     pub traced: std::collections::BTreeMap<String, u64>,
+    /// Faults that found nothing to be applied to, by kind.
+    pub not_applied: std::collections::BTreeMap<String, u64>,
     /// Why it proves nothing, or what was seen to go wrong on the way.
     pub wrong: Vec<String>,
     /// What could not be done here.
@@ -151,9 +153,12 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
     let pushed = schedule::disturb(stage, kinds).await;
     let ran = begun.elapsed();
     let drained_in = settle(stage).await?;
+    let (traced, not_applied, folder) = (log.traced(), log.not_applied(), stage.folder.clone());
+    if not_applied.values().sum::<u64>() > traced.values().sum() {
+        log.wrong(format!("more faults found nothing to be applied to than were applied: {not_applied:?}"));
+    }
     let wrong = log.all_wrong();
-    let (traced, folder) = (log.traced(), stage.folder.clone());
-    Ok(Ran { folder, server, traced, wrong, left_out, pushed, ran, drained_in })
+    Ok(Ran { folder, server, traced, not_applied, wrong, left_out, pushed, ran, drained_in })
 }
 
 /// No faults any more: producers and the canceller end, workers go on until nothing is left to do, and end too.

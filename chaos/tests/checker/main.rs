@@ -3,6 +3,7 @@
 mod counts;
 mod failovers;
 mod histories;
+mod operators;
 mod simulation;
 mod story;
 mod whole_queues;
