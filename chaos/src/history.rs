@@ -68,6 +68,7 @@ pub enum Role {
     Producer,
     Worker,
     Canceller,
+    Operator,
     Harness,
 }
 
@@ -86,6 +87,7 @@ pub enum Verb {
     Reschedule,
     RunNow,
     Requeue,
+    Get,
 }
 
 /// A script call.
@@ -107,7 +109,7 @@ pub enum Call {
         verb: Verb,
         items: Vec<SettleItem>,
     },
-    /// cancel, reschedule, run_now, requeue.
+    /// cancel, reschedule, run_now, requeue; and get, which changes nothing.
     Change {
         verb: Verb,
         items: Vec<ChangeItem>,

@@ -52,7 +52,8 @@ impl Failover {
 
     /// `redis+sentinel://...`
     pub fn url(&self) -> String {
-        let places: Vec<_> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port.number())).collect();
+        let places: Vec<_> =
+            self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port.number())).collect();
         format!("redis+sentinel://{}/{SERVICE}", places.join(","))
     }
 

@@ -33,7 +33,7 @@ impl Life {
                 life.after_settle(verb, verdict, time, told_ms, record);
             }
             What::Change { verb, verdict, time, told_ms } => life.after_change(verb, verdict, time, told_ms, record),
-            What::Left { .. } => {}
+            What::Seen(_) | What::Left { .. } => {}
         }
         // Between two answers that changed nothing the same crashes would be counted twice.
         if life.now_ms == self.now_ms && life.seq == self.seq {
@@ -56,7 +56,8 @@ impl Life {
                 let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
                 // What is remembered still is remembered on.
                 let (least, most) = if stepped { (0, self.remembered_ms.1) } else { self.remembered_ms };
-                *self = Self { now_ms: self.now_ms, used: self.used, hidden: self.hidden, ..Self::NONE };
+                let (used, hidden, swept) = (self.used, self.hidden, self.swept);
+                *self = Self { now_ms: self.now_ms, used, hidden, swept, ..Self::NONE };
                 self.remember(until_ms.max(least), until_ms.max(most), record.seq());
                 self.pushed(push, due_ms);
             }

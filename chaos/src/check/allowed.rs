@@ -18,6 +18,7 @@ impl Life {
             }
             What::Settle { verb, verdict, token, .. } => self.allows_settle(verb, verdict, token, context),
             What::Change { verb, verdict, .. } => self.allows_change(verb, verdict, record, context),
+            What::Seen(seen) => self.allows_seen(seen, record, context),
             What::Left { state, failures, crashes } => self.allows_left(state, (failures, crashes), context),
         }
     }
@@ -59,7 +60,7 @@ impl Life {
     }
 
     /// What it is if a message is there that should not be.
-    fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
+    pub(super) fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
         match gone {
             Gone::NeverPushed if context.refused => Kind::RefusedLeftTrace,
             Gone::NeverPushed => Kind::Unexpected,
@@ -90,7 +91,7 @@ impl Life {
         }
     }
 
-    fn allows_state(&self, state: State) -> Result<(), Kind> {
+    pub(super) fn allows_state(&self, state: State) -> Result<(), Kind> {
         let fits = match state {
             State::Scheduled | State::Ready => self.is_waiting(),
             State::Leased => self.place == Place::Leased,

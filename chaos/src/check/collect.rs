@@ -125,7 +125,7 @@ impl Collection {
         let untraced = self.faults.iter().filter(|(_, fault)| fault.begun && !fault.traced);
         let mut doubts: Vec<_> =
             untraced.map(|(number, fault)| format!("fault {number}, {}, left no trace", fault.name)).collect();
-        let unseen = self.queues.iter().filter(|queue| !queue.scanned && queue.purged_us.is_none() && queue.pushed);
+        let unseen = self.queues.iter().filter(|queue| !queue.scanned && queue.pushed);
         doubts
             .extend(unseen.map(|queue| format!("nothing was written down about what is left of queue {}", queue.name)));
         for (missing, what) in [

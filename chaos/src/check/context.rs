@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::operators::Operators;
+
 /// A claim of which nobody knows what it granted, if anything.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Hidden {
@@ -18,9 +20,7 @@ pub(super) struct Queue {
     pub(super) dead_keep: BTreeSet<u64>,
     /// Whether messages may be trimmed from the dead by age.
     pub(super) ages: bool,
-    /// When the first purge, and the first requeue of the oldest, were sent.
-    pub(super) purged_us: Option<u64>,
-    pub(super) requeued_us: Option<u64>,
+    pub(super) operators: Operators,
     pub(super) hidden: Vec<Hidden>,
     /// How many messages those may have taken together.
     pub(super) hidden_room: u64,

@@ -9,6 +9,7 @@ use super::collect::Collection;
 use super::context::Hidden;
 use super::order::{Change, Reply};
 use super::record::{Held, Pushed, Record, Settled, What, changed, pushed, settled};
+use super::seen::Seen;
 use super::told::Asking;
 use super::verdict::Kind;
 use crate::history::{Answer, Call, ClaimedItem, Event, Verb};
@@ -140,11 +141,9 @@ impl Process<'_> {
     /// What counts from when it is sent.
     fn invoked(&mut self, t_us: u64, queue: u16, call: &Call) {
         let queue = &mut self.all.queues[usize::from(queue)];
-        let earliest = |time: &mut Option<u64>| *time = Some(time.map_or(t_us, |known| known.min(t_us)));
+        queue.operators.asked(t_us, call);
         match call {
             Call::Push { .. } => queue.pushed = true,
-            Call::Other { verb, .. } if verb == "purge" => earliest(&mut queue.purged_us),
-            Call::Other { verb, .. } if verb == "requeue" => earliest(&mut queue.requeued_us),
             Call::Other { verb, args } if verb == "configure" => {
                 for pair in args.chunks_exact(2) {
                     let value = pair[1].parse().unwrap_or(0);
@@ -204,6 +203,7 @@ impl Process<'_> {
             told_us: reply.told_us,
             what: What::Left { state: crate::history::State::Dead, failures: 0, crashes: 0 },
         };
+        self.all.queues[usize::from(open.queue)].operators.answered(&open.call, &answer, &record);
         match (&open.call, answer) {
             (Call::Claim { token, lease_ms, .. }, Answer::Claimed { items, .. }) => {
                 let token = token_of(token);
@@ -232,6 +232,9 @@ impl Process<'_> {
             bail!("{} verdicts on {} items", verdicts.len(), items.len());
         }
         for ((id, mut what), word) in items.into_iter().zip(verdicts) {
+            if word.starts_with("FULL") {
+                self.all.queues[usize::from(queue)].operators.full(record.told_us);
+            }
             let unread = || format!("this is no verdict: {word:?}");
             match &mut what {
                 What::Push { verdict, push } => {
@@ -242,6 +245,7 @@ impl Process<'_> {
                     }
                 }
                 What::Settle { verdict, told_ms, .. } => (*verdict, *told_ms) = settled(word).with_context(unread)?,
+                What::Seen(seen) => *seen = Seen::parse(word).with_context(unread)?,
                 What::Change { verdict, told_ms, .. } => (*verdict, *told_ms) = changed(word).with_context(unread)?,
                 _ => {}
             }
@@ -277,13 +281,15 @@ impl Process<'_> {
     fn unknown(&mut self, open: &Open) {
         let queue = &mut self.all.queues[usize::from(open.queue)];
         match &open.call {
-            Call::Other { verb, .. } if matches!(verb.as_str(), "get" | "peek" | "stats") => return,
+            Call::Other { verb, .. } if matches!(verb.as_str(), "peek" | "stats") => return,
+            Call::Change { verb: Verb::Get, .. } => return,
             Call::Claim { n, lease_ms, .. } if *n > 0 => {
                 queue.hidden.push(Hidden { asked_us: open.asked_us, lease_ms: *lease_ms });
                 queue.hidden_room += u64::from(*n);
             }
             _ => {}
         }
+        queue.operators.unknown(open.asked_us, &open.call);
         queue.unknown_calls += 1;
         for (id, what) in what_of(&open.call) {
             let id = self.all.id(open.queue, id);

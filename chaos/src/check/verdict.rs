@@ -33,6 +33,8 @@ pub enum Kind {
     DeadAndDelivered,
     /// Delivered or made again, and nothing explains it.
     UnexplainedDuplicates,
+    /// Granted between the answer to a pause and the resume.
+    GrantedWhilePaused,
     /// A push that was refused and is there all the same.
     RefusedLeftTrace,
     /// An attempt that is not the failures and crashes plus one.
@@ -50,7 +52,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -65,6 +67,7 @@ impl Kind {
         Self::TwoStates,
         Self::DeadAndDelivered,
         Self::UnexplainedDuplicates,
+        Self::GrantedWhilePaused,
         Self::RefusedLeftTrace,
         Self::Miscounted,
         Self::WrongDeaths,
@@ -108,6 +111,9 @@ pub struct Verdict {
     #[serde(flatten)]
     pub violations: BTreeMap<Kind, u64>,
     pub explained_duplicates: BTreeMap<Cause, u64>,
+    /// Messages that vanished, and that only a purge can have taken.
+    #[serde(skip)]
+    pub(super) swept: u64,
     /// Ids with so many unknown outcomes that they were not judged.
     pub unjudged: u64,
     /// How often each fault was begun.
@@ -149,6 +155,7 @@ impl Verdict {
         self.replicated += other.replicated;
         self.lost_in_declared_window += other.lost_in_declared_window;
         self.unjudged += other.unjudged;
+        self.swept += other.swept;
         for (kind, count) in other.violations {
             *self.violations.entry(kind).or_default() += count;
         }

@@ -45,6 +45,7 @@ fn what(record: &Record) -> String {
             format!("{verb:?} by {token:016x}: {verdict:?} {told_ms}")
         }
         What::Change { verb, verdict, told_ms, .. } => format!("{verb:?}: {verdict:?} {told_ms}"),
+        What::Seen(seen) => format!("get: {seen:?}"),
         What::Left { state, failures, crashes } => {
             format!("left {state:?} with {failures} failures and {crashes} crashes")
         }

@@ -92,6 +92,9 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
         behind.push(rng.choice(&places).context("nobody has this role")?.name.clone());
     }
     lag(rng, servers).await?;
+    // What an operator paused is paused for good on the old master: he resumes it on the new one.
+    let is_paused = async || old.field(QUEUE, "paused").await;
+    until("a queue that is not paused", async || Ok(is_paused().await?.is_none().then_some(()))).await?;
     let before = main_queue(old).await?;
     mark.begin(&format!("SIGSTOP, {} stay with the old master, seq={}", behind.join(" and "), before.seq));
     let pid = old.pid()?;

@@ -40,6 +40,7 @@ pub enum Kind {
     ProducerKill,
     WorkerKill,
     CancellerKill,
+    OperatorKill,
     WorkerStop,
     NodeClock,
     NetDelay,
@@ -67,9 +68,12 @@ impl Kind {
 
     pub fn lane(self) -> Lane {
         match self {
-            Self::ProducerKill | Self::WorkerKill | Self::CancellerKill | Self::WorkerStop | Self::NodeClock => {
-                Lane::Processes
-            }
+            Self::ProducerKill
+            | Self::WorkerKill
+            | Self::CancellerKill
+            | Self::OperatorKill
+            | Self::WorkerStop
+            | Self::NodeClock => Lane::Processes,
             Self::NetDelay | Self::NetCut | Self::NetHalfOpen | Self::NetDrop => Lane::Network,
             Self::Storm | Self::IdleConnections | Self::PurgeBeside => Lane::Loads,
             _ => Lane::Server,
@@ -190,7 +194,9 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
         Kind::KillBlocked => clients::kill(stage, mark, clients::Whom::Blocked).await,
         Kind::KillEveryone => clients::kill(stage, mark, clients::Whom::Everyone).await,
         Kind::SlowSubscriber => clients::slow_subscriber(stage, mark).await,
-        Kind::ProducerKill | Kind::WorkerKill | Kind::CancellerKill => processes::kill(kind, stage, rng, mark).await,
+        Kind::ProducerKill | Kind::WorkerKill | Kind::CancellerKill | Kind::OperatorKill => {
+            processes::kill(kind, stage, rng, mark).await
+        }
         Kind::WorkerStop => processes::stop(stage, rng, mark).await,
         Kind::NodeClock => processes::wrong_clock(stage, rng, mark).await,
         Kind::NetDelay | Kind::NetCut | Kind::NetHalfOpen | Kind::NetDrop => {

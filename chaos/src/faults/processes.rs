@@ -21,6 +21,7 @@ pub(super) async fn kill(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'
     let role = match kind {
         Kind::ProducerKill => Role::Producer,
         Kind::WorkerKill => Role::Worker,
+        Kind::OperatorKill => Role::Operator,
         _ => Role::Canceller,
     };
     // Who has just died of something else cannot be killed: then another one is.

@@ -156,7 +156,7 @@ async fn change(queue: Queue, diary: Diary, id: String, change: Change) {
     diary.told(op, vec![told]);
 }
 
-fn cancelled(cancelled: Cancelled) -> String {
+pub(super) fn cancelled(cancelled: Cancelled) -> String {
     match cancelled {
         Cancelled::Cancelled => "CANCELLED".to_owned(),
         Cancelled::Leased => "LEASED".to_owned(),

@@ -1,7 +1,8 @@
-//! The processes of a run: producers, workers and cancellers, each on the public API of the library.
+//! The processes of a run: producers, workers, cancellers and operators, each on the public API of the library.
 
 mod by_hand;
 mod canceller;
+mod operator;
 mod producer;
 mod worker;
 
@@ -87,6 +88,7 @@ pub enum Kind {
     Producer,
     Worker,
     Canceller,
+    Operator,
 }
 
 /// Runs one process until SIGTERM.
@@ -95,6 +97,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Producer => Role::Producer,
         Kind::Worker => Role::Worker,
         Kind::Canceller => Role::Canceller,
+        Kind::Operator => Role::Operator,
     };
     if let Some(folder) = &options.scripts {
         dueq::harness::replace_scripts(folder).with_context(|| format!("the scripts in {}", folder.display()))?;
@@ -110,6 +113,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Producer => producer::run(&options, &queue, &diary, stop).await,
         Kind::Worker => worker::run(&options, &queue, &diary, stop).await,
         Kind::Canceller => canceller::run(&options, &queue, &diary, stop).await,
+        Kind::Operator => operator::run(&options, &queue, &diary, stop).await,
     }
 }
 

@@ -164,7 +164,7 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
 /// No faults any more: producers and the canceller end, workers go on until nothing is left to do, and end too.
 async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
     let (log, begun) = (&stage.log, tokio::time::Instant::now());
-    log.say("no more faults; producers and canceller end");
+    log.say("no more faults; producers, canceller and operator end");
     let mut ending = JoinSet::new();
     for place in stage.crew.iter().filter(|place| place.role != Role::Worker) {
         let place = Arc::clone(place);
@@ -218,12 +218,18 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
 async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -> Result<Vec<Arc<Place>>> {
     let mut crew = Vec::new();
     let rate = (options.rate() / PRODUCERS.len() as u64).max(1);
-    for (role, names) in [(Role::Producer, &PRODUCERS[..]), (Role::Worker, &WORKERS), (Role::Canceller, &["c1"])] {
+    for (role, names) in [
+        (Role::Producer, &PRODUCERS[..]),
+        (Role::Worker, &WORKERS),
+        (Role::Canceller, &["c1"]),
+        (Role::Operator, &["o1"]),
+    ] {
         for name in names {
             let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
             let mut arguments = options.role_arguments(match role {
                 Role::Producer => "producer",
                 Role::Worker => "worker",
+                Role::Operator => "operator",
                 _ => "canceller",
             });
             if role == Role::Producer {
