@@ -90,6 +90,25 @@ pub enum Verb {
     Get,
 }
 
+impl Verb {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Ack => "ack",
+            Self::Again => "again",
+            Self::Retry => "retry",
+            Self::Release => "release",
+            Self::Bury => "bury",
+            Self::Extend => "extend",
+            Self::Cancel => "cancel",
+            Self::Reschedule => "reschedule",
+            Self::RunNow => "run_now",
+            Self::Requeue => "requeue",
+            Self::Get => "get",
+        }
+    }
+}
+
 /// A script call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -119,6 +138,21 @@ pub enum Call {
         verb: String,
         args: Vec<String>,
     },
+}
+
+impl Call {
+    /// Its name in `lua/`; a requeue of the oldest has a name of its own.
+    pub fn verb(&self) -> &str {
+        match self {
+            Self::Other { verb, args } if verb == "requeue" && args.first().is_some_and(|form| form == "oldest") => {
+                "requeue_oldest"
+            }
+            Self::Push { .. } => "push",
+            Self::Claim { .. } => "claim",
+            Self::Settle { verb, .. } | Self::Change { verb, .. } => verb.name(),
+            Self::Other { verb, .. } => verb,
+        }
+    }
 }
 
 /// id, due as sent (`+ms` or Unix ms), version of the payload, bytes of it, options.

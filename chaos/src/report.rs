@@ -47,6 +47,7 @@ impl Report<'_> {
             violations.into_iter().for_each(|(key, value)| add(&key, value));
         }
         add("explained_duplicates", serde_json::to_value(&self.verdict.explained_duplicates).unwrap_or_default());
+        add("verbs", json!(self.verdict.verbs));
         add("faults", json!(faults));
         add("not_applied", json!(self.ran.not_applied));
         add("recovery_ms", Value::Object(recoveries));
@@ -90,6 +91,8 @@ impl Report<'_> {
         for wrong in self.wrong() {
             line(format!("- **Wrong:** {wrong}"));
         }
+        let verbs: Vec<_> = verdict.verbs.iter().map(|(verb, count)| format!("{verb} {count}")).collect();
+        line(format!("- Answered calls: {}", verbs.join(", ")));
         line("\n| violation | count |\n|---|---|".to_owned());
         for (kind, count) in &verdict.violations {
             line(format!("| {} | {count} |", word(kind)));

@@ -188,6 +188,7 @@ impl Process<'_> {
         if born.is_empty() {
             return Ok(());
         }
+        *self.all.verdict.verbs.entry(open.call.verb().to_owned()).or_default() += 1;
         let epoch = self.all.epoch(open.queue, born);
         let known = &mut self.all.epochs[usize::from(epoch)];
         known.first_us = known.first_us.min(reply.told_us);

@@ -116,6 +116,8 @@ pub struct Verdict {
     pub(super) swept: u64,
     /// Ids with so many unknown outcomes that they were not judged.
     pub unjudged: u64,
+    /// Answered calls, by verb.
+    pub verbs: BTreeMap<String, u64>,
     /// How often each fault was begun.
     pub faults: BTreeMap<String, u64>,
     pub examples: BTreeMap<Kind, Vec<String>>,

@@ -1,5 +1,6 @@
 //! The processes of a run: producers, workers, cancellers and operators, each on the public API of the library.
 
+mod again;
 mod by_hand;
 mod canceller;
 mod operator;

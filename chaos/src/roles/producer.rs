@@ -119,7 +119,7 @@ impl Producer {
     }
 }
 
-fn word(pushed: Pushed) -> String {
+pub(super) fn word(pushed: Pushed) -> String {
     match pushed {
         Pushed::Created => "CREATED".to_owned(),
         Pushed::Exists(state) => format!("EXISTS {state}"),

@@ -1,0 +1,22 @@
+//! Pushes a new message under the id of one that has just ended: it is no repetition, and must be stored.
+
+use dueq::{Due, Queue};
+
+use crate::history::Verb;
+use crate::recorder::{Diary, outcome};
+use crate::workload::{POISON, Push};
+
+/// Those of the producer of fresh ids are promised to be pushed by nobody else, and a poison message kills six workers.
+fn may(id: &str) -> bool {
+    !id.ends_with(POISON) && !id.contains("p3")
+}
+
+pub(super) async fn push(queue: &Queue, diary: &Diary, id: &str) {
+    if !may(id) {
+        return;
+    }
+    let push = Push::again(id.to_owned(), Due::AfterMs(fastrand::u64(0..300)));
+    let op = diary.asked(Verb::Push, vec![id.to_owned()]);
+    let told = outcome(queue.push(push.message()).await, super::producer::word);
+    diary.told(op, vec![told]);
+}
