@@ -291,7 +291,7 @@ impl Delivery {
     async fn submit<const N: usize>(&self, batcher: &Batcher, rest: [Vec<u8>; N]) -> Result<ItemReply, Error> {
         let granted: Arc<dyn OfClaim> = Arc::clone(&self.0) as _;
         // The token makes it safe: what acted once does not act again.
-        batcher.submit(Item { granted: Some(granted), args: rest.into(), repeat: Repeat::Harmless, fresh: false }).await
+        batcher.submit(Item { granted: Some(granted), args: rest.into(), repeat: Repeat::Harmless }).await
     }
 
     fn close(&self, lost: bool) {

@@ -48,7 +48,8 @@ pub enum ErrorKind {
     Full,
     /// User, password or rights do not suffice.
     Denied,
-    /// The server is too old, may evict keys, or the queue has a layout that this version does not know.
+    /// The server is too old or may evict keys, the queue has a layout that this version does not know, or it is on another node
+    /// of the server's cluster.
     Unsupported,
     /// The server answered with an error, or with something that is not the protocol.
     Server,

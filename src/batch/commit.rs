@@ -3,14 +3,25 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use uuid::Uuid;
+
 use crate::batch::claims::ByClaim;
 use crate::batch::work::Work;
 use crate::batch::{Pending, Prefix, tally};
 use crate::error::{Applied, Error, ErrorKind};
+use crate::id::compact;
 use crate::protocol::connect::RESPONSE_LIMIT;
 use crate::protocol::lane::{PATIENCE, Patience, Repeat};
 use crate::protocol::replies::ItemReply;
 use crate::protocol::scripts::Verb;
+
+/// The first attempt of a call of pushes.
+struct FirstPush {
+    /// `<until> <nonce>` as the script takes it, the same in each attempt.
+    argument: String,
+    /// The latest time, by the server's clock in microseconds, at which the first attempt may have begun.
+    latest_us: i64,
+}
 
 /// The items of a call that have no answer yet.
 pub(super) struct Commit {
@@ -19,8 +30,8 @@ pub(super) struct Commit {
     patience: Patience,
     /// When the first attempt began.
     first: Instant,
-    /// Until when a repetition is recognised, in the server's ms.
-    until: Option<String>,
+    /// What makes the attempts of this call recognisable as one, from its first attempt on.
+    first_push: Option<FirstPush>,
     /// Whether an earlier attempt may have been applied.
     repeated: bool,
 }
@@ -33,7 +44,7 @@ impl Commit {
         if batch.iter().any(|pending| pending.item.repeat == Repeat::Unsafe) {
             work.lane.distrust_idle();
         }
-        Self { work, batch, patience, first: Instant::now(), until: None, repeated: false }
+        Self { work, batch, patience, first: Instant::now(), first_push: None, repeated: false }
     }
 
     /// Attempts until everybody has an answer.
@@ -55,9 +66,9 @@ impl Commit {
         match self.call(prefix.as_deref()).await {
             Ok(replies) => {
                 self.distribute(replies);
-                // What is left was refused as too late at its first attempt: our idea of the server's time was wrong,
-                // and the reply has put it right.
-                self.until = None;
+                // At its first attempt what is left was refused as too late, or taken for the repetition of an older call: our
+                // idea of the server's time was wrong, and the reply has corrected it.
+                self.first_push = None;
                 let error = unsteady(self.work.verb);
                 if !self.batch.is_empty() && !self.patience.allows(&error, Repeat::Harmless) {
                     self.fail(&error);
@@ -65,7 +76,6 @@ impl Commit {
             }
             Err(error) => {
                 self.work.meters.call_failed(&error);
-                // All that are harmless, or none: fresh ones are repeated together.
                 let [harmless, any] =
                     [Repeat::Harmless, Repeat::Unsafe].map(|repeat| self.patience.allows(&error, repeat));
                 let (again, lost) = std::mem::take(&mut self.batch)
@@ -90,25 +100,29 @@ impl Commit {
                 let since_us = self.work.lane.clock().earliest_us(self.first).unwrap_or_default();
                 Ok(Some(format!("{word} since={}", since_us / 1_000).trim_start().to_owned()))
             }
-            (Prefix::Until, _) => {
-                if self.until.is_none() {
-                    // One is remembered by its id, whatever is said.
-                    let fresh = self.batch.len() > 1 && self.batch.iter().all(|pending| pending.item.fresh);
-                    let fresh = if fresh { " fresh" } else { "" };
-                    self.until = Some(format!("{}{fresh}", self.until_ms().await?));
+            (Prefix::Attempt, _) => {
+                if self.first_push.is_none() {
+                    self.first_push = Some(self.first_push().await?);
                 }
-                Ok(self.until.clone())
+                Ok(self.first_push.as_ref().map(|first| first.argument.clone()))
             }
         }
     }
 
-    async fn until_ms(&self) -> Result<i64, Error> {
+    /// `until` counts from the earliest time at which the first attempt may begin: what ended before this call is then never
+    /// taken for its own message, if this client has seen a reply from after that end.
+    async fn first_push(&self) -> Result<FirstPush, Error> {
         let Work { lane, keys, .. } = &*self.work;
-        if lane.clock().server_us(Instant::now()).is_none() {
+        let clock = lane.clock();
+        if clock.server_us(Instant::now()).is_none() {
             self.ask(lane.call(Verb::Stats, keys, &[b""])).await?;
         }
-        let now_us = lane.clock().server_us(Instant::now()).unwrap_or_default();
-        Ok(now_us / 1_000 + i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX))
+        let now = Instant::now();
+        let patience_us = i64::try_from(PATIENCE.as_micros()).unwrap_or(i64::MAX);
+        let until_us = clock.earliest_us(now).unwrap_or_default().saturating_add(patience_us);
+        let (ms, fraction, nonce) = (until_us / 1_000, until_us % 1_000, compact(Uuid::new_v4()));
+        let argument = format!("{ms}.{fraction:03} {nonce}");
+        Ok(FirstPush { argument, latest_us: clock.latest_us(now).unwrap_or(i64::MAX) })
     }
 
     /// What `question` comes to, asked behind nobody's wait for replicas: a lane apart has no time limit of its own.
@@ -152,13 +166,23 @@ impl Commit {
         })
     }
 
-    /// Hands out the answers; keeps what was refused as too late although it was sent for the first time.
+    /// Hands out the answers. Keeps what was refused as too late, or as the repetition of an older call, although no earlier
+    /// attempt of it can have been applied.
     fn distribute(&mut self, replies: Vec<ItemReply>) {
+        let latest_us = self.first_push.as_ref().map_or(i64::MAX, |first| first.latest_us);
         for (pending, reply) in std::mem::take(&mut self.batch).into_iter().zip(replies) {
             let answer = match (&*reply.word, self.repeated) {
-                ("EXPIRED", false) => {
+                ("EXPIRED" | "FINISHED", false) => {
                     self.batch.push(pending);
                     continue;
+                }
+                // The other message of this id may have ended before this call began: then this one is not stored.
+                ("FINISHED", true) if reply.finished_us().is_some_and(|ended_us| ended_us <= latest_us) => {
+                    Err(Error::new(
+                        ErrorKind::Timeout,
+                        Applied::Unknown,
+                        "the first reply was lost, and another message of this id ended as the call began",
+                    ))
                 }
                 ("EXPIRED", true) => Err(Error::new(
                     ErrorKind::Timeout,

@@ -13,6 +13,7 @@ mod claimer;
 mod conductor;
 mod handler;
 mod leased;
+mod newest;
 mod notices;
 pub(crate) mod settlement;
 pub(crate) mod worker;

@@ -5,7 +5,6 @@
 //! a write that changes nothing goes before it, and comes after all that others have done. Whatever else is sent on the
 //! connection meanwhile stands behind the wait: hence a lane of its own for each durability of each queue.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -17,10 +16,9 @@ use crate::protocol::connect::RESPONSE_LIMIT;
 #[cfg(feature = "harness")]
 use crate::protocol::harness;
 use crate::protocol::keys::{self, Keys};
-use crate::protocol::lane::Lane;
+use crate::protocol::lane::{Lane, Line};
 use crate::protocol::replies::Reply;
 use crate::protocol::scripts::Verb;
-use crate::protocol::target::Target;
 
 impl Lane {
     /// Calls a script once and waits until its effect is as durable as is asked. Beside the reply: who has not confirmed in
@@ -39,24 +37,24 @@ impl Lane {
             return Ok((self.call(verb, keys, args).await?, None));
         }
         let _turn = self.turn.lock().await;
-        let (mut connection, target) = self.connection().await?;
-        if !self.is_fit(&target) {
+        let (mut connection, line) = self.connection().await?;
+        if !self.is_fit(&line) {
             let probe = probe(durability);
             let asking = limited(RESPONSE_LIMIT, probe.query_async::<Value>(&mut connection));
-            let answer = target.unless_left(Applied::No, async { Ok(asking.await) }).await?;
-            answer.map_err(|error| self.unfit(&target, error))?;
-            self.set_fit(&target);
+            let answer = line.unless_left(Applied::No, async { Ok(asking.await) }).await?;
+            answer.map_err(|error| self.unfit(&line, error))?;
+            self.set_fit(&line);
         }
         let sent = Instant::now();
         let calls = [(verb, args)];
         let asked = async { Ok(limited(RESPONSE_LIMIT, Self::exchange(&mut connection, &calls, keys)).await) };
         #[cfg(feature = "harness")]
         let told = harness::invoke(verb, keys, args);
-        let answer = target.unless_left(Applied::Unknown, asked).await?;
+        let answer = line.unless_left(Applied::Unknown, asked).await?;
         let answer = answer.and_then(|mut answers| answers.pop().unwrap_or(Ok(Value::Nil)));
         #[cfg(feature = "harness")]
         harness::done(told, &answer);
-        let reply = self.decode(verb, answer, sent, &target)?;
+        let reply = self.decode(verb, answer, sent, &line)?;
         if reply.header.born.is_empty() {
             // There is no queue, so nothing that could be lost.
             return Ok((reply, None));
@@ -65,8 +63,8 @@ impl Lane {
         let waiting = async { Ok(limited(limit, wait(&mut connection, keys, durability)).await) };
         // An error here, such as that this server is a master no more, says nothing about the replicas. The call is made again,
         // on the new master, if that is harmless.
-        let waited = target.unless_left(Applied::Unknown, waiting).await?.map_err(|error| {
-            let error = self.fail(&target, error);
+        let waited = line.unless_left(Applied::Unknown, waiting).await?.map_err(|error| {
+            let error = self.fail(&line, error);
             let message = format!("nobody knows who has the change besides the master: {error}");
             Error::with_source(error.kind(), Applied::Unknown, message, error)
         })?;
@@ -74,18 +72,18 @@ impl Lane {
     }
 
     /// Why the server cannot wait. Nothing was changed yet.
-    fn unfit(&self, target: &Arc<Target>, error: RedisError) -> Error {
+    fn unfit(&self, line: &Line, error: RedisError) -> Error {
         let detail = error.detail().unwrap_or_default().to_lowercase();
         let reason = if detail.contains("unknown command") {
             "Durability::Fsynced needs WAITAOF: Redis 7.2 or newer, or Valkey"
         } else if detail.contains("appendonly is disabled") {
             "it keeps no append-only file, so that nothing can be on its disk: CONFIG SET appendonly yes"
         } else {
-            let message = format!("redis at {} cannot be asked to wait: {error}", target.address);
-            let cause = self.fail(target, error);
+            let message = format!("redis at {} cannot be asked to wait: {error}", line.address);
+            let cause = self.fail(line, error);
             return Error::with_source(cause.kind(), Applied::No, message, cause);
         };
-        let message = format!("redis at {} is not fit: {reason}", target.address);
+        let message = format!("redis at {} is not fit: {reason}", line.address);
         Error::with_source(ErrorKind::Unsupported, Applied::No, message, error)
     }
 }

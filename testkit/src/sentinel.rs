@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{Port, Server, answers, command, folder, programs};
+use crate::{Port, Server, answers, command, folder, program};
 
 /// The name of the service.
 pub const SERVICE: &str = "orders";
@@ -129,7 +129,7 @@ impl Failover {
 
 impl Sentinel {
     fn start(master: u16) -> Result<Self> {
-        let program = programs()?.remove(0);
+        let program = program()?;
         for _ in 0..20 {
             let port = Port::reserve()?;
             let folder = folder(port.number())?;

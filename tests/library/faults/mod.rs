@@ -8,5 +8,6 @@ mod full;
 mod notices;
 mod proxied;
 mod restarts;
+mod same_id;
 mod tls;
 mod unreachable;
