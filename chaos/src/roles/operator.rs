@@ -29,7 +29,7 @@ const MAX_CRASHES: u32 = 5;
 pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut stop: Stop) -> Result<()> {
     let rng = Rng::with_seed(options.seed ^ hash(options.name.as_bytes()));
     let mut operator = Operator { queue: queue.clone(), diary: diary.clone(), rng };
-    // Each act once before any comes again.
+    // Each act before any comes again.
     let mut deck: Vec<Act> = Vec::new();
     loop {
         // A former process may have been killed in the middle of an act, and a failover undoes what ended it.
@@ -42,6 +42,9 @@ pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut sto
             if deck.is_empty() {
                 deck.extend(Act::ALL);
                 operator.rng.shuffle(&mut deck);
+                // More often than others, as each is short; and once at the start.
+                deck.insert(deck.len() / 2, Act::Pause);
+                deck.push(Act::Pause);
             }
             if let Some(act) = deck.pop() {
                 warn("an act", operator.act(act).await);
@@ -68,8 +71,7 @@ enum Act {
 }
 
 impl Act {
-    const ALL: [Self; 13] = [
-        Self::Pause,
+    const ALL: [Self; 12] = [
         Self::LimitMessages,
         Self::LimitPayloads,
         Self::Purge(State::Scheduled),
