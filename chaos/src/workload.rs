@@ -28,16 +28,13 @@ pub struct Push {
     pub bytes: usize,
     pub max_attempts: Option<u32>,
     pub on_conflict: OnConflict,
-    pub reuse: bool,
-    /// Whether nobody else pushes this id, nor this producer twice.
-    pub fresh: bool,
 }
 
 impl Push {
     /// A new message under the id of one that has just ended: its payload tells them apart.
     pub fn again(id: String, due: Due) -> Self {
         let (version, on_conflict) = (AGAIN + fastrand::u32(0..50_000), OnConflict::Keep);
-        Self { id, due, version, bytes: 100, max_attempts: None, on_conflict, reuse: false, fresh: false }
+        Self { id, due, version, bytes: 100, max_attempts: None, on_conflict }
     }
 
     pub fn message(&self) -> Message {
@@ -49,10 +46,7 @@ impl Push {
         if let Some(trace_parent) = trace_parent(&self.id) {
             message = message.trace_parent(trace_parent);
         }
-        if self.reuse {
-            message = message.reuse_id();
-        }
-        if self.fresh { message.unseen() } else { message }
+        message
     }
 }
 
@@ -72,14 +66,14 @@ pub struct Plan {
     /// One message in so many is poison; 0 is none.
     poison_every: u64,
     next_poison: u64,
-    /// Whether its ids are fresh: then it pushes each of them once.
-    fresh: bool,
+    /// Whether it pushes each of its ids once.
+    once: bool,
 }
 
 impl Plan {
-    pub fn new(seed: u64, name: &str, poison_every: u64, fresh: bool) -> Self {
+    pub fn new(seed: u64, name: &str, poison_every: u64, once: bool) -> Self {
         let rng = Rng::with_seed(seed ^ hash(name.as_bytes()));
-        Self { name: name.to_owned(), rng, number: 0, poison_every, next_poison: poison_every, fresh }
+        Self { name: name.to_owned(), rng, number: 0, poison_every, next_poison: poison_every, once }
     }
 
     /// The next step, as the server's clock stands at `now_ms`.
@@ -112,7 +106,7 @@ impl Plan {
         self.number += 1;
         let id = format!("{}-{}", self.name, self.number);
         let on_conflict = OnConflict::Keep;
-        Push { id, due, version: 1, bytes: 100, max_attempts: None, on_conflict, reuse: false, fresh: self.fresh }
+        Push { id, due, version: 1, bytes: 100, max_attempts: None, on_conflict }
     }
 
     fn poison(&mut self, pushes: &mut Vec<Push>) {
@@ -134,7 +128,7 @@ impl Plan {
         self.sometimes_odd(&mut push);
         match self.rng.u32(0..10_000) {
             100..120 => self.spoil(&mut push, now_ms),
-            120..520 if !self.fresh => self.repeat(&push, now_ms, step),
+            120..520 if !self.once => self.repeat(&push, now_ms, step),
             _ => {}
         }
         step.pushes.push(push);
@@ -191,13 +185,11 @@ impl Plan {
         for _ in 0..self.rng.u32(1..4) {
             let mut again = push.clone();
             match self.rng.u32(0..10) {
-                0..6 => {}
-                6 => again.reuse = true,
+                0..7 => {}
                 7 => (again.on_conflict, again.due) = (OnConflict::Reschedule, self.due(now_ms)),
                 _ => {
                     version += 1;
                     (again.version, again.on_conflict, again.due) = (version, OnConflict::Replace, self.due(now_ms));
-                    again.reuse = self.rng.bool();
                 }
             }
             let pause = match self.rng.u32(0..4) {
@@ -286,16 +278,16 @@ mod tests {
         let burst = |step: &&Step| step.pushes.len() > 199;
         assert!(steps.iter().filter(burst).any(|step| step.pushes.iter().any(|push| push.id.contains(':'))));
         assert!(steps.iter().any(|step| step.pushes.len() == 1) && steps.iter().any(|step| step.pushes.len() > 199));
-        assert!(later.iter().any(|push| push.version == 2) && later.iter().any(|push| push.reuse));
+        assert!(later.iter().any(|push| push.version == 2));
         let ids: std::collections::HashSet<_> = pushes.iter().map(|push| &push.id).collect();
         assert_eq!(ids.len(), pushes.len(), "a new push has a new id");
     }
 
     #[test]
-    fn fresh_ids_are_pushed_once() {
+    fn a_plan_of_ids_pushed_once_repeats_none() {
         let mut plan = Plan::new(7, "p1", 0, true);
         let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
-        assert!(steps.iter().all(|step| step.later.is_empty() && step.pushes.iter().all(|push| push.fresh)));
+        assert!(steps.iter().all(|step| step.later.is_empty()));
     }
 
     #[test]

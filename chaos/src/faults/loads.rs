@@ -94,7 +94,7 @@ pub(super) async fn purge_beside(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let purged = super::until("a purge", async || {
         let aside = Client::connect(stage.store().url()).await?.queue(ASIDE)?;
         let hour = Duration::from_secs(3_600);
-        let messages = (0..PURGED).map(|number| Message::new("").id(format!("a-{number}")).due(hour).reuse_id());
+        let messages = (0..PURGED).map(|number| Message::new("").id(format!("a-{number}")).due(hour));
         aside.push_many(messages).await;
         let purged = aside.purge(State::Scheduled).await?;
         Ok((purged > 0).then_some(purged))

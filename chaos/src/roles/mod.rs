@@ -55,9 +55,9 @@ pub struct Options {
     /// One message in so many kills the worker that starts it; 0 is none
     #[arg(long, default_value_t = 0)]
     pub poison_every: u64,
-    /// A producer pushes each of its ids once, and says so
+    /// A producer pushes each of its ids once
     #[arg(long)]
-    pub fresh: bool,
+    pub once: bool,
     /// While this file is there a producer waits until a replica has what it pushes
     #[arg(long)]
     pub replicated_while: Option<PathBuf>,

@@ -240,7 +240,7 @@ async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -
             }
             let mut usual = Mode::Pass;
             if *name == PRODUCERS[2] {
-                arguments.push("--fresh".into());
+                arguments.push("--once".into());
                 // Its replies are lost all the time: what it repeats must not be made again.
                 usual = Mode::Cut(Direction::Replies, 5_000);
             }
