@@ -53,8 +53,8 @@ pub const VARIANTS: [Variant; 9] = [
         verb: "push",
         shipped: shipped!("push"),
         exchanges: &[(
-            "  replies[i] = one(i)",
-            "  redis.call('HSET', MESSAGES, ids[i], ARGV[4 * i + 1]) replies[i] = one(i)",
+            "  replies[i] = one(i)\n",
+            "  redis.call('HSET', MESSAGES, ids[i], ARGV[4 * i + 1]) replies[i] = one(i)\n",
         )],
     },
     Variant {
@@ -63,8 +63,8 @@ pub const VARIANTS: [Variant; 9] = [
         verb: "reap",
         shipped: shipped!("reap"),
         exchanges: &[(
-            "set_attrs(id, failures, crashes, nil, options, reason)",
-            "set_attrs(id, failures, 0, nil, options, reason)",
+            "elseif crashes == 1 then\n    set_attrs(id, failures, crashes, nil, options, reason)",
+            "elseif crashes == 1 then\n    set_attrs(id, failures, 0, nil, options, reason)",
         )],
     },
     Variant {
@@ -79,21 +79,21 @@ pub const VARIANTS: [Variant; 9] = [
         what: "reschedule leaves the old due in ready",
         verb: "reschedule",
         shipped: shipped!("reschedule"),
-        exchanges: &[("redis.call('LREM', READY, before <= #listed - i and 1 or -1, found)", "")],
+        exchanges: &[("if ready then unlisted[ready] = true end", "")],
+    },
+    Variant {
+        name: "claim_ignores_pause",
+        what: "claim grants while the queue is paused",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[("if paused or ready + due < 1", "if ready + due < 1")],
     },
     Variant {
         name: "push_forgets_calls",
         what: "push does not look whether this call was made before",
         verb: "push",
         shipped: shipped!("push"),
-        exchanges: &[("mark = until_ms and marked and live(marked)", "mark = nil")],
-    },
-    Variant {
-        name: "push_takes_new_for_old",
-        what: "push takes a new call for a repetition if a message of the id was cancelled shortly before",
-        verb: "push",
-        shipped: shipped!("push"),
-        exchanges: &[("last - REPEAT_MS > until_ms - 10000 + 0.0005 and 'FINISHED '", "'FINISHED '")],
+        exchanges: &[("mark = until_ms and marked and live(marked)", "mark = false")],
     },
 ];
 

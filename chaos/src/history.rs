@@ -78,6 +78,7 @@ pub enum Role {
     Producer,
     Worker,
     Canceller,
+    Operator,
     Harness,
 }
 
@@ -96,6 +97,26 @@ pub enum Verb {
     Reschedule,
     RunNow,
     Requeue,
+    Get,
+}
+
+impl Verb {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Ack => "ack",
+            Self::Again => "again",
+            Self::Retry => "retry",
+            Self::Release => "release",
+            Self::Bury => "bury",
+            Self::Extend => "extend",
+            Self::Cancel => "cancel",
+            Self::Reschedule => "reschedule",
+            Self::RunNow => "run_now",
+            Self::Requeue => "requeue",
+            Self::Get => "get",
+        }
+    }
 }
 
 /// A script call.
@@ -119,10 +140,25 @@ pub enum Call {
     },
     /// ack, again, retry, release, bury, extend: each with the token.
     Settle { verb: Verb, items: Vec<SettleItem> },
-    /// cancel, reschedule, run_now, requeue.
+    /// cancel, reschedule, run_now, requeue; and get, which changes nothing.
     Change { verb: Verb, items: Vec<ChangeItem> },
     /// All others, which name no messages.
     Other { verb: String, args: Vec<String> },
+}
+
+impl Call {
+    /// Its name in `lua/`; a requeue of the oldest has a name of its own.
+    pub fn verb(&self) -> &str {
+        match self {
+            Self::Other { verb, args } if verb == "requeue" && args.first().is_some_and(|form| form == "oldest") => {
+                "requeue_oldest"
+            }
+            Self::Push { .. } => "push",
+            Self::Claim { .. } => "claim",
+            Self::Settle { verb, .. } | Self::Change { verb, .. } => verb.name(),
+            Self::Other { verb, .. } => verb,
+        }
+    }
 }
 
 /// id, due as sent (`+ms` or Unix ms), version of the payload, bytes of it, options.
@@ -196,6 +232,8 @@ pub enum Phase {
     Trace,
     /// Work was seen to go on again; `detail` is how many ms after the fault's end.
     Recovered,
+    /// There was nothing to do it to. It proves nothing, and spoils nothing.
+    NotApplied,
 }
 
 /// Appends to a history.

@@ -49,7 +49,9 @@ impl Report<'_> {
         add("excuses", serde_json::to_value(&self.verdict.excuses).unwrap_or_default());
         add("lateness_ms", serde_json::to_value(self.verdict.lateness).unwrap_or_default());
         add("explained_duplicates", serde_json::to_value(&self.verdict.explained_duplicates).unwrap_or_default());
+        add("verbs", json!(self.verdict.verbs));
         add("faults", json!(faults));
+        add("not_applied", json!(self.ran.not_applied));
         add("recovery_ms", Value::Object(recoveries));
         add("server", self.ran.server.clone().into());
         add("drained_ms", u64::try_from(self.ran.drained_in.as_millis()).unwrap_or(u64::MAX).into());
@@ -87,12 +89,17 @@ impl Report<'_> {
             "- Claimed after they were due, where that is certain: {} messages; p50 {} ms, p99 {} ms, longest {} ms",
             late.judged, late.p50, late.p99, late.max
         ));
+        for (fault, count) in &ran.not_applied {
+            line(format!("- Not applied, as there was nothing to apply it to: {fault}, {count} times"));
+        }
         for left_out in &ran.left_out {
             line(format!("- Left out: {left_out}"));
         }
         for wrong in self.wrong() {
             line(format!("- **Wrong:** {wrong}"));
         }
+        let verbs: Vec<_> = verdict.verbs.iter().map(|(verb, count)| format!("{verb} {count}")).collect();
+        line(format!("- Answered calls: {}", verbs.join(", ")));
         line("\n| violation | count |\n|---|---|".to_owned());
         for (kind, count) in &verdict.violations {
             line(format!("| {} | {count} |", word(kind)));

@@ -37,6 +37,7 @@ impl Life {
                 let sure = alone && !context.epoch.is_made_by_another(record.seq());
                 life.after_change(verb, verdict, (time, told_ms, sure), record);
             }
+            What::Seen(_) => {}
             What::Left { crashes, .. } => life.take_slack(crashes, record, context),
         }
         // Between two answers that changed nothing the same crashes would be counted twice.
@@ -77,8 +78,8 @@ impl Life {
                 let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
                 // What is remembered still is remembered on.
                 let (least, most) = if stepped { (0, self.remembered_ms.1) } else { self.remembered_ms };
-                let Self { now_ms, used, hidden, chain, .. } = *self;
-                *self = Self { now_ms, used, hidden, chain, ..Self::NONE };
+                let Self { now_ms, used, hidden, chain, swept, .. } = *self;
+                *self = Self { now_ms, used, hidden, chain, swept, ..Self::NONE };
                 self.remember(until_ms.max(least), until_ms.max(most), record.seq());
                 self.pushed(push, due_ms);
             }

@@ -31,6 +31,7 @@ impl Life {
                 self.allows_left(state, (failures, crashes), context)?;
                 self.allows_left_time(state, time_ms, context)
             }
+            What::Seen(seen) => self.allows_seen(seen, record, context),
         }
     }
 
@@ -68,7 +69,7 @@ impl Life {
     }
 
     /// What it is if a message is there that should not be.
-    fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
+    pub(super) fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
         match gone {
             Gone::NeverPushed if context.refused => Kind::RefusedLeftTrace,
             Gone::NeverPushed => Kind::Unexpected,
@@ -98,7 +99,7 @@ impl Life {
         }
     }
 
-    fn allows_state(&self, state: State) -> Result<(), Kind> {
+    pub(super) fn allows_state(&self, state: State) -> Result<(), Kind> {
         let fits = match state {
             State::Scheduled | State::Ready => self.is_waiting(),
             State::Leased => self.place == Place::Leased,

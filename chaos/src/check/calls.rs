@@ -2,6 +2,7 @@
 
 use super::order::Change;
 use super::record::{Changed, Expected, Push, Pushed, Settled, Time, What};
+use super::seen::Seen;
 use crate::history::{Answer, Call, Verb};
 
 pub(super) fn token_of(token: &str) -> u64 {
@@ -29,6 +30,9 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
                 (item.0.as_str(), What::Settle { verb: *verb, verdict: Settled::Unknown, token, time, told_ms: 0 })
             })
             .collect(),
+        Call::Change { verb: Verb::Get, items } => {
+            items.iter().map(|item| (item.0.as_str(), What::Seen(Seen::default()))).collect()
+        }
         Call::Change { verb, items } => items
             .iter()
             .map(|item| {

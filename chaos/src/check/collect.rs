@@ -129,6 +129,7 @@ impl Collection {
                 }
             }
             Phase::Trace => fault.traced = true,
+            Phase::NotApplied => fault.begun = false,
             Phase::End | Phase::Recovered => {}
         }
         fault.name = name;
@@ -138,6 +139,7 @@ impl Collection {
     pub(super) fn settle(&mut self) {
         let open = self.faults.values().filter(|fault| fault.begun && !fault.ended);
         self.disturbed.extend(open.map(|fault| (fault.begun_us, u64::MAX)));
+        self.disturbed.extend(self.queues.iter().flat_map(|queue| queue.operators.pauses_us()));
         self.disturbed.sort_unstable();
         for queue in &mut self.queues {
             queue.lost.sort_unstable_by_key(|lost| lost.asked_us);
@@ -145,7 +147,7 @@ impl Collection {
         // Who is the only one that cancels an id is no repetition, and so made the change: unless a purge may have, which is
         // remembered in the same way.
         for (epoch, place, ids) in std::mem::take(&mut self.cancelled) {
-            let purged_us = self.queues[usize::from(self.epochs[usize::from(epoch)].queue)].purged_us;
+            let purged_us = self.queues[usize::from(self.epochs[usize::from(epoch)].queue)].operators.first_purge_us();
             let alone = ids.iter().any(|id| self.cancels.get(id) == Some(&1));
             let Some(reply) = self.replies[usize::from(epoch)].get_mut(place) else { continue };
             if alone && purged_us.is_none_or(|purged_us| reply.told_us < purged_us) {
@@ -159,7 +161,7 @@ impl Collection {
         let untraced = self.faults.iter().filter(|(_, fault)| fault.begun && !fault.traced);
         let mut doubts: Vec<_> =
             untraced.map(|(number, fault)| format!("fault {number}, {}, left no trace", fault.name)).collect();
-        let unseen = self.queues.iter().filter(|queue| !queue.scanned && queue.purged_us.is_none() && queue.pushed);
+        let unseen = self.queues.iter().filter(|queue| !queue.scanned && queue.pushed);
         doubts
             .extend(unseen.map(|queue| format!("nothing was written down about what is left of queue {}", queue.name)));
         for (missing, what) in [

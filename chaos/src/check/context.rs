@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::excuses::Chains;
 use super::gaps::Gap;
+use super::operators::Operators;
 use super::record::Record;
 
 /// A call without an answer that may have changed its queue, once.
@@ -26,9 +27,7 @@ pub(super) struct Queue {
     pub(super) dead_keep: BTreeSet<u64>,
     /// Whether messages may be trimmed from the dead by age.
     pub(super) ages: bool,
-    /// When the first purge, and the first requeue of the oldest, were sent.
-    pub(super) purged_us: Option<u64>,
-    pub(super) requeued_us: Option<u64>,
+    pub(super) operators: Operators,
     /// In the order in which they were sent.
     pub(super) lost: Vec<Lost>,
     pub(super) died: u64,

@@ -88,6 +88,7 @@ impl Case<'_> {
         }
         let least = lives.iter().min_by_key(|life| (life.hidden, life.used.count_ones()));
         let (chain, used) = least.map_or((0, 0), |life| (life.chain, life.used));
+        verdict.swept += u64::from(lives.iter().map(|life| life.swept).min().unwrap_or(0));
         Found { needs: self.context.chains.needs(chain), used, waits }
     }
 
@@ -149,16 +150,22 @@ impl Case<'_> {
             verdict.unjudged += 1;
             return;
         }
-        let may_be_gone = |life: &Life| {
-            let mut later = Vec::new();
+        let mut gone = Vec::new();
+        for life in &*lives {
+            let mut later = vec![*life];
             life.reaped(&end, &self.context, &mut later);
-            later.push(*life);
-            later.iter().any(|life| !life.is_there() || life.may_vanish(u64::MAX, &self.context))
-        };
-        if lives.iter().any(may_be_gone) {
-            lives.retain(may_be_gone);
-        } else {
+            for life in later {
+                if !life.is_there() || life.may_be_trimmed(&self.context) {
+                    gone.push(life);
+                } else if self.context.queue.operators.may_purge(&life, &end, &self.context) {
+                    gone.push(life.purged(&end));
+                }
+            }
+        }
+        if gone.is_empty() {
             verdict.found(Kind::Lost, || story(&name(last), self.records, self.unknown));
+        } else {
+            *lives = gone;
         }
     }
 

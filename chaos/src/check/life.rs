@@ -65,6 +65,8 @@ pub(super) struct Life {
     pub(super) used: u64,
     pub(super) hidden: u32,
     pub(super) chain: u32,
+    /// How many messages of this id went by purges.
+    pub(super) swept: u32,
     /// So many crashes more may have been charged, of leases that nobody was told of, since this `seq`.
     pub(super) slack: u32,
     pub(super) slack_seq: u64,
@@ -96,6 +98,7 @@ impl Life {
         used: 0,
         hidden: 0,
         chain: 0,
+        swept: 0,
         slack: 0,
         slack_seq: 0,
     };
@@ -195,30 +198,18 @@ impl Life {
                     lives.push(life);
                 }
             }
-            Place::Dead if context.queue.requeued_us.is_some_and(|since| since < record.told_us) => {
-                let mut life = *self;
-                life.wait_at_least(self.now_ms);
-                life.count_anew(Some(Cause::Requeue));
-                lives.push(life);
-            }
+            Place::Dead => context.queue.operators.revived(self, record, context, lives),
             _ => {}
         }
-        if self.may_vanish(record.told_us, context) {
-            let mut life = *self;
-            life.leave(Gone::Purged);
-            life.remember(0, u64::MAX, record.seq());
-            lives.push(life);
+        if self.may_be_trimmed(context) {
+            lives.push(Self { swept: self.swept, ..self.purged(record) });
+        } else if context.queue.operators.may_purge(self, record, context) {
+            lives.push(self.purged(record));
         }
     }
 
-    pub(super) fn may_vanish(&self, told_us: u64, context: &Context<'_>) -> bool {
-        let purged = context.queue.purged_us.is_some_and(|since| since < told_us);
-        match self.place {
-            Place::Waiting => purged,
-            Place::Leased => false,
-            Place::Dead => purged || context.queue.may_trim(),
-            Place::Absent(_) => false,
-        }
+    pub(super) fn may_be_trimmed(&self, context: &Context<'_>) -> bool {
+        self.place == Place::Dead && context.queue.may_trim()
     }
 
     /// Its lease ran out, if it has one that may have.

@@ -12,6 +12,7 @@ use super::order::{Change, Reply};
 use super::record::{
     Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split, whole_ms,
 };
+use super::seen::Seen;
 use super::started::Granted;
 use super::told::Asking;
 use super::verdict::Kind;
@@ -173,11 +174,9 @@ impl Process<'_> {
     /// What counts from when it is sent.
     fn invoked(&mut self, t_us: u64, queue: u16, call: &Call) {
         let queue = &mut self.all.queues[usize::from(queue)];
-        let earliest = |time: &mut Option<u64>| *time = Some(time.map_or(t_us, |known| known.min(t_us)));
+        queue.operators.asked(t_us, call);
         match call {
             Call::Push { .. } => queue.pushed = true,
-            Call::Other { verb, .. } if verb == "purge" => earliest(&mut queue.purged_us),
-            Call::Other { verb, .. } if verb == "requeue" => earliest(&mut queue.requeued_us),
             Call::Other { verb, args } if verb == "configure" => {
                 for pair in args.chunks_exact(2) {
                     let value = pair[1].parse().unwrap_or(0);
@@ -213,6 +212,7 @@ impl Process<'_> {
         if born.is_empty() {
             return Ok(());
         }
+        *self.all.verdict.verbs.entry(open.call.verb().to_owned()).or_default() += 1;
         let epoch = self.all.epoch(open.queue, born);
         let known = &mut self.all.epochs[usize::from(epoch)];
         known.first_us = known.first_us.min(reply.told_us);
@@ -228,6 +228,7 @@ impl Process<'_> {
             told_us: reply.told_us,
             what: What::Left { state: crate::history::State::Dead, failures: 0, crashes: 0, time_ms: 0 },
         };
+        self.all.queues[usize::from(open.queue)].operators.answered(&open.call, &answer, &record);
         match (&open.call, answer) {
             (Call::Claim { n, token, lease_ms, due }, Answer::Claimed { items, deadline_ms, paused }) => {
                 if items.is_empty() && *due && *n > 0 && !paused {
@@ -272,6 +273,9 @@ impl Process<'_> {
             bail!("{} verdicts on {} items", verdicts.len(), items.len());
         }
         for ((id, mut what), word) in items.into_iter().zip(verdicts) {
+            if word.starts_with("FULL") {
+                self.all.queues[usize::from(queue)].operators.full(record.told_us);
+            }
             let unread = || format!("this is no verdict: {word:?}");
             match &mut what {
                 What::Push { verdict, push } => {
@@ -286,6 +290,7 @@ impl Process<'_> {
                     }
                 }
                 What::Settle { verdict, told_ms, .. } => (*verdict, *told_ms) = settled(word).with_context(unread)?,
+                What::Seen(seen) => *seen = Seen::parse(word).with_context(unread)?,
                 What::Change { verdict, told_ms, .. } => (*verdict, *told_ms) = changed(word).with_context(unread)?,
                 _ => {}
             }
@@ -334,9 +339,12 @@ impl Process<'_> {
 
     fn unknown(&mut self, open: &Open) {
         let queue = &mut self.all.queues[usize::from(open.queue)];
-        if matches!(&open.call, Call::Other { verb, .. } if matches!(verb.as_str(), "get" | "peek" | "stats")) {
-            return;
+        match &open.call {
+            Call::Other { verb, .. } if matches!(verb.as_str(), "peek" | "stats") => return,
+            Call::Change { verb: Verb::Get, .. } => return,
+            _ => {}
         }
+        queue.operators.unknown(open.asked_us, &open.call);
         let (asked_us, until_us) = (open.asked_us, open.asked_us + UNDER_WAY_US);
         let (most, lease_ms) = match &open.call {
             Call::Claim { n, lease_ms, .. } => (u64::from(*n), *lease_ms),

@@ -1,5 +1,6 @@
 //! What happened to one id in one call, in few bytes: a run has tens of millions of them.
 
+use super::seen::Seen;
 use crate::history::{PushItem, State, Verb};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,6 +64,8 @@ pub(super) enum What {
         alone: bool,
         told_ms: u64,
     },
+    /// A get.
+    Seen(Seen),
     Left {
         state: State,
         failures: u32,
@@ -237,7 +240,7 @@ pub(super) fn split(verdict: &str) -> (&str, &str) {
     verdict.split_once(' ').unwrap_or((verdict, ""))
 }
 
-fn state(word: &str) -> Option<State> {
+pub(super) fn state(word: &str) -> Option<State> {
     Some(match word {
         "scheduled" => State::Scheduled,
         "ready" => State::Ready,

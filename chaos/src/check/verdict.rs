@@ -35,6 +35,8 @@ pub enum Kind {
     DeadAndDelivered,
     /// Delivered or made again, and nothing explains it.
     UnexplainedDuplicates,
+    /// Granted between the answer to a pause and the resume.
+    GrantedWhilePaused,
     /// A push that was refused and is there all the same.
     RefusedLeftTrace,
     /// An attempt that is not the failures and crashes plus one.
@@ -62,7 +64,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -77,6 +79,7 @@ impl Kind {
         Self::TwoStates,
         Self::DeadAndDelivered,
         Self::UnexplainedDuplicates,
+        Self::GrantedWhilePaused,
         Self::RefusedLeftTrace,
         Self::Miscounted,
         Self::WrongDeaths,
@@ -138,8 +141,13 @@ pub struct Verdict {
     pub excuses: BTreeMap<&'static str, Excuse>,
     /// How late messages were claimed, where that is certain.
     pub lateness: Lateness,
+    /// Messages that vanished, and that only a purge can have taken.
+    #[serde(skip)]
+    pub(super) swept: u64,
     /// Ids with so many unknown outcomes that they were not judged.
     pub unjudged: u64,
+    /// Answered calls, by verb.
+    pub verbs: BTreeMap<String, u64>,
     /// How often each fault was begun.
     pub faults: BTreeMap<String, u64>,
     pub examples: BTreeMap<Kind, Vec<String>>,
@@ -179,6 +187,7 @@ impl Verdict {
         self.replicated += other.replicated;
         self.lost_in_declared_window += other.lost_in_declared_window;
         self.unjudged += other.unjudged;
+        self.swept += other.swept;
         for (kind, count) in other.violations {
             *self.violations.entry(kind).or_default() += count;
         }

@@ -50,6 +50,7 @@ fn what(record: &Record) -> String {
             Some(expected) => format!("{verb:?} {time} if {expected}: {verdict:?} {told_ms}"),
             None => format!("{verb:?} {time}: {verdict:?} {told_ms}"),
         },
+        What::Seen(seen) => format!("get: {seen:?}"),
         What::Left { state, failures, crashes, time_ms } => {
             format!("left {state:?} at {time_ms} with {failures} failures and {crashes} crashes")
         }

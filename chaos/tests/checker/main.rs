@@ -4,6 +4,7 @@ mod counts;
 mod excuses;
 mod failovers;
 mod histories;
+mod operators;
 mod repeats;
 mod simulated;
 mod simulation;

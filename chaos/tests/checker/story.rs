@@ -181,6 +181,9 @@ impl Story {
         self.token += 1;
         let token = format!("{:016x}", self.token);
         let deadline_ms = self.now_ms() + self.lease_ms;
+        for item in items {
+            self.times.entry(item.0.clone()).or_insert(item.2);
+        }
         let what = Call::Claim { n: 10, token: token.clone(), lease_ms: 1_000, due: true };
         self.call(what, Answer::Claimed { deadline_ms, items: items.to_vec(), paused: false }, !items.is_empty());
         token
