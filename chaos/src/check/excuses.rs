@@ -39,21 +39,28 @@ pub(super) type Need = (u64, u64);
 
 /// Lists of needs that share their beginnings, so that a state of a message names its own by a number. 0 is the empty one.
 #[derive(Debug, Default)]
-pub(super) struct Chains(RefCell<(Vec<(u32, Need)>, HashMap<(u32, Need), u32>)>);
+pub(super) struct Chains(RefCell<Links>);
+
+#[derive(Debug, Default)]
+struct Links {
+    /// The list that each one continues, and what it adds.
+    all: Vec<(u32, Need)>,
+    numbers: HashMap<(u32, Need), u32>,
+}
 
 impl Chains {
     pub(super) fn add(&self, chain: u32, need: Need) -> u32 {
-        let (list, known) = &mut *self.0.borrow_mut();
-        *known.entry((chain, need)).or_insert_with(|| {
-            list.push((chain, need));
-            u32::try_from(list.len()).unwrap_or(u32::MAX)
+        let Links { all, numbers } = &mut *self.0.borrow_mut();
+        *numbers.entry((chain, need)).or_insert_with(|| {
+            all.push((chain, need));
+            u32::try_from(all.len()).unwrap_or(u32::MAX)
         })
     }
 
     pub(super) fn needs(&self, mut chain: u32) -> Vec<Need> {
-        let (list, _) = &*self.0.borrow();
+        let Links { all, .. } = &*self.0.borrow();
         let mut needs = Vec::new();
-        while let Some((former, need)) = chain.checked_sub(1).and_then(|place| list.get(place as usize)) {
+        while let Some((former, need)) = chain.checked_sub(1).and_then(|place| all.get(place as usize)) {
             needs.push(*need);
             chain = *former;
         }
@@ -61,7 +68,7 @@ impl Chains {
     }
 
     pub(super) fn clear(&self) {
-        *self.0.borrow_mut() = Default::default();
+        *self.0.borrow_mut() = Links::default();
     }
 }
 

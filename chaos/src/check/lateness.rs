@@ -43,7 +43,7 @@ impl Life {
         let certain = !unknown.iter().any(|call| gaps.iter().any(|gap| gap.fits(call.asked_us, call.told_us)))
             && self.hidden == 0
             && self.hidden_crashes(record, context) + self.slack == 0
-            && self.again != Some(Cause::LeaseRanOut)
+            && !matches!(self.again, Some(Cause::LeaseRanOut | Cause::Requeue))
             && !context.epoch.stepped(self.seq, record.seq());
         let since_ms = score_ms.max(self.now_ms + 1);
         certain.then_some(Wait {
@@ -53,7 +53,7 @@ impl Life {
             since_ms,
             claimed_ms: record.now(),
             was_early: score_ms >= self.now_ms,
-            since_us: self.told_us + (since_ms - self.now_ms) * 1_000,
+            since_us: self.told_us.saturating_add((since_ms - self.now_ms) * 1_000),
             claimed_us: record.asked_us,
         })
     }

@@ -33,7 +33,8 @@ pub(super) fn judge(epoch: &mut Epoch, queue: &Queue, replies: &mut Vec<Reply>, 
     empty.sort_unstable();
     epoch.empty = empty;
     went_back(epoch, queue, replies, verdict);
-    replies.sort_unstable_by_key(|reply| (reply.seq, reply.changed, reply.now_us));
+    // Who made a change came before all others that saw it, and those came in the order of the clock.
+    replies.sort_unstable_by_key(|reply| (reply.seq, reply.changed > Change::Surely, reply.now_us));
     let mut latest_us = 0;
     for reply in &*replies {
         if reply.now_us < latest_us && epoch.steps.last() != Some(&reply.seq) {
@@ -87,5 +88,29 @@ fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Ve
                 queue.name, epoch.born
             )
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the server's clock went back, by replies of (`seq`, ms, change).
+    fn steps(replies: &[(u64, u64, Change)]) -> Vec<u64> {
+        let (mut epoch, queue, mut verdict) = (Epoch::default(), Queue::default(), Verdict::default());
+        let reply = |(seq, now_ms, changed): &(u64, u64, Change)| {
+            let now_us = now_ms * 1_000;
+            Reply { asked_us: now_us, told_us: now_us + 1, now_us, seq: *seq, changed: *changed }
+        };
+        judge(&mut epoch, &queue, &mut replies.iter().map(reply).collect(), &mut verdict);
+        epoch.steps
+    }
+
+    #[test]
+    fn answers_that_saw_the_same_change_are_in_the_order_of_the_clock() {
+        let (made, seen, perhaps) = (Change::Yes, Change::No, Change::Perhaps);
+        assert_eq!(steps(&[(1, 10, made), (1, 30, perhaps), (1, 20, seen), (2, 40, made)]), [0; 0]);
+        assert_eq!(steps(&[(1, 10, made), (1, 5, seen)]), [1]);
+        assert_eq!(steps(&[(1, 10, made), (1, 30, seen), (2, 20, made)]), [2]);
     }
 }

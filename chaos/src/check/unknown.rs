@@ -74,7 +74,7 @@ impl Life {
         life.used |= bit;
         // A clock that has gone back since says nothing about when that was.
         life.now_ms = if context.epoch.stepped(self.seq, next.seq()) { 0 } else { self.now_ms.max(gap.after_ms) };
-        life.seq = gap.seq;
+        (life.seq, life.told_us) = (gap.seq, gap.before_us);
         match call.what {
             What::Push { push, .. } => lives.extend(life.perhaps_pushed(&push, call, next, context)),
             What::Settle { verb, token, time, .. } if self.place == Place::Leased && self.token == Some(token) => {

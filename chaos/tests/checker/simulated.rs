@@ -34,10 +34,10 @@ fn a_queue_that_does_one_thing_wrong_is_caught() {
         (Wrong::ExtendIsForgotten, &[Kind::WrongTimes]),
     ];
     for (wrong, kinds) in caught_by {
-        let verdicts: Vec<_> = (0..60).map(|seed| Simulation::new(seed, wrong).run()).collect();
+        let verdicts: Vec<_> = (0..40).map(|seed| Simulation::new(seed, wrong).run()).collect();
         for kind in kinds {
             let runs = verdicts.iter().filter(|verdict| verdict.count(*kind) > 0).count();
-            assert!(runs > 5, "{wrong:?} was caught as {kind:?} in {runs} runs of 60");
+            assert!(runs > 3, "{wrong:?} was caught as {kind:?} in {runs} runs of 40");
         }
     }
 }
