@@ -220,7 +220,7 @@ fn odd(id: &str, rng: &mut Rng) -> String {
 /// The trace of one message in fifty; whatever is pushed under its id has the same.
 pub fn trace_parent(id: &str) -> Option<String> {
     let trace = hash(id.as_bytes());
-    (trace % 50 == 0).then(|| format!("00-{trace:016x}{trace:016x}-{:016x}-01", trace | 1))
+    trace.is_multiple_of(50).then(|| format!("00-{trace:016x}{trace:016x}-{:016x}-01", trace | 1))
 }
 
 /// FNV-1a, then mixed, so that neighbours differ in every bit.
