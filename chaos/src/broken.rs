@@ -45,7 +45,7 @@ pub const VARIANTS: [Variant; 9] = [
         verb: "cancel",
         shipped: shipped!("cancel"),
         // What follows then removes an id that nobody has.
-        exchanges: &[("redis.call('LREM', READY, 1, entry(id) or '')", "id = ''")],
+        exchanges: &[("unlisted[entry(id) or ''] = true", "id = ''")],
     },
     Variant {
         name: "push_writes_first",
@@ -53,8 +53,8 @@ pub const VARIANTS: [Variant; 9] = [
         verb: "push",
         shipped: shipped!("push"),
         exchanges: &[(
-            "for i = 1, count do replies[i] = one(i) end",
-            "for i = 1, count do redis.call('HSET', MESSAGES, ids[i], ARGV[4 * i + 1]) replies[i] = one(i) end",
+            "  replies[i] = one(i)\n",
+            "  redis.call('HSET', MESSAGES, ids[i], ARGV[4 * i + 1]) replies[i] = one(i)\n",
         )],
     },
     Variant {
@@ -63,8 +63,8 @@ pub const VARIANTS: [Variant; 9] = [
         verb: "reap",
         shipped: shipped!("reap"),
         exchanges: &[(
-            "set_attrs(id, failures, crashes, 0, options, reason)",
-            "set_attrs(id, failures, 0, 0, options, reason)",
+            "elseif crashes == 1 then\n    set_attrs(id, failures, crashes, nil, options, reason)",
+            "elseif crashes == 1 then\n    set_attrs(id, failures, 0, nil, options, reason)",
         )],
     },
     Variant {
@@ -79,21 +79,21 @@ pub const VARIANTS: [Variant; 9] = [
         what: "reschedule leaves the old due in ready",
         verb: "reschedule",
         shipped: shipped!("reschedule"),
-        exchanges: &[("redis.call('LREM', READY, 1, ready)", "")],
+        exchanges: &[("if ready then unlisted[ready] = true end", "")],
     },
     Variant {
-        name: "push_ignores_recent",
-        what: "push does not look whether the id has just finished",
-        verb: "push",
-        shipped: shipped!("push"),
-        exchanges: &[("recent > now and not reuse", "false")],
+        name: "claim_ignores_pause",
+        what: "claim grants while the queue is paused",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[("if paused or ready + due < 1", "if ready + due < 1")],
     },
     Variant {
         name: "push_forgets_calls",
-        what: "push does not look whether this call of fresh ids was made before",
+        what: "push does not look whether this call was made before",
         verb: "push",
         shipped: shipped!("push"),
-        exchanges: &[("redis.call('ZSCORE', RECENT, call)", "false")],
+        exchanges: &[("mark = until_ms and marked and live(marked)", "mark = false")],
     },
 ];
 

@@ -55,10 +55,20 @@ pub enum Event {
     Left { queue: String, state: State, items: Vec<LeftItem> },
     /// What does not fit together in what is left, such as an id in two places.
     Broken { queue: String, what: String },
+    /// The heartbeat of the harness came this much too late: the machine did not schedule it.
+    Stalled { ms: u64 },
+    /// The harness begins no fault any more and ends the producers and cancellers; workers go on.
+    Calm,
+    /// The last line of a process that ended as it was told to. A process that was killed does not write it.
+    End,
 }
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// What a process is there for.
@@ -68,6 +78,7 @@ pub enum Role {
     Producer,
     Worker,
     Canceller,
+    Operator,
     Harness,
 }
 
@@ -86,37 +97,68 @@ pub enum Verb {
     Reschedule,
     RunNow,
     Requeue,
+    Get,
+}
+
+impl Verb {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Ack => "ack",
+            Self::Again => "again",
+            Self::Retry => "retry",
+            Self::Release => "release",
+            Self::Bury => "bury",
+            Self::Extend => "extend",
+            Self::Cancel => "cancel",
+            Self::Reschedule => "reschedule",
+            Self::RunNow => "run_now",
+            Self::Requeue => "requeue",
+            Self::Get => "get",
+        }
+    }
 }
 
 /// A script call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
-    /// `until_ms` as sent, 0 if none.
+    /// `until_ms` as sent, 0 if none. `nonce` is what follows the whole milliseconds: all attempts of one call have the same.
     Push {
         until_ms: u64,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        nonce: String,
         items: Vec<PushItem>,
     },
+    /// `due`: it takes due messages that were not promoted, too.
     Claim {
         n: u32,
         token: String,
         lease_ms: u64,
+        #[serde(default, skip_serializing_if = "is_false")]
+        due: bool,
     },
     /// ack, again, retry, release, bury, extend: each with the token.
-    Settle {
-        verb: Verb,
-        items: Vec<SettleItem>,
-    },
-    /// cancel, reschedule, run_now, requeue.
-    Change {
-        verb: Verb,
-        items: Vec<ChangeItem>,
-    },
+    Settle { verb: Verb, items: Vec<SettleItem> },
+    /// cancel, reschedule, run_now, requeue; and get, which changes nothing.
+    Change { verb: Verb, items: Vec<ChangeItem> },
     /// All others, which name no messages.
-    Other {
-        verb: String,
-        args: Vec<String>,
-    },
+    Other { verb: String, args: Vec<String> },
+}
+
+impl Call {
+    /// Its name in `lua/`; a requeue of the oldest has a name of its own.
+    pub fn verb(&self) -> &str {
+        match self {
+            Self::Other { verb, args } if verb == "requeue" && args.first().is_some_and(|form| form == "oldest") => {
+                "requeue_oldest"
+            }
+            Self::Push { .. } => "push",
+            Self::Claim { .. } => "claim",
+            Self::Settle { verb, .. } | Self::Change { verb, .. } => verb.name(),
+            Self::Other { verb, .. } => verb,
+        }
+    }
 }
 
 /// id, due as sent (`+ms` or Unix ms), version of the payload, bytes of it, options.
@@ -137,9 +179,12 @@ pub struct ChangeItem(pub String, pub String);
 pub enum Answer {
     /// A verdict for each item, as the script words it.
     Items(Vec<String>),
+    /// `paused`: the queue was, so that nothing could be granted.
     Claimed {
         deadline_ms: u64,
         items: Vec<ClaimedItem>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        paused: bool,
     },
     /// Numbers and words of the others.
     Other(Vec<String>),
@@ -157,9 +202,9 @@ impl Answer {
     }
 }
 
-/// id, version of the payload (0: it is not as it was pushed), due ms, attempt.
+/// id, version of the payload (0: it is not as it was pushed), due ms, attempt, bytes of the payload, options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ClaimedItem(pub String, pub u32, pub u64, pub u32);
+pub struct ClaimedItem(pub String, pub u32, pub u64, pub u32, pub u32, pub String);
 
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -187,6 +232,8 @@ pub enum Phase {
     Trace,
     /// Work was seen to go on again; `detail` is how many ms after the fault's end.
     Recovered,
+    /// There was nothing to do it to. It proves nothing, and spoils nothing.
+    NotApplied,
 }
 
 /// Appends to a history.
@@ -246,7 +293,11 @@ mod tests {
                 seq: 9,
                 now_us: 5,
                 born: "b".into(),
-                answer: Answer::Claimed { deadline_ms: 3, items: vec![ClaimedItem("a".into(), 1, 2, 1)] },
+                answer: Answer::Claimed {
+                    deadline_ms: 3,
+                    items: vec![ClaimedItem("a".into(), 1, 2, 1, 9, String::new())],
+                    paused: false,
+                },
             },
             Event::NoticedEmpty,
             Event::Asked { op: 1, verb: Verb::Push, ids: vec!["a".into()], replicas: 0 },

@@ -287,12 +287,13 @@ fn sentinel() -> Vec<u8> {
     sentinel
 }
 
-/// `<failures> <crashes> <due> <options>`, LF, error.
+/// `<failures> <crashes> <due or -> <options>`, LF, error.
 fn counts(attrs: &[u8]) -> Option<(u32, u32)> {
     let line = attrs.split(|byte| *byte == b'\n').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
     let counts = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    words.next()?.parse::<u64>().ok().map(|_| counts)
+    let due = words.next()?;
+    (due == "-" || due.parse::<u64>().is_ok()).then_some(counts)
 }
 
 #[cfg(test)]
@@ -365,7 +366,7 @@ mod tests {
             &["ZREM", "dueq:{q}:dead", "a"],
             &["HDEL", "dueq:{q}:claims", "b"],
             &["HSET", "dueq:{q}:claims", "x", "short"],
-            &["HSET", "dueq:{q}:attrs", "y", "0 0 0 max_attempts=1\n"],
+            &["HSET", "dueq:{q}:attrs", "y", "0 0 - max_attempts=1\n"],
             &["HSET", "dueq:{q}:messages", "d", "d 1 something else"],
             &["ZADD", "dueq:{q}:dead", "1.5", "e"],
             &["DEL", "dueq:{q}:recent"],

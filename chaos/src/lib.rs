@@ -15,4 +15,5 @@ pub mod recovery;
 pub mod report;
 pub mod roles;
 pub mod run;
+pub mod stored;
 pub mod workload;

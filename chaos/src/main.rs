@@ -56,7 +56,10 @@ fn main() -> Result<ExitCode> {
                 ended = interrupted() => ended,
             },
             Command::Check { folder } => {
-                let verdict = check::check(&folder)?;
+                let mut verdict = check::check(&folder)?;
+                if folder.join("harness.jsonl").exists() {
+                    verdict.recovered_late(&recovery::of(&folder)?.late);
+                }
                 writeln!(std::io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
                 Ok(verdict.is_green())
             }
@@ -105,8 +108,9 @@ async fn run(options: Options) -> Result<bool> {
     if !options.quiet {
         eprintln!("checking the histories in {}", ran.folder.display());
     }
-    let verdict = judge(&ran.folder).await?;
+    let mut verdict = judge(&ran.folder).await?;
     let recoveries = recovery::of(&ran.folder)?;
+    verdict.recovered_late(&recoveries.late);
     let report = Report { options: &options, ran: &ran, verdict: &verdict, recoveries: &recoveries };
     let (page, json) = (report.page(), report.json());
     eprintln!("{page}");

@@ -1,8 +1,14 @@
 //! Payloads that say whose they are, so that one byte that is wrong is seen.
 
-/// The payload of `id`, `bytes` long (at least what its beginning takes): id and version in words, then noise made from them.
+/// The payload of `id`, `bytes` long (at least what its beginning takes): id, version and length in words, then noise made
+/// from them. The length is in it, so that no part of a payload is another one's payload.
 pub fn make(id: &str, version: u32, bytes: usize) -> Vec<u8> {
-    let mut payload = format!("{id} {version} ").into_bytes();
+    let words = |bytes: usize| format!("{id} {version} {bytes} ").into_bytes();
+    let mut payload = words(bytes);
+    // Shorter than its words, it says how long they are.
+    while payload.len() > bytes && payload != words(payload.len()) {
+        payload = words(payload.len());
+    }
     let mut noise = seed(&payload);
     while payload.len() < bytes {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -40,5 +46,16 @@ mod tests {
             assert_eq!(version_of("p1-7", &payload), 0, "{bytes}");
         }
         assert_eq!(version_of("p1-7", b""), 0);
+    }
+
+    #[test]
+    fn no_part_of_a_payload_is_a_payload() {
+        for bytes in [0, 8, 9, 10, 11, 12, 100, 1_000] {
+            let payload = make("p1-7", 3, bytes);
+            assert!(payload.len() >= bytes && payload.len() <= bytes.max(12), "{bytes}");
+            for length in 0..payload.len() {
+                assert_eq!(version_of("p1-7", &payload[..length]), 0, "{length} bytes of {bytes}");
+            }
+        }
     }
 }

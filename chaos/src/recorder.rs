@@ -10,7 +10,7 @@ use dueq::harness::{Observer, Reply};
 use dueq::{Applied, Error};
 
 use crate::history::{Answer, Call, ChangeItem, ClaimedItem, Event, PushItem, Role, SettleItem, Verb, Writer, now_us};
-use crate::payload;
+use crate::{payload, stored};
 
 /// The history of this process. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -78,26 +78,27 @@ pub fn outcome<T>(result: Result<T, Error>, word: impl Fn(T) -> String) -> Strin
 
 struct Recorder {
     diary: Diary,
-    /// Of the calls that are under way.
-    verbs: Mutex<HashMap<u64, &'static str>>,
+    /// Of the calls that are under way; and which message a get is about.
+    verbs: Mutex<HashMap<u64, (&'static str, String)>>,
 }
 
 impl Recorder {
-    fn verbs(&self) -> MutexGuard<'_, HashMap<u64, &'static str>> {
+    fn verbs(&self) -> MutexGuard<'_, HashMap<u64, (&'static str, String)>> {
         self.verbs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Observer for Recorder {
     fn invoke(&self, call: u64, verb: &'static str, queue: &str, args: &[&[u8]]) {
-        self.verbs().insert(call, verb);
+        let id = if verb == "get" { args.get(1).map(|id| text(id)).unwrap_or_default() } else { String::new() };
+        self.verbs().insert(call, (verb, id));
         self.diary.write(&Event::Invoke { call, queue: queue.to_owned(), what: call_of(verb, args) });
     }
 
     fn done(&self, call: u64, result: Result<&Reply, (String, Applied)>) {
-        let verb = self.verbs().remove(&call).unwrap_or_default();
+        let (verb, id) = self.verbs().remove(&call).unwrap_or_default();
         let event = match result {
-            Ok(reply) => match answered(call, verb, reply) {
+            Ok(reply) => match answered(call, verb, &id, reply) {
                 Some(event) => event,
                 None => Event::Unknown { call, error: format!("this is no reply of {verb}: {reply:?}") },
             },
@@ -151,9 +152,15 @@ fn call_of(verb: &str, args: &[&[u8]]) -> Call {
     match (verb, args) {
         ("push", [until, items @ ..]) => {
             let until = until.strip_suffix(b" fresh").unwrap_or(until);
-            Call::Push { until_ms: number(until), items: items.chunks_exact(4).map(push_item).collect() }
+            let digits = until.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(until.len());
+            let (until, nonce) = until.split_at(digits);
+            let items = items.chunks_exact(4).map(push_item).collect();
+            Call::Push { until_ms: number(until), nonce: text(nonce), items }
         }
-        ("claim", [n, given, lease, ..]) => Call::Claim { n: number(n), token: token(given), lease_ms: number(lease) },
+        ("claim", [n, given, lease, rest @ ..]) => {
+            let due = rest.first().is_some_and(|due| *due == b"1");
+            Call::Claim { n: number(n), token: token(given), lease_ms: number(lease), due }
+        }
         ("ack", _) => Call::Settle { verb: Verb::Ack, items: acked(args) },
         ("release", _) => settle(Verb::Release, 2),
         ("again", _) => settle(Verb::Again, 3),
@@ -161,6 +168,7 @@ fn call_of(verb: &str, args: &[&[u8]]) -> Call {
         ("bury", _) => settle(Verb::Bury, 3),
         ("retry", _) => settle(Verb::Retry, 4),
         ("cancel", [dead, ids @ ..]) => change(Verb::Cancel, ids, if dead.starts_with(b"1") { "dead" } else { "" }),
+        ("get", ids) => change(Verb::Get, ids, ""),
         ("run_now", ids) => change(Verb::RunNow, ids, ""),
         ("requeue", [b"ids", ids @ ..]) => change(Verb::Requeue, ids, ""),
         ("reschedule", items) => Call::Change {
@@ -191,11 +199,11 @@ fn push_item(item: &[&[u8]]) -> PushItem {
     PushItem(id, text(item[1]), version, u32::try_from(payload.len()).unwrap_or(u32::MAX), text(item[3]))
 }
 
-/// Nothing if it is not what this verb answers.
-fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
+/// Nothing if it is not what this verb answers. `id` is what a get is about.
+fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option<Event> {
     let Reply::List(parts) = reply else { return None };
     let [Reply::List(header), body @ ..] = &parts[..] else { return None };
-    let [Reply::Int(now_us), Reply::Bytes(born), Reply::Int(seq), ..] = &header[..] else { return None };
+    let [Reply::Int(now_us), Reply::Bytes(born), Reply::Int(seq), rest @ ..] = &header[..] else { return None };
     let answer = match (verb, body) {
         ("claim", [_, Reply::Int(deadline_ms), Reply::List(ids), Reply::List(payloads), Reply::List(details), ..]) => {
             // One detail may stand for all.
@@ -207,10 +215,16 @@ fn answered(call: u64, verb: &str, reply: &Reply) -> Option<Event> {
             Answer::Claimed {
                 deadline_ms: u64::try_from(*deadline_ms).unwrap_or(0),
                 items: ids.iter().zip(payloads).enumerate().map(item).collect::<Option<_>>()?,
+                paused: rest.get(2) == Some(&Reply::Int(1)),
             }
         }
         // Pages and figures change nothing: how long they are says enough.
-        ("get" | "peek" | "stats", _) => Answer::Other(body.iter().map(length).collect()),
+        ("peek" | "stats", _) => Answer::Other(body.iter().map(length).collect()),
+        ("get", [Reply::List(fields)]) => Answer::Items(vec![stored::of_reply(id, fields)?]),
+        ("verify", [Reply::List(found)]) => Answer::Other(found.iter().map(finding).collect()),
+        ("audit", [cursor, looked, Reply::List(found)]) => {
+            Answer::Other([word(cursor), word(looked)].into_iter().chain(found.iter().map(finding)).collect())
+        }
         (_, [Reply::List(words)]) => Answer::Items(words.iter().map(word).collect()),
         _ => Answer::Other(body.iter().map(word).collect()),
     };
@@ -222,9 +236,18 @@ fn claimed_item(id: &Reply, payload: &Reply, details: &Reply) -> Option<ClaimedI
         return None;
     };
     let (id, details) = (text(id), text(details));
-    let mut details = details.split(' ');
-    let version = payload::version_of(&id, payload);
-    Some(ClaimedItem(id, version, details.next()?.parse().ok()?, details.next()?.parse().ok()?))
+    let mut details = details.splitn(3, ' ');
+    let (version, bytes) = (payload::version_of(&id, payload), u32::try_from(payload.len()).unwrap_or(u32::MAX));
+    let (due_ms, attempt) = (details.next()?.parse().ok()?, details.next()?.parse().ok()?);
+    Some(ClaimedItem(id, version, due_ms, attempt, bytes, details.next().unwrap_or_default().to_owned()))
+}
+
+/// Kind, what, detail, mended.
+fn finding(part: &Reply) -> String {
+    match part {
+        Reply::List(words) => words.iter().map(word).collect::<Vec<_>>().join(" "),
+        other => word(other),
+    }
 }
 
 fn word(part: &Reply) -> String {
@@ -258,15 +281,15 @@ mod tests {
     #[test]
     fn calls_are_read_as_the_scripts_read_them() {
         let payload = payload::make("p1-7", 2, 100);
-        let push = call_of("push", &[b"", b"123", b"p1-7", b"+5", &payload, b"reuse"]);
         let item = PushItem("p1-7".into(), "+5".into(), 2, 100, "reuse".into());
-        assert_eq!(push, Call::Push { until_ms: 123, items: vec![item.clone()] });
-        let push = call_of("push", &[b"", b"123 fresh", b"p1-7", b"+5", &payload, b"reuse"]);
-        assert_eq!(push, Call::Push { until_ms: 123, items: vec![item] });
+        for (until, nonce) in [("123", ""), ("123 fresh", ""), ("123.5 n1", ".5 n1"), ("123 n1", " n1")] {
+            let push = call_of("push", &[b"", until.as_bytes(), b"p1-7", b"+5", &payload, b"reuse"]);
+            assert_eq!(push, Call::Push { until_ms: 123, nonce: nonce.into(), items: vec![item.clone()] });
+        }
 
         let given = b"\x00\xffABCDEFrest....";
         let claim = call_of("claim", &[b"", b"4", given, b"2000", b"1"]);
-        assert_eq!(claim, Call::Claim { n: 4, token: "00ff414243444546".into(), lease_ms: 2_000 });
+        assert_eq!(claim, Call::Claim { n: 4, token: "00ff414243444546".into(), lease_ms: 2_000, due: true });
 
         let retry = call_of("retry", &[b"", b"a", given, b"50", b"why", b"b", given, b"60", b""]);
         let item = |id: &str, rest: &str| SettleItem(id.into(), "00ff414243444546".into(), rest.into());
@@ -289,26 +312,64 @@ mod tests {
     #[test]
     fn replies_are_read_with_seq_and_what_the_payload_says() {
         let payload = payload::make("a", 3, 50);
+        let spoilt = u32::try_from("a 3 spoilt".len()).expect("short");
         let payloads = Reply::List([payload, b"a 3 spoilt".to_vec()].map(Reply::Bytes).into());
         let claim = |details: &[&str]| {
             let lists = [bytes(&["a", "a"]), payloads.clone(), bytes(details)];
             Reply::List([vec![header(), Reply::Int(0), Reply::Int(77)], lists.into()].concat())
         };
-        let event = |attempt| {
-            let items = vec![ClaimedItem("a".into(), 3, 4, 2), ClaimedItem("a".into(), 0, 4, attempt)];
-            let answer = Answer::Claimed { deadline_ms: 77, items };
+        let event = |attempt, options: &str| {
+            let first = ClaimedItem("a".into(), 3, 4, 2, 50, String::new());
+            let items = vec![first, ClaimedItem("a".into(), 0, 4, attempt, spoilt, options.into())];
+            let answer = Answer::Claimed { deadline_ms: 77, items, paused: false };
             Event::Ok { call: 1, seq: 9, now_us: 5_000, born: "abc".into(), answer }
         };
-        assert_eq!(answered(1, "claim", &claim(&["4 2 "])), Some(event(2)));
-        assert_eq!(answered(1, "claim", &claim(&["4 2 ", "4 3 "])), Some(event(3)));
-        assert_eq!(answered(1, "claim", &claim(&[])), None);
+        assert_eq!(answered(1, "claim", "", &claim(&["4 2 "])), Some(event(2, "")));
+        let options = "max_attempts=2 traceparent=00-1";
+        let details = ["4 2 ", &format!("4 3 {options}")];
+        assert_eq!(answered(1, "claim", "", &claim(&details)), Some(event(3, options)));
+        assert_eq!(answered(1, "claim", "", &claim(&[])), None);
 
         let reply = Reply::List(vec![header(), bytes(&["OK", "GONE"])]);
-        let Some(Event::Ok { answer, .. }) = answered(1, "ack", &reply) else { panic!("a reply") };
+        let Some(Event::Ok { answer, .. }) = answered(1, "ack", "", &reply) else { panic!("a reply") };
         assert_eq!(answer, Answer::Items(vec!["OK".into(), "GONE".into()]));
         let reply = Reply::List(vec![header(), Reply::Int(12), Reply::Int(1)]);
-        let Some(Event::Ok { answer, .. }) = answered(1, "reap", &reply) else { panic!("a reply") };
+        let Some(Event::Ok { answer, .. }) = answered(1, "reap", "", &reply) else { panic!("a reply") };
         assert_eq!(answer, Answer::Other(vec!["12".into(), "1".into()]));
-        assert_eq!(answered(1, "ack", &Reply::Int(1)), None);
+        assert_eq!(answered(1, "ack", "", &Reply::Int(1)), None);
+    }
+
+    #[test]
+    fn reads_and_audits_are_recorded_with_what_they_found() {
+        let text = |word: &str| Reply::Bytes(word.as_bytes().to_vec());
+        let payload = Reply::Bytes(payload::make("a", 2, 60));
+        let fields = [
+            ("state", text("leased")),
+            ("time_ms", Reply::Int(7)),
+            ("failures", Reply::Int(1)),
+            ("crashes", Reply::Int(0)),
+            ("options", text("max_attempts=3")),
+            ("error", text("why")),
+            ("payload", payload),
+        ];
+        let fields = fields.into_iter().flat_map(|(name, value)| [text(name), value]).collect();
+        assert_eq!(
+            call_of("get", &[b"", b"a"]),
+            Call::Change { verb: Verb::Get, items: vec![ChangeItem("a".into(), "".into())] }
+        );
+        let answer =
+            |verb, body: Vec<Reply>| match answered(1, verb, "a", &Reply::List([vec![header()], body].concat())) {
+                Some(Event::Ok { answer, .. }) => Some(answer),
+                _ => None,
+            };
+        let seen = answer("get", vec![Reply::List(fields)]);
+        assert_eq!(seen, Some(Answer::Items(vec!["IS leased 7 1 0 2 60 max_attempts=3".into()])));
+        assert_eq!(answer("get", vec![Reply::List(vec![])]), Some(Answer::Items(vec!["ABSENT".into()])));
+        assert_eq!(answer("get", vec![Reply::List(vec![text("state"), text("leased")])]), None);
+        let found = Reply::List(vec![text("doubled"), text("a"), text("ready, dead"), Reply::Int(1)]);
+        let audit = answer("audit", vec![text("0"), Reply::Int(9), Reply::List(vec![found.clone()])]);
+        assert_eq!(audit, Some(Answer::Other(["0", "9", "doubled a ready, dead 1"].map(str::to_owned).into())));
+        let verify = answer("verify", vec![Reply::List(vec![found])]);
+        assert_eq!(verify, Some(Answer::Other(vec!["doubled a ready, dead 1".into()])));
     }
 }

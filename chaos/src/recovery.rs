@@ -29,7 +29,16 @@ pub struct Recoveries {
     pub never: BTreeMap<String, u64>,
     /// What handlers did that is a fault too.
     pub handlers: BTreeMap<String, u64>,
+    /// Those that took longer than they may, in words.
+    pub late: Vec<String>,
 }
+
+/// Work must go on so long after the end of a fault: ten times the floor of 1 s. What another outage or a stall of the
+/// machine takes of it does not count, nor what comes after the end of the producers, when there may be nothing to do.
+const GOES_ON_US: u64 = 10_000_000;
+/// What a killed worker held must be delivered again so long after its lease: the floor of 1 s, a hold of 5 s, and as much
+/// again as for other faults.
+const REDELIVERED_US: u64 = 1_000_000 + 5_000_000 + GOES_ON_US;
 
 /// When something was asked, and when it was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,14 +76,17 @@ struct Fault {
 
 /// Reads the histories in a folder.
 pub fn of(folder: &Path) -> Result<Recoveries> {
-    let (faults, undone) = faults(&folder.join("harness.jsonl"))?;
+    let Harness { faults, undone, stalls, calm_us } = harness(&folder.join("harness.jsonl"))?;
     let workers = workers(folder)?;
     let (mut claims, mut handlers) = (Vec::new(), BTreeMap::new());
     for worker in &workers {
         read_claims(worker, &undone, |claim, _| claims.push(claim), &mut handlers)?;
     }
     claims.sort_unstable();
-    let (mut samples, mut never) = (BTreeMap::<String, Vec<u64>>::new(), BTreeMap::new());
+    let (mut samples, mut never, mut late) = (BTreeMap::<String, Vec<u64>>::new(), BTreeMap::new(), Vec::new());
+    let outages = faults.iter().filter(|fault| OUTAGES.contains(&&*fault.kind));
+    let mut excused: Vec<_> = outages.map(|fault| (fault.begun_us, fault.ended_us)).chain(stalls).collect();
+    excused.sort_unstable();
     for fault in faults.iter().filter(|fault| fault.kind != "worker_kill" && fault.kind != "poison") {
         // A kill is over when it is done; a server that was killed is also one that answers again.
         let kinds = match &*fault.kind {
@@ -92,15 +104,32 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
             }
             let first = claims.partition_point(|claim| claim.asked_us < from_us);
             let counts = |claim: &&Claim| kind != "failover" || !claim.void;
-            match claims.get(first..).into_iter().flatten().find(counts) {
+            let found = claims.get(first..).into_iter().flatten().find(counts);
+            let told_us = found.map_or(u64::MAX, |claim| claim.told_us).min(calm_us);
+            if unexcused_us(from_us, told_us, &excused) > GOES_ON_US {
+                late.push(format!("{kind} was over at {from_us} us, and work went on at {told_us} us at the earliest"));
+            }
+            match found {
                 Some(claim) => samples.entry(kind.to_owned()).or_default().push(claim.told_us - from_us),
                 None => *never.entry(kind.to_owned()).or_default() += 1,
             }
         }
     }
-    redeliveries(folder, &workers, &faults, &undone, &mut samples)?;
+    redeliveries(folder, &workers, &faults, &undone, &excused, &mut samples, &mut late)?;
     let by_fault = samples.into_iter().map(|(kind, samples)| (kind, summary(samples))).collect();
-    Ok(Recoveries { by_fault, never, handlers })
+    Ok(Recoveries { by_fault, never, handlers, late })
+}
+
+/// How much of a time no outage and no stall covers; they are in the order of their beginnings.
+fn unexcused_us(from_us: u64, to_us: u64, excused: &[(u64, u64)]) -> u64 {
+    let (mut left_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
+    for (begin_us, end_us) in excused {
+        let (begin_us, end_us) = ((*begin_us).max(free_us), (*end_us).min(to_us));
+        if begin_us < end_us {
+            (left_us, free_us) = (left_us - (end_us - begin_us), end_us);
+        }
+    }
+    left_us
 }
 
 fn summary(mut samples_us: Vec<u64>) -> Recovery {
@@ -114,13 +143,31 @@ fn undone_within(fault: &Fault, undone: &[Undone]) -> impl Iterator<Item = u64> 
     times.filter(move |t_us| (fault.begun_us..fault.ended_us).contains(t_us))
 }
 
-fn faults(path: &Path) -> Result<(Vec<Fault>, Vec<Undone>)> {
+/// What the harness wrote down.
+struct Harness {
+    faults: Vec<Fault>,
+    undone: Vec<Undone>,
+    stalls: Vec<(u64, u64)>,
+    /// When the producers were told to end.
+    calm_us: u64,
+}
+
+fn harness(path: &Path) -> Result<Harness> {
     let (mut open, mut undone) = (HashMap::<u64, Fault>::new(), Vec::new());
+    let (mut stalls, mut calm_us) = (Vec::new(), u64::MAX);
     for line in crate::history::read(path)? {
         let (t_us, fault, number, phase, detail) = match line? {
             (t_us, Event::Fault { fault, number, phase, detail }) => (t_us, fault, number, phase, detail),
             (t_us, Event::Undone { queue, born, survived, next }) if queue == QUEUE => {
                 undone.push(Undone { t_us, born, survived, next });
+                continue;
+            }
+            (t_us, Event::Stalled { ms }) => {
+                stalls.push((t_us.saturating_sub(ms * 1_000), t_us));
+                continue;
+            }
+            (t_us, Event::Calm) => {
+                calm_us = t_us;
                 continue;
             }
             _ => continue,
@@ -133,7 +180,7 @@ fn faults(path: &Path) -> Result<(Vec<Fault>, Vec<Undone>)> {
     }
     let mut faults: Vec<_> = open.into_values().filter(|fault| fault.ended_us > 0).collect();
     faults.sort_unstable_by_key(|fault| fault.begun_us);
-    Ok((faults, undone))
+    Ok(Harness { faults, undone, stalls, calm_us })
 }
 
 fn workers(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -196,11 +243,13 @@ fn redeliveries(
     workers: &[PathBuf],
     faults: &[Fault],
     undone: &[Undone],
+    excused: &[(u64, u64)],
     samples: &mut BTreeMap<String, Vec<u64>>,
+    late: &mut Vec<String>,
 ) -> Result<()> {
-    let mut held: HashMap<String, Vec<u64>> = HashMap::new();
+    let (mut held, mut lease_ms): (HashMap<String, Vec<u64>>, _) = (HashMap::new(), 0);
     for fault in faults.iter().filter(|fault| fault.kind == "worker_kill") {
-        for id in held_by(&folder.join(format!("{}.jsonl", fault.victim)))? {
+        for id in held_by(&folder.join(format!("{}.jsonl", fault.victim)), &mut lease_ms)? {
             held.entry(id).or_default().push(fault.begun_us);
         }
     }
@@ -221,27 +270,32 @@ fn redeliveries(
         };
         read_claims(worker, undone, note, &mut BTreeMap::new())?;
     }
-    for ((_, killed_us), told_us) in again {
+    for ((id, killed_us), told_us) in again {
         let beside = |fault: &&Fault| {
             let crew = CREW_FAULTS.contains(&&*fault.kind) && fault.begun_us != killed_us;
             let over_us = fault.ended_us + if crew { RESTART_US } else { 0 };
             (crew || OUTAGES.contains(&&*fault.kind)) && fault.begun_us < told_us && over_us > killed_us
         };
         let kind = if faults.iter().any(|fault| beside(&fault)) { "worker_kill_beside_others" } else { "worker_kill" };
+        let limit_us = REDELIVERED_US + lease_ms * 1_000;
+        if kind == "worker_kill" && unexcused_us(killed_us, told_us, excused) > limit_us {
+            late.push(format!("a worker was killed at {killed_us} us, and {id} was claimed again at {told_us} us"));
+        }
         samples.entry(kind.to_owned()).or_default().push(told_us - killed_us);
     }
     Ok(())
 }
 
 /// The ids that a dead worker had been granted at the first attempt, and not begun to settle: what it asked for last may have
-/// been done, and then the message came back, or not, for another reason.
-fn held_by(path: &Path) -> Result<BTreeSet<String>> {
+/// been done, and then the message came back, or not, for another reason. Makes `lease_ms` the longest lease it asked for.
+fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<String>> {
     let mut held = BTreeSet::new();
     for line in crate::history::read(path)? {
         match line?.1 {
             Event::Ok { answer: Answer::Claimed { items, .. }, .. } => {
                 held.extend(items.into_iter().filter(|item| item.3 == 1).map(|item| item.0));
             }
+            Event::Invoke { what: Call::Claim { lease_ms: its, .. }, .. } => *lease_ms = its.max(*lease_ms),
             Event::Invoke { what: Call::Settle { verb, items }, .. } if verb != crate::history::Verb::Extend => {
                 for item in items {
                     held.remove(&item.0);
@@ -264,6 +318,45 @@ mod tests {
     }
 
     #[test]
+    fn outages_and_stalls_take_nothing_of_the_limit() {
+        assert_eq!(unexcused_us(10, 100, &[]), 90);
+        assert_eq!(unexcused_us(10, 100, &[(0, 20), (15, 30), (16, 25), (90, 200)]), 60);
+        assert_eq!(unexcused_us(10, 100, &[(0, 10), (100, 101)]), 90);
+        assert_eq!(unexcused_us(100, 10, &[(0, 200)]), 0);
+    }
+
+    #[test]
+    fn work_that_goes_on_too_late_is_told() -> Result<()> {
+        let folder = std::env::temp_dir().join(format!("dueq-late-{}", std::process::id()));
+        let late = |claimed_us: u64, lines: &[(u64, Event)]| -> Result<usize> {
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::create_dir_all(&folder)?;
+            let fault = |phase| Event::Fault { fault: "net_cut".into(), number: 1, phase, detail: String::new() };
+            let begun = [(1_000, fault(Phase::Begin)), (2_000, fault(Phase::End))];
+            let what = Call::Claim { n: 1, token: "00".into(), lease_ms: 1, due: true };
+            let items = vec![crate::history::ClaimedItem("a".into(), 1, 1, 1, 9, String::new())];
+            let answer = Answer::Claimed { deadline_ms: 1, items, paused: false };
+            let asked = Event::Invoke { call: 1, queue: QUEUE.into(), what };
+            let told = Event::Ok { call: 1, seq: 1, now_us: 1, born: "b".into(), answer };
+            for (name, lines) in [
+                ("harness.jsonl", [&begun[..], lines].concat()),
+                ("w1.jsonl", vec![(claimed_us - 1, asked), (claimed_us, told)]),
+            ] {
+                let lines =
+                    lines.iter().map(|line| Ok(serde_json::to_string(line)? + "\n")).collect::<Result<String>>()?;
+                std::fs::write(folder.join(name), lines)?;
+            }
+            Ok(of(&folder)?.late.len())
+        };
+        assert_eq!(late(10_002_000, &[])?, 0);
+        assert_eq!(late(10_002_001, &[])?, 1);
+        assert_eq!(late(30_002_000, &[(25_000_000, Event::Stalled { ms: 20_000 })])?, 0);
+        assert_eq!(late(30_002_000, &[(9_000_000, Event::Calm)])?, 0, "there may have been nothing to do");
+        assert_eq!(late(30_002_000, &[(12_000_000, Event::Calm)])?, 1);
+        Ok(std::fs::remove_dir_all(&folder)?)
+    }
+
+    #[test]
     fn a_failover_counts_from_the_new_address_and_by_what_the_new_master_grants() -> Result<()> {
         let folder = std::env::temp_dir().join(format!("dueq-recovery-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -276,12 +369,12 @@ mod tests {
         let undone = Event::Undone { queue: QUEUE.into(), born: "b".into(), survived: 10, next: 100 };
         write("harness.jsonl", &[(1_000, fault(Phase::Begin)), (50_000, undone), (900_000, fault(Phase::End))])?;
         let claim = |call| {
-            let what = Call::Claim { n: 1, token: "00".into(), lease_ms: 1 };
+            let what = Call::Claim { n: 1, token: "00".into(), lease_ms: 1, due: true };
             Event::Invoke { call, queue: QUEUE.into(), what }
         };
         let granted = |call, seq| {
-            let items = vec![crate::history::ClaimedItem("a".into(), 1, 1, 1)];
-            let answer = Answer::Claimed { deadline_ms: 1, items };
+            let items = vec![crate::history::ClaimedItem("a".into(), 1, 1, 1, 9, String::new())];
+            let answer = Answer::Claimed { deadline_ms: 1, items, paused: false };
             Event::Ok { call, seq, now_us: 1, born: "b".into(), answer }
         };
         // The first was asked for too early, the second granted by the old master.

@@ -46,8 +46,12 @@ impl Report<'_> {
         if let Ok(Value::Object(violations)) = serde_json::to_value(&self.verdict.violations) {
             violations.into_iter().for_each(|(key, value)| add(&key, value));
         }
+        add("excuses", serde_json::to_value(&self.verdict.excuses).unwrap_or_default());
+        add("lateness_ms", serde_json::to_value(self.verdict.lateness).unwrap_or_default());
         add("explained_duplicates", serde_json::to_value(&self.verdict.explained_duplicates).unwrap_or_default());
+        add("verbs", json!(self.verdict.verbs));
         add("faults", json!(faults));
+        add("not_applied", json!(self.ran.not_applied));
         add("recovery_ms", Value::Object(recoveries));
         add("server", self.ran.server.clone().into());
         add("drained_ms", u64::try_from(self.ran.drained_in.as_millis()).unwrap_or(u64::MAX).into());
@@ -80,12 +84,22 @@ impl Report<'_> {
             verdict.replicated, verdict.lost_in_declared_window
         ));
         line(format!("- Not judged, for too many unknown outcomes: {}", verdict.unjudged));
+        let late = verdict.lateness;
+        line(format!(
+            "- Claimed after they were due, where that is certain: {} messages; p50 {} ms, p99 {} ms, longest {} ms",
+            late.judged, late.p50, late.p99, late.max
+        ));
+        for (fault, count) in &ran.not_applied {
+            line(format!("- Not applied, as there was nothing to apply it to: {fault}, {count} times"));
+        }
         for left_out in &ran.left_out {
             line(format!("- Left out: {left_out}"));
         }
         for wrong in self.wrong() {
             line(format!("- **Wrong:** {wrong}"));
         }
+        let verbs: Vec<_> = verdict.verbs.iter().map(|(verb, count)| format!("{verb} {count}")).collect();
+        line(format!("- Answered calls: {}", verbs.join(", ")));
         line("\n| violation | count |\n|---|---|".to_owned());
         for (kind, count) in &verdict.violations {
             line(format!("| {} | {count} |", word(kind)));
@@ -97,6 +111,13 @@ impl Report<'_> {
         line("\n| why a message was delivered again | times |\n|---|---|".to_owned());
         for (cause, count) in &verdict.explained_duplicates {
             line(format!("| {} | {count} |", word(cause)));
+        }
+        line(
+            "\n| call without an answer | calls | messages that it can explain | explained |\n|---|---|---|---|"
+                .to_owned(),
+        );
+        for (kind, excuse) in &verdict.excuses {
+            line(format!("| {kind} | {} | {} | {} |", excuse.calls, excuse.available, excuse.used));
         }
         line("\n| fault | seen | recoveries | p50 ms | max ms |\n|---|---|---|---|---|".to_owned());
         let mut faults = ran.traced.clone();

@@ -14,6 +14,10 @@ const TOO_FAR_MS: u64 = 101 * 31_557_600_000;
 /// In its id, a message that kills whoever starts it says so.
 pub const POISON: &str = "poison";
 const INNOCENTS: usize = 49;
+/// A message that is due since the server's clock began, or since yesterday.
+const DAY_MS: u64 = 86_400_000;
+/// Payloads of this version or a later one are of a message that was pushed under the id of one that had just ended.
+pub const AGAIN: u32 = 1_000;
 
 /// One push.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,22 +28,25 @@ pub struct Push {
     pub bytes: usize,
     pub max_attempts: Option<u32>,
     pub on_conflict: OnConflict,
-    pub reuse: bool,
-    /// Whether nobody else pushes this id, nor this producer twice.
-    pub fresh: bool,
 }
 
 impl Push {
+    /// A new message under the id of one that has just ended: its payload tells them apart.
+    pub fn again(id: String, due: Due) -> Self {
+        let (version, on_conflict) = (AGAIN + fastrand::u32(0..50_000), OnConflict::Keep);
+        Self { id, due, version, bytes: 100, max_attempts: None, on_conflict }
+    }
+
     pub fn message(&self) -> Message {
         let payload = payload::make(&self.id, self.version, self.bytes);
         let mut message = Message::new(payload).id(&self.id).due(self.due).on_conflict(self.on_conflict);
         if let Some(limit) = self.max_attempts {
             message = message.max_attempts(limit);
         }
-        if self.reuse {
-            message = message.reuse_id();
+        if let Some(trace_parent) = trace_parent(&self.id) {
+            message = message.trace_parent(trace_parent);
         }
-        if self.fresh { message.unseen() } else { message }
+        message
     }
 }
 
@@ -59,14 +66,14 @@ pub struct Plan {
     /// One message in so many is poison; 0 is none.
     poison_every: u64,
     next_poison: u64,
-    /// Whether its ids are fresh: then it pushes each of them once.
-    fresh: bool,
+    /// Whether it pushes each of its ids once.
+    once: bool,
 }
 
 impl Plan {
-    pub fn new(seed: u64, name: &str, poison_every: u64, fresh: bool) -> Self {
+    pub fn new(seed: u64, name: &str, poison_every: u64, once: bool) -> Self {
         let rng = Rng::with_seed(seed ^ hash(name.as_bytes()));
-        Self { name: name.to_owned(), rng, number: 0, poison_every, next_poison: poison_every, fresh }
+        Self { name: name.to_owned(), rng, number: 0, poison_every, next_poison: poison_every, once }
     }
 
     /// The next step, as the server's clock stands at `now_ms`.
@@ -84,7 +91,11 @@ impl Plan {
             _ => {
                 let due = Due::AtMs(now_ms + self.rng.u64(300..800));
                 let number = self.rng.usize(200..700);
-                step.pushes.extend((0..number).map(|_| self.plain(due)));
+                for _ in 0..number {
+                    let mut push = self.plain(due);
+                    self.sometimes_odd(&mut push);
+                    step.pushes.push(push);
+                }
             }
         }
         step
@@ -95,7 +106,7 @@ impl Plan {
         self.number += 1;
         let id = format!("{}-{}", self.name, self.number);
         let on_conflict = OnConflict::Keep;
-        Push { id, due, version: 1, bytes: 100, max_attempts: None, on_conflict, reuse: false, fresh: self.fresh }
+        Push { id, due, version: 1, bytes: 100, max_attempts: None, on_conflict }
     }
 
     fn poison(&mut self, pushes: &mut Vec<Push>) {
@@ -114,13 +125,19 @@ impl Plan {
         if self.rng.u32(0..20) == 0 {
             push.max_attempts = Some(self.rng.u32(1..5));
         }
+        self.sometimes_odd(&mut push);
         match self.rng.u32(0..10_000) {
-            0..100 => push.id = odd(&push.id, &mut self.rng),
             100..120 => self.spoil(&mut push, now_ms),
-            120..520 if !self.fresh => self.repeat(&push, now_ms, step),
+            120..520 if !self.once => self.repeat(&push, now_ms, step),
             _ => {}
         }
         step.pushes.push(push);
+    }
+
+    fn sometimes_odd(&mut self, push: &mut Push) {
+        if self.rng.u32(0..12) == 0 {
+            push.id = odd(&push.id, &mut self.rng);
+        }
     }
 
     fn due(&mut self, now_ms: u64) -> Due {
@@ -131,7 +148,8 @@ impl Plan {
             700..880 => Due::AfterMs(rng.u64(50..5_000)),
             880..950 => Due::AtMs(now_ms + rng.u64(0..3_000)),
             950..960 => Due::AtMs(now_ms.saturating_sub(rng.u64(0..100_000))),
-            960..962 => Due::AtMs(rng.u64(0..2)),
+            960..966 => Due::AtMs(rng.u64(0..2)),
+            966..970 => Due::AtMs(now_ms.saturating_sub(DAY_MS)),
             // Nobody waits for these: they are there to be cancelled, run now or rescheduled.
             _ => Due::AfterMs(rng.u64(120_000..600_000)),
         }
@@ -141,7 +159,7 @@ impl Plan {
         match self.rng.u32(0..100_000) {
             0..5_000 => 0,
             5_000..5_500 => 10_240,
-            5_500..5_503 => PAYLOAD_LIMIT,
+            5_500..5_520 => PAYLOAD_LIMIT,
             _ => 100,
         }
     }
@@ -167,13 +185,11 @@ impl Plan {
         for _ in 0..self.rng.u32(1..4) {
             let mut again = push.clone();
             match self.rng.u32(0..10) {
-                0..6 => {}
-                6 => again.reuse = true,
+                0..7 => {}
                 7 => (again.on_conflict, again.due) = (OnConflict::Reschedule, self.due(now_ms)),
                 _ => {
                     version += 1;
                     (again.version, again.on_conflict, again.due) = (version, OnConflict::Replace, self.due(now_ms));
-                    again.reuse = self.rng.bool();
                 }
             }
             let pause = match self.rng.u32(0..4) {
@@ -188,14 +204,23 @@ impl Plan {
 
 /// An id that nobody should have to think of.
 fn odd(id: &str, rng: &mut Rng) -> String {
-    match rng.u32(0..6) {
+    match rng.u32(0..9) {
         0 => format!("{id} with  spaces "),
         1 => format!("{id}:1700000000000:{id}"),
+        6 => format!("1700000000000:{id}:"),
+        7 => format!("{id}.a-b.%1.%w+-"),
+        8 => format!("[{id}]*$^?"),
         2 => format!("{id}-Grüße-\u{1f600}-日本"),
         3 => format!("{id}-{}", "y".repeat(199 - id.len().min(199))),
         4 => format!("{id}\"\\'{{}}/%s%d%"),
         _ => format!(":{id}:"),
     }
+}
+
+/// The trace of one message in fifty; whatever is pushed under its id has the same.
+pub fn trace_parent(id: &str) -> Option<String> {
+    let trace = hash(id.as_bytes());
+    trace.is_multiple_of(50).then(|| format!("00-{trace:016x}{trace:016x}-{:016x}-01", trace | 1))
 }
 
 /// FNV-1a, then mixed, so that neighbours differ in every bit.
@@ -233,6 +258,12 @@ mod tests {
             ("at once", &|push| push.due == Due::AfterMs(0)),
             ("far ahead", &|push| matches!(push.due, Due::AfterMs(120_000..))),
             ("past", &|push| matches!(push.due, Due::AtMs(..1_000_000_000))),
+            ("at 0", &|push| push.due == Due::AtMs(0)),
+            ("since yesterday", &|push| push.due == Due::AtMs(1_000_000_000 - DAY_MS)),
+            ("1 MiB", &|push| push.bytes == PAYLOAD_LIMIT),
+            ("NUL", &|push| payload::make(&push.id, 1, push.bytes).contains(&0)),
+            ("a trace", &|push| trace_parent(&push.id).is_some()),
+            ("a dot and a per cent sign", &|push| push.id.contains(".%")),
             ("too far", &|push| matches!(push.due, Due::AtMs(TOO_FAR_MS..))),
             ("10 KB", &|push| push.bytes == 10_240),
             ("UTF-8", &|push| !push.id.is_ascii()),
@@ -243,17 +274,20 @@ mod tests {
         for (what, is) in some {
             assert!(pushes.iter().any(|push| is(push)), "{what}");
         }
+        // An entry of ready is `due:id`: what waits there has ids with colons too.
+        let burst = |step: &&Step| step.pushes.len() > 199;
+        assert!(steps.iter().filter(burst).any(|step| step.pushes.iter().any(|push| push.id.contains(':'))));
         assert!(steps.iter().any(|step| step.pushes.len() == 1) && steps.iter().any(|step| step.pushes.len() > 199));
-        assert!(later.iter().any(|push| push.version == 2) && later.iter().any(|push| push.reuse));
+        assert!(later.iter().any(|push| push.version == 2));
         let ids: std::collections::HashSet<_> = pushes.iter().map(|push| &push.id).collect();
         assert_eq!(ids.len(), pushes.len(), "a new push has a new id");
     }
 
     #[test]
-    fn fresh_ids_are_pushed_once() {
+    fn a_plan_of_ids_pushed_once_repeats_none() {
         let mut plan = Plan::new(7, "p1", 0, true);
         let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
-        assert!(steps.iter().all(|step| step.later.is_empty() && step.pushes.iter().all(|push| push.fresh)));
+        assert!(steps.iter().all(|step| step.later.is_empty()));
     }
 
     #[test]

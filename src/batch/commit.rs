@@ -226,8 +226,8 @@ impl Commit {
                     Applied::Unknown,
                     format!("{} was repeated for {PATIENCE:?} and its first reply was lost", reply.verb.name()),
                 )),
-                // The queue's limits may have been others when an earlier attempt was judged.
-                ("INVALID", true) => Err(reply.refusal().of_repeated()),
+                // The queue's limits may have been others when an earlier attempt was judged, or may be when it will be.
+                ("INVALID" | "FULL", true) => Err(reply.refusal().of_repeated()),
                 _ => Ok(reply),
             };
             self.answer(pending, answer);

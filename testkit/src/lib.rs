@@ -8,23 +8,23 @@
 
 mod examples;
 mod fuzz;
+mod port;
 mod sentinel;
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
 pub use examples::example;
 pub use fuzz::fuzz;
+pub use port::Port;
 pub use sentinel::{Failover, SERVICE, is_master};
 
 /// How long a server may take to answer: far more than it needs, so that only a broken one is given up on.
@@ -36,7 +36,7 @@ pub struct Server {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    port: u16,
+    port: Port,
     folder: PathBuf,
     child: Child,
 }
@@ -53,12 +53,13 @@ impl Server {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let environment: Vec<_> =
             environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        // Another process may take the free port between our look and the server's bind: then the next one.
+        // A program that reserves nothing may take the port between our look and the server's bind: then the next one.
+        let mut last = String::new();
         for _ in 0..20 {
-            let port = free_port()?;
-            let folder = folder(port)?;
-            let mut child = spawn(&program, port, &folder, &arguments, &environment)?;
-            if answers(port, &mut child)? {
+            let port = Port::reserve()?;
+            let folder = folder(port.number())?;
+            let mut child = spawn(&program, port.number(), &folder, &arguments, &environment)?;
+            if answers(port.number(), &mut child)? {
                 return Ok(Self { program, arguments, environment, port, folder, child });
             }
             let _ = child.wait();
@@ -67,18 +68,19 @@ impl Server {
             if !log.contains("Address already in use") && !log.contains("bind") {
                 bail!("{} did not start: {log}", program.display());
             }
+            last = log;
         }
-        bail!("no free port for {}", program.display())
+        bail!("{} found 20 ports in use, the last time: {last}", program.display())
     }
 
     /// The port it listens on, at 127.0.0.1.
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// `redis://127.0.0.1:PORT/`
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
+        format!("redis://127.0.0.1:{}/", self.port())
     }
 
     /// Its process, for signals.
@@ -112,8 +114,8 @@ impl Server {
     /// Starts it again on the same port, with the same arguments and folder.
     pub fn restart(&mut self) -> Result<()> {
         let _ = self.kill();
-        self.child = spawn(&self.program, self.port, &self.folder, &self.arguments, &self.environment)?;
-        if !answers(self.port, &mut self.child)? {
+        self.child = spawn(&self.program, self.port(), &self.folder, &self.arguments, &self.environment)?;
+        if !answers(self.port.number(), &mut self.child)? {
             bail!("{} did not start again", self.program.display());
         }
         Ok(())
@@ -121,7 +123,7 @@ impl Server {
 
     /// Sends one command on a connection of its own and returns the reply as raw protocol text.
     pub fn command(&self, words: &[&str]) -> Result<String> {
-        command(self.port, words)
+        command(self.port(), words)
     }
 }
 
@@ -196,18 +198,6 @@ fn whole(port: u16, words: &[&str]) -> Result<String> {
         }
     }
     Ok(String::from_utf8_lossy(&reply).trim_end_matches(END).to_owned())
-}
-
-/// A port on which nobody listens, and which this process was not given before: of two servers that begin at the same time each
-/// has its own.
-fn free_port() -> Result<u16> {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    loop {
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
-            return Ok(port);
-        }
-    }
 }
 
 fn folder(port: u16) -> Result<PathBuf> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{Server, answers, command, folder, free_port, program};
+use crate::{Port, Server, answers, command, folder, program};
 
 /// The name of the service.
 pub const SERVICE: &str = "orders";
@@ -28,7 +28,7 @@ pub struct Failover {
 
 #[derive(Debug)]
 struct Sentinel {
-    port: u16,
+    port: Port,
     folder: PathBuf,
     child: Child,
 }
@@ -52,7 +52,8 @@ impl Failover {
 
     /// `redis+sentinel://...`
     pub fn url(&self) -> String {
-        let places: Vec<_> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect();
+        let places: Vec<_> =
+            self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port.number())).collect();
         format!("redis+sentinel://{}/{SERVICE}", places.join(","))
     }
 
@@ -130,12 +131,13 @@ impl Sentinel {
     fn start(master: u16) -> Result<Self> {
         let program = program()?;
         for _ in 0..20 {
-            let port = free_port()?;
-            let folder = folder(port)?;
+            let port = Port::reserve()?;
+            let folder = folder(port.number())?;
             let settings = format!(
-                "port {port}\nbind 127.0.0.1\ndir {}\nlogfile log\nsentinel monitor {SERVICE} 127.0.0.1 {master} 2\n\
+                "port {}\nbind 127.0.0.1\ndir {}\nlogfile log\nsentinel monitor {SERVICE} 127.0.0.1 {master} 2\n\
                  sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\nsentinel failover-timeout {SERVICE} 5000\n\
                  sentinel parallel-syncs {SERVICE} 8\n",
+                port.number(),
                 folder.display()
             );
             fs::write(folder.join("sentinel.conf"), settings)?;
@@ -147,7 +149,7 @@ impl Sentinel {
                 .stderr(Stdio::null())
                 .spawn()
                 .with_context(|| format!("cannot run {}", program.display()))?;
-            if answers(port, &mut child)? {
+            if answers(port.number(), &mut child)? {
                 return Ok(Self { port, folder, child });
             }
             let _ = child.wait();
@@ -165,7 +167,7 @@ impl Sentinel {
     }
 
     fn say(&self, words: &[&str]) -> Result<String> {
-        crate::whole(self.port, words)
+        crate::whole(self.port.number(), words)
     }
 }
 

@@ -92,16 +92,12 @@ async fn a_replica_that_takes_over_has_the_library() -> Result<()> {
 
 #[tokio::test]
 async fn every_primary_of_a_cluster_gets_the_library() -> Result<()> {
-    // The port of the cluster bus: by default 10,000 above the other, which may be beyond the last one there is.
-    let bus =
-        || Ok::<_, anyhow::Error>(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port().to_string());
-    let (first_bus, second_bus) = (bus()?, bus()?);
-    let first = setup_with(&["--cluster-enabled", "yes", "--cluster-port", &first_bus]).await?;
-    let second = setup_with(&["--cluster-enabled", "yes", "--cluster-port", &second_bus]).await?;
+    let first = setup_with(&["--cluster-enabled", "yes"]).await?;
+    let second = setup_with(&["--cluster-enabled", "yes"]).await?;
     let _: String = first.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]).await?;
     let _: String = second.command(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]).await?;
     let port = second.server.port().to_string();
-    let _: String = first.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &second_bus]).await?;
+    let _: String = first.command(&["CLUSTER", "MEET", "127.0.0.1", &port]).await?;
     let formed = async || first.command::<String>(&["CLUSTER", "INFO"]).await;
     until("the cluster", formed, |info| info.contains("cluster_slots_assigned:16384")).await?;
 

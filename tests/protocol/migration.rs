@@ -2,7 +2,6 @@
 //!
 //! A twin on a single server gets the calls that were served: its replies and its whole state are what is expected.
 
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -28,19 +27,16 @@ struct Cluster {
     slot: Text,
 }
 
-fn node() -> Result<(Queue, u64)> {
-    // The port of the cluster bus: by default 10,000 above the other, which may be beyond the last one there is.
-    let bus = u64::from(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port());
-    let arguments = ["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()];
-    Ok((Queue::start_with(&arguments)?, bus))
+fn node() -> Result<Queue> {
+    Queue::start_with(&["--cluster-enabled", "yes"])
 }
 
 impl Cluster {
     /// Two nodes that know each other; the source has all slots.
     fn start() -> Result<Self> {
-        let ((mut source, _), (mut target, bus)) = (node()?, node()?);
+        let (mut source, mut target) = (node()?, node()?);
         source.command(words!["CLUSTER", "ADDSLOTSRANGE", 0, 16_383])?;
-        source.command(words!["CLUSTER", "MEET", "127.0.0.1", u64::from(target.server.port()), bus])?;
+        source.command(words!["CLUSTER", "MEET", "127.0.0.1", u64::from(target.server.port())])?;
         let start = Instant::now();
         for node in [&mut source, &mut target] {
             while !node.command(words!["CLUSTER", "INFO"])?.text()?.contains("cluster_state:ok")

@@ -13,27 +13,32 @@ impl Life {
     /// Also if that should not have been answered: it is what has to be reckoned with from then on.
     pub(super) fn after(&self, record: &Record, context: &Context<'_>) -> Self {
         let mut life = *self;
-        life.slack = self.slack.saturating_add(self.hidden_crashes(record, context));
+        life.slacken(record, context);
         match record.what {
             What::Push { push, verdict } => life.after_push(&push, verdict, record, context),
-            What::Claim { token, due_ms, lease_ms, version, attempt } => {
+            What::Claim { token, due_ms, lease_ms, version, attempt, bytes, options } => {
                 if !life.is_there() {
                     life.failures = 0;
                 }
                 (life.place, life.token, life.due_ms) = (Place::Leased, Some(token), Some(due_ms));
                 life.deadline_ms = record.now_up() + u64::from(lease_ms);
-                life.version = u16::try_from(version).unwrap_or(u16::MAX);
+                (life.version, life.bytes) = (u16::try_from(version).unwrap_or(u16::MAX), bytes);
+                (life.options, life.score_ms) = (options, None);
                 let crashes = attempt.saturating_sub(1 + life.failures);
-                life.hidden += crashes.saturating_sub(life.crashes).min(life.slack);
-                (life.crashes, life.slack) = (crashes, 0);
+                life.take_slack(crashes, record, context);
                 (life.again, life.floor_us) = (None, (0, 0));
                 life.changed_by(record);
             }
             What::Settle { verb, verdict, time, told_ms, .. } => {
                 life.after_settle(verb, verdict, time, told_ms, record);
             }
-            What::Change { verb, verdict, time, told_ms } => life.after_change(verb, verdict, time, told_ms, record),
-            What::Left { .. } => {}
+            What::Change { verb, verdict, time, alone, told_ms, .. } => {
+                // It moved it for certain if nothing else can have made the change that it saw.
+                let sure = alone && !context.epoch.is_made_by_another(record.seq());
+                life.after_change(verb, verdict, (time, told_ms, sure), record);
+            }
+            What::Seen(_) => {}
+            What::Left { crashes, .. } => life.take_slack(crashes, record, context),
         }
         // Between two answers that changed nothing the same crashes would be counted twice.
         if life.now_ms == self.now_ms && life.seq == self.seq {
@@ -42,9 +47,26 @@ impl Life {
         life
     }
 
+    /// Until this record more leases may have run out that nobody was told of.
+    pub(super) fn slacken(&mut self, record: &Record, context: &Context<'_>) {
+        if self.slack == 0 {
+            self.slack_seq = self.seq;
+        }
+        self.slack = self.slack.saturating_add(self.hidden_crashes(record, context));
+    }
+
+    /// So many crashes were told: what is more than is known were such leases.
+    fn take_slack(&mut self, crashes: u32, record: &Record, context: &Context<'_>) {
+        self.hide(crashes.saturating_sub(self.crashes).min(self.slack), self.slack_seq, record.seq(), context);
+        (self.crashes, self.slack) = (crashes, 0);
+    }
+
     /// An answer that says where it is does not say that it was there all the time: only changes count.
     fn changed_by(&mut self, record: &Record) {
-        (self.seq, self.now_ms) = (record.seq(), record.now());
+        (self.seq, self.now_ms, self.told_us) = (record.seq(), record.now(), record.told_us);
+        if !self.is_there() {
+            self.gone_us = Some(record.told_us);
+        }
     }
 
     fn after_push(&mut self, push: &Push, verdict: Pushed, record: &Record, context: &Context<'_>) {
@@ -56,7 +78,8 @@ impl Life {
                 let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
                 // What is remembered still is remembered on.
                 let (least, most) = if stepped { (0, self.remembered_ms.1) } else { self.remembered_ms };
-                *self = Self { now_ms: self.now_ms, used: self.used, hidden: self.hidden, ..Self::NONE };
+                let Self { now_ms, used, hidden, chain, swept, .. } = *self;
+                *self = Self { now_ms, used, hidden, chain, swept, ..Self::NONE };
                 self.remember(until_ms.max(least), until_ms.max(most), record.seq());
                 self.pushed(push, due_ms);
             }
@@ -83,6 +106,7 @@ impl Life {
         self.wait_until(due_ms);
         self.count_anew(None);
         (self.max_attempts, self.version) = (push.max_attempts, push.version);
+        (self.bytes, self.options) = (push.bytes, push.options);
     }
 
     /// A delay counts from when it was asked for at the earliest.
@@ -97,13 +121,17 @@ impl Life {
             (_, Settled::Gone) if self.is_there() => return self.leave(Gone::Vanished),
             (_, Settled::Dead) => {
                 (self.place, self.token, self.failures) = (Place::Dead, None, self.failures + 1);
+                self.score_ms = Some(record.now());
             }
             (_, Settled::Gone | Settled::Lost | Settled::Refused | Settled::Unknown) => return,
             (Verb::Extend, _) => {
                 self.deadline_ms = self.deadline_ms.max(told_ms);
+                return self.changed_by(record);
             }
             (Verb::Ack, _) => self.leave(Gone::Acked),
-            (Verb::Bury, _) => (self.place, self.token) = (Place::Dead, None),
+            (Verb::Bury, _) => {
+                (self.place, self.token, self.score_ms) = (Place::Dead, None, Some(record.now()));
+            }
             (Verb::Again, _) => {
                 self.wait_until(told_ms);
                 self.count_anew(Some(Cause::Again));
@@ -128,7 +156,9 @@ impl Life {
         self.put_floor(time, record);
     }
 
-    fn after_change(&mut self, verb: Verb, verdict: Changed, time: Time, told_ms: u64, record: &Record) {
+    /// `sure`: if it was moved, it was somewhere else before.
+    fn after_change(&mut self, verb: Verb, verdict: Changed, what: (Time, u64, bool), record: &Record) {
+        let (time, told_ms, sure) = what;
         let until_ms = record.now_up() + REPEAT_MS;
         match (verb, verdict) {
             (_, Changed::Absent) if self.is_there() => return self.leave(Gone::Vanished),
@@ -142,13 +172,16 @@ impl Life {
                 self.wait_until(record.now());
                 self.count_anew(Some(Cause::Requeue));
             }
-            // It had that due already; nothing changed.
-            (Verb::Reschedule, Changed::Done) if self.not_before_ms == told_ms && self.due_ms == Some(told_ms) => {
+            // It tells where it waits, and nothing changed.
+            (_, Changed::Conflict) => {
+                (self.score_ms, self.not_before_ms) = (Some(told_ms), told_ms);
                 return;
             }
+            // It had that due already; nothing changed.
+            (Verb::Reschedule, Changed::Done) if self.score_ms == Some(told_ms) => return,
             (Verb::Reschedule | Verb::RunNow, Changed::Done) => {
                 // One that waits after a crash for a time that nobody told may have had that due already.
-                let sure = self.due_ms == Some(self.not_before_ms);
+                let sure = sure || verb == Verb::RunNow || self.score_ms.is_some();
                 self.wait_until(told_ms);
                 self.due_ms = self.due_ms.filter(|_| sure);
                 self.put_off = true;

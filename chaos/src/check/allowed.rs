@@ -11,14 +11,27 @@ impl Life {
     pub(super) fn allows(&self, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
         match record.what {
             What::Push { push, verdict } => self.allows_push(&push, verdict, record, context),
-            What::Claim { due_ms, version, attempt, .. } => {
+            What::Claim { due_ms, version, attempt, bytes, options, .. } => {
                 self.allows_claim(record, context)?;
-                let reported = (due_ms, version, attempt);
-                self.allows_content(reported, record)
+                // Byte for byte, with the options that it was pushed with.
+                if (version, bytes, options) != (u32::from(self.version), self.bytes, self.options) {
+                    return Err(Kind::Unexpected);
+                }
+                self.allows_numbers(due_ms, attempt, record)
             }
-            What::Settle { verb, verdict, token, .. } => self.allows_settle(verb, verdict, token, context),
-            What::Change { verb, verdict, .. } => self.allows_change(verb, verdict, record, context),
-            What::Left { state, failures, crashes } => self.allows_left(state, (failures, crashes), context),
+            What::Settle { verb, verdict, token, time, told_ms } => {
+                self.allows_settle(verb, verdict, token, context)?;
+                self.allows_settled_time(verb, verdict, (time, told_ms), record, context)
+            }
+            What::Change { verb, verdict, time, expected, told_ms, .. } => {
+                self.allows_change(verb, verdict, record, context)?;
+                self.allows_moved(verb, verdict, (time, expected, told_ms), record, context)
+            }
+            What::Left { state, failures, crashes, time_ms } => {
+                self.allows_left(state, (failures, crashes), context)?;
+                self.allows_left_time(state, time_ms, context)
+            }
+            What::Seen(seen) => self.allows_seen(seen, record, context),
         }
     }
 
@@ -41,10 +54,7 @@ impl Life {
         Ok(())
     }
 
-    fn allows_content(&self, (due_ms, version, attempt): (u64, u32, u32), record: &Record) -> Result<(), Kind> {
-        if version != u32::from(self.version) {
-            return Err(Kind::Unexpected);
-        }
+    fn allows_numbers(&self, due_ms: u64, attempt: u32, record: &Record) -> Result<(), Kind> {
         let least = 1 + self.failures + self.crashes;
         if attempt < least || attempt > least.saturating_add(self.slack) {
             return Err(Kind::Miscounted);
@@ -59,7 +69,7 @@ impl Life {
     }
 
     /// What it is if a message is there that should not be.
-    fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
+    pub(super) fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
         match gone {
             Gone::NeverPushed if context.refused => Kind::RefusedLeftTrace,
             Gone::NeverPushed => Kind::Unexpected,
@@ -74,9 +84,7 @@ impl Life {
         let never = self.place == Place::Absent(Gone::NeverPushed);
         match verdict {
             Pushed::Created if self.is_there() => Err(Kind::Lost),
-            Pushed::Created if !push.reuse && self.remembered_ms.0 > record.now() && !stepped => {
-                Err(Kind::UnexplainedDuplicates)
-            }
+            Pushed::Created if self.has_made(push, record, context) => Err(Kind::UnexplainedDuplicates),
             Pushed::Moved if self.is_waiting() && push.conflict != Conflict::Keep => Ok(()),
             Pushed::Moved if never => Err(Kind::ApiLies),
             Pushed::Moved => Err(Kind::Contradictions),
@@ -85,12 +93,13 @@ impl Life {
             Pushed::Exists(state) => self.allows_state(state),
             Pushed::Finished if never => Err(Kind::ApiLies),
             Pushed::Finished if self.is_there() => Err(Kind::Contradictions),
+            Pushed::Finished if !self.is_repeated(push, record, context) => Err(Kind::Lost),
             Pushed::Finished if self.remembered_ms.1 <= record.now() && !stepped => Err(Kind::ApiLies),
             _ => Ok(()),
         }
     }
 
-    fn allows_state(&self, state: State) -> Result<(), Kind> {
+    pub(super) fn allows_state(&self, state: State) -> Result<(), Kind> {
         let fits = match state {
             State::Scheduled | State::Ready => self.is_waiting(),
             State::Leased => self.place == Place::Leased,
@@ -133,7 +142,8 @@ impl Life {
                 Place::Absent(_) => Ok(()),
             },
             (Verb::Requeue, Changed::Done) if self.place == Place::Dead => Ok(()),
-            (Verb::Reschedule | Verb::RunNow, Changed::Done | Changed::Waits) if self.is_waiting() => Ok(()),
+            (Verb::Reschedule | Verb::RunNow, Changed::Done) if self.is_waiting() => Ok(()),
+            (Verb::Reschedule, Changed::Conflict) | (Verb::RunNow, Changed::Already) if self.is_waiting() => Ok(()),
             (_, Changed::Is(state)) if !never => self.allows_state(state),
             _ if never && context.refused => Err(Kind::RefusedLeftTrace),
             _ if never => Err(Kind::ApiLies),

@@ -1,7 +1,8 @@
 //! What a call is about, and whether it changed its queue.
 
 use super::order::Change;
-use super::record::{Changed, Push, Pushed, Settled, Time, What};
+use super::record::{Changed, Expected, Push, Pushed, Settled, Time, What};
+use super::seen::Seen;
 use crate::history::{Answer, Call, Verb};
 
 pub(super) fn token_of(token: &str) -> u64 {
@@ -11,15 +12,17 @@ pub(super) fn token_of(token: &str) -> u64 {
 /// Its items, with verdicts that are still to come.
 pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
     match call {
-        Call::Push { until_ms, items } => items
+        Call::Push { until_ms, nonce, items } => items
             .iter()
-            .map(|item| (item.0.as_str(), What::Push { push: Push::of(item, *until_ms), verdict: Pushed::Unknown }))
+            .map(|item| {
+                (item.0.as_str(), What::Push { push: Push::of(item, *until_ms, nonce), verdict: Pushed::Unknown })
+            })
             .collect(),
         Call::Settle { verb, items } => items
             .iter()
             .map(|item| {
                 let time = match verb {
-                    Verb::Retry => Time::after(item.2.parse().unwrap_or(0)),
+                    Verb::Retry | Verb::Extend => Time::after(item.2.parse().unwrap_or(0)),
                     Verb::Again => Time::parse(&item.2),
                     _ => Time::default(),
                 };
@@ -27,14 +30,19 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
                 (item.0.as_str(), What::Settle { verb: *verb, verdict: Settled::Unknown, token, time, told_ms: 0 })
             })
             .collect(),
+        Call::Change { verb: Verb::Get, items } => {
+            items.iter().map(|item| (item.0.as_str(), What::Seen(Seen::default()))).collect()
+        }
         Call::Change { verb, items } => items
             .iter()
             .map(|item| {
-                let time = match verb {
-                    Verb::Reschedule => Time::parse(item.1.split(' ').next().unwrap_or_default()),
-                    _ => Time::default(),
+                let (due, wanted) = item.1.split_once(' ').unwrap_or((&item.1, ""));
+                let (time, expected) = match verb {
+                    Verb::Reschedule => (Time::parse(due), Expected::parse(wanted)),
+                    _ => (Time::default(), Expected::ANY),
                 };
-                (item.0.as_str(), What::Change { verb: *verb, verdict: Changed::Unknown, time, told_ms: 0 })
+                let (verdict, alone) = (Changed::Unknown, items.len() == 1);
+                (item.0.as_str(), What::Change { verb: *verb, verdict, time, expected, alone, told_ms: 0 })
             })
             .collect(),
         Call::Claim { .. } | Call::Other { .. } => Vec::new(),
@@ -55,9 +63,17 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
         (Call::Push { .. }, _) => yes(one_of(&["CREATED", "MOVED"])),
         (Call::Settle { .. }, _) => yes(one_of(&["OK", "SCHEDULED", "DEAD"])),
         (Call::Change { verb: Verb::RunNow | Verb::Requeue, .. }, _) => yes(one_of(&["MOVED", "REQUEUED"])),
+        // A move by a delay to the very ms where the message is changes nothing: one in a thousand at most.
+        (Call::Change { verb: Verb::Reschedule, items }, _) if items.iter().all(|item| item.1.starts_with('+')) => {
+            if one_of(&["MOVED"]) {
+                Change::Surely
+            } else {
+                Change::No
+            }
+        }
         // A repeated cancel, and a move to where it is, change nothing.
         (Call::Change { .. }, _) => perhaps(one_of(&["CANCELLED", "MOVED"])),
-        (Call::Claim { .. }, Answer::Claimed { items, deadline_ms }) => {
+        (Call::Claim { .. }, Answer::Claimed { items, deadline_ms, .. }) => {
             if items.is_empty() {
                 perhaps(*deadline_ms > 0)
             } else {
@@ -65,7 +81,10 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
             }
         }
         (Call::Other { verb, .. }, Answer::Other(words)) => match verb.as_str() {
-            "promote" | "reap" | "purge" | "requeue" => yes(words.first().is_some_and(|word| word != "0")),
+            "promote" | "purge" | "requeue" => yes(words.first().is_some_and(|word| word != "0")),
+            // A lease that held nothing any more ends without being counted.
+            "reap" if words.first().is_some_and(|word| word == "0") => Change::Perhaps,
+            "reap" => Change::Yes,
             "get" | "peek" | "stats" => Change::No,
             _ => Change::Perhaps,
         },

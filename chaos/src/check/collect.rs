@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::context::{Epoch, Queue};
-use super::order::Reply;
+use super::order::{Change, Reply};
 use super::record::Record;
 use super::verdict::Verdict;
 use crate::history::{LeftItem, Phase, State};
@@ -28,12 +28,20 @@ pub(super) struct Collection {
     pub(super) left: Vec<(u32, State, LeftItem)>,
     faults: BTreeMap<u64, Fault>,
     pub(super) clock_faults: Vec<(u64, u64)>,
+    /// Stalls of the machine, and all faults that have ended; sorted when all is read.
+    pub(super) disturbed: Vec<(u64, u64)>,
+    /// How many calls there were that may have cancelled an id.
+    pub(super) cancels: HashMap<u32, u32>,
+    /// Answers that say CANCELLED: where in `replies`, and of which ids.
+    pub(super) cancelled: Vec<(u16, usize, Vec<u32>)>,
 }
 
 #[derive(Debug, Default)]
 struct Fault {
     name: String,
     begun: bool,
+    begun_us: u64,
+    ended: bool,
     traced: bool,
 }
 
@@ -53,6 +61,9 @@ impl Collection {
             left: Vec::new(),
             faults: BTreeMap::new(),
             clock_faults: Vec::new(),
+            disturbed: Vec::new(),
+            cancels: HashMap::new(),
+            cancelled: Vec::new(),
         }
     }
 
@@ -99,9 +110,13 @@ impl Collection {
 
     pub(super) fn fault(&mut self, t_us: u64, name: String, number: u64, phase: Phase) {
         let fault = self.faults.entry(number).or_default();
+        if phase == Phase::End && fault.begun {
+            fault.ended = true;
+            self.disturbed.push((fault.begun_us, t_us));
+        }
         match phase {
             Phase::Begin => {
-                fault.begun = true;
+                (fault.begun, fault.begun_us) = (true, t_us);
                 *self.verdict.faults.entry(name.clone()).or_default() += 1;
                 if name.contains("clock") {
                     self.clock_faults.push((t_us, u64::MAX));
@@ -114,9 +129,31 @@ impl Collection {
                 }
             }
             Phase::Trace => fault.traced = true,
+            Phase::NotApplied => fault.begun = false,
             Phase::End | Phase::Recovered => {}
         }
         fault.name = name;
+    }
+
+    /// When all is read: what follows from all of it together.
+    pub(super) fn settle(&mut self) {
+        let open = self.faults.values().filter(|fault| fault.begun && !fault.ended);
+        self.disturbed.extend(open.map(|fault| (fault.begun_us, u64::MAX)));
+        self.disturbed.extend(self.queues.iter().flat_map(|queue| queue.operators.pauses_us()));
+        self.disturbed.sort_unstable();
+        for queue in &mut self.queues {
+            queue.lost.sort_unstable_by_key(|lost| lost.asked_us);
+        }
+        // Who is the only one that cancels an id is no repetition, and so made the change: unless a purge may have, which is
+        // remembered in the same way.
+        for (epoch, place, ids) in std::mem::take(&mut self.cancelled) {
+            let purged_us = self.queues[usize::from(self.epochs[usize::from(epoch)].queue)].operators.first_purge_us();
+            let alone = ids.iter().any(|id| self.cancels.get(id) == Some(&1));
+            let Some(reply) = self.replies[usize::from(epoch)].get_mut(place) else { continue };
+            if alone && purged_us.is_none_or(|purged_us| reply.told_us < purged_us) {
+                reply.changed = Change::Surely;
+            }
+        }
     }
 
     /// Why the run proves nothing, if it does not.
@@ -124,7 +161,7 @@ impl Collection {
         let untraced = self.faults.iter().filter(|(_, fault)| fault.begun && !fault.traced);
         let mut doubts: Vec<_> =
             untraced.map(|(number, fault)| format!("fault {number}, {}, left no trace", fault.name)).collect();
-        let unseen = self.queues.iter().filter(|queue| !queue.scanned && queue.purged_us.is_none() && queue.pushed);
+        let unseen = self.queues.iter().filter(|queue| !queue.scanned && queue.pushed);
         doubts
             .extend(unseen.map(|queue| format!("nothing was written down about what is left of queue {}", queue.name)));
         for (missing, what) in [

@@ -2,10 +2,19 @@
 
 use std::collections::BTreeSet;
 
-/// A claim of which nobody knows what it granted, if anything.
+use super::excuses::Chains;
+use super::gaps::Gap;
+use super::operators::Operators;
+use super::record::Record;
+
+/// A call without an answer that may have changed its queue, once.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Hidden {
+pub(super) struct Lost {
+    /// When it was sent, and from when on it cannot be applied any more.
     pub(super) asked_us: u64,
+    pub(super) until_us: u64,
+    /// If it is a claim: how many messages it can have granted, and for how long.
+    pub(super) most: u64,
     pub(super) lease_ms: u64,
 }
 
@@ -18,14 +27,9 @@ pub(super) struct Queue {
     pub(super) dead_keep: BTreeSet<u64>,
     /// Whether messages may be trimmed from the dead by age.
     pub(super) ages: bool,
-    /// When the first purge, and the first requeue of the oldest, were sent.
-    pub(super) purged_us: Option<u64>,
-    pub(super) requeued_us: Option<u64>,
-    pub(super) hidden: Vec<Hidden>,
-    /// How many messages those may have taken together.
-    pub(super) hidden_room: u64,
-    /// Calls that may have changed it, of which nobody knows.
-    pub(super) unknown_calls: u64,
+    pub(super) operators: Operators,
+    /// In the order in which they were sent.
+    pub(super) lost: Vec<Lost>,
     pub(super) died: u64,
     /// Whether what is left of it was written down.
     pub(super) scanned: bool,
@@ -45,13 +49,6 @@ impl Queue {
 
     pub(super) fn may_trim(&self) -> bool {
         self.ages || self.dead_keep.first().copied().unwrap_or(100_000) < self.died
-    }
-
-    /// Hidden claims that were sent before this time: how many, and the shortest of their leases.
-    pub(super) fn hidden_before(&self, told_us: u64) -> (usize, u64) {
-        let count = self.hidden.partition_point(|hidden| hidden.asked_us < told_us);
-        let shortest = self.hidden.get(..count).into_iter().flatten().map(|hidden| hidden.lease_ms).min();
-        (count, shortest.unwrap_or(0))
     }
 }
 
@@ -80,6 +77,11 @@ pub(super) struct Epoch {
     pub(super) undone: Vec<(u64, u64)>,
     /// The `seq` of replies before which the server's clock had gone back.
     pub(super) steps: Vec<u64>,
+    /// The `seq` of changes that an answered call surely made, and those that nobody may have.
+    pub(super) made: Vec<u64>,
+    pub(super) gaps: Vec<Gap>,
+    /// The claims that found nothing of what was ready or due: `seq`, and the server's ms.
+    pub(super) empty: Vec<(u64, u64)>,
 }
 
 impl Epoch {
@@ -90,6 +92,18 @@ impl Epoch {
     /// Which of its ends is no part of what came after it: the place of that in `undone`.
     pub(super) fn void(&self, seq: u64) -> Option<usize> {
         self.undone.iter().position(|(survived, next)| *survived < seq && seq <= *next)
+    }
+
+    /// What may have been changed after one `seq` and up to another by a call without an answer.
+    pub(super) fn gaps(&self, after: u64, until: u64) -> &[Gap] {
+        let first = self.gaps.partition_point(|gap| gap.seq <= after);
+        let rest = self.gaps.get(first..).unwrap_or_default();
+        rest.get(..rest.partition_point(|gap| gap.seq <= until)).unwrap_or_default()
+    }
+
+    /// Whether an answered call surely made this change, and not the one that asks.
+    pub(super) fn is_made_by_another(&self, seq: u64) -> bool {
+        self.made.binary_search(&seq).is_ok()
     }
 
     /// Whether the server's clock went back between these two.
@@ -108,6 +122,10 @@ pub(super) struct Context<'a> {
     pub(super) clock_faults: &'a [(u64, u64)],
     /// Somebody's push of this id was refused.
     pub(super) refused: bool,
+    /// Calls without an answer that name this id; and all others, in the order of the server.
+    pub(super) unknown: &'a [Record],
+    pub(super) records: &'a [Record],
+    pub(super) chains: &'a Chains,
 }
 
 impl Context<'_> {

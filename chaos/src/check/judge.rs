@@ -4,6 +4,8 @@
 //! an answer leaves those that allow it. If none does, something is wrong.
 
 use super::context::Context;
+use super::excuses::Need;
+use super::lateness::Wait;
 use super::life::{Life, Place};
 use super::record::{Pushed, Record, What};
 use super::unknown::{hide, spread};
@@ -22,26 +24,38 @@ pub(super) struct Case<'a> {
     pub(super) context: Context<'a>,
 }
 
+/// What one id was found to need, and to show.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The lost claims that it takes to explain it.
+    pub(super) needs: Vec<Need>,
+    /// Which of the calls without an answer it takes, a bit each.
+    pub(super) used: u64,
+    /// How long it waited each time for a claim, where that is certain.
+    pub(super) waits: Vec<Wait>,
+}
+
 impl Case<'_> {
-    /// Adds what is found to the verdict; returns how many hidden claims it takes to explain it.
-    pub(super) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> u64 {
-        let mut found = Verdict::default();
-        let mut taken = self.pass(false, &mut found, name);
+    /// Adds what is wrong to the verdict.
+    pub(super) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
+        let mut wrong = Verdict::default();
+        let mut found = self.pass(false, &mut wrong, name);
         // An answer that all allows may have come after a hidden claim all the same, which only a later one shows.
-        if !found.is_clean() && !self.context.queue.hidden.is_empty() {
+        if !wrong.is_clean() && self.context.queue.lost.iter().any(|lost| lost.most > 0) {
             let mut second = Verdict::default();
-            let second_taken = self.pass(true, &mut second, name);
+            let again = self.pass(true, &mut second, name);
             if second.is_clean() {
-                (found, taken) = (second, second_taken);
+                (wrong, found) = (second, again);
             }
         }
-        verdict.add(found);
-        taken
+        verdict.add(wrong);
+        found
     }
 
     /// With hidden claims only where nothing else explains an answer, or wherever they can have been.
-    fn pass(&self, eager: bool, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> u64 {
+    fn pass(&self, eager: bool, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
         let (mut lives, mut next, mut left) = (vec![Life::NONE], Vec::new(), false);
+        let mut waits = Vec::new();
         for (place, record) in self.records.iter().enumerate() {
             let tell = || story(&name(record), self.records.get(..=place).unwrap_or_default(), self.unknown);
             if matches!(record.what, What::Left { .. }) && std::mem::replace(&mut left, true) {
@@ -52,10 +66,13 @@ impl Case<'_> {
                 && (!eager || hide(&mut lives, record, &self.context));
             if !few {
                 verdict.unjudged += 1;
-                return 0;
+                return Found::default();
             }
             next.clear();
             let mut kind = self.accept(&lives, record, &mut next, verdict);
+            if let ([life], false) = (&lives[..], next.is_empty()) {
+                waits.extend(life.waited(record, self.unknown, &self.context));
+            }
             if next.is_empty() {
                 self.accept_unasked(&lives, record, &mut next, &mut kind, verdict);
             }
@@ -69,7 +86,10 @@ impl Case<'_> {
         if !left {
             self.judge_end(&mut lives, verdict, name);
         }
-        u64::from(lives.iter().map(|life| life.hidden).min().unwrap_or(0))
+        let least = lives.iter().min_by_key(|life| (life.hidden, life.used.count_ones()));
+        let (chain, used) = least.map_or((0, 0), |life| (life.chain, life.used));
+        verdict.swept += u64::from(lives.iter().map(|life| life.swept).min().unwrap_or(0));
+        Found { needs: self.context.chains.needs(chain), used, waits }
     }
 
     /// Follows those states that allow it; why the first does not.
@@ -113,7 +133,7 @@ impl Case<'_> {
                 return;
             }
             // A lease that ran out is no news: what is wrong is wrong with what came of it.
-            if step == 0 && lives.first().is_some_and(|life| life.place == Place::Leased) {
+            if step == 0 && *kind != Kind::WrongTimes && lives.first().is_some_and(|life| life.place == Place::Leased) {
                 *kind = refusal;
             }
             frontier = later;
@@ -130,14 +150,22 @@ impl Case<'_> {
             verdict.unjudged += 1;
             return;
         }
-        let may_be_gone = |life: &Life| {
-            let mut later = Vec::new();
+        let mut gone = Vec::new();
+        for life in &*lives {
+            let mut later = vec![*life];
             life.reaped(&end, &self.context, &mut later);
-            later.push(*life);
-            later.iter().any(|life| !life.is_there() || life.may_vanish(u64::MAX, &self.context))
-        };
-        if !lives.iter().any(may_be_gone) {
+            for life in later {
+                if !life.is_there() || life.may_be_trimmed(&self.context) {
+                    gone.push(life);
+                } else if self.context.queue.operators.may_purge(&life, &end, &self.context) {
+                    gone.push(life.purged(&end));
+                }
+            }
+        }
+        if gone.is_empty() {
             verdict.found(Kind::Lost, || story(&name(last), self.records, self.unknown));
+        } else {
+            *lives = gone;
         }
     }
 

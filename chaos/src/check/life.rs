@@ -1,6 +1,7 @@
 //! One possible state of one id, and what the queue does with it unasked.
 
 use super::context::Context;
+use super::gaps::Gap;
 use super::record::Record;
 use super::verdict::Cause;
 
@@ -35,6 +36,8 @@ pub(super) struct Life {
     pub(super) not_before_ms: u64,
     /// What a claim reports as its due, if that is known for certain.
     pub(super) due_ms: Option<u64>,
+    /// The due by which it waits, if that is known for certain: after a second crash it is another one.
+    pub(super) score_ms: Option<u64>,
     /// Whether it was put off after its push.
     pub(super) put_off: bool,
     /// No claim before this by the clock of the processes, and from when on that counts.
@@ -44,20 +47,29 @@ pub(super) struct Life {
     /// 0: the queue's.
     pub(super) max_attempts: u32,
     pub(super) version: u16,
+    pub(super) bytes: u32,
+    pub(super) options: u32,
     /// Why the next delivery is another one of the same message.
     pub(super) again: Option<Cause>,
+    /// When the answer came that it had gone, by the clock of the processes, if one did.
+    pub(super) gone_us: Option<u64>,
     /// Remembered at least, and at most, until these ms.
     pub(super) remembered_ms: (u64, u64),
     /// The `seq` of when that began, and of the last change.
     pub(super) remembered_seq: u64,
     pub(super) seq: u64,
-    /// The server's clock at least, when it became so.
+    /// The server's clock at least, when it became so; and when that was answered, by the clock of the processes.
     pub(super) now_ms: u64,
-    /// Which unknown calls that nobody repeats were used up, and how many hidden claims.
-    pub(super) used: u32,
+    pub(super) told_us: u64,
+    /// Which calls without an answer were used up, a bit each; and how many hidden claims, and which.
+    pub(super) used: u64,
     pub(super) hidden: u32,
-    /// So many crashes more may have been charged, of leases that nobody was told of.
+    pub(super) chain: u32,
+    /// How many messages of this id went by purges.
+    pub(super) swept: u32,
+    /// So many crashes more may have been charged, of leases that nobody was told of, since this `seq`.
     pub(super) slack: u32,
+    pub(super) slack_seq: u64,
 }
 
 impl Life {
@@ -67,20 +79,28 @@ impl Life {
         deadline_ms: 0,
         not_before_ms: 0,
         due_ms: None,
+        score_ms: None,
         put_off: false,
         floor_us: (0, 0),
         failures: 0,
         crashes: 0,
         max_attempts: 0,
         version: 0,
+        bytes: 0,
+        options: 0,
         again: None,
+        gone_us: None,
         remembered_ms: (0, 0),
         remembered_seq: 0,
         seq: 0,
         now_ms: 0,
+        told_us: 0,
         used: 0,
         hidden: 0,
+        chain: 0,
+        swept: 0,
         slack: 0,
+        slack_seq: 0,
     };
 
     pub(super) fn is_there(&self) -> bool {
@@ -94,14 +114,14 @@ impl Life {
     /// Puts it to wait for a time that is known for certain.
     pub(super) fn wait_until(&mut self, due_ms: u64) {
         (self.place, self.token) = (Place::Waiting, None);
-        (self.not_before_ms, self.due_ms) = (due_ms, Some(due_ms));
+        (self.not_before_ms, self.due_ms, self.score_ms) = (due_ms, Some(due_ms), Some(due_ms));
         self.floor_us = (0, 0);
     }
 
     /// Puts it to wait for at least this.
     pub(super) fn wait_at_least(&mut self, not_before_ms: u64) {
         self.wait_until(not_before_ms);
-        self.due_ms = None;
+        (self.due_ms, self.score_ms) = (None, None);
     }
 
     pub(super) fn remember(&mut self, at_least_ms: u64, at_most_ms: u64, seq: u64) {
@@ -110,7 +130,7 @@ impl Life {
     }
 
     pub(super) fn leave(&mut self, why: Gone) {
-        (self.place, self.token, self.again) = (Place::Absent(why), None, None);
+        (self.place, self.token, self.again, self.gone_us) = (Place::Absent(why), None, None, None);
         (self.failures, self.crashes) = (0, 0);
     }
 
@@ -118,16 +138,37 @@ impl Life {
         (self.failures, self.crashes, self.slack, self.again) = (0, 0, 0, again);
     }
 
+    /// The changes by which a lost claim may have taken it between its last change and this record.
+    fn hidden_grants<'a>(&self, record: &Record, context: &'a Context<'_>) -> impl Iterator<Item = (&'a Gap, u64)> {
+        let stepped = context.epoch.stepped(self.seq, record.seq());
+        let not_before_ms = if stepped { 0 } else { self.not_before_ms };
+        let gaps = if self.is_waiting() { context.epoch.gaps(self.seq, record.seq()) } else { &[] };
+        gaps.iter()
+            .filter(move |gap| gap.before_ms >= not_before_ms)
+            .filter_map(|gap| gap.lease_ms.map(|lease_ms| (gap, lease_ms)))
+    }
+
     /// How often somebody may have had it without being told, while it waited until this record.
     pub(super) fn hidden_crashes(&self, record: &Record, context: &Context<'_>) -> u32 {
-        let (hidden, lease_ms) = context.queue.hidden_before(record.told_us);
-        if !self.is_waiting() || hidden == 0 {
-            return 0;
-        }
-        let time_ms = record.now().saturating_sub(self.now_ms.max(self.not_before_ms));
         let stepped = context.epoch.stepped(self.seq, record.seq());
-        let fit = if stepped { u64::MAX } else { time_ms / lease_ms.max(1) };
-        u32::try_from(fit.min(hidden as u64)).unwrap_or(u32::MAX)
+        let begun_ms = self.now_ms.max(self.not_before_ms);
+        let (mut grants, mut free_ms) = (0, begun_ms);
+        for (gap, lease_ms) in self.hidden_grants(record, context) {
+            // The next lease begins after the last one has run out.
+            let over_ms = free_ms.max(gap.after_ms) + lease_ms;
+            if stepped || over_ms <= record.now() && free_ms <= gap.before_ms {
+                (grants, free_ms) = (grants + 1, over_ms);
+            }
+        }
+        grants
+    }
+
+    /// Takes hidden claims between two changes for an explanation.
+    pub(super) fn hide(&mut self, count: u32, after: u64, until: u64, context: &Context<'_>) {
+        for _ in 0..count {
+            self.chain = context.chains.add(self.chain, (after, until));
+        }
+        self.hidden += count;
     }
 
     /// Whether a failure more is its last one; unknown if the limit is.
@@ -144,39 +185,31 @@ impl Life {
         match self.place {
             Place::Leased => self.reaped(record, context, lives),
             Place::Waiting => {
-                let (hidden, lease_ms) = context.queue.hidden_before(record.told_us);
-                if (self.hidden as usize) < hidden {
+                if let Some((gap, lease_ms)) = self.hidden_grants(record, context).next() {
                     let mut life = *self;
-                    let granted_ms = self.now_ms.max(self.not_before_ms);
+                    // A clock that went back says nothing about when that was.
+                    let stepped = context.epoch.stepped(self.seq, record.seq());
+                    let earliest_ms = self.now_ms.max(self.not_before_ms).max(gap.after_ms);
+                    let granted_ms = if stepped { 0 } else { earliest_ms };
                     (life.place, life.token, life.deadline_ms) = (Place::Leased, None, granted_ms + lease_ms);
-                    (life.hidden, life.again, life.now_ms) = (self.hidden + 1, Some(Cause::UnknownOutcome), granted_ms);
+                    (life.again, life.now_ms, life.score_ms) = (Some(Cause::UnknownOutcome), granted_ms, None);
+                    life.hide(1, self.seq, record.seq(), context);
+                    life.seq = gap.seq;
                     lives.push(life);
                 }
             }
-            Place::Dead if context.queue.requeued_us.is_some_and(|since| since < record.told_us) => {
-                let mut life = *self;
-                life.wait_at_least(self.now_ms);
-                life.count_anew(Some(Cause::Requeue));
-                lives.push(life);
-            }
+            Place::Dead => context.queue.operators.revived(self, record, context, lives),
             _ => {}
         }
-        if self.may_vanish(record.told_us, context) {
-            let mut life = *self;
-            life.leave(Gone::Purged);
-            life.remember(0, u64::MAX, record.seq());
-            lives.push(life);
+        if self.may_be_trimmed(context) {
+            lives.push(Self { swept: self.swept, ..self.purged(record) });
+        } else if context.queue.operators.may_purge(self, record, context) {
+            lives.push(self.purged(record));
         }
     }
 
-    pub(super) fn may_vanish(&self, told_us: u64, context: &Context<'_>) -> bool {
-        let purged = context.queue.purged_us.is_some_and(|since| since < told_us);
-        match self.place {
-            Place::Waiting => purged,
-            Place::Leased => false,
-            Place::Dead => purged || context.queue.may_trim(),
-            Place::Absent(_) => false,
-        }
+    pub(super) fn may_be_trimmed(&self, context: &Context<'_>) -> bool {
+        self.place == Place::Dead && context.queue.may_trim()
     }
 
     /// Its lease ran out, if it has one that may have.
@@ -197,8 +230,9 @@ impl Life {
             // It keeps its due, unless the clock said that this is still to come; and its floor has passed.
             let due_ms = self.due_ms.filter(|_| !stepped);
             life.wait_until(due_ms.unwrap_or(0));
-            life.due_ms = due_ms;
+            (life.due_ms, life.score_ms) = (due_ms, due_ms);
             if life.crashes > 1 {
+                life.score_ms = None;
                 let factor = 1_u64 << (life.crashes - 1).min(20);
                 (life.not_before_ms, life.put_off) = (self.deadline_ms + 500 * factor, true);
             }

@@ -1,18 +1,27 @@
 //! The checker: from the histories of all processes, whether the queue kept its promises.
 //!
 //! The order of what happened is Redis's own, by `seq`. Each id is judged by itself, against what PROTOCOL.md says that a
-//! queue does. Calls without an answer may have been applied: whatever they explain is no violation.
+//! queue does. Calls without an answer may have been applied: what one of them can have done, once and in its time, is no
+//! violation (`excuses`).
 
 mod after;
 mod allowed;
 mod calls;
 mod collect;
 mod context;
+mod excuses;
+mod gaps;
 mod judge;
+mod lateness;
 mod life;
+mod operators;
 mod order;
 mod process;
 mod record;
+mod repeats;
+mod seen;
+mod started;
+mod times;
 mod told;
 mod undone;
 mod unknown;
@@ -23,11 +32,13 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+pub use excuses::Excuse;
 pub use verdict::{Cause, Kind, Verdict};
 
 use crate::history::{self, Event};
 use collect::Collection;
-use context::Context;
+use context::{Context, Epoch};
+use excuses::{Chains, Need};
 use judge::Case;
 use record::{Record, What};
 
@@ -55,11 +66,11 @@ pub fn check_events(histories: impl IntoIterator<Item = Vec<(u64, Event)>>) -> R
 
 fn judge_all(mut all: Collection) -> Verdict {
     let mut verdict = std::mem::take(&mut all.verdict);
+    all.settle();
     for (epoch, replies) in all.epochs.iter_mut().zip(&mut all.replies) {
         order::judge(epoch, &all.queues[usize::from(epoch.queue)], replies, &mut verdict);
         *replies = Vec::new();
     }
-    all.queues.iter_mut().for_each(|queue| queue.hidden.sort_unstable_by_key(|hidden| hidden.asked_us));
     add_left(&mut all);
     let (mut records, mut unknown) = (std::mem::take(&mut all.records), std::mem::take(&mut all.unknown));
     let mut void = Vec::new();
@@ -75,6 +86,7 @@ fn judge_all(mut all: Collection) -> Verdict {
     undone::judge(&all, &void, &mut verdict);
     unknown.sort_by_key(|record| (record.id, record.asked_us));
     judge_ids(&all, &records, &unknown, &mut verdict);
+    operators::judge(&all, verdict.swept, &mut verdict);
     all.verdict = verdict;
     all.verdict.invalid_because = all.doubts();
     all.verdict.valid = all.verdict.invalid_because.is_empty();
@@ -103,15 +115,17 @@ fn add_left(all: &mut Collection) {
             now_us: u64::MAX,
             asked_us: u64::MAX,
             told_us: u64::MAX,
-            what: What::Left { state, failures: item.2, crashes: item.3 },
+            what: What::Left { state, failures: item.2, crashes: item.3, time_ms: item.1 },
         });
     }
 }
 
 fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: &mut Verdict) {
-    let mut hidden = vec![0; all.queues.len()];
+    let mut needs: Vec<Vec<(&Epoch, Need)>> = vec![Vec::new(); all.queues.len()];
+    let mut waits = vec![Vec::new(); all.epochs.len()];
     let name = |record: &Record| all.name_of(record.id);
-    let mut of_epoch = Vec::new();
+    let (mut of_epoch, chains) = (Vec::new(), Chains::default());
+    excuses::count(&all.queues, unknown, verdict);
     for records in records.chunk_by(|one, other| (one.id, one.epoch) == (other.id, other.epoch)) {
         let Some(first) = records.first() else { continue };
         let (queue, epoch) = (all.queue_of[first.id as usize], &all.epochs[usize::from(first.epoch)]);
@@ -121,23 +135,25 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
             // What was sent after the store had been emptied did nothing before.
             |record| epoch.last || record.asked_us < epoch.last_us,
         ));
-        let queue_of = &all.queues[usize::from(queue)];
+        chains.clear();
         let context = Context {
-            queue: queue_of,
+            queue: &all.queues[usize::from(queue)],
             epoch,
             clock_faults: &all.clock_faults,
             refused: all.refused.contains(&first.id),
+            unknown: &of_epoch,
+            records,
+            chains: &chains,
         };
-        hidden[usize::from(queue)] += Case { records, unknown: &of_epoch, context }.judge(verdict, &name);
+        let found = Case { records, unknown: &of_epoch, context }.judge(verdict, &name);
+        excuses::use_up(&of_epoch, found.used, verdict);
+        needs[usize::from(queue)].extend(found.needs.into_iter().map(|need| (epoch, need)));
+        waits[usize::from(first.epoch)].extend(found.waits);
     }
-    for (queue, taken) in all.queues.iter().zip(hidden) {
-        if taken > queue.hidden_room {
-            verdict.found(Kind::Miscounted, || {
-                format!(
-                    "queue {}: {taken} crashes of leases that nobody was told of, and claims without an answer for {} at most",
-                    queue.name, queue.hidden_room
-                )
-            });
-        }
+    for (queue, needs) in all.queues.iter().zip(&needs) {
+        excuses::judge(queue, needs, verdict);
+    }
+    for (epoch, waits) in all.epochs.iter().zip(waits) {
+        lateness::judge(all, epoch, waits, verdict);
     }
 }

@@ -1,6 +1,7 @@
 //! What the `seq` of all replies says about a queue as a whole.
 
 use super::context::{Epoch, Queue};
+use super::gaps;
 use super::verdict::{Kind, Verdict};
 
 /// The header of a reply, and when it was asked for and told.
@@ -17,6 +18,8 @@ pub(super) struct Reply {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
     Yes,
+    /// Its answer does not say, and anything else is as good as impossible.
+    Surely,
     /// Its answer does not say.
     Perhaps,
     No,
@@ -25,8 +28,13 @@ pub(super) enum Change {
 /// Finds where the clock went back, and what the server forgot or did unasked. Sorts the replies.
 pub(super) fn judge(epoch: &mut Epoch, queue: &Queue, replies: &mut Vec<Reply>, verdict: &mut Verdict) {
     replies.retain(|reply| !epoch.is_void(reply.seq));
+    let mut empty = std::mem::take(&mut epoch.empty);
+    empty.retain(|(seq, _)| !epoch.is_void(*seq));
+    empty.sort_unstable();
+    epoch.empty = empty;
     went_back(epoch, queue, replies, verdict);
-    replies.sort_unstable_by_key(|reply| (reply.seq, reply.changed, reply.now_us));
+    // Who made a change came before all others that saw it, and those came in the order of the clock.
+    replies.sort_unstable_by_key(|reply| (reply.seq, reply.changed > Change::Surely, reply.now_us));
     let mut latest_us = 0;
     for reply in &*replies {
         if reply.now_us < latest_us && epoch.steps.last() != Some(&reply.seq) {
@@ -56,32 +64,53 @@ fn went_back(epoch: &Epoch, queue: &Queue, replies: &mut [Reply], verdict: &mut 
     }
 }
 
-fn changes(epoch: &Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Verdict) {
-    let (mut owned, mut last, mut known) = (0_u64, None, None);
-    let mut first = None;
-    for reply in replies.iter().filter(|reply| reply.changed != Change::No) {
-        if reply.changed == Change::Yes && known.replace(reply.seq) == Some(reply.seq) {
+fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Verdict) {
+    let mut known = None;
+    for reply in replies.iter().filter(|reply| reply.changed == Change::Yes) {
+        epoch.made.push(reply.seq);
+        if known.replace(reply.seq) == Some(reply.seq) {
             verdict.found(Kind::RolledBack, || {
                 format!("queue {} {}: two changes have seq {}", queue.name, epoch.born, reply.seq)
             });
         }
-        first.get_or_insert(reply.seq);
-        if last.replace(reply.seq) != Some(reply.seq) {
-            owned += 1;
-        }
     }
-    let (Some(first), Some(_)) = (first, last) else { return };
-    let highest = replies.last().map_or(0, |reply| reply.seq);
-    // What was cut off, and what the count was raised by then.
-    let void: u64 = epoch.undone.iter().map(|(survived, next)| next.min(&highest).saturating_sub(*survived)).sum();
-    let unasked = (highest + 1 - first).saturating_sub(void + owned);
-    if unasked > queue.unknown_calls {
+    let (possible, mut sure) = gaps::of(epoch, queue, replies);
+    epoch.gaps = possible;
+    // What came before the first answered change may have been made by somebody who wrote nothing down.
+    let first = replies.iter().find(|reply| reply.changed != Change::No).map_or(u64::MAX, |reply| reply.seq);
+    sure.retain(|gap| gap.seq > first);
+    let unpaid = gaps::unpaid(&sure, &queue.lost);
+    if unpaid > 0 {
         verdict.found(Kind::UnaskedChanges, || {
-            let unknown = queue.unknown_calls;
+            let (missing, lost) = (sure.len(), queue.lost.len());
             format!(
-                "queue {} {}: {unasked} changes that no answered call made, and {unknown} calls without an answer",
+                "queue {} {}: {missing} changes that no answered call made; {unpaid} of them in the time of none of {lost} calls without an answer",
                 queue.name, epoch.born
             )
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the server's clock went back, by replies of (`seq`, ms, change).
+    fn steps(replies: &[(u64, u64, Change)]) -> Vec<u64> {
+        let (mut epoch, queue, mut verdict) = (Epoch::default(), Queue::default(), Verdict::default());
+        let reply = |(seq, now_ms, changed): &(u64, u64, Change)| {
+            let now_us = now_ms * 1_000;
+            Reply { asked_us: now_us, told_us: now_us + 1, now_us, seq: *seq, changed: *changed }
+        };
+        judge(&mut epoch, &queue, &mut replies.iter().map(reply).collect(), &mut verdict);
+        epoch.steps
+    }
+
+    #[test]
+    fn answers_that_saw_the_same_change_are_in_the_order_of_the_clock() {
+        let (made, seen, perhaps) = (Change::Yes, Change::No, Change::Perhaps);
+        assert_eq!(steps(&[(1, 10, made), (1, 30, perhaps), (1, 20, seen), (2, 40, made)]), [0; 0]);
+        assert_eq!(steps(&[(1, 10, made), (1, 5, seen)]), [1]);
+        assert_eq!(steps(&[(1, 10, made), (1, 30, seen), (2, 20, made)]), [2]);
     }
 }

@@ -6,12 +6,17 @@ use anyhow::{Context as _, Result, bail};
 
 use super::calls::{changes, token_of, what_of};
 use super::collect::Collection;
-use super::context::Hidden;
+use super::context::Lost;
+use super::excuses::UNDER_WAY_US;
 use super::order::{Change, Reply};
-use super::record::{Held, Pushed, Record, Settled, What, changed, pushed, settled};
+use super::record::{
+    Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split, whole_ms,
+};
+use super::seen::Seen;
+use super::started::Granted;
 use super::told::Asking;
 use super::verdict::Kind;
-use crate::history::{Answer, Call, ClaimedItem, Event, Verb};
+use crate::history::{Answer, Call, ClaimedItem, Event, Role, Verb};
 
 struct Open {
     number: u64,
@@ -26,22 +31,32 @@ struct Process<'a> {
     number: u16,
     open: HashMap<u64, Open>,
     asking: Asking,
-    /// Of each id, what was claimed and has not been started: version, due, attempt.
-    claimed: HashMap<String, Vec<(u32, u64, u32)>>,
+    granted: Granted,
     /// Of each id whose push waits for replicas: the calls that pushed it, and where their records are.
     waiting: HashMap<String, Vec<(u64, usize)>>,
+    /// The same of each id whose push was answered `FINISHED` and whose caller was not told yet.
+    finished: HashMap<String, Vec<(u64, usize)>>,
 }
 
 /// Reads all of it; `name` is for a history that does not say whose it is.
 pub(super) fn read(all: &mut Collection, name: &str, lines: impl Iterator<Item = Result<(u64, Event)>>) -> Result<()> {
     let number = u16::try_from(all.processes.len()).context("too many histories")?;
     all.processes.push(name.to_owned());
-    let (open, claimed, waiting) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let mut process = Process { all, number, open, asking: Asking::default(), claimed, waiting };
+    let (open, granted, asking) = (HashMap::new(), Granted::default(), Asking::default());
+    let (waiting, finished) = (HashMap::new(), HashMap::new());
+    let mut process = Process { all, number, open, asking, granted, waiting, finished };
+    let (mut role, mut ended, mut last_us) = (Role::Harness, false, 0);
     for line in lines {
         let (t_us, event) = line?;
+        match &event {
+            Event::Begin { role: its, .. } => role = *its,
+            Event::End => ended = true,
+            _ => {}
+        }
+        last_us = t_us;
         process.take(t_us, event).with_context(|| format!("{name} at {t_us} us"))?;
     }
+    process.end(role, ended, last_us);
     // Nobody knows about those that have no end.
     let open: Vec<_> = process.open.drain().collect();
     open.into_iter().for_each(|(_, open)| process.unknown(&open));
@@ -59,6 +74,7 @@ impl Process<'_> {
             Event::Invoke { call, queue, what } => {
                 let queue = self.all.queue(&queue);
                 self.invoked(t_us, queue, &what);
+                self.granted.invoked(&what);
                 self.asking.invoked(call, &what);
                 self.open.insert(call, Open { number: call, asked_us: t_us, queue, call: what });
             }
@@ -89,12 +105,19 @@ impl Process<'_> {
             Event::Asked { op, verb, ids, replicas } => self.asking.asked(op, verb, ids, replicas),
             Event::Told { op, outcomes } => {
                 self.confirmed(op, &outcomes);
+                self.believed(op, &outcomes);
                 let number = self.number;
                 for lie in self.asking.told(op, &outcomes) {
                     self.all.verdict.found(Kind::ApiLies, || format!("process {number} at {t_us} us: {lie}"));
                 }
             }
-            Event::Started { id, version, attempt, due_ms, .. } => self.started(t_us, &id, (version, due_ms, attempt)),
+            Event::Started { id, version, attempt, due_ms, .. } => {
+                let number = self.number;
+                if let Err((kind, words)) = self.granted.started(&id, (version, due_ms, attempt)) {
+                    self.all.verdict.found(kind, || format!("process {number} at {t_us} us: {words}"));
+                }
+            }
+            Event::Stalled { ms } => self.all.disturbed.push((t_us.saturating_sub(ms * 1_000), t_us)),
             Event::Fault { fault, number, phase, .. } => self.all.fault(t_us, fault, number, phase),
             Event::Undone { queue, born, survived, next } => {
                 let epoch = self.epoch(&queue, &born);
@@ -115,7 +138,7 @@ impl Process<'_> {
             Event::Broken { queue, what } => {
                 self.all.verdict.found(Kind::TwoStates, || format!("queue {queue}: {what}"));
             }
-            Event::LostLease { .. } | Event::Ended { .. } | Event::NoticedEmpty => {}
+            Event::LostLease { .. } | Event::Ended { .. } | Event::NoticedEmpty | Event::Calm | Event::End => {}
         }
         Ok(())
     }
@@ -137,14 +160,23 @@ impl Process<'_> {
         }
     }
 
+    /// Who was told that a push is finished will not push it again.
+    fn believed(&mut self, op: u64, outcomes: &[String]) {
+        for (id, call) in self.asking.finished(op, outcomes) {
+            let calls = self.finished.remove(&id).unwrap_or_default();
+            let Some((_, place)) = calls.iter().find(|(number, _)| Some(*number) == call) else { continue };
+            if let Some(Record { what: What::Push { push, .. }, .. }) = self.all.records.get_mut(*place) {
+                push.believed = true;
+            }
+        }
+    }
+
     /// What counts from when it is sent.
     fn invoked(&mut self, t_us: u64, queue: u16, call: &Call) {
         let queue = &mut self.all.queues[usize::from(queue)];
-        let earliest = |time: &mut Option<u64>| *time = Some(time.map_or(t_us, |known| known.min(t_us)));
+        queue.operators.asked(t_us, call);
         match call {
             Call::Push { .. } => queue.pushed = true,
-            Call::Other { verb, .. } if verb == "purge" => earliest(&mut queue.purged_us),
-            Call::Other { verb, .. } if verb == "requeue" => earliest(&mut queue.requeued_us),
             Call::Other { verb, args } if verb == "configure" => {
                 for pair in args.chunks_exact(2) {
                     let value = pair[1].parse().unwrap_or(0);
@@ -161,26 +193,17 @@ impl Process<'_> {
         }
     }
 
-    fn started(&mut self, t_us: u64, id: &str, told: (u32, u64, u32)) {
-        let number = self.number;
-        let claims = self.claimed.get_mut(id);
-        let matching = claims.as_deref().and_then(|claims| claims.iter().position(|claim| *claim == told));
-        match (claims, matching) {
-            (Some(claims), Some(place)) => {
-                claims.remove(place);
-                if claims.is_empty() {
-                    self.claimed.remove(id);
-                }
+    /// What this process was granted must have been begun or given back, and its callers told, unless it was killed.
+    fn end(&mut self, role: Role, ended: bool, last_us: u64) {
+        let (number, all) = (self.number, &mut *self.all);
+        for words in self.granted.forgotten(ended, last_us) {
+            all.verdict.found(Kind::NeverStarted, || format!("process {number}: {words}"));
+        }
+        // A handler that is dropped at its time limit is told nothing any more.
+        if ended && matches!(role, Role::Producer | Role::Canceller) {
+            for words in self.asking.never_told() {
+                all.verdict.found(Kind::ApiLies, || format!("process {number}: {words}"));
             }
-            (Some(claims), None) => {
-                let claims = claims.clone();
-                self.all.verdict.found(Kind::ApiLies, || {
-                    format!("process {number} at {t_us} us: a handler of {id} saw version, due, attempt {told:?}, claimed were {claims:?}")
-                });
-            }
-            (None, _) => self.all.verdict.found(Kind::Unexpected, || {
-                format!("process {number} at {t_us} us: a handler of {id} started without a claim")
-            }),
         }
     }
 
@@ -189,6 +212,7 @@ impl Process<'_> {
         if born.is_empty() {
             return Ok(());
         }
+        *self.all.verdict.verbs.entry(open.call.verb().to_owned()).or_default() += 1;
         let epoch = self.all.epoch(open.queue, born);
         let known = &mut self.all.epochs[usize::from(epoch)];
         known.first_us = known.first_us.min(reply.told_us);
@@ -202,15 +226,29 @@ impl Process<'_> {
             now_us: reply.now_us,
             asked_us: open.asked_us,
             told_us: reply.told_us,
-            what: What::Left { state: crate::history::State::Dead, failures: 0, crashes: 0 },
+            what: What::Left { state: crate::history::State::Dead, failures: 0, crashes: 0, time_ms: 0 },
         };
+        self.all.queues[usize::from(open.queue)].operators.answered(&open.call, &answer, &record);
         match (&open.call, answer) {
-            (Call::Claim { token, lease_ms, .. }, Answer::Claimed { items, .. }) => {
-                let token = token_of(token);
-                let lease_ms = u32::try_from(*lease_ms).unwrap_or(u32::MAX);
-                for ClaimedItem(id, version, due_ms, attempt) in items {
-                    self.add(&id, open.queue, record, What::Claim { token, due_ms, lease_ms, version, attempt });
-                    self.claimed.entry(id).or_default().push((version, due_ms, attempt));
+            (Call::Claim { n, token, lease_ms, due }, Answer::Claimed { items, deadline_ms, paused }) => {
+                if items.is_empty() && *due && *n > 0 && !paused {
+                    self.all.epochs[usize::from(epoch)].empty.push((reply.seq, record.now()));
+                }
+                if !items.is_empty() && deadline_ms != record.now_up() + lease_ms {
+                    let (number, wanted_ms) = (self.number, record.now_up() + lease_ms);
+                    self.all.verdict.found(Kind::WrongTimes, || {
+                        format!(
+                            "process {number} at {} us: a claim's deadline is {deadline_ms}, not {wanted_ms}",
+                            reply.told_us
+                        )
+                    });
+                }
+                self.granted.claimed(token, reply.told_us, &items);
+                let (token, lease_ms) = (token_of(token), u32::try_from(*lease_ms).unwrap_or(u32::MAX));
+                for ClaimedItem(id, version, due_ms, attempt, bytes, options) in items {
+                    let options = number_of(&options);
+                    let what = What::Claim { token, due_ms, lease_ms, version, attempt, bytes, options };
+                    self.add(&id, open.queue, record, what);
                 }
             }
             (Call::Other { verb, .. }, Answer::Other(words)) if verb == "reap" => {
@@ -219,6 +257,9 @@ impl Process<'_> {
             }
             (call @ (Call::Push { .. } | Call::Settle { .. } | Call::Change { .. }), Answer::Items(verdicts)) => {
                 self.judged(call, open, record, &verdicts)?;
+                if matches!(call, Call::Change { verb: Verb::Cancel, .. }) {
+                    self.cancelled(call, open.queue, epoch, &verdicts);
+                }
             }
             (Call::Other { .. }, _) => {}
             (call, answer) => bail!("this is no answer to {call:?}: {answer:?}"),
@@ -232,16 +273,24 @@ impl Process<'_> {
             bail!("{} verdicts on {} items", verdicts.len(), items.len());
         }
         for ((id, mut what), word) in items.into_iter().zip(verdicts) {
+            if word.starts_with("FULL") {
+                self.all.queues[usize::from(queue)].operators.full(record.told_us);
+            }
             let unread = || format!("this is no verdict: {word:?}");
             match &mut what {
                 What::Push { verdict, push } => {
                     *verdict = pushed(word).with_context(unread)?;
+                    if *verdict == Pushed::Finished {
+                        push.ended_ms = whole_ms(split(word).1);
+                        self.finished.entry(id.to_owned()).or_default().push((open.number, self.all.records.len()));
+                    }
                     if self.asking.waits_for_replicas(id) {
                         push.held = Held::Perhaps;
                         self.waiting.entry(id.to_owned()).or_default().push((open.number, self.all.records.len()));
                     }
                 }
                 What::Settle { verdict, told_ms, .. } => (*verdict, *told_ms) = settled(word).with_context(unread)?,
+                What::Seen(seen) => *seen = Seen::parse(word).with_context(unread)?,
                 What::Change { verdict, told_ms, .. } => (*verdict, *told_ms) = changed(word).with_context(unread)?,
                 _ => {}
             }
@@ -258,6 +307,20 @@ impl Process<'_> {
             self.add(id, queue, record, what);
         }
         Ok(())
+    }
+
+    /// Which of its ids may have been cancelled, or may have been before.
+    fn cancelled(&mut self, call: &Call, queue: u16, epoch: u16, verdicts: &[String]) {
+        let done = what_of(call)
+            .into_iter()
+            .zip(verdicts)
+            .filter(|(_, word)| changed(word).is_some_and(|of| of.0 == Changed::Done));
+        let ids: Vec<_> = done.map(|((id, _), _)| self.all.id(queue, id)).collect();
+        for id in &ids {
+            *self.all.cancels.entry(*id).or_default() += 1;
+        }
+        let place = self.all.replies[usize::from(epoch)].len() - 1;
+        self.all.cancelled.push((epoch, place, ids));
     }
 
     fn add(&mut self, id: &str, queue: u16, record: Record, what: What) {
@@ -277,24 +340,30 @@ impl Process<'_> {
     fn unknown(&mut self, open: &Open) {
         let queue = &mut self.all.queues[usize::from(open.queue)];
         match &open.call {
-            Call::Other { verb, .. } if matches!(verb.as_str(), "get" | "peek" | "stats") => return,
-            Call::Claim { n, lease_ms, .. } if *n > 0 => {
-                queue.hidden.push(Hidden { asked_us: open.asked_us, lease_ms: *lease_ms });
-                queue.hidden_room += u64::from(*n);
-            }
+            Call::Other { verb, .. } if matches!(verb.as_str(), "peek" | "stats") => return,
+            Call::Change { verb: Verb::Get, .. } => return,
             _ => {}
         }
-        queue.unknown_calls += 1;
+        queue.operators.unknown(open.asked_us, &open.call);
+        let (asked_us, until_us) = (open.asked_us, open.asked_us + UNDER_WAY_US);
+        let (most, lease_ms) = match &open.call {
+            Call::Claim { n, lease_ms, .. } => (u64::from(*n), *lease_ms),
+            _ => (0, 0),
+        };
+        queue.lost.push(Lost { asked_us, until_us, most, lease_ms });
         for (id, what) in what_of(&open.call) {
             let id = self.all.id(open.queue, id);
+            if matches!(what, What::Change { verb: Verb::Cancel, .. }) {
+                *self.all.cancels.entry(id).or_default() += 1;
+            }
             self.all.unknown.push(Record {
                 id,
                 epoch: u16::MAX,
                 process: self.number,
                 order: 0,
                 now_us: 0,
-                asked_us: open.asked_us,
-                told_us: u64::MAX,
+                asked_us,
+                told_us: until_us,
                 what,
             });
         }

@@ -1,5 +1,6 @@
 //! What happened to one id in one call, in few bytes: a run has tens of millions of them.
 
+use super::seen::Seen;
 use crate::history::{PushItem, State, Verb};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -10,7 +11,7 @@ pub(super) struct Record {
     /// Twice the `seq`, plus one if the call changed nothing or may have: then it came after the one that did.
     pub(super) order: u64,
     pub(super) now_us: u64,
-    /// When it was sent and answered, by the clock of the processes.
+    /// When it was sent and answered, by the clock of the processes. A call without an answer cannot be applied after `told_us`.
     pub(super) asked_us: u64,
     pub(super) told_us: u64,
     pub(super) what: What,
@@ -42,6 +43,9 @@ pub(super) enum What {
         lease_ms: u32,
         version: u32,
         attempt: u32,
+        bytes: u32,
+        /// As `Push::options`.
+        options: u32,
     },
     /// `told_ms` is the time in the verdict.
     Settle {
@@ -51,16 +55,22 @@ pub(super) enum What {
         time: Time,
         told_ms: u64,
     },
+    /// `alone`: its call named no other message.
     Change {
         verb: Verb,
         verdict: Changed,
         time: Time,
+        expected: Expected,
+        alone: bool,
         told_ms: u64,
     },
+    /// A get.
+    Seen(Seen),
     Left {
         state: State,
         failures: u32,
         crashes: u32,
+        time_ms: u64,
     },
 }
 
@@ -93,16 +103,40 @@ impl Time {
     }
 }
 
+/// The due that a reschedule expects, if any.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Expected(u64);
+
+impl Expected {
+    pub(super) const ANY: Self = Self(u64::MAX);
+
+    pub(super) fn parse(text: &str) -> Self {
+        Self(text.parse().unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn due_ms(self) -> Option<u64> {
+        (self != Self::ANY).then_some(self.0)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Push {
     pub(super) time: Time,
     pub(super) until_ms: u64,
+    /// Which call of its process this is an attempt of; 0 if it does not say.
+    pub(super) call: u32,
     pub(super) version: u16,
+    pub(super) bytes: u32,
+    /// The options that a delivery tells, as a number that differs where they do.
+    pub(super) options: u32,
     /// 0: the queue's.
     pub(super) max_attempts: u32,
     pub(super) conflict: Conflict,
-    pub(super) reuse: bool,
     pub(super) held: Held,
+    /// Of `FINISHED <ms>`: when the earlier message ended or moved. 0 of any other verdict.
+    pub(super) ended_ms: u64,
+    /// Its caller was told that it is finished.
+    pub(super) believed: bool,
 }
 
 /// Who has it besides the master, as its caller was told.
@@ -123,33 +157,48 @@ pub(super) enum Conflict {
 }
 
 impl Push {
-    pub(super) fn of(PushItem(_, due, version, _, options): &PushItem, until_ms: u64) -> Self {
-        let mut push = Self {
-            time: Time::parse(due),
-            until_ms,
-            version: u16::try_from(*version).unwrap_or(u16::MAX),
-            max_attempts: 0,
-            conflict: Conflict::Keep,
-            reuse: false,
-            held: Held::Nobody,
-        };
+    pub(super) fn of(PushItem(_, due, version, bytes, options): &PushItem, until_ms: u64, nonce: &str) -> Self {
+        let (mut max_attempts, mut conflict) = (0, Conflict::Keep);
+        let (mut limit, mut parent) = (String::new(), "");
         for word in options.split(' ') {
             match word.split_once('=').unwrap_or((word, "")) {
-                ("reuse", _) => push.reuse = true,
-                ("max_attempts", number) => push.max_attempts = number.parse().unwrap_or(0),
-                ("on_conflict", "reschedule") => push.conflict = Conflict::Reschedule,
-                ("on_conflict", "replace") => push.conflict = Conflict::Replace,
-                ("on_conflict", _) => push.conflict = Conflict::Keep,
+                ("max_attempts", number) => {
+                    max_attempts = number.parse().unwrap_or(0);
+                    limit = format!("max_attempts={max_attempts}");
+                }
+                ("traceparent", _) => parent = word,
+                ("on_conflict", "reschedule") => conflict = Conflict::Reschedule,
+                ("on_conflict", "replace") => conflict = Conflict::Replace,
+                ("on_conflict", _) => conflict = Conflict::Keep,
                 _ => {}
             }
         }
-        push
+        let call = if until_ms == 0 { 0 } else { number_of(&format!("{until_ms}{nonce}")) };
+        Self {
+            time: Time::parse(due),
+            until_ms,
+            call,
+            version: u16::try_from(*version).unwrap_or(u16::MAX),
+            bytes: *bytes,
+            options: number_of(format!("{limit} {parent}").trim()),
+            max_attempts,
+            conflict,
+            held: Held::Nobody,
+            ended_ms: 0,
+            believed: false,
+        }
     }
+}
 
-    /// Whether a client must not repeat it by itself.
-    pub(super) fn is_unsafe(&self) -> bool {
-        self.reuse || self.conflict != Conflict::Keep
-    }
+/// The whole ms of a time that may have a fraction.
+pub(super) fn whole_ms(text: &str) -> u64 {
+    text.split('.').next().and_then(|ms| ms.parse().ok()).unwrap_or(0)
+}
+
+/// A number for a text; 0 for none.
+pub(super) fn number_of(text: &str) -> u32 {
+    let hash = crate::workload::hash(text.as_bytes());
+    if text.is_empty() { 0 } else { (hash >> 32) as u32 | 1 }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,8 +226,8 @@ pub(super) enum Settled {
 pub(super) enum Changed {
     /// CANCELLED, MOVED, REQUEUED
     Done,
-    /// ALREADY, CONFLICT
-    Waits,
+    Already,
+    Conflict,
     /// LEASED, DEAD, NOT_DEAD
     Is(State),
     Absent,
@@ -191,7 +240,7 @@ pub(super) fn split(verdict: &str) -> (&str, &str) {
     verdict.split_once(' ').unwrap_or((verdict, ""))
 }
 
-fn state(word: &str) -> Option<State> {
+pub(super) fn state(word: &str) -> Option<State> {
     Some(match word {
         "scheduled" => State::Scheduled,
         "ready" => State::Ready,
@@ -232,7 +281,8 @@ pub(super) fn changed(verdict: &str) -> Option<(Changed, u64)> {
         // By a call whose reply was lost; this one left alone what has come since.
         "CANCELLED" if rest == "earlier" => Changed::Refused,
         "CANCELLED" | "MOVED" | "REQUEUED" => Changed::Done,
-        "ALREADY" | "CONFLICT" => Changed::Waits,
+        "ALREADY" => Changed::Already,
+        "CONFLICT" => Changed::Conflict,
         "LEASED" => Changed::Is(State::Leased),
         "DEAD" => Changed::Is(State::Dead),
         "NOT_DEAD" => Changed::Is(state(rest)?),

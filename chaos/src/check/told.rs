@@ -71,9 +71,22 @@ impl Asking {
         };
         let call = |id: &String, outcome: &String| {
             let seen = self.seen.get(verb)?.get(id).filter(|seen| !seen.shared)?;
-            seen.words.iter().rev().find(|(_, word)| said(word, outcome)).map(|(call, _)| *call)
+            seen.words.iter().rev().find(|(_, word)| is_said(*verb, word, outcome)).map(|(call, _)| *call)
         };
         ids.iter().zip(outcomes).map(|(id, outcome)| (id.clone(), call(id, outcome))).collect()
+    }
+
+    /// Which ids of a push were told to be finished, each with the call that said so, if one surely did.
+    pub(super) fn finished(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
+        let Some(Asked { ids, .. }) = self.asked.get(&op).filter(|asked| asked.verb == Verb::Push) else {
+            return Vec::new();
+        };
+        let call = |id: &String| {
+            let seen = self.seen.get(&Verb::Push)?.get(id).filter(|seen| !seen.shared)?;
+            seen.words.iter().rev().find(|(_, word)| is_said(Verb::Push, word, "FINISHED")).map(|(call, _)| *call)
+        };
+        let finished = ids.iter().zip(outcomes).filter(|(_, outcome)| *outcome == "FINISHED");
+        finished.map(|(id, _)| (id.clone(), call(id))).collect()
     }
 
     pub(super) fn invoked(&mut self, number: u64, call: &Call) {
@@ -98,6 +111,18 @@ impl Asking {
                 None => seen.words.push((number, word(place))),
             }
         }
+    }
+
+    /// Who asked for something that was called, and was told nothing.
+    pub(super) fn never_told(&self) -> Vec<String> {
+        let called = |asked: &Asked| {
+            let seen = self.seen.get(&asked.verb);
+            asked.ids.iter().any(|id| seen.and_then(|seen| seen.get(id)).is_some_and(Seen::was_called))
+        };
+        let silent = self.asked.iter().filter(|(_, asked)| called(asked));
+        silent
+            .map(|(op, Asked { verb, ids, .. })| format!("{verb:?} of {ids:?}, question {op}, was told nothing"))
+            .collect()
     }
 
     /// What was told and is not true, in words.
@@ -127,7 +152,17 @@ impl Asking {
 impl Seen {
     fn allows(&self, verb: Verb, outcome: &str) -> bool {
         match outcome.as_bytes().first() {
-            Some(b'?') => true,
+            // "It may have taken effect": then no answer says whether it has.
+            Some(b'?') => {
+                self.durable
+                    || self.words.is_empty()
+                    || self.words.iter().any(|(_, word)| match word {
+                        Word::NoAnswer => true,
+                        Word::Refused => false,
+                        // A call that was sent once is sent again after either.
+                        Word::Said(said) => said == "EXPIRED" || said.starts_with("FINISHED "),
+                    })
+            }
             // "It has not taken effect": then no call may have.
             Some(b'!') => self.words.iter().all(|(_, word)| match word {
                 Word::NoAnswer => false,
@@ -137,16 +172,28 @@ impl Seen {
             _ => self.words.iter().any(|(_, word)| match word {
                 // Only by a call whose answer was lost.
                 Word::Said(said) if said == "CANCELLED earlier" => {
-                    split(outcome).0 == "CANCELLED" && self.words.iter().any(|(_, word)| *word == Word::NoAnswer)
+                    outcome == "CANCELLED" && self.words.iter().any(|(_, word)| *word == Word::NoAnswer)
                 }
-                word => said(word, outcome),
+                word => is_said(verb, word, outcome),
             }),
         }
     }
+
+    /// A call that was answered, or may have been applied.
+    fn was_called(&self) -> bool {
+        self.words.iter().any(|(_, word)| *word != Word::Refused)
+    }
 }
 
-fn said(word: &Word, outcome: &str) -> bool {
-    matches!(word, Word::Said(said) if split(said).0 == split(outcome).0)
+/// Whether this is what was said: all of it, but for a time that the library does not tell.
+fn is_said(verb: Verb, word: &Word, outcome: &str) -> bool {
+    let Word::Said(said) = word else { return false };
+    match verb {
+        Verb::Again | Verb::RunNow => split(said).0 == outcome,
+        // Behind it is when the earlier message ended.
+        Verb::Push if outcome == "FINISHED" => split(said).0 == outcome,
+        _ => said == outcome,
+    }
 }
 
 fn acted(verb: Verb, said: &str) -> bool {

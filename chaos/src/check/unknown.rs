@@ -10,6 +10,11 @@ use crate::history::Verb;
 const LIVES: usize = 4_096;
 const REPEAT_MS: u64 = 12_000;
 
+/// The mark of a call without an answer in `Life::used`; of those beyond the number of bits none.
+pub(super) fn bit(place: usize) -> u64 {
+    u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+}
+
 /// Adds every state that could be meanwhile, before `next`; `false` if there are too many.
 pub(super) fn spread(lives: &mut Vec<Life>, unknown: &[Record], next: &Record, context: &Context<'_>) -> bool {
     if !unknown.iter().any(|call| call.asked_us < next.told_us) {
@@ -21,7 +26,7 @@ pub(super) fn spread(lives: &mut Vec<Life>, unknown: &[Record], next: &Record, c
         for (place, call) in unknown.iter().enumerate() {
             // What was sent after the next answer had come cannot have been before it.
             if call.asked_us < next.told_us {
-                life.perhaps(call, 1_u32.checked_shl(u32::try_from(place).unwrap_or(32)), next, context, &mut more);
+                life.perhaps(call, bit(place), next, context, &mut more);
             }
         }
         for life in more.drain(..) {
@@ -57,22 +62,21 @@ pub(super) fn hide(lives: &mut Vec<Life>, next: &Record, context: &Context<'_>) 
 }
 
 impl Life {
-    /// `once` is the bit of a call that nobody repeats.
-    fn perhaps(&self, call: &Record, once: Option<u32>, next: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
-        let mut life = *self;
-        // A clock that has gone back since says nothing about when that was.
-        if self.now_ms > 0 && context.epoch.stepped(self.seq, next.seq()) {
-            life.now_ms = 0;
-            return life.perhaps(call, once, next, context, lives);
+    /// What it becomes if this call was applied before `next`: once, in its time, by a change that no answered call made.
+    fn perhaps(&self, call: &Record, bit: u64, next: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
+        if self.used & bit != 0 {
+            return;
         }
-        life.slack = self.slack.saturating_add(self.hidden_crashes(next, context));
+        let mut gaps = context.epoch.gaps(self.seq, next.seq()).iter();
+        let Some(gap) = gaps.find(|gap| gap.fits(call.asked_us, call.told_us)) else { return };
+        let mut life = *self;
+        life.slacken(next, context);
+        life.used |= bit;
+        // A clock that has gone back since says nothing about when that was.
+        life.now_ms = if context.epoch.stepped(self.seq, next.seq()) { 0 } else { self.now_ms.max(gap.after_ms) };
+        (life.seq, life.told_us) = (gap.seq, gap.before_us);
         match call.what {
-            What::Push { push, .. } => {
-                if push.is_unsafe() && !life.use_up(once) {
-                    return;
-                }
-                lives.extend(life.perhaps_pushed(&push, call, next, context));
-            }
+            What::Push { push, .. } => lives.extend(life.perhaps_pushed(&push, call, next, context)),
             What::Settle { verb, token, time, .. } if self.place == Place::Leased && self.token == Some(token) => {
                 life.perhaps_settled(verb, time, call, context, lives);
             }
@@ -81,30 +85,27 @@ impl Life {
                 life.remember(life.now_ms + REPEAT_MS, u64::MAX, life.seq);
                 lives.push(life);
             }
-            What::Change { verb: Verb::Requeue, .. } if self.place == Place::Dead && life.use_up(once) => {
+            What::Change { verb: Verb::Requeue, .. } if self.place == Place::Dead => {
                 life.wait_at_least(life.now_ms);
                 life.count_anew(Some(Cause::Requeue));
                 lives.push(life);
             }
-            What::Change { verb: Verb::Reschedule, time, .. } if self.is_waiting() && life.use_up(once) => {
+            What::Change { verb: Verb::Reschedule, time, expected, .. } if self.is_waiting() => {
+                // Another due than the expected one is not moved.
+                if self.score_ms.zip(expected.due_ms()).is_some_and(|(score_ms, expected)| score_ms != expected) {
+                    return;
+                }
                 life.wait_for(time, call);
                 (life.put_off, life.remembered_ms.1) = (true, u64::MAX);
                 lives.push(life);
             }
-            What::Change { verb: Verb::RunNow, .. } if self.is_waiting() && life.use_up(once) => {
+            What::Change { verb: Verb::RunNow, .. } if self.is_waiting() => {
                 life.wait_at_least(life.now_ms);
                 life.remembered_ms.1 = u64::MAX;
                 lives.push(life);
             }
             _ => {}
         }
-    }
-
-    fn use_up(&mut self, once: Option<u32>) -> bool {
-        let Some(bit) = once else { return true };
-        let fresh = self.used & bit == 0;
-        self.used |= bit;
-        fresh
     }
 
     /// The due if it was given, else the earliest that a delay can have led to.
@@ -126,9 +127,6 @@ impl Life {
         let mut life = *self;
         match self.place {
             Place::Absent(gone) => {
-                if !push.reuse && self.remembered_ms.0 > next.now() && !stepped {
-                    return None;
-                }
                 life.pushed(push, 0);
                 life.again = (gone == Gone::Acked).then_some(Cause::UnknownOutcome);
                 let near =

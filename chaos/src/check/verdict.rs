@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::excuses::Excuse;
+
 /// What must not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -33,6 +35,8 @@ pub enum Kind {
     DeadAndDelivered,
     /// Delivered or made again, and nothing explains it.
     UnexplainedDuplicates,
+    /// Granted between the answer to a pause and the resume.
+    GrantedWhilePaused,
     /// A push that was refused and is there all the same.
     RefusedLeftTrace,
     /// An attempt that is not the failures and crashes plus one.
@@ -47,10 +51,20 @@ pub enum Kind {
     RolledBack,
     /// The queue changed more often than it was called.
     UnaskedChanges,
+    /// A time that was answered, or is left, is not the one that was asked for.
+    WrongTimes,
+    /// A claim found nothing although it waited, or nothing was claimed for long without a fault.
+    Late,
+    /// Claimed after what was due later.
+    OutOfOrder,
+    /// Granted to a process that neither started it nor gave it back.
+    NeverStarted,
+    /// After a fault work went on later than it must.
+    RecoveredLate,
 }
 
 impl Kind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 27] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -65,6 +79,7 @@ impl Kind {
         Self::TwoStates,
         Self::DeadAndDelivered,
         Self::UnexplainedDuplicates,
+        Self::GrantedWhilePaused,
         Self::RefusedLeftTrace,
         Self::Miscounted,
         Self::WrongDeaths,
@@ -72,6 +87,11 @@ impl Kind {
         Self::Contradictions,
         Self::RolledBack,
         Self::UnaskedChanges,
+        Self::WrongTimes,
+        Self::Late,
+        Self::OutOfOrder,
+        Self::NeverStarted,
+        Self::RecoveredLate,
     ];
 }
 
@@ -86,6 +106,15 @@ pub enum Cause {
     Requeue,
     /// A call of which nobody knows whether it was applied.
     UnknownOutcome,
+}
+
+/// How long messages that were due waited for a claim, in ms, clock steps left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Lateness {
+    pub judged: u64,
+    pub p50: u64,
+    pub p99: u64,
+    pub max: u64,
 }
 
 /// So many examples of each kind are kept.
@@ -108,8 +137,17 @@ pub struct Verdict {
     #[serde(flatten)]
     pub violations: BTreeMap<Kind, u64>,
     pub explained_duplicates: BTreeMap<Cause, u64>,
+    /// Calls without an answer, by what they are: how many there were, and how many were needed to explain something.
+    pub excuses: BTreeMap<&'static str, Excuse>,
+    /// How late messages were claimed, where that is certain.
+    pub lateness: Lateness,
+    /// Messages that vanished, and that only a purge can have taken.
+    #[serde(skip)]
+    pub(super) swept: u64,
     /// Ids with so many unknown outcomes that they were not judged.
     pub unjudged: u64,
+    /// Answered calls, by verb.
+    pub verbs: BTreeMap<String, u64>,
     /// How often each fault was begun.
     pub faults: BTreeMap<String, u64>,
     pub examples: BTreeMap<Kind, Vec<String>>,
@@ -149,6 +187,7 @@ impl Verdict {
         self.replicated += other.replicated;
         self.lost_in_declared_window += other.lost_in_declared_window;
         self.unjudged += other.unjudged;
+        self.swept += other.swept;
         for (kind, count) in other.violations {
             *self.violations.entry(kind).or_default() += count;
         }
@@ -159,6 +198,11 @@ impl Verdict {
             let examples = self.examples.entry(kind).or_default();
             examples.extend(words.into_iter().take(EXAMPLES.saturating_sub(examples.len())));
         }
+    }
+
+    /// Adds recoveries that took too long.
+    pub fn recovered_late(&mut self, late: &[String]) {
+        late.iter().for_each(|words| self.found(Kind::RecoveredLate, || words.clone()));
     }
 
     pub(super) fn explained(&mut self, cause: Cause) {

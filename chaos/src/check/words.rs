@@ -36,17 +36,23 @@ fn words(record: &Record) -> String {
 fn what(record: &Record) -> String {
     match record.what {
         What::Push { push, verdict } => {
-            format!("push of version {} {}: {verdict:?}", push.version, push.time)
+            format!("push of version {}, {} bytes, {}: {verdict:?}", push.version, push.bytes, push.time)
         }
-        What::Claim { token, due_ms, lease_ms, version, attempt } => {
-            format!("claim by {token:016x} for {lease_ms} ms: version {version}, due {due_ms}, attempt {attempt}")
+        What::Claim { token, due_ms, lease_ms, version, attempt, bytes, .. } => {
+            format!(
+                "claim by {token:016x} for {lease_ms} ms: version {version}, {bytes} bytes, due {due_ms}, attempt {attempt}"
+            )
         }
-        What::Settle { verb, verdict, token, told_ms, .. } => {
-            format!("{verb:?} by {token:016x}: {verdict:?} {told_ms}")
+        What::Settle { verb, verdict, token, time, told_ms } => {
+            format!("{verb:?} {time} by {token:016x}: {verdict:?} {told_ms}")
         }
-        What::Change { verb, verdict, told_ms, .. } => format!("{verb:?}: {verdict:?} {told_ms}"),
-        What::Left { state, failures, crashes } => {
-            format!("left {state:?} with {failures} failures and {crashes} crashes")
+        What::Change { verb, verdict, time, expected, told_ms, .. } => match expected.due_ms() {
+            Some(expected) => format!("{verb:?} {time} if {expected}: {verdict:?} {told_ms}"),
+            None => format!("{verb:?} {time}: {verdict:?} {told_ms}"),
+        },
+        What::Seen(seen) => format!("get: {seen:?}"),
+        What::Left { state, failures, crashes, time_ms } => {
+            format!("left {state:?} at {time_ms} with {failures} failures and {crashes} crashes")
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{Mark, until};
+use super::{Mark, target, until};
 use crate::run::stage::Stage;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,14 +13,28 @@ pub(super) enum Whom {
 }
 
 pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<()> {
-    mark.begin("");
-    // A moment may pass until somebody is blocked, or has subscribed again after another fault.
-    let killed = until("somebody to kill", async || {
-        let killed = match whom {
-            Whom::Subscribers => of_type(stage, "pubsub").await?,
-            Whom::Everyone => of_type(stage, "normal").await? + of_type(stage, "pubsub").await?,
-            Whom::Blocked => blocked(stage).await?,
+    let mut begun = false;
+    // A worker blocks only while it is idle, and subscribes again after another fault.
+    let killed = target("connection to kill", async || {
+        let types: &[&str] = match whom {
+            Whom::Subscribers => &["pubsub"],
+            Whom::Blocked => &["normal"],
+            Whom::Everyone => &["normal", "pubsub"],
         };
+        let (mut killed, mut connection) = (0, stage.store().connection().await?);
+        for kind in types {
+            let list: String = redis::cmd("CLIENT").arg(&["LIST", "TYPE", kind]).query_async(&mut connection).await?;
+            let found: Vec<_> = list.lines().filter(|line| is_target(line, whom)).collect();
+            if !found.is_empty() && !std::mem::replace(&mut begun, true) {
+                mark.begin("");
+            }
+            // In one round trip: one that is blocked may not be for long.
+            let mut kills = redis::pipe();
+            for line in found {
+                kills.cmd("CLIENT").arg(&["KILL", "ID", field(line, "id="), "SKIPME", "yes"]);
+            }
+            killed += kills.query_async::<Vec<u64>>(&mut connection).await?.into_iter().sum::<u64>();
+        }
         Ok((killed > 0).then_some(killed))
     });
     mark.trace(&format!("{} connections", killed.await?));
@@ -28,26 +42,21 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
     Ok(())
 }
 
-async fn of_type(stage: &Stage, kind: &str) -> Result<u64> {
-    stage.store().command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).await
+/// Whether a line of CLIENT LIST is about such a connection, and not about ours.
+fn is_target(line: &str, whom: Whom) -> bool {
+    let is_ours = field(line, "cmd=") == "client|list";
+    !is_ours && (whom != Whom::Blocked || field(line, "flags=").contains('b'))
 }
 
-async fn blocked(stage: &Stage) -> Result<u64> {
-    let list: String = stage.store().command(&["CLIENT", "LIST", "TYPE", "normal"]).await?;
-    let mut killed = 0;
-    for line in list.lines() {
-        let field = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)).unwrap_or_default();
-        if field("flags=").contains('b') {
-            killed += stage.store().command::<u64>(&["CLIENT", "KILL", "ID", field("id=")]).await?;
-        }
-    }
-    Ok(killed)
+fn field<'a>(line: &'a str, name: &str) -> &'a str {
+    line.split(' ').find_map(|word| word.strip_prefix(name)).unwrap_or_default()
 }
 
 /// A notice that is as long as no notice is, to subscribers who may not leave 64 KiB unread.
 pub(super) async fn slow_subscriber(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let limit =
         async |words: &str| stage.store().command::<()>(&["CONFIG", "SET", "client-output-buffer-limit", words]).await;
+    target("subscriber", async || Ok((!subscribers(stage).await?.is_empty()).then_some(()))).await?;
     mark.begin("");
     limit("pubsub 65536 0 0").await?;
     let (channel, long) = (format!("dueq:{{{}}}:notice", stage.queue()), "9".repeat(1 << 20));

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use rustix::process::Signal;
 
 use super::server::seqs;
-use super::{Mark, last, process_state, until, until_within};
+use super::{Mark, last, process_state, target, until, until_within};
 use crate::history::{Event, Role};
 use crate::proxy::{Direction, Mode, Proxy};
 use crate::run::stage::{QUEUE, Stage};
@@ -39,7 +39,7 @@ pub(super) async fn fail_over(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> 
     std::fs::write(stage.replica_sign(), "")?;
     let done = async {
         let enough = async || Ok((waits(&servers.old).await? >= waited + WAITS).then_some(()));
-        until("pushes that wait for a replica", enough).await?;
+        target("pushes that wait for a replica", enough).await?;
         if rng.bool() { kill(stage, rng, mark, &servers).await } else { freeze(stage, rng, mark, &servers).await }
     };
     let done = done.await;
@@ -92,6 +92,9 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
         behind.push(rng.choice(&places).context("nobody has this role")?.name.clone());
     }
     lag(rng, servers).await?;
+    // What an operator paused is paused for good on the old master: he resumes it on the new one.
+    let is_paused = async || old.field(QUEUE, "paused").await;
+    until("a queue that is not paused", async || Ok(is_paused().await?.is_none().then_some(()))).await?;
     let before = main_queue(old).await?;
     mark.begin(&format!("SIGSTOP, {} stay with the old master, seq={}", behind.join(" and "), before.seq));
     let pid = old.pid()?;

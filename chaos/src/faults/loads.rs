@@ -4,11 +4,11 @@ use std::io::ErrorKind::WouldBlock;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use dueq::{Client, Message, State};
 use tokio::net::TcpStream;
 
-use super::{LIMIT, Mark};
+use super::{LIMIT, Mark, NoTarget};
 use crate::run::stage::{ASIDE, Stage};
 
 const IDLE: u64 = 10_000;
@@ -37,7 +37,9 @@ pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
         stage.log.say(&format!("{most} of {size} messages were waiting before their second; another storm follows"));
     }
     mark.end("");
-    ensure!(most > size / 2, "{most} of {size} messages were waiting before that second: too few");
+    if most <= size / 2 {
+        return Err(NoTarget(format!("{most} of {size} messages were waiting before that second: too few")).into());
+    }
     mark.trace(&format!("{most} were waiting for that second"));
     Ok(())
 }
@@ -92,7 +94,7 @@ pub(super) async fn purge_beside(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let purged = super::until("a purge", async || {
         let aside = Client::connect(stage.store().url()).await?.queue(ASIDE)?;
         let hour = Duration::from_secs(3_600);
-        let messages = (0..PURGED).map(|number| Message::new("").id(format!("a-{number}")).due(hour).reuse_id());
+        let messages = (0..PURGED).map(|number| Message::new("").id(format!("a-{number}")).due(hour));
         aside.push_many(messages).await;
         let purged = aside.purge(State::Scheduled).await?;
         Ok((purged > 0).then_some(purged))

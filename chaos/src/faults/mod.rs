@@ -40,6 +40,7 @@ pub enum Kind {
     ProducerKill,
     WorkerKill,
     CancellerKill,
+    OperatorKill,
     WorkerStop,
     NodeClock,
     NetDelay,
@@ -67,9 +68,12 @@ impl Kind {
 
     pub fn lane(self) -> Lane {
         match self {
-            Self::ProducerKill | Self::WorkerKill | Self::CancellerKill | Self::WorkerStop | Self::NodeClock => {
-                Lane::Processes
-            }
+            Self::ProducerKill
+            | Self::WorkerKill
+            | Self::CancellerKill
+            | Self::OperatorKill
+            | Self::WorkerStop
+            | Self::NodeClock => Lane::Processes,
             Self::NetDelay | Self::NetCut | Self::NetHalfOpen | Self::NetDrop => Lane::Network,
             Self::Storm | Self::IdleConnections | Self::PurgeBeside => Lane::Loads,
             _ => Lane::Server,
@@ -137,16 +141,40 @@ pub async fn inject(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng) -> bool {
     let limit = kind.takes(stage) + 6 * LIMIT;
     let result = tokio::time::timeout(limit, perform(kind, stage, rng, &mark)).await;
     let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("it is not over after {limit:?}")));
-    if let Err(error) = result {
-        log.wrong(format!("fault {} {} failed: {error:#}", mark.number, mark.fault));
-        if kind.lane() == Lane::Server {
-            // The run proves nothing any more, but need not be stuck as well.
-            stage.back();
-        }
-    } else if !mark.traced.load(Ordering::SeqCst) {
-        log.wrong(format!("fault {} {} left no trace", mark.number, mark.fault));
+    if !conclude(&mark, result) && kind.lane() == Lane::Server {
+        // The run proves nothing any more, but need not be stuck as well.
+        stage.back();
     }
     true
+}
+
+/// Writes down how it went; `false` if it failed.
+fn conclude(mark: &Mark<'_>, result: Result<()>) -> bool {
+    let (log, number, fault) = (mark.log, mark.number, &mark.fault);
+    match result {
+        Ok(()) if !mark.traced.load(Ordering::SeqCst) => log.wrong(format!("fault {number} {fault} left no trace")),
+        Ok(()) => {}
+        Err(error) => match error.downcast_ref::<NoTarget>() {
+            Some(NoTarget(what)) => log.fault(fault, number, Phase::NotApplied, what),
+            None => {
+                log.wrong(format!("fault {number} {fault} failed: {error:#}"));
+                return false;
+            }
+        },
+    }
+    true
+}
+
+/// A fault found nothing to be applied to. It had no effect, and the run goes on.
+#[derive(Debug)]
+struct NoTarget(String);
+
+impl std::error::Error for NoTarget {}
+
+impl std::fmt::Display for NoTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
@@ -166,7 +194,9 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
         Kind::KillBlocked => clients::kill(stage, mark, clients::Whom::Blocked).await,
         Kind::KillEveryone => clients::kill(stage, mark, clients::Whom::Everyone).await,
         Kind::SlowSubscriber => clients::slow_subscriber(stage, mark).await,
-        Kind::ProducerKill | Kind::WorkerKill | Kind::CancellerKill => processes::kill(kind, stage, rng, mark).await,
+        Kind::ProducerKill | Kind::WorkerKill | Kind::CancellerKill | Kind::OperatorKill => {
+            processes::kill(kind, stage, rng, mark).await
+        }
         Kind::WorkerStop => processes::stop(stage, rng, mark).await,
         Kind::NodeClock => processes::wrong_clock(stage, rng, mark).await,
         Kind::NetDelay | Kind::NetCut | Kind::NetHalfOpen | Kind::NetDrop => {
@@ -180,21 +210,43 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
 
 /// How long something that must happen is waited for: far longer than it takes.
 const LIMIT: Duration = Duration::from_secs(20);
+/// How long a fault waits for something to be applied to. On a busy machine no worker may be idle for longer than that.
+const TARGET_LIMIT: Duration = Duration::from_secs(10);
 
 /// Asks again and again until there is an answer; an error asks again too. At the limit the fault has failed.
 async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     until_within(LIMIT, what, ask).await
 }
 
-async fn until_within<T>(limit: Duration, what: &str, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+/// Waits for something to apply the fault to; after [`TARGET_LIMIT`] the fault is not applied.
+async fn target<T>(what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    target_within(TARGET_LIMIT, what, look).await
+}
+
+async fn target_within<T>(limit: Duration, what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    let found = seen_within(limit, Duration::from_millis(5), what, look).await?;
+    found.ok_or_else(|| NoTarget(format!("no {what} within {limit:?}")).into())
+}
+
+async fn until_within<T>(limit: Duration, what: &str, ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    let seen = seen_within(limit, Duration::from_millis(20), what, ask).await?;
+    seen.with_context(|| format!("{what} was not seen in {limit:?}"))
+}
+
+/// The first answer; at the limit nothing, or the last error.
+async fn seen_within<T>(
+    limit: Duration,
+    pause: Duration,
+    what: &str,
+    mut ask: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
     let start = tokio::time::Instant::now();
     loop {
-        let answer = ask().await;
-        match answer {
-            Ok(Some(answer)) => return Ok(answer),
+        match ask().await {
+            Ok(Some(answer)) => return Ok(Some(answer)),
             Err(error) if start.elapsed() > limit => return Err(error.context(format!("waiting for {what}"))),
-            Ok(None) if start.elapsed() > limit => return Err(anyhow::anyhow!("{what} was not seen in {limit:?}")),
-            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            Ok(None) if start.elapsed() > limit => return Ok(None),
+            _ => tokio::time::sleep(pause).await,
         }
     }
 }
@@ -208,4 +260,27 @@ async fn last(rng: &mut Rng, ms: std::ops::Range<u64>) {
 fn process_state(pid: rustix::process::Pid) -> Result<char> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
     stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).context("no state")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_fault_without_a_target_is_counted_and_not_wrong() -> Result<()> {
+        let path = std::env::temp_dir().join(format!("dueq-no-target-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let log = Log::new(&path, true)?;
+        let mark = |number| Mark { log: &log, fault: "kill_blocked".into(), number, traced: AtomicBool::new(false) };
+        let none = target_within(Duration::from_millis(1), "blocked connection", async || Ok(None::<()>)).await;
+        assert!(conclude(&mark(1), none));
+        assert_eq!(log.not_applied().get("kill_blocked"), Some(&1));
+        assert!(log.all_wrong().is_empty());
+        let no_server = async || Err::<Option<()>, _>(anyhow::anyhow!("no server"));
+        let failed = target_within(Duration::from_millis(1), "blocked connection", no_server).await;
+        assert!(!conclude(&mark(2), failed));
+        assert!(conclude(&mark(3), Ok(())), "over, and without a trace");
+        assert_eq!(log.all_wrong().len(), 2);
+        Ok(std::fs::remove_file(&path)?)
+    }
 }

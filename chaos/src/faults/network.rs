@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use fastrand::Rng;
 
-use super::{Kind, Mark, last, until};
+use super::{Kind, Mark, last, target};
 use crate::proxy::{Direction, Mode};
 use crate::run::stage::Stage;
 
@@ -25,7 +25,7 @@ pub(super) async fn disturb(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mar
     mark.begin(&format!("{}: {mode:?}", place.name));
     stage.disturb(&place, Some(mode));
     let seen = async {
-        let done = until("something to do it to", async || {
+        let done = target("traffic to disturb", async || {
             let now = place.proxy.done();
             Ok((now > before).then_some(now - before))
         });

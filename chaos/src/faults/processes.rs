@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use rustix::process::Signal;
 
-use super::{Kind, Mark, last, process_state, until};
+use super::{Kind, Mark, NoTarget, last, process_state, until};
 use crate::history::Role;
 use crate::run::crew::Place;
 use crate::run::stage::Stage;
@@ -21,6 +21,7 @@ pub(super) async fn kill(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'
     let role = match kind {
         Kind::ProducerKill => Role::Producer,
         Kind::WorkerKill => Role::Worker,
+        Kind::OperatorKill => Role::Operator,
         _ => Role::Canceller,
     };
     // Who has just died of something else cannot be killed: then another one is.
@@ -75,7 +76,7 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
         stopped.push(process);
     }
     mark.end(&stopped.join(", "));
-    bail!("{} held nothing while they were stopped", stopped.join(", "))
+    Err(NoTarget(format!("{} held nothing while they were stopped", stopped.join(", "))).into())
 }
 
 /// Stops the process of a place, and says which life that is, unless it has just ended.

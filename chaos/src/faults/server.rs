@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use fastrand::Rng;
 use rustix::process::Signal;
 
-use super::{Mark, last, process_state, until};
+use super::{Mark, last, process_state, target, until};
 use crate::history::Event;
 use crate::run::stage::{ASIDE, Stage};
 use crate::run::store::Found;
@@ -75,7 +75,7 @@ const LAST_WRITE: &str = "dueq-chaos:last-write";
 pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let wanted = rng.u64(CUT_BYTES);
     // After a rewrite there may be little to cut off yet.
-    until("something to cut off", async || Ok((stage.store().cuttable()? > CUT_BYTES.start).then_some(()))).await?;
+    target("bytes to cut off", async || Ok((stage.store().cuttable()? > CUT_BYTES.start).then_some(()))).await?;
     stage.away();
     let before = stage.settled().await?;
     // The last write of all, so that there is something whose loss is seen, whatever else was cut off.

@@ -46,7 +46,7 @@ async fn handle(notes: &Notes, delivery: &Delivery, lease: Duration) {
     let id = notes.started(delivery);
     let choice = if delivery.attempt() > PATIENT_ATTEMPTS { 0 } else { fastrand::u32(0..10) };
     match choice {
-        0..3 => notes.settle(delivery, Verb::Ack).await,
+        0..3 => drop(notes.settle(delivery, Verb::Ack).await),
         3 => {
             notes.settle(delivery, Verb::Ack).await;
             notes.settle(delivery, Verb::Ack).await;
@@ -61,11 +61,11 @@ async fn handle(notes: &Notes, delivery: &Delivery, lease: Duration) {
         _ => {
             tokio::time::sleep(lease + Duration::from_millis(fastrand::u64(0..600))).await;
             match fastrand::u32(0..8) {
-                0..3 => notes.settle(delivery, Verb::Ack).await,
-                3 => notes.settle(delivery, Verb::Retry).await,
-                4 => notes.settle(delivery, Verb::Release).await,
-                5 => notes.settle(delivery, Verb::Bury).await,
-                6 => notes.settle(delivery, Verb::Again).await,
+                0..3 => drop(notes.settle(delivery, Verb::Ack).await),
+                3 => drop(notes.settle(delivery, Verb::Retry).await),
+                4 => drop(notes.settle(delivery, Verb::Release).await),
+                5 => drop(notes.settle(delivery, Verb::Bury).await),
+                6 => drop(notes.settle(delivery, Verb::Again).await),
                 _ => extend(notes, delivery, lease).await,
             }
         }

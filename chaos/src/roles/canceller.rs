@@ -153,10 +153,14 @@ async fn change(queue: Queue, diary: Diary, id: String, change: Change) {
         Change::RunNow => outcome(queue.run_now(&id).await, run_now),
         Change::Requeue => outcome(queue.requeue(&id).await, requeued),
     };
+    let pushed_again = told == "CANCELLED" && fastrand::u32(0..3) == 0;
     diary.told(op, vec![told]);
+    if pushed_again {
+        super::again::push(&queue, &diary, &id).await;
+    }
 }
 
-fn cancelled(cancelled: Cancelled) -> String {
+pub(super) fn cancelled(cancelled: Cancelled) -> String {
     match cancelled {
         Cancelled::Cancelled => "CANCELLED".to_owned(),
         Cancelled::Leased => "LEASED".to_owned(),

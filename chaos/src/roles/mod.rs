@@ -1,7 +1,9 @@
-//! The processes of a run: producers, workers and cancellers, each on the public API of the library.
+//! The processes of a run: producers, workers, cancellers and operators, each on the public API of the library.
 
+mod again;
 mod by_hand;
 mod canceller;
+mod operator;
 mod producer;
 mod worker;
 
@@ -53,9 +55,9 @@ pub struct Options {
     /// One message in so many kills the worker that starts it; 0 is none
     #[arg(long, default_value_t = 0)]
     pub poison_every: u64,
-    /// A producer pushes each of its ids once, and says so
+    /// A producer pushes each of its ids once
     #[arg(long)]
-    pub fresh: bool,
+    pub once: bool,
     /// While this file is there a producer waits until a replica has what it pushes
     #[arg(long)]
     pub replicated_while: Option<PathBuf>,
@@ -87,6 +89,7 @@ pub enum Kind {
     Producer,
     Worker,
     Canceller,
+    Operator,
 }
 
 /// Runs one process until SIGTERM.
@@ -95,6 +98,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Producer => Role::Producer,
         Kind::Worker => Role::Worker,
         Kind::Canceller => Role::Canceller,
+        Kind::Operator => Role::Operator,
     };
     if let Some(folder) = &options.scripts {
         dueq::harness::replace_scripts(folder).with_context(|| format!("the scripts in {}", folder.display()))?;
@@ -107,10 +111,13 @@ pub async fn run(options: Options) -> Result<()> {
     let Some(queue) = connect(&options, &mut stop).await? else { return Ok(()) };
     writeln!(std::io::stdout(), "ready")?;
     match options.role {
-        Kind::Producer => producer::run(&options, &queue, &diary, stop).await,
-        Kind::Worker => worker::run(&options, &queue, &diary, stop).await,
-        Kind::Canceller => canceller::run(&options, &queue, &diary, stop).await,
+        Kind::Producer => producer::run(&options, &queue, &diary, stop).await?,
+        Kind::Worker => worker::run(&options, &queue, &diary, stop).await?,
+        Kind::Canceller => canceller::run(&options, &queue, &diary, stop).await?,
+        Kind::Operator => operator::run(&options, &queue, &diary, stop).await?,
     }
+    diary.write(&Event::End);
+    Ok(())
 }
 
 /// Becomes true when the process is to end.

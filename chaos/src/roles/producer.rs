@@ -25,7 +25,7 @@ const STORM_BATCH: u64 = 1_000;
 const REPLICA_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut stop: Stop) -> Result<()> {
-    let mut plan = Plan::new(options.seed, &options.name, options.poison_every, options.fresh);
+    let mut plan = Plan::new(options.seed, &options.name, options.poison_every, options.once);
     let mut producer = Producer {
         queue: queue.clone(),
         diary: diary.clone(),
@@ -119,7 +119,7 @@ impl Producer {
     }
 }
 
-fn word(pushed: Pushed) -> String {
+pub(super) fn word(pushed: Pushed) -> String {
     match pushed {
         Pushed::Created => "CREATED".to_owned(),
         Pushed::Exists(state) => format!("EXISTS {state}"),

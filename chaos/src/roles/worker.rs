@@ -10,11 +10,11 @@ use super::{Options, Stop, by_hand};
 use crate::history::{Event, Verb};
 use crate::payload;
 use crate::recorder::{Diary, outcome};
-use crate::workload::{POISON, hash};
+use crate::workload::{AGAIN, POISON, hash, trace_parent};
 
 pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, stop: Stop) -> Result<()> {
     let lease = Duration::from_millis(options.lease_ms);
-    let notes = Arc::new(Notes { diary: diary.clone(), seed: options.seed, lease });
+    let notes = Arc::new(Notes { queue: queue.clone(), diary: diary.clone(), seed: options.seed, lease });
     let worker = queue
         .worker()
         .concurrency(options.concurrency)
@@ -35,6 +35,7 @@ pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, stop: S
 
 /// What all handlers of the process share.
 pub(super) struct Notes {
+    queue: Queue,
     pub(super) diary: Diary,
     seed: u64,
     lease: Duration,
@@ -51,6 +52,10 @@ impl Notes {
             due_ms: delivery.due_ms(),
             started_us: delivery.started_us(),
         });
+        if delivery.trace_parent() != trace_parent(&id).as_deref() {
+            let what = format!("{id} was delivered with the trace {:?}", delivery.trace_parent());
+            self.diary.write(&Event::Broken { queue: self.queue.name().to_owned(), what });
+        }
         if id.ends_with(POISON) {
             std::process::abort();
         }
@@ -61,8 +66,8 @@ impl Notes {
         self.diary.write(&Event::Ended { id: id.to_owned(), wants: wants.to_owned() });
     }
 
-    /// Settles by hand, and writes down both ends of it.
-    pub(super) async fn settle(&self, delivery: &Delivery, verb: Verb) {
+    /// Settles by hand, and writes down both ends of it. Returns what it was told.
+    pub(super) async fn settle(&self, delivery: &Delivery, verb: Verb) -> String {
         let op = self.diary.asked(verb, vec![delivery.id().into_owned()]);
         let told = match verb {
             Verb::Ack => outcome(delivery.ack().await, settled),
@@ -71,7 +76,16 @@ impl Notes {
             Verb::Again => outcome(delivery.again(Duration::from_millis(fastrand::u64(0..500))).await, settled),
             _ => outcome(delivery.retry(Duration::from_millis(fastrand::u64(0..500)), "chaos").await, retried),
         };
-        self.diary.told(op, vec![told]);
+        self.diary.told(op, vec![told.clone()]);
+        told
+    }
+
+    /// Acks by hand, and pushes a new message of the same id: but once, as that one is handled in the same way.
+    async fn ack_and_push(&self, id: &str, delivery: &Delivery) {
+        let version = payload::version_of(id, delivery.payload());
+        if self.settle(delivery, Verb::Ack).await == "OK" && version < AGAIN {
+            super::again::push(&self.queue, &self.diary, id).await;
+        }
     }
 
     /// Works for a while; if the lease is lost meanwhile, takes note of it and works on.
@@ -121,10 +135,10 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
             ended("bury");
             return Ok(Settlement::bury("chaos"));
         }
-        310..330 => notes.settle(delivery, Verb::Ack).await,
-        330..340 if coin => notes.settle(delivery, Verb::Again).await,
-        340..350 => notes.settle(delivery, Verb::Bury).await,
-        350..360 if first => notes.settle(delivery, Verb::Retry).await,
+        310..330 => notes.ack_and_push(&id, delivery).await,
+        330..340 if coin => drop(notes.settle(delivery, Verb::Again).await),
+        340..350 => drop(notes.settle(delivery, Verb::Bury).await),
+        350..360 if first => drop(notes.settle(delivery, Verb::Retry).await),
         // Gives it back, works on while somebody else may have it, and settles once more: that must not count.
         360..400 if coin => {
             notes.settle(delivery, Verb::Release).await;

@@ -22,6 +22,8 @@ pub struct Log {
 struct Inner {
     /// Of each kind: how many were seen to have an effect.
     traced: BTreeMap<String, u64>,
+    /// Of each kind: how many found nothing to be applied to.
+    not_applied: BTreeMap<String, u64>,
     wrong: Vec<String>,
 }
 
@@ -53,14 +55,17 @@ impl Log {
     }
 
     pub fn fault(&self, fault: &str, number: u64, phase: Phase, detail: &str) {
-        if phase == Phase::Trace {
-            *self.inner().traced.entry(fault.to_owned()).or_default() += 1;
+        match phase {
+            Phase::Trace => *self.inner().traced.entry(fault.to_owned()).or_default() += 1,
+            Phase::NotApplied => *self.inner().not_applied.entry(fault.to_owned()).or_default() += 1,
+            _ => {}
         }
         let word = match phase {
             Phase::Begin => "begins",
             Phase::Trace => "seen",
             Phase::End => "over",
             Phase::Recovered => "recovered",
+            Phase::NotApplied => "not applied",
         };
         self.say(&format!("fault {number} {fault} {word}{}{detail}", if detail.is_empty() { "" } else { ": " }));
         let (fault, detail) = (fault.to_owned(), detail.to_owned());
@@ -79,6 +84,10 @@ impl Log {
 
     pub fn traced(&self) -> BTreeMap<String, u64> {
         self.inner().traced.clone()
+    }
+
+    pub fn not_applied(&self) -> BTreeMap<String, u64> {
+        self.inner().not_applied.clone()
     }
 
     /// Progress, for people.

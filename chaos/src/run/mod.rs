@@ -1,6 +1,7 @@
 //! A run: a server, a crew, faults on a seeded schedule; then all faults end, the crew drains, and histories are checked.
 
 pub mod crew;
+pub mod heartbeat;
 pub mod log;
 pub mod schedule;
 pub mod shim;
@@ -16,10 +17,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
 use crate::faults::Kind;
-use crate::history::Role;
+use crate::history::{Event, Role};
 use crate::leftovers;
 use crate::proxy::{Direction, Mode, Proxy};
 use crew::Place;
+use heartbeat::Heartbeat;
 use log::Log;
 use shim::Control;
 use stage::{QUEUE, REPLICA_SIGN, Stage};
@@ -102,6 +104,8 @@ pub struct Ran {
     pub folder: PathBuf,
     pub server: String,
     pub traced: std::collections::BTreeMap<String, u64>,
+    /// Faults that found nothing to be applied to, by kind.
+    pub not_applied: std::collections::BTreeMap<String, u64>,
     /// Why it proves nothing, or what was seen to go wrong on the way.
     pub wrong: Vec<String>,
     /// What could not be done here.
@@ -138,6 +142,7 @@ pub async fn run(options: Options) -> Result<Ran> {
 
 async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
     let log = &stage.log;
+    let _heartbeat = Heartbeat::start(Arc::clone(log));
     let (kinds, left_out) = schedule::possible(stage).await?;
     for place in &stage.crew {
         stage.keepers.lock().unwrap_or_else(PoisonError::into_inner).spawn(Arc::clone(place).keep(Arc::clone(log)));
@@ -151,15 +156,19 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
     let pushed = schedule::disturb(stage, kinds).await;
     let ran = begun.elapsed();
     let drained_in = settle(stage).await?;
+    let (traced, not_applied, folder) = (log.traced(), log.not_applied(), stage.folder.clone());
+    if not_applied.values().sum::<u64>() > traced.values().sum() {
+        log.wrong(format!("more faults found nothing to be applied to than were applied: {not_applied:?}"));
+    }
     let wrong = log.all_wrong();
-    let (traced, folder) = (log.traced(), stage.folder.clone());
-    Ok(Ran { folder, server, traced, wrong, left_out, pushed, ran, drained_in })
+    Ok(Ran { folder, server, traced, not_applied, wrong, left_out, pushed, ran, drained_in })
 }
 
 /// No faults any more: producers and the canceller end, workers go on until nothing is left to do, and end too.
 async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
     let (log, begun) = (&stage.log, tokio::time::Instant::now());
-    log.say("no more faults; producers and canceller end");
+    log.say("no more faults; producers, canceller and operator end");
+    log.write(&Event::Calm);
     let mut ending = JoinSet::new();
     for place in stage.crew.iter().filter(|place| place.role != Role::Worker) {
         let place = Arc::clone(place);
@@ -213,12 +222,18 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
 async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -> Result<Vec<Arc<Place>>> {
     let mut crew = Vec::new();
     let rate = (options.rate() / PRODUCERS.len() as u64).max(1);
-    for (role, names) in [(Role::Producer, &PRODUCERS[..]), (Role::Worker, &WORKERS), (Role::Canceller, &["c1"])] {
+    for (role, names) in [
+        (Role::Producer, &PRODUCERS[..]),
+        (Role::Worker, &WORKERS),
+        (Role::Canceller, &["c1"]),
+        (Role::Operator, &["o1"]),
+    ] {
         for name in names {
             let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
             let mut arguments = options.role_arguments(match role {
                 Role::Producer => "producer",
                 Role::Worker => "worker",
+                Role::Operator => "operator",
                 _ => "canceller",
             });
             if role == Role::Producer {
@@ -229,7 +244,7 @@ async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -
             }
             let mut usual = Mode::Pass;
             if *name == PRODUCERS[2] {
-                arguments.push("--fresh".into());
+                arguments.push("--once".into());
                 // Its replies are lost all the time: what it repeats must not be made again.
                 usual = Mode::Cut(Direction::Replies, 5_000);
             }

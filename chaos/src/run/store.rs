@@ -168,6 +168,11 @@ impl Store {
         Ok(born.map(|born| Found { born, seq: seq.unwrap_or(0) }))
     }
 
+    /// What a queue is, in one field.
+    pub async fn field(&self, queue: &str, name: &str) -> Result<Option<String>> {
+        self.command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name]).await
+    }
+
     /// A counter of a queue; 0 if it is not there.
     pub async fn counter(&self, queue: &str, name: &str) -> Result<u64> {
         let value: Option<u64> = self.command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name]).await?;

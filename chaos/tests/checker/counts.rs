@@ -8,7 +8,7 @@ use crate::story::{Story, claim_without_answer, push};
 
 #[test]
 fn refused_left_a_trace() {
-    for verdict in ["INVALID option", "FULL", "EXPIRED"] {
+    for verdict in ["INVALID option", "INVALID payload", "EXPIRED"] {
         let mut story = Story::new();
         story.push("a", "+0", verdict);
         let token = story.at(5).claim("a", 0, 1);
@@ -17,7 +17,7 @@ fn refused_left_a_trace() {
     Story::new().refused(push("a", "+0", 0, "")).left(State::Ready, &[("a", 0, 0)]).has(Kind::RefusedLeftTrace);
     // Another push of it was taken.
     let mut story = Story::new();
-    story.push("a", "+0", "FULL").push("a", "+0", "CREATED").left(State::Ready, &[("a", 0, 0)]).is_clean();
+    story.push("a", "+0", "INVALID payload").push("a", "+0", "CREATED").left(State::Ready, &[("a", 0, 0)]).is_clean();
 }
 
 #[test]
@@ -78,7 +78,8 @@ fn wrong_deaths() {
             story.at(ms).claim("a", 0, attempt);
             ms += 100_000;
         }
-        story.left(State::Dead, &[("a", 0, crashes)]);
+        let died_ms = Story::server(ms);
+        story.left_at(State::Dead, "a", died_ms, crashes);
         story
     };
     crashed(5).has(Kind::WrongDeaths);

@@ -134,8 +134,11 @@ fn a_run_with_failovers_and_nothing_replicated_proves_nothing() {
 fn a_push_without_an_answer_may_have_survived_or_not() {
     for there in [true, false] {
         let mut story = Story::new();
-        story.push("a", "+0", "CREATED").unanswered(push("b", "+0", 0, ""), false).failed_over(1);
-        let left = [("a", 0, 0), ("b", 0, 0)];
-        story.left(State::Scheduled, if there { &left } else { &left[..1] }).is_clean();
+        story.push("a", "+0", "CREATED").unanswered(push("b", "+0", 0, ""), true);
+        story.failed_over(if there { 2 } else { 1 }).left(State::Scheduled, &[("a", 0, 0)]);
+        if there {
+            story.left_at(State::Scheduled, "b", Story::server(0), 0);
+        }
+        story.is_clean();
     }
 }

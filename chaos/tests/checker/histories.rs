@@ -256,23 +256,3 @@ fn dead_and_delivered() {
     let token = story.at(210).claim("a", 200, 1);
     story.ack("a", &token).is_clean();
 }
-
-#[test]
-fn unexplained_duplicates() {
-    // The repetition of a push whose first reply was lost, after it was delivered.
-    let until = Story::server(10_000);
-    let repeated = |verdict| {
-        let mut story = Story::new();
-        story.unanswered(push("a", "+0", until, ""), true);
-        let token = story.at(5).claim("a", 0, 1);
-        story.ack("a", &token).at(10).push_with("a", "+0", until, "", verdict);
-        story
-    };
-    let mut story = repeated("CREATED");
-    let token = story.at(20).claim("a", 10, 1);
-    story.ack("a", &token).has(Kind::UnexplainedDuplicates);
-    repeated("FINISHED").is_clean();
-    // Later than it has to be remembered.
-    let (mut story, token) = claimed();
-    story.at(160).ack("a", &token).push("a", "+0", "CREATED").left(State::Ready, &[("a", 0, 0)]).is_clean();
-}

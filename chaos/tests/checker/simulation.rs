@@ -1,10 +1,9 @@
-//! A queue in memory that does what PROTOCOL.md says, driven at random, with replies that are lost: its histories must be
-//! clean, and a queue that does one thing wrong must be caught.
+//! A queue in memory that does what PROTOCOL.md says, or all but one thing of it, driven at random, with replies that are lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use dueq_chaos::check::{Kind, Verdict};
-use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, State, Verb};
+use dueq_chaos::check::Verdict;
+use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, LeftItem, State, Verb};
 use fastrand::Rng;
 
 use crate::story::{Story, change, push, settle};
@@ -14,7 +13,7 @@ const IDS: u32 = 12;
 const STEPS: u32 = 250;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Wrong {
+pub(crate) enum Wrong {
     Nothing,
     /// An ack leaves the message where it is.
     AckIsForgotten,
@@ -28,12 +27,18 @@ enum Wrong {
     ClaimIsEarly,
     /// A message in twenty vanishes when it is pushed.
     PushIsForgotten,
-    /// A push is stored although it is remembered.
+    /// A repetition of a push is stored although its message has gone.
     MemoryIsIgnored,
     /// A reap takes leases that run.
     ReapIsEarly,
     /// Retries charge two failures.
     RetryIsCountedTwice,
+    /// A claim takes what became due last.
+    ClaimTakesTheNewest,
+    /// A claim overlooks one message in ten.
+    ClaimOverlooks,
+    /// An extension does nothing, and says truly until when the lease lasts.
+    ExtendIsForgotten,
 }
 
 #[derive(Debug, Clone)]
@@ -42,18 +47,23 @@ struct Message {
     reported_ms: u64,
     leased: Option<(String, u64)>,
     dead: bool,
+    died_ms: u64,
     failures: u32,
     crashes: u32,
 }
 
-struct Simulation {
-    story: Story,
+pub(crate) struct Simulation {
+    pub(crate) story: Story,
     rng: Rng,
     wrong: Wrong,
     ms: u64,
     messages: BTreeMap<String, Message>,
-    /// Until when an id that is gone is remembered, and whether it was cancelled.
-    remembered: BTreeMap<String, (u64, bool)>,
+    /// Which pushes have made a message.
+    made: BTreeSet<(String, u64)>,
+    /// Pushes without an answer, to be repeated: id, delay, until.
+    repeated: Vec<(String, u64, u64)>,
+    /// Until when an id is remembered as a cancelled one.
+    cancelled: BTreeMap<String, u64>,
     /// What clients believe to hold.
     held: Vec<(String, String)>,
     tokens: u64,
@@ -65,20 +75,22 @@ fn told(word: &str, ms: u64) -> String {
 }
 
 impl Simulation {
-    fn new(seed: u64, wrong: Wrong) -> Self {
+    pub(crate) fn new(seed: u64, wrong: Wrong) -> Self {
         Self {
             story: Story::new(),
             rng: Rng::with_seed(seed),
             wrong,
             ms: 0,
             messages: BTreeMap::new(),
-            remembered: BTreeMap::new(),
+            made: BTreeSet::new(),
+            repeated: Vec::new(),
+            cancelled: BTreeMap::new(),
             held: Vec::new(),
             tokens: 0,
         }
     }
 
-    fn run(mut self) -> Verdict {
+    pub(crate) fn run(mut self) -> Verdict {
         for _ in 0..STEPS {
             self.ms += self.rng.u64(1..60);
             if self.rng.u32(0..60) == 0 {
@@ -95,12 +107,13 @@ impl Simulation {
             }
         }
         for (id, message) in &self.messages {
-            let state = match (message.dead, &message.leased) {
-                (true, _) => State::Dead,
-                (_, Some(_)) => State::Leased,
-                _ => State::Scheduled,
+            let (state, time_ms) = match (message.dead, &message.leased) {
+                (true, _) => (State::Dead, message.died_ms),
+                (_, Some(_)) => (State::Leased, message.reported_ms),
+                _ => (State::Scheduled, message.due_ms),
             };
-            self.story.left(state, &[(id, message.failures, message.crashes)]);
+            let item = LeftItem(id.clone(), Story::server(time_ms), message.failures, message.crashes);
+            self.story.write(Event::Left { queue: "q".into(), state, items: vec![item] });
         }
         self.story.verdict()
     }
@@ -133,23 +146,26 @@ impl Simulation {
         format!("m{}", self.rng.u32(0..IDS))
     }
 
+    /// A new push, or one that was not answered once more; others come in between.
     fn push(&mut self) {
-        let (id, delay_ms) = (self.id(), self.rng.u64(0..400));
-        let reuse = self.rng.bool();
-        let until_ms = self.ms + self.rng.u64(200..2_000);
-        let call = push(&id, &format!("+{delay_ms}"), Story::server(until_ms), if reuse { "reuse" } else { "" });
-        // A client repeats what was not answered, but not what was to be pushed anew.
-        for _ in 0..if reuse { 1 } else { 3 } {
-            let answered = self.answer(call.clone(), |it| it.pushed(&id, delay_ms, until_ms, reuse));
-            if answered {
-                return;
-            }
-            self.ms += self.rng.u64(1..300);
-            self.story.at(self.ms);
+        let (id, delay_ms, until_ms) = if !self.repeated.is_empty() && self.rng.u32(0..15) == 0 {
+            self.repeated.swap_remove(self.rng.usize(..self.repeated.len()))
+        } else {
+            (self.id(), self.rng.u64(0..400), self.ms + self.rng.u64(200..10_000))
+        };
+        let call = push(&id, &format!("+{delay_ms}"), Story::server(until_ms), "");
+        // More of these replies are lost than of others: it takes long until a message has gone.
+        let is_lost = self.rng.bool();
+        if is_lost {
+            let (_, changed) = self.pushed(&id, delay_ms, until_ms);
+            self.story.unanswered(call.clone(), changed);
+        }
+        if is_lost || !self.answer(call, |it| it.pushed(&id, delay_ms, until_ms)) {
+            self.repeated.push((id, delay_ms, until_ms));
         }
     }
 
-    fn pushed(&mut self, id: &str, delay_ms: u64, until_ms: u64, reuse: bool) -> (Answer, bool) {
+    fn pushed(&mut self, id: &str, delay_ms: u64, until_ms: u64) -> (Answer, bool) {
         if until_ms <= self.ms {
             return Self::verdict("EXPIRED".into(), false);
         }
@@ -161,13 +177,13 @@ impl Simulation {
             };
             return Self::verdict(format!("EXISTS {state}"), false);
         }
-        let known_ms = self.remembered.get(id).map_or(0, |known| known.0);
-        if known_ms > self.ms && !reuse && self.wrong != Wrong::MemoryIsIgnored {
+        if !self.made.insert((id.into(), until_ms)) && self.wrong != Wrong::MemoryIsIgnored {
             return Self::verdict("FINISHED".into(), false);
         }
-        self.remembered.insert(id.into(), (until_ms.max(known_ms), false));
+        self.cancelled.remove(id);
         let due_ms = self.ms + delay_ms;
-        let message = Message { due_ms, reported_ms: due_ms, leased: None, dead: false, failures: 0, crashes: 0 };
+        let (reported_ms, leased, dead, died_ms, failures, crashes) = (due_ms, None, false, 0, 0, 0);
+        let message = Message { due_ms, reported_ms, leased, dead, died_ms, failures, crashes };
         if self.wrong != Wrong::PushIsForgotten || self.rng.u32(0..20) > 0 {
             self.messages.insert(id.into(), message);
         }
@@ -177,25 +193,37 @@ impl Simulation {
     fn claim(&mut self) {
         self.tokens += 1;
         let token = format!("{:016x}", self.tokens + (1 << 32));
-        let call = Call::Claim { n: 3, token: token.clone(), lease_ms: LEASE_MS };
-        let mut granted = Vec::new();
+        let call = Call::Claim { n: 3, token: token.clone(), lease_ms: LEASE_MS, due: true };
+        let (mut granted, mut started) = (Vec::new(), Vec::new());
         let answered = self.answer(call, |it| {
             let early_ms = if it.wrong == Wrong::ClaimIsEarly { 100 } else { 0 };
             let (now_ms, mut items) = (it.ms, Vec::new());
-            let due = it.messages.iter_mut().filter(|(_, message)| {
-                message.due_ms <= now_ms + early_ms && message.leased.is_none() && !message.dead
-            });
-            for (id, message) in due.take(3) {
+            let waits = |message: &Message| message.leased.is_none() && !message.dead;
+            let due =
+                it.messages.iter_mut().filter(|(_, message)| message.due_ms <= now_ms + early_ms && waits(message));
+            let overlooks = it.wrong == Wrong::ClaimOverlooks;
+            let mut due: Vec<_> = due.filter(|_| !overlooks || it.rng.u32(0..10) > 0).collect();
+            due.sort_by_key(|(_, message)| message.due_ms);
+            if it.wrong == Wrong::ClaimTakesTheNewest {
+                due.reverse();
+            }
+            for (id, message) in due.into_iter().take(3) {
                 message.leased = Some((token.clone(), now_ms + LEASE_MS));
                 let attempt = 1 + message.failures + message.crashes;
-                items.push(ClaimedItem(id.clone(), 1, Story::server(message.reported_ms), attempt));
+                let due_ms = Story::server(message.reported_ms);
+                items.push(ClaimedItem(id.clone(), 1, due_ms, attempt, 100, String::new()));
                 granted.push((id.clone(), token.clone()));
+                let id = id.clone();
+                started.push(Event::Started { id, version: 1, attempt, due_ms, started_us: 0 });
             }
             let changed = !items.is_empty();
-            (Answer::Claimed { deadline_ms: Story::server(now_ms + LEASE_MS), items }, changed)
+            (Answer::Claimed { deadline_ms: Story::server(now_ms + LEASE_MS), items, paused: false }, changed)
         });
         if answered {
             self.held.append(&mut granted);
+            for event in started {
+                self.story.write(event);
+            }
         }
     }
 
@@ -231,7 +259,11 @@ impl Simulation {
             return Self::verdict("LOST".into(), false);
         }
         if verb == Verb::Extend {
-            let deadline_ms = message.leased.as_ref().map_or(0, |leased| leased.1).max(now_ms + LEASE_MS);
+            let deadline_ms = message.leased.as_ref().map_or(0, |leased| leased.1);
+            let deadline_ms = match self.wrong {
+                Wrong::ExtendIsForgotten => deadline_ms,
+                _ => deadline_ms.max(now_ms + LEASE_MS),
+            };
             message.leased = Some((token.into(), deadline_ms));
             return Self::verdict(told("OK", deadline_ms), true);
         }
@@ -251,7 +283,7 @@ impl Simulation {
             Verb::Retry => {
                 message.failures += if self.wrong == Wrong::RetryIsCountedTwice { 2 } else { 1 };
                 (message.due_ms, message.reported_ms) = (now_ms + 50, now_ms + 50);
-                message.dead = message.failures >= 20;
+                (message.dead, message.died_ms) = (message.failures >= 20, now_ms);
                 if message.dead { "DEAD".into() } else { told("SCHEDULED", message.due_ms) }
             }
             Verb::Release => {
@@ -259,7 +291,7 @@ impl Simulation {
                 "OK".into()
             }
             _ => {
-                message.dead = true;
+                (message.dead, message.died_ms) = (true, now_ms);
                 "OK".into()
             }
         };
@@ -277,10 +309,10 @@ impl Simulation {
                     if it.wrong != Wrong::CancelIsForgotten {
                         it.messages.remove(&id);
                     }
-                    it.remembered.insert(id.clone(), (now_ms + 12_000, true));
+                    it.cancelled.insert(id.clone(), now_ms + 12_000);
                     Self::verdict("CANCELLED".into(), true)
                 }
-                None if it.remembered.get(&id).is_some_and(|known| known.0 > now_ms && known.1) => {
+                None if it.cancelled.get(&id).is_some_and(|until_ms| *until_ms > now_ms) => {
                     Self::verdict("CANCELLED".into(), false)
                 }
                 None => Self::verdict("ABSENT".into(), false),
@@ -290,15 +322,17 @@ impl Simulation {
 
     fn reschedule(&mut self) {
         let (id, delay_ms) = (self.id(), self.rng.u64(0..400));
+        // To the very ms where it is: here often enough to matter, and the checker takes it for a move.
+        if self.messages.get(&id).is_some_and(|message| message.due_ms == self.ms + delay_ms) {
+            return;
+        }
         self.answer(change(Verb::Reschedule, &id, &format!("+{delay_ms}")), |it| {
             let due_ms = it.ms + delay_ms;
             match it.messages.get_mut(&id) {
                 Some(message) if message.dead => Self::verdict("DEAD".into(), false),
                 Some(message) if message.leased.is_some() => Self::verdict("LEASED".into(), false),
-                Some(message) if message.due_ms == due_ms => Self::verdict(told("MOVED", due_ms), false),
                 Some(message) => {
                     (message.due_ms, message.reported_ms) = (due_ms, due_ms);
-                    it.remembered.insert(id.clone(), (it.ms + 12_000, false));
                     Self::verdict(told("MOVED", due_ms), true)
                 }
                 None => Self::verdict("ABSENT".into(), false),
@@ -321,7 +355,7 @@ impl Simulation {
                     message.crashes += 1;
                 }
                 if message.crashes > 5 {
-                    (message.dead, died) = (true, died + 1);
+                    (message.dead, message.died_ms, died) = (true, it.ms, died + 1);
                 } else if message.crashes > 1 {
                     let pause_ms = 1_000 << (message.crashes - 1);
                     message.due_ms = it.ms + pause_ms / 2 + it.rng.u64(..pause_ms);
@@ -332,46 +366,4 @@ impl Simulation {
             (Answer::Other(vec![reaped.to_string(), died.to_string()]), reaped > 0)
         });
     }
-}
-
-#[test]
-fn a_queue_that_does_as_it_should_is_clean() {
-    let mut deliveries = 0;
-    for seed in 0..400 {
-        let verdict = Simulation::new(seed, Wrong::Nothing).run();
-        assert!(verdict.is_clean(), "seed {seed}: {:#?}", verdict.examples);
-        assert_eq!(verdict.unjudged, 0, "seed {seed}");
-        deliveries += verdict.deliveries;
-    }
-    assert!(deliveries > 10_000, "{deliveries}");
-}
-
-#[test]
-fn a_queue_that_does_one_thing_wrong_is_caught() {
-    let caught_by: [(Wrong, &[Kind]); 9] = [
-        (Wrong::AckIsForgotten, &[Kind::ClaimedAfterAck]),
-        (Wrong::CrashIsFree, &[Kind::Miscounted]),
-        (Wrong::CancelIsForgotten, &[Kind::FiredAfterCancel]),
-        (Wrong::TokenIsIgnored, &[Kind::StaleTokensAccepted]),
-        (Wrong::ClaimIsEarly, &[Kind::Early, Kind::RetriedEarly]),
-        (Wrong::PushIsForgotten, &[Kind::Lost]),
-        (Wrong::MemoryIsIgnored, &[Kind::UnexplainedDuplicates]),
-        (Wrong::ReapIsEarly, &[Kind::OverlappingLeases, Kind::LeasesCutShort]),
-        (Wrong::RetryIsCountedTwice, &[Kind::Miscounted]),
-    ];
-    for (wrong, kinds) in caught_by {
-        let verdicts: Vec<_> = (0..20).map(|seed| Simulation::new(seed, wrong).run()).collect();
-        for kind in kinds {
-            let runs = verdicts.iter().filter(|verdict| verdict.count(*kind) > 0).count();
-            assert!(runs > 5, "{wrong:?} was caught as {kind:?} in {runs} runs of 20");
-        }
-    }
-}
-
-#[test]
-fn handlers_that_start_without_a_claim_are_seen() {
-    let mut simulation = Simulation::new(1, Wrong::Nothing);
-    let started = Event::Started { id: "m1".into(), version: 1, attempt: 1, due_ms: 0, started_us: 0 };
-    simulation.story.write(started);
-    assert_eq!(simulation.run().count(Kind::Unexpected), 1);
 }

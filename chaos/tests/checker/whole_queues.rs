@@ -1,7 +1,7 @@
 //! What is not about one id.
 
 use dueq_chaos::check::Kind;
-use dueq_chaos::history::{Event, Phase, State, Verb};
+use dueq_chaos::history::{ClaimedItem, Event, Phase, State, Verb};
 
 use crate::story::{Story, push};
 
@@ -75,8 +75,12 @@ fn an_emptied_store_promises_nothing() {
 #[test]
 fn a_purge_may_take_what_waits() {
     let mut story = Story::new();
+    let until_ms = Story::server(10_000);
+    story.unanswered(push("a", "+0", until_ms, ""), true).other("purge", &["scheduled", "1000"], &["1", "0"]);
+    story.push_with("a", "+0", until_ms, "", "FINISHED").is_clean();
+    let mut story = Story::new();
     story.push("a", "+0", "CREATED").other("purge", &["scheduled", "1000"], &["1", "0"]);
-    story.push("a", "+0", "FINISHED").is_clean();
+    story.push("a", "+0", "CREATED").left(State::Ready, &[("a", 0, 0)]).is_clean();
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");
     let token = story.at(5).claim("a", 0, 1);
@@ -112,8 +116,8 @@ fn handlers_see_what_was_claimed() {
     let started = |version, attempt| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
-        let token = story.at(5).claim("a", 0, 1);
         let due_ms = Story::server(0);
+        let token = story.at(5).grant(&[ClaimedItem("a".into(), 1, due_ms, 1, 100, String::new())]);
         story.write(Event::Started { id: "a".into(), version, attempt, due_ms, started_us: 0 });
         story.ack("a", &token);
         story
@@ -133,7 +137,7 @@ fn callers_are_told_what_the_server_said() {
         story
     };
     told("CREATED").is_clean();
-    told("?timeout").is_clean();
+    told("?timeout").has(Kind::ApiLies);
     told("FINISHED").has(Kind::ApiLies);
     told("!not applied").has(Kind::ApiLies);
 }

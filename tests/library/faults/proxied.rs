@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{
-    Applied, Cancelled, Client, Due, ErrorKind, Message, OnConflict, Pushed, Queue, Rescheduled, Settled, State,
+    Applied, Cancelled, Client, Due, ErrorKind, Limits, Message, OnConflict, Pushed, Queue, Rescheduled, Settled, State,
 };
 
 use crate::support::proxy::Proxy;
@@ -37,6 +37,21 @@ async fn a_push_whose_reply_is_lost_is_repeated_and_the_message_exists_once() ->
     assert_eq!(proxy.cuts(), 1);
     let stats = setup.queue.stats().await?;
     assert_eq!((stats.scheduled, stats.pushed), (1, 2));
+    Ok(())
+}
+
+/// The first attempt may still lie before the server, and be made when the queue has room again.
+#[tokio::test]
+async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    setup.queue.push(Message::new("").id("other").due(HOUR)).await?;
+    setup.queue.configure(Limits::new().max_messages(Some(1))).await?;
+    let error = queue.push(Message::new("").id("id")).await.expect_err("no room");
+    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Full, Applied::No), "{error}");
+    proxy.cut_reply_of(PUSH);
+    let error = queue.push(Message::new("").id("id")).await.expect_err("no room");
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Full, Applied::Unknown), "{error}");
     Ok(())
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -35,7 +34,8 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     fs::write(path("certificate"), pem)?;
     fs::write(path("key"), key.serialize_pem())?;
 
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
+    let reserved = dueq_testkit::Port::reserve()?;
+    let port = reserved.number().to_string();
     let files =
         ["--tls-cert-file", &path("certificate"), "--tls-key-file", &path("key"), "--tls-ca-cert-file", &path("ca")];
     let arguments = [&["--tls-port", &port, "--tls-auth-clients", "no"], &files[..]].concat();

@@ -1,0 +1,163 @@
+//! Whether what is due is claimed: in the order in which it became due, by whoever asks for it, and without long pauses.
+//!
+//! The first two need no clock but the server's and no bound: they are so on the slowest machine, and in the middle of a
+//! fault. The third has a bound, `LONGEST_PAUSE_US`, and what a fault or a stall of the machine takes of it does not count.
+
+use super::collect::Collection;
+use super::context::{Context, Epoch};
+use super::life::Life;
+use super::record::{Record, What};
+use super::verdict::{Cause, Kind, Verdict};
+
+/// From when on a message was due and waited, until it was claimed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Wait {
+    id: u32,
+    /// The `seq` of what made it wait, and of the claim.
+    from_seq: u64,
+    to_seq: u64,
+    /// By the server's clock: since when it could have been claimed, and when it was.
+    since_ms: u64,
+    claimed_ms: u64,
+    /// Whether it had to wait for its due.
+    was_early: bool,
+    /// By the clock of the processes: at the latest since, and at the earliest until.
+    since_us: u64,
+    claimed_us: u64,
+}
+
+/// Without a fault, a message that is due never waits for so long while nothing at all is claimed: ten times the floor of 1 s.
+const LONGEST_PAUSE_US: u64 = 10_000_000;
+/// So long after a fault work may still stand still because of it: a worker has to start, or a lease to run out.
+const SETTLE_US: u64 = 10_000_000;
+/// Two that became due within the same ms, as one rounds up and the other down, are in no order.
+const SAME_MS: u64 = 2;
+
+impl Life {
+    /// If this claim ends a wait about which all is certain.
+    pub(super) fn waited(&self, record: &Record, unknown: &[Record], context: &Context<'_>) -> Option<Wait> {
+        let (What::Claim { .. }, Some(score_ms), true) = (record.what, self.score_ms, self.is_waiting()) else {
+            return None;
+        };
+        let gaps = context.epoch.gaps(self.seq, record.seq());
+        let certain = !unknown.iter().any(|call| gaps.iter().any(|gap| gap.fits(call.asked_us, call.told_us)))
+            && self.hidden == 0
+            && self.hidden_crashes(record, context) + self.slack == 0
+            && !matches!(self.again, Some(Cause::LeaseRanOut | Cause::Requeue))
+            && !context.epoch.stepped(self.seq, record.seq());
+        let since_ms = score_ms.max(self.now_ms + 1);
+        certain.then_some(Wait {
+            id: record.id,
+            from_seq: self.seq,
+            to_seq: record.seq(),
+            since_ms,
+            claimed_ms: record.now(),
+            was_early: score_ms >= self.now_ms,
+            since_us: self.told_us.saturating_add((since_ms - self.now_ms) * 1_000),
+            claimed_us: record.asked_us,
+        })
+    }
+}
+
+/// Judges all waits of one queue, from one emptying to the next.
+pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdict: &mut Verdict) {
+    waits.sort_unstable_by_key(|wait| wait.to_seq);
+    measure(&waits, verdict);
+    let latest = latest_of_each_claim(&waits);
+    let pauses = pauses(all, &waits);
+    for wait in &waits {
+        let tell = |what: String| {
+            let (name, Wait { since_ms, claimed_ms, .. }) = (all.name_of(wait.id), wait);
+            format!(
+                "{name} waited from {since_ms} ms, seq {}, to {claimed_ms} ms, seq {}: {what}",
+                wait.from_seq, wait.to_seq
+            )
+        };
+        if let Some((seq, now_ms)) = found_empty(epoch, wait) {
+            verdict.found(Kind::Late, || tell(format!("a claim found nothing at {now_ms} ms, seq {seq}")));
+        }
+        if let Some((seq, since_ms)) = overtaken(&latest, wait) {
+            let what = format!("one that was due at {since_ms} ms was claimed before it, seq {seq}");
+            verdict.found(Kind::OutOfOrder, || tell(what));
+        }
+        let within = |pause: &&(u64, u64)| {
+            all.calm_us(pause.0.max(wait.since_us), pause.1.min(wait.claimed_us)) > LONGEST_PAUSE_US
+        };
+        if let Some((from_us, to_us)) = pauses.iter().find(within) {
+            verdict.found(Kind::Late, || tell(format!("nothing was claimed from {from_us} to {to_us} us")));
+        }
+    }
+}
+
+/// The last claim before it that found nothing at all, if it was due by then.
+fn found_empty(epoch: &Epoch, wait: &Wait) -> Option<(u64, u64)> {
+    let before = epoch.empty.partition_point(|(seq, _)| *seq < wait.to_seq);
+    let (seq, now_ms) = *epoch.empty.get(before.checked_sub(1)?)?;
+    (seq >= wait.from_seq && now_ms >= wait.since_ms && now_ms <= wait.claimed_ms).then_some((seq, now_ms))
+}
+
+/// What one claim granted.
+struct Grant {
+    seq: u64,
+    now_ms: u64,
+    /// When the latest of it became due.
+    latest_ms: u64,
+}
+
+/// Of each claim that granted what had waited for its due, by `seq`.
+fn latest_of_each_claim(waits: &[Wait]) -> Vec<Grant> {
+    let claims = waits.chunk_by(|one, other| one.to_seq == other.to_seq);
+    let latest = |claim: &[Wait]| {
+        let latest_ms = claim.iter().filter(|wait| wait.was_early).map(|wait| wait.since_ms).max()?;
+        let first = claim.first()?;
+        Some(Grant { seq: first.to_seq, now_ms: first.claimed_ms, latest_ms })
+    };
+    claims.filter_map(latest).collect()
+}
+
+/// A claim, while it waited, that granted what became due later.
+fn overtaken(latest: &[Grant], wait: &Wait) -> Option<(u64, u64)> {
+    let from = latest.partition_point(|grant| grant.seq <= wait.from_seq);
+    let until = latest.partition_point(|grant| grant.seq < wait.to_seq);
+    let between = latest.get(from..until).unwrap_or_default();
+    // The clock did not go back while it waited.
+    let due = between.partition_point(|grant| grant.now_ms <= wait.since_ms);
+    let mut later = between.get(due..).unwrap_or_default().iter();
+    later.find(|grant| grant.latest_ms > wait.since_ms + SAME_MS).map(|grant| (grant.seq, grant.latest_ms))
+}
+
+/// Stretches in which nothing was claimed, longer than is good.
+fn pauses(all: &Collection, waits: &[Wait]) -> Vec<(u64, u64)> {
+    let mut claimed: Vec<u64> = waits.iter().map(|wait| wait.claimed_us).collect();
+    claimed.sort_unstable();
+    claimed.insert(0, 0);
+    let between = claimed.windows(2).map(|pair| (pair[0], pair[1]));
+    let long = |(from_us, to_us): &(u64, u64)| {
+        to_us - from_us > LONGEST_PAUSE_US && all.calm_us(*from_us, *to_us) > LONGEST_PAUSE_US
+    };
+    between.filter(long).collect()
+}
+
+fn measure(waits: &[Wait], verdict: &mut Verdict) {
+    let mut late: Vec<u64> = waits.iter().map(|wait| wait.claimed_ms.saturating_sub(wait.since_ms)).collect();
+    late.sort_unstable();
+    let at = |place: usize| late.get(place).copied().unwrap_or(0);
+    if late.len() as u64 > verdict.lateness.judged {
+        let (p50, p99, max) = (at(late.len() / 2), at(late.len() * 99 / 100), at(late.len().saturating_sub(1)));
+        verdict.lateness = super::verdict::Lateness { judged: late.len() as u64, p50, p99, max };
+    }
+}
+
+impl Collection {
+    /// How much of a time is free of faults, their aftermath and stalls.
+    fn calm_us(&self, from_us: u64, to_us: u64) -> u64 {
+        let (mut calm_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
+        for (begin_us, end_us) in &self.disturbed {
+            let (begin_us, end_us) = ((*begin_us).max(free_us), end_us.saturating_add(SETTLE_US).min(to_us));
+            if begin_us < end_us {
+                (calm_us, free_us) = (calm_us.saturating_sub(end_us - begin_us), end_us);
+            }
+        }
+        calm_us
+    }
+}

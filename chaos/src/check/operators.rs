@@ -1,0 +1,247 @@
+//! What operators did to a queue: pauses, limits, purges, revivals and audits.
+//!
+//! A purge names no ids. So it explains that a message vanished only if the message was there just before and gone just after,
+//! and all purges together explain no more messages than they told.
+
+use super::collect::Collection;
+use super::context::Context;
+use super::excuses::UNDER_WAY_US;
+use super::life::{Gone, Life, Place};
+use super::record::Record;
+use super::verdict::{Cause, Kind, Verdict};
+use crate::history::{Answer, Call};
+
+/// A call, as far as its answer is known: of which epoch, and when in that.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    epoch: u16,
+    seq: u64,
+    now_us: u64,
+}
+
+/// A call that takes messages of a state, whichever these are.
+#[derive(Debug)]
+struct Sweep {
+    asked_us: u64,
+    told: Option<Told>,
+    takes_dead: bool,
+    /// How many it took, at most.
+    count: u64,
+}
+
+impl Sweep {
+    /// Whether it may have come between the last change of a life and a record.
+    fn is_between(&self, life: &Life, record: &Record, context: &Context<'_>) -> bool {
+        match self.told {
+            // Once, in its time, by a change that no answered call made.
+            None => {
+                let gaps = context.epoch.gaps(life.seq, record.seq());
+                gaps.iter().any(|gap| gap.fits(self.asked_us, self.asked_us + UNDER_WAY_US))
+            }
+            Some(told) => {
+                told.epoch == record.epoch
+                    && life.seq < told.seq
+                    && told.seq <= record.seq()
+                    && !context.epoch.is_void(told.seq)
+            }
+        }
+    }
+}
+
+/// Of one queue.
+#[derive(Debug, Default)]
+pub(super) struct Operators {
+    purges: Vec<Sweep>,
+    revivals: Vec<Sweep>,
+    /// By epoch and `seq`: whether the queue was paused then, and when that was asked for.
+    paused: Vec<(u16, u64, bool, u64)>,
+    /// When resumes were sent that were not answered.
+    lost_resumes: Vec<u64>,
+    /// By epoch and `seq`: claims that were granted something, and when that was told.
+    grants: Vec<(u16, u64, u64)>,
+    /// When `max_messages` was set first, and when a push was first told that the queue is full.
+    limited_us: Option<u64>,
+    full_us: Option<u64>,
+    /// What an answer said that this protocol does not, or that is not so of a sound queue.
+    wrong: Vec<(Kind, String)>,
+}
+
+impl Operators {
+    pub(super) fn asked(&mut self, asked_us: u64, call: &Call) {
+        if let Call::Other { verb, args } = call
+            && verb == "configure"
+            && args.chunks_exact(2).any(|pair| pair[0] == "max_messages" && !pair[1].is_empty())
+        {
+            self.limited_us = Some(self.limited_us.map_or(asked_us, |known| known.min(asked_us)));
+        }
+    }
+
+    pub(super) fn full(&mut self, told_us: u64) {
+        self.full_us = Some(self.full_us.map_or(told_us, |known| known.min(told_us)));
+    }
+
+    /// `record` says when.
+    pub(super) fn answered(&mut self, call: &Call, answer: &Answer, record: &Record) {
+        let (epoch, seq) = (record.epoch, record.seq());
+        let told = Some(Told { epoch, seq, now_us: record.now_us });
+        match (call, answer) {
+            (Call::Claim { .. }, Answer::Claimed { items, .. }) if !items.is_empty() => {
+                self.grants.push((epoch, seq, record.told_us));
+            }
+            (Call::Other { verb, args }, answer) => match (verb.as_str(), answer) {
+                ("pause", Answer::Other(words)) if words == &["OK"] => {
+                    self.paused.push((epoch, seq, true, record.asked_us))
+                }
+                ("resume", Answer::Other(words)) if words == &["OK"] => {
+                    self.paused.push((epoch, seq, false, record.asked_us))
+                }
+                ("configure", Answer::Other(words)) if words == &["OK"] => {}
+                ("purge" | "requeue", Answer::Other(words)) => match numbers(words) {
+                    Some([count, _]) => self.swept(verb, args, Sweep { told, count, ..sweep(args, record.asked_us) }),
+                    None => self.lie(verb, answer),
+                },
+                ("verify", Answer::Other(found)) => self.found(verb, found),
+                ("audit", Answer::Other(words)) if words.len() > 1 => self.found(verb, &words[2..]),
+                ("pause" | "resume" | "configure" | "purge" | "requeue" | "verify" | "audit", _) => {
+                    self.lie(verb, answer);
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Nothing is found in a sound queue. But nobody may have beaten or rung for a while.
+    fn found(&mut self, verb: &str, found: &[String]) {
+        for finding in found.iter().filter(|finding| !finding.starts_with("silent ")) {
+            self.wrong.push((Kind::TwoStates, format!("{verb} found {finding}")));
+        }
+    }
+
+    fn lie(&mut self, verb: &str, answer: &Answer) {
+        self.wrong.push((Kind::ApiLies, format!("this is no answer to {verb}: {answer:?}")));
+    }
+
+    fn swept(&mut self, verb: &str, args: &[String], sweep: Sweep) {
+        if sweep.count > limit(args) {
+            self.wrong.push((Kind::ApiLies, format!("{verb} {args:?} took {}", sweep.count)));
+        }
+        if sweep.count == 0 {
+            return;
+        }
+        if verb == "purge" { self.purges.push(sweep) } else { self.revivals.push(sweep) }
+    }
+
+    pub(super) fn unknown(&mut self, asked_us: u64, call: &Call) {
+        let Call::Other { verb, args } = call else { return };
+        match verb.as_str() {
+            "resume" => self.lost_resumes.push(asked_us),
+            "purge" => self.purges.push(sweep(args, asked_us)),
+            "requeue" => self.revivals.push(sweep(args, asked_us)),
+            _ => {}
+        }
+    }
+
+    /// When the first purge was sent that may have taken something.
+    pub(super) fn first_purge_us(&self) -> Option<u64> {
+        self.purges.iter().map(|purge| purge.asked_us).min()
+    }
+
+    /// When it was paused, by the clock of the processes: from each pause to the first resume after it.
+    pub(super) fn pauses_us(&self) -> Vec<(u64, u64)> {
+        let resumed = self.paused.iter().filter(|known| !known.2).map(|known| known.3);
+        let mut resumed: Vec<u64> = resumed.chain(self.lost_resumes.iter().copied()).collect();
+        resumed.sort_unstable();
+        let end = |asked_us: u64| resumed.iter().copied().find(|us| *us > asked_us).unwrap_or(u64::MAX);
+        self.paused.iter().filter(|known| known.2).map(|known| (known.3, end(known.3))).collect()
+    }
+
+    /// Whether a purge may have taken a message before this record.
+    pub(super) fn may_purge(&self, life: &Life, record: &Record, context: &Context<'_>) -> bool {
+        let fits = |purge: &Sweep| purge.takes_dead == (life.place == Place::Dead);
+        let may = matches!(life.place, Place::Dead | Place::Waiting);
+        may && self.purges.iter().any(|purge| fits(purge) && purge.is_between(life, record, context))
+    }
+
+    /// What revivals of the oldest may have made of a dead message before this record.
+    pub(super) fn revived(&self, life: &Life, record: &Record, context: &Context<'_>, lives: &mut Vec<Life>) {
+        for revival in self.revivals.iter().filter(|revival| revival.is_between(life, record, context)) {
+            let mut life = *life;
+            match revival.told {
+                Some(told) => {
+                    life.wait_until(told.now_us / 1_000);
+                    (life.seq, life.now_ms) = (told.seq, told.now_us / 1_000);
+                }
+                None => life.wait_at_least(life.now_ms),
+            }
+            life.count_anew(Some(Cause::Requeue));
+            lives.push(life);
+        }
+    }
+}
+
+fn numbers(words: &[String]) -> Option<[u64; 2]> {
+    match words {
+        [one, other] => Some([one.parse().ok()?, other.parse().ok()?]),
+        _ => None,
+    }
+}
+
+/// `state, limit` of a purge; `oldest, limit, before` of a requeue.
+fn limit(args: &[String]) -> u64 {
+    args.get(1).and_then(|limit| limit.parse().ok()).unwrap_or(0)
+}
+
+/// If nothing is known of its answer.
+fn sweep(args: &[String], asked_us: u64) -> Sweep {
+    let takes_dead = args.first().is_some_and(|word| word == "dead" || word == "oldest");
+    Sweep { asked_us, told: None, takes_dead, count: limit(args) }
+}
+
+impl Life {
+    /// A purge took it.
+    pub(super) fn purged(mut self, record: &Record) -> Self {
+        self.leave(Gone::Purged);
+        self.swept += 1;
+        self.remember(0, u64::MAX, record.seq());
+        self
+    }
+}
+
+/// `swept`: how many messages vanished by a purge.
+pub(super) fn judge(all: &Collection, swept: u64, verdict: &mut Verdict) {
+    for queue in &all.queues {
+        let (name, operators) = (&queue.name, &queue.operators);
+        for (kind, what) in &operators.wrong {
+            verdict.found(*kind, || format!("queue {name}: {what}"));
+        }
+        if operators.full_us.is_some_and(|full_us| operators.limited_us.is_none_or(|since_us| full_us < since_us)) {
+            verdict.found(Kind::ApiLies, || format!("queue {name} was said to be full, and nobody had limited it"));
+        }
+        granted_while_paused(all, name, operators, verdict);
+    }
+    let room: u64 = all.queues.iter().flat_map(|queue| &queue.operators.purges).map(|purge| purge.count).sum();
+    if swept > room {
+        let words =
+            || format!("{swept} messages are gone that only a purge can have taken, and all purges took {room}");
+        verdict.found(Kind::Lost, words);
+    }
+}
+
+fn granted_while_paused(all: &Collection, name: &str, operators: &Operators, verdict: &mut Verdict) {
+    let is_void = |epoch: u16, seq| all.epochs[usize::from(epoch)].is_void(seq);
+    // Each `seq` is one state of the queue: all that were answered with it saw the same.
+    let mut paused: Vec<_> = operators.paused.iter().filter(|known| !is_void(known.0, known.1)).collect();
+    paused.sort_unstable();
+    for (epoch, seq, told_us) in operators.grants.iter().filter(|(epoch, seq, _)| !is_void(*epoch, *seq)) {
+        let after = paused.partition_point(|(of, at, ..)| (of, at) <= (epoch, seq));
+        let last = after.checked_sub(1).and_then(|last| paused.get(last)).filter(|last| last.0 == *epoch);
+        let Some((_, since, true, asked_us)) = last else { continue };
+        let may_end = |resume_us: &u64| resume_us < told_us && *asked_us < resume_us + UNDER_WAY_US;
+        if !operators.lost_resumes.iter().any(may_end) {
+            verdict.found(Kind::GrantedWhilePaused, || {
+                format!("queue {name}: a claim with seq {seq} was granted messages; it was paused with seq {since}")
+            });
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What `get` says of a message.
+
+use super::context::Context;
+use super::life::{Life, Place};
+use super::record::Record;
+use super::verdict::Kind;
+use crate::history::State;
+
+/// Nothing of a message that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Seen(Option<Found>);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Found {
+    state: State,
+    time_ms: u64,
+    failures: u32,
+    crashes: u32,
+    version: u32,
+    bytes: u32,
+    options: u32,
+}
+
+impl Seen {
+    /// `ABSENT`, or `IS <state> <time ms> <failures> <crashes> <version> <bytes> <options>`.
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        if word == "ABSENT" {
+            return Some(Self(None));
+        }
+        let mut words = word.strip_prefix("IS ")?.splitn(7, ' ');
+        Some(Self(Some(Found {
+            state: super::record::state(words.next()?)?,
+            time_ms: words.next()?.parse().ok()?,
+            failures: words.next()?.parse().ok()?,
+            crashes: words.next()?.parse().ok()?,
+            version: words.next()?.parse().ok()?,
+            bytes: words.next()?.parse().ok()?,
+            options: super::record::number_of(words.next().unwrap_or_default()),
+        })))
+    }
+}
+
+impl Life {
+    pub(super) fn allows_seen(&self, seen: Seen, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
+        let Some(found) = seen.0 else { return if self.is_there() { Err(Kind::Lost) } else { Ok(()) } };
+        if let Place::Absent(gone) = self.place {
+            return Err(self.although(gone, context));
+        }
+        self.allows_state(found.state)?;
+        if (found.version, found.bytes, found.options) != (u32::from(self.version), self.bytes, self.options) {
+            return Err(Kind::Unexpected);
+        }
+        let crashes = self.crashes..=self.crashes.saturating_add(self.slack);
+        if found.failures != self.failures || !crashes.contains(&found.crashes) {
+            return Err(Kind::Miscounted);
+        }
+        let stepped = context.epoch.stepped(self.seq, record.seq());
+        let is_time = match self.place {
+            // Since a second crash it waits for another time than its due.
+            Place::Waiting if self.slack == 0 => self.score_ms.is_none_or(|score_ms| score_ms == found.time_ms),
+            Place::Leased => found.time_ms >= self.deadline_ms,
+            _ => true,
+        };
+        if is_time || stepped {
+            return Ok(());
+        }
+        Err(if self.is_waiting() { Kind::WrongDue } else { Kind::WrongTimes })
+    }
+}

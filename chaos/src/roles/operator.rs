@@ -1,0 +1,184 @@
+//! What operators do to a queue in use: each act is short, and undone at once.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Error, Limits, Queue, State};
+use fastrand::Rng;
+
+use super::{Options, Stop};
+use crate::history::Verb;
+use crate::recorder::{Diary, outcome};
+use crate::stored;
+use crate::workload::{POISON, hash};
+
+/// Between two acts, in ms.
+const PAUSE_MS: std::ops::Range<u64> = 200..600;
+/// How long deliveries are paused, or pushes are limited, in ms.
+const SHORT_MS: std::ops::Range<u64> = 40..200;
+/// A storm is not purged: what it is there for is its second.
+const PURGED_BELOW: u64 = 5_000;
+const PAGE: usize = 100;
+/// Of what one look shows, so many are read one by one.
+const READ: usize = 12;
+/// What the queue takes unless it is told otherwise.
+const PAYLOAD_LIMIT: u32 = 1_048_576;
+const MAX_ATTEMPTS: u32 = 20;
+const MAX_CRASHES: u32 = 5;
+
+pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut stop: Stop) -> Result<()> {
+    let rng = Rng::with_seed(options.seed ^ hash(options.name.as_bytes()));
+    let mut operator = Operator { queue: queue.clone(), diary: diary.clone(), rng };
+    // Each act before any comes again.
+    let mut deck: Vec<Act> = Vec::new();
+    loop {
+        // A former process may have been killed in the middle of an act, and a failover undoes what ended it.
+        let restored = warn("restoring", operator.restore().await);
+        let is_over = *stop.borrow();
+        if is_over && restored {
+            return Ok(());
+        }
+        if restored {
+            if deck.is_empty() {
+                deck.extend(Act::ALL);
+                operator.rng.shuffle(&mut deck);
+                // More often than others, as each is short; and once at the start.
+                deck.insert(deck.len() / 2, Act::Pause);
+                deck.push(Act::Pause);
+            }
+            if let Some(act) = deck.pop() {
+                warn("an act", operator.act(act).await);
+            }
+        }
+        let pause = Duration::from_millis(operator.rng.u64(PAUSE_MS));
+        tokio::select! {
+            () = super::stopped(&mut stop), if !is_over => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Pause,
+    LimitMessages,
+    LimitPayloads,
+    Purge(State),
+    RequeueOldest,
+    Examine,
+    Repair,
+    Read(State),
+}
+
+impl Act {
+    const ALL: [Self; 12] = [
+        Self::LimitMessages,
+        Self::LimitPayloads,
+        Self::Purge(State::Scheduled),
+        Self::Purge(State::Ready),
+        Self::Purge(State::Dead),
+        Self::RequeueOldest,
+        Self::Examine,
+        Self::Repair,
+        Self::Read(State::Scheduled),
+        Self::Read(State::Ready),
+        Self::Read(State::Leased),
+        Self::Read(State::Dead),
+    ];
+}
+
+struct Operator {
+    queue: Queue,
+    diary: Diary,
+    rng: Rng,
+}
+
+impl Operator {
+    /// Ends a pause and lifts limits.
+    async fn restore(&self) -> Result<(), Error> {
+        let stats = self.queue.stats().await?;
+        if stats.paused {
+            self.queue.resume().await?;
+        }
+        if stats.max_messages != 0 || stats.max_payload_bytes < u64::from(PAYLOAD_LIMIT) && stats.max_payload_bytes != 0
+        {
+            self.queue.configure(Limits::new().max_messages(None).max_payload_bytes(PAYLOAD_LIMIT)).await?;
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, act: Act) -> Result<(), Error> {
+        match act {
+            Act::Pause => {
+                self.queue.pause().await?;
+                self.shortly().await;
+                self.queue.resume().await
+            }
+            // Some of the pushes that follow fit, the others do not.
+            Act::LimitMessages => {
+                let stats = self.queue.stats().await?;
+                let most = stats.scheduled + stats.ready + stats.leased + stats.dead + self.rng.u64(1..50);
+                self.queue.configure(Limits::new().max_messages(Some(most)).max_attempts(MAX_ATTEMPTS)).await?;
+                self.shortly().await;
+                self.restore().await
+            }
+            Act::LimitPayloads => {
+                let limits = Limits::new().max_payload_bytes(self.rng.u32(200..20_000)).max_crashes(MAX_CRASHES);
+                self.queue.configure(limits).await?;
+                self.shortly().await;
+                self.restore().await
+            }
+            Act::Purge(State::Scheduled) if self.queue.stats().await?.scheduled > PURGED_BELOW => Ok(()),
+            Act::Purge(state) => self.queue.purge(state).await.map(drop),
+            Act::RequeueOldest => {
+                self.cancel_poison().await?;
+                self.queue.requeue_all().await.map(drop)
+            }
+            Act::Examine => self.queue.examine(false).await.map(drop),
+            Act::Repair => self.queue.examine(true).await.map(drop),
+            Act::Read(state) => self.read(state).await,
+        }
+    }
+
+    async fn shortly(&mut self) {
+        tokio::time::sleep(Duration::from_millis(self.rng.u64(SHORT_MS))).await;
+    }
+
+    /// A poison message that is revived kills six workers more.
+    async fn cancel_poison(&self) -> Result<(), Error> {
+        let mut cursor = None;
+        loop {
+            let page = self.queue.list(State::Dead, cursor.as_ref(), 1_000).await?;
+            for message in page.messages.iter().filter(|message| message.id.ends_with(POISON.as_bytes())) {
+                let id = String::from_utf8_lossy(&message.id).into_owned();
+                let op = self.diary.asked(Verb::Cancel, vec![id.clone()]);
+                let told = outcome(self.queue.cancel_dead(&id).await, super::canceller::cancelled);
+                self.diary.told(op, vec![told]);
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads some messages of a state, which may have left it meanwhile, and one that is nowhere.
+    async fn read(&mut self, state: State) -> Result<(), Error> {
+        let mut found = self.queue.list(state, None, PAGE).await?.messages;
+        self.rng.shuffle(&mut found);
+        let ids = found.iter().take(READ).map(|message| String::from_utf8_lossy(&message.id).into_owned());
+        for id in ids.chain([format!("nobody-{}", self.rng.u32(..))]) {
+            let op = self.diary.asked(Verb::Get, vec![id.clone()]);
+            let told = outcome(self.queue.get(&id).await, |found| stored::of_library(&id, found.as_ref()));
+            self.diary.told(op, vec![told]);
+        }
+        Ok(())
+    }
+}
+
+fn warn(what: &str, result: Result<(), Error>) -> bool {
+    if let Err(error) = &result {
+        tracing::warn!(%error, "{what} failed");
+    }
+    result.is_ok()
+}

@@ -1,0 +1,134 @@
+//! What a call without an answer explains, and what it does not: 1, 7 and 9 of the hand-made histories of the review.
+
+use dueq_chaos::check::Kind;
+use dueq_chaos::history::{State, Verb};
+
+use crate::story::{Story, change, claim_without_answer, push};
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// `count` messages, pushed at `pushed_ms`, are delivered at their second attempt, without a first.
+fn at_second_attempt(story: &mut Story, pushed_ms: u64, count: u32) {
+    let ids: Vec<_> = (0..count).map(|number| format!("m{number}")).collect();
+    for id in &ids {
+        story.at(pushed_ms).push(id, "+0", "CREATED");
+    }
+    // Whatever a claim without an answer took, its lease runs out.
+    for id in &ids {
+        let token = story.at(pushed_ms + 5_000).claim(id, pushed_ms, 2);
+        story.ack(id, &token);
+    }
+}
+
+#[test]
+fn a_lost_claim_does_not_explain_a_later_push() {
+    for applied in [false, true] {
+        let mut story = Story::new();
+        story.push("x", "+900000000", "CREATED").unanswered(claim_without_answer(1_000), applied);
+        at_second_attempt(story.at(HOUR_MS), HOUR_MS, 1);
+        story.left(State::Scheduled, &[("x", 0, 0)]).has(Kind::Miscounted);
+    }
+}
+
+#[test]
+fn one_lost_claim_does_not_explain_fifty_later_pushes() {
+    let mut story = Story::new();
+    story.push("x", "+900000000", "CREATED").unanswered(claim_of(1_000), true);
+    at_second_attempt(story.at(HOUR_MS), HOUR_MS, 50);
+    let verdict = story.left(State::Scheduled, &[("x", 0, 0)]).verdict();
+    assert_eq!(verdict.count(Kind::Miscounted), 50);
+}
+
+fn claim_of(n: u32) -> dueq_chaos::history::Call {
+    dueq_chaos::history::Call::Claim { n, token: "ffffffffffffffff".into(), lease_ms: 1_000, due: true }
+}
+
+/// Of `pushed` messages that wait while a claim of `n` has no answer, all come back with a crash.
+fn lost_claim(n: u32, pushed: u32) -> Story {
+    let mut story = Story::new();
+    let ids: Vec<_> = (0..pushed).map(|number| format!("m{number}")).collect();
+    for id in &ids {
+        story.push(id, "+0", "CREATED");
+    }
+    story.at(50).unanswered(claim_of(n), true);
+    for id in &ids {
+        let token = story.at(5_000).claim(id, 0, 2);
+        story.ack(id, &token);
+    }
+    story
+}
+
+#[test]
+fn a_lost_claim_explains_what_it_can_have_taken() {
+    lost_claim(5, 5).is_clean();
+    lost_claim(4, 5).has(Kind::Miscounted);
+    let used = lost_claim(7, 5).verdict().excuses["claim"];
+    assert_eq!((used.calls, used.available, used.used), (1, 7, 5));
+}
+
+#[test]
+fn a_lost_claim_that_changed_nothing_explains_nothing() {
+    let mut story = Story::new();
+    story.push("a", "+0", "CREATED").at(50).unanswered(claim_without_answer(1_000), false);
+    let token = story.at(5_000).claim("a", 0, 2);
+    story.ack("a", &token).has(Kind::Miscounted);
+}
+
+#[test]
+fn a_lost_claim_explains_a_message_once() {
+    let attempt = |attempt| {
+        let mut story = Story::new();
+        story.push("a", "+0", "CREATED").at(50).unanswered(claim_without_answer(1_000), true);
+        let token = story.at(20_000).claim("a", 0, attempt);
+        story.ack("a", &token);
+        story
+    };
+    attempt(2).is_clean();
+    attempt(3).has(Kind::Miscounted);
+}
+
+#[test]
+fn a_lost_cancel_does_not_explain_a_later_push() {
+    // An hour before; and just before, where no change is missing after the push.
+    for before_ms in [HOUR_MS, 10] {
+        let mut story = Story::new();
+        story.push("a", "+0", "CREATED").unanswered(change(Verb::Cancel, "a", ""), true);
+        story.at(before_ms).push("a", "+0", "CREATED").has(Kind::Lost);
+    }
+    let mut story = Story::new();
+    story.push("a", "+0", "CREATED").at(10).unanswered(change(Verb::Cancel, "a", ""), true);
+    story.is_clean();
+    assert_eq!(story.verdict().excuses["cancel"].used, 1);
+}
+
+#[test]
+fn a_lost_cancel_takes_one_message() {
+    let mut story = Story::new();
+    story.push("a", "+0", "CREATED").unanswered(change(Verb::Cancel, "a", ""), true);
+    story.at(10).push("a", "+0", "CREATED").unanswered(push("b", "+0", 0, ""), true);
+    story.left_at(State::Ready, "b", Story::server(10), 0).has(Kind::Lost);
+}
+
+#[test]
+fn a_lost_call_does_not_pay_for_a_change_of_another_hour() {
+    // Something changes between two pushes; a call is lost before, or after, or in that time.
+    let changed = |lost_ms: [Option<u64>; 2], changed_ms: u64| {
+        let mut story = Story::new();
+        let lose = |story: &mut Story, ms: Option<u64>| {
+            if let Some(ms) = ms {
+                story.at(ms).unanswered(push("x", "+0", 0, ""), false);
+            }
+        };
+        story.push("a", "+900000000", "CREATED");
+        lose(&mut story, lost_ms[0]);
+        story.at(changed_ms).push("b", "+900000000", "CREATED");
+        story.seq += 1;
+        story.at(changed_ms + 10).push("c", "+900000000", "CREATED");
+        lose(&mut story, lost_ms[1]);
+        story.left(State::Scheduled, &[("a", 0, 0), ("b", 0, 0), ("c", 0, 0)]);
+        story
+    };
+    changed([Some(0), None], HOUR_MS).has(Kind::UnaskedChanges);
+    changed([None, Some(HOUR_MS)], 5).has(Kind::UnaskedChanges);
+    changed([Some(5), None], 6).is_clean();
+}

@@ -1,0 +1,51 @@
+//! Histories of simulated queues: of one that does as it should they are clean, and one that does one thing wrong is caught.
+
+use dueq_chaos::check::Kind;
+use dueq_chaos::history::Event;
+
+use crate::simulation::{Simulation, Wrong};
+
+#[test]
+fn a_queue_that_does_as_it_should_is_clean() {
+    let mut deliveries = 0;
+    for seed in 0..400 {
+        let verdict = Simulation::new(seed, Wrong::Nothing).run();
+        assert!(verdict.is_clean(), "seed {seed}: {:#?}", verdict.examples);
+        assert_eq!(verdict.unjudged, 0, "seed {seed}");
+        deliveries += verdict.deliveries;
+    }
+    assert!(deliveries > 10_000, "{deliveries}");
+}
+
+#[test]
+fn a_queue_that_does_one_thing_wrong_is_caught() {
+    let caught_by: [(Wrong, &[Kind]); 12] = [
+        (Wrong::AckIsForgotten, &[Kind::ClaimedAfterAck]),
+        (Wrong::CrashIsFree, &[Kind::Miscounted]),
+        (Wrong::CancelIsForgotten, &[Kind::FiredAfterCancel]),
+        (Wrong::TokenIsIgnored, &[Kind::StaleTokensAccepted]),
+        (Wrong::ClaimIsEarly, &[Kind::Early, Kind::RetriedEarly]),
+        (Wrong::PushIsForgotten, &[Kind::Lost]),
+        (Wrong::MemoryIsIgnored, &[Kind::UnexplainedDuplicates]),
+        (Wrong::ReapIsEarly, &[Kind::OverlappingLeases, Kind::LeasesCutShort]),
+        (Wrong::RetryIsCountedTwice, &[Kind::Miscounted]),
+        (Wrong::ClaimTakesTheNewest, &[Kind::OutOfOrder]),
+        (Wrong::ClaimOverlooks, &[Kind::Late, Kind::OutOfOrder]),
+        (Wrong::ExtendIsForgotten, &[Kind::WrongTimes]),
+    ];
+    for (wrong, kinds) in caught_by {
+        let verdicts: Vec<_> = (0..40).map(|seed| Simulation::new(seed, wrong).run()).collect();
+        for kind in kinds {
+            let runs = verdicts.iter().filter(|verdict| verdict.count(*kind) > 0).count();
+            assert!(runs > 3, "{wrong:?} was caught as {kind:?} in {runs} runs of 40");
+        }
+    }
+}
+
+#[test]
+fn handlers_that_start_without_a_claim_are_seen() {
+    let mut simulation = Simulation::new(1, Wrong::Nothing);
+    let started = Event::Started { id: "m1".into(), version: 1, attempt: 1, due_ms: 0, started_us: 0 };
+    simulation.story.write(started);
+    assert_eq!(simulation.run().count(Kind::Unexpected), 1);
+}
