@@ -17,8 +17,10 @@ impl Queue {
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is
     /// due. Beside running workers it gets their fair share: the number of due messages over that of live workers.
     ///
-    /// The lower rung below [`Queue::worker`]: the caller extends and settles. If the reply is lost, the claim is made anew,
-    /// and what the first one took comes back when its lease runs out.
+    /// The lower rung below [`Queue::worker`]: the caller extends and settles. If the reply is lost, the claim is made again.
+    ///
+    /// What the caller does not settle, and what a claim took whose reply was lost, comes back after its lease has run out, if a
+    /// worker of the queue runs in some process: workers alone take leases back. Without one it stays leased.
     pub async fn claim(&self, count: usize, lease: Duration) -> Result<Vec<Delivery>, Error> {
         if !(1..=MAX_ITEMS).contains(&count) {
             return Err(Error::invalid(format!("claim of {count} messages: 1 to {MAX_ITEMS} can be claimed at once")));

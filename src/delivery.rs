@@ -23,12 +23,14 @@ use crate::queue::Queue;
 /// A claimed message: its payload, and the right to settle it for as long as its lease runs.
 ///
 /// It is settled once, by [`ack`](Delivery::ack), [`again`](Delivery::again), [`retry`](Delivery::retry),
-/// [`release`](Delivery::release) or [`bury`](Delivery::bury). One that is not settled comes back to some consumer when its
-/// lease runs out, charged with a crash. A settle acts only while this claim is the current one; afterwards it answers
-/// `Lost` or `Gone` and changes nothing.
+/// [`release`](Delivery::release) or [`bury`](Delivery::bury). A settle acts only while this claim is the current one;
+/// afterwards it answers `Lost` or `Gone` and changes nothing.
 ///
-/// A [`Worker`](crate::Worker) extends the lease while the handler runs and settles what the handler has not; whoever claims
-/// by hand ([`Queue::claim`]) does both himself. Cheap to clone: clones are the same delivery.
+/// One that is not settled comes back after its lease has run out, charged with a crash. The workers of the queue take it back:
+/// while no [`Worker`](crate::Worker) runs, in any process, it stays leased, and can still be settled and extended.
+///
+/// A worker extends the lease until the delivery is settled, and settles what the handler has not. After a claim by hand
+/// ([`Queue::claim`]) the caller does both. Cheap to clone: clones are the same delivery.
 #[derive(Clone)]
 pub struct Delivery(Arc<Inner>);
 

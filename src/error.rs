@@ -54,6 +54,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The server answered with an error, or with something that is not the protocol.
     Server,
+    /// A task of the library panicked: a defect of the library, or of the process's `tracing` subscriber.
+    Internal,
 }
 
 /// Whether a failed call took effect.

@@ -108,7 +108,7 @@ pub(crate) fn worker_stopped(queue: &str, node: &str) {
     info!(name: "dueq.worker_stopped", target: "dueq", queue, node, "the worker has stopped");
 }
 
-/// A call that is not of one message, and that something else makes good.
+/// A call that is repeated, or that something else makes good.
 pub(crate) fn call_failed(queue: &str, call: &'static str, error: &Error, then: &'static str) {
     warn!(name: "dueq.call_failed", target: "dueq", queue, call, %error, "{call} failed: {then}");
 }

@@ -90,7 +90,7 @@ fn what_may_import_what() {
         ("src/events.rs", &["error"]),
         ("src/protocol/", &["error", "events", "due", "durability", "retry", "protocol"]),
         ("src/metrics/", &["error", "metrics"]),
-        ("src/batch/", &["error", "durability", "metrics", "protocol", "batch"]),
+        ("src/batch/", &["error", "durability", "id", "metrics", "protocol", "batch"]),
         ("src/client.rs", &["error", "events", "durability", "protocol", "queue"]),
     ];
     let pure = [
@@ -180,7 +180,7 @@ fn no_file_grows_beyond_what_one_reads_at_once() {
         }
     }
     for (name, text) in files("lua", "lua") {
-        assert!(text.lines().count() <= 240, "{name} has {} lines", text.lines().count());
+        assert!(text.lines().count() <= 300, "{name} has {} lines", text.lines().count());
     }
 }
 

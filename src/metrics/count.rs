@@ -73,7 +73,7 @@ counts! {
     Buried "buried",
     /// Settles that came too late, or whose first reply was lost: the lease was another's, or the message gone.
     SettledLate "settled_late",
-    /// Settles that ended with an error: the message comes back when its lease runs out, if the settle did not act.
+    /// Settles that ended with an error. A worker that goes on makes them again; of others the message comes back when its lease runs out, if the settle did not act.
     SettleFailed "settle_failed",
     /// Leases extended.
     LeaseExtended "lease_extended",

@@ -14,6 +14,7 @@ use crate::node::Event;
 use crate::node::agenda::{Action, Agenda, BEAT_EVERY, FLOOR, TICK};
 use crate::node::alarm::Alarm;
 use crate::node::claimer::Nudge;
+use crate::node::faults::Faults;
 use crate::node::leased::Leased;
 use crate::node::newest::{Newest, News};
 use crate::protocol::lane::{Lane, reconnect_delays};
@@ -38,6 +39,7 @@ pub(super) struct Conductor {
     pub(super) sender: UnboundedSender<Event>,
     pub(super) stop: CancellationToken,
     nudge: Arc<Nudge>,
+    faults: Faults,
     agenda: Agenda,
     /// What is not settled, by the number of the claim, with the timer of its next look.
     leased: HashMap<u64, (Arc<Leased>, Option<Key>)>,
@@ -55,6 +57,7 @@ impl Conductor {
         sender: UnboundedSender<Event>,
         stop: CancellationToken,
         nudge: Arc<Nudge>,
+        faults: Faults,
     ) -> Self {
         let now = Instant::now();
         let agenda = Agenda::new(now, fastrand::u64(..));
@@ -65,6 +68,7 @@ impl Conductor {
             sender,
             stop,
             nudge,
+            faults,
             agenda,
             leased: HashMap::new(),
             newest: Newest::default(),
@@ -96,10 +100,13 @@ impl Conductor {
             }
         }
         // A beat that is under way must not come after the goodbye: it would bring a node back that is no more, with the lead.
-        while self.agenda.is_in_flight(Action::Beat)
-            && let Some(event) = events.recv().await
-        {
-            self.take(event);
+        let faults = self.faults.clone();
+        while self.agenda.is_in_flight(Action::Beat) {
+            tokio::select! {
+                Some(event) = events.recv() => self.take(event),
+                // It may have been the beat that panicked: then no answer comes.
+                () = faults.happened() => break,
+            }
         }
         if let Err(error) = beat(&self.lane, &self.queue, &self.node, b"leave").await {
             events::call_failed(self.queue.name(), "leave", &error, "the node is forgotten in 3 s");
@@ -241,13 +248,13 @@ impl Conductor {
         *look = next.and_then(|at| self.agenda.schedule(Action::Extend(number), at));
         for (place, delivery) in extend {
             let leased = Arc::clone(leased);
-            tokio::spawn(async move { leased.extend(place, &delivery).await });
+            self.faults.spawn("extension", async move { leased.extend(place, &delivery).await });
         }
     }
 
     fn spawn<F: Future<Output = Event> + Send + 'static>(&self, call: impl FnOnce(Queue, Arc<Lane>) -> F) {
         let (work, sender) = (call(self.queue.clone(), Arc::clone(&self.lane)), self.sender.clone());
-        tokio::spawn(async move {
+        self.faults.spawn("call", async move {
             // The conductor may have stopped meanwhile.
             let _ = sender.send(work.await);
         });

@@ -176,7 +176,7 @@ where
 }
 
 /// Runs what `start` returns; a panic of either is a value.
-async fn caught<F: Future>(start: impl FnOnce() -> F) -> Result<F::Output, Box<dyn Any + Send>> {
+pub(super) async fn caught<F: Future>(start: impl FnOnce() -> F) -> Result<F::Output, Box<dyn Any + Send>> {
     // What the handler leaves half done is its own: nothing here is shared with it.
     let mut future = Shielded(Some(Box::pin(catch_unwind(AssertUnwindSafe(start))?)));
     std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
@@ -205,7 +205,7 @@ impl<F> Drop for Shielded<F> {
     }
 }
 
-fn text_of(panic: &(dyn Any + Send)) -> &str {
+pub(super) fn text_of(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

@@ -11,6 +11,7 @@ mod alarm;
 mod bell;
 mod claimer;
 mod conductor;
+mod faults;
 mod handler;
 mod leased;
 mod newest;

@@ -15,6 +15,7 @@ use crate::id::compact;
 use crate::node::bell::Bell;
 use crate::node::claimer::{Claimer, Nudge};
 use crate::node::conductor::{self, Conductor};
+use crate::node::faults::Faults;
 use crate::node::handler::Handling;
 use crate::node::notices;
 use crate::node::settlement::IntoSettlement;
@@ -121,8 +122,9 @@ impl Worker {
     /// are dropped, their deliveries released.
     ///
     /// # Errors
-    /// Only at the start: [`ErrorKind::InvalidInput`] for settings out of range, [`ErrorKind::Denied`] and
-    /// [`ErrorKind::Unsupported`] as the server says.
+    /// At the start [`ErrorKind::InvalidInput`] for settings out of range, [`ErrorKind::Denied`] and
+    /// [`ErrorKind::Unsupported`] as the server says. Later only [`ErrorKind::Internal`], if a task of the worker itself
+    /// panics: handlers are dropped and their deliveries released before it returns.
     pub async fn run<H, F, S>(self, handler: H, stop: impl Future<Output = ()>) -> Result<(), Error>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,
@@ -149,8 +151,16 @@ impl Worker {
         let (connector, keys) = (Arc::clone(control.connector()), Arc::clone(queue.all_keys()));
         let nudge = Arc::new(Nudge::new(concurrency));
         events::worker_started(&name, &node, concurrency, lease_ms);
-        let conductor =
-            Conductor::new(node.clone(), queue.clone(), control, sender.clone(), leaving.clone(), Arc::clone(&nudge));
+        let faults = Faults::default();
+        let conductor = Conductor::new(
+            node.clone(),
+            queue.clone(),
+            Arc::clone(&control),
+            sender.clone(),
+            leaving.clone(),
+            Arc::clone(&nudge),
+            faults.clone(),
+        );
         let handlers = TaskTracker::new();
         let claimer = Claimer {
             queue: queue.clone(),
@@ -163,29 +173,40 @@ impl Worker {
             events: sender.clone(),
             stop: stopping.clone(),
         };
-        let conductor = tokio::spawn(conductor.run(events));
-        let listening = leaving.clone();
-        tokio::spawn(listening.run_until_cancelled_owned(notices::listen(
-            name.clone(),
-            connector,
-            keys.notice.clone(),
-            sender,
-        )));
-        let claimer = tokio::spawn(claimer.run());
+        let conductor = faults.spawn("conductor", conductor.run(events));
+        let listening = notices::listen(name.clone(), connector, keys.notice.clone(), sender);
+        let listening = leaving.clone().run_until_cancelled_owned(listening);
+        faults.spawn("listener", async { listening.await.unwrap_or_default() });
+        let claimer = faults.spawn("claimer", claimer.run());
 
-        stop.await;
+        // Without one of its parts the worker would do nothing for ever, or lose its leases.
+        let ended = async {
+            faults.happened().await;
+            stopping.cancel();
+            abort.cancel();
+        };
+        tokio::select! {
+            () = stop => {}
+            () = ended => {}
+        }
         stopping.cancel();
-        // The parts end by themselves; that one of them panicked is no reason to leave the others behind.
         let _ = claimer.await;
         handlers.close();
-        if tokio::time::timeout(grace, handlers.wait()).await.is_err() {
-            abort.cancel();
-            handlers.wait().await;
+        tokio::select! {
+            () = handlers.wait() => {}
+            () = tokio::time::sleep(grace) => {}
+            () = faults.happened() => {}
         }
+        abort.cancel();
+        handlers.wait().await;
         leaving.cancel();
         let _ = conductor.await;
+        if faults.first().is_some() {
+            // The conductor may not have said it. Without it the node counts as alive for 3 s more.
+            let _ = conductor::beat(&control, &queue, &node, b"leave").await;
+        }
         drop(guards);
         events::worker_stopped(&name, &node);
-        Ok(())
+        faults.first().map_or(Ok(()), Err)
     }
 }

@@ -275,7 +275,10 @@ async fn a_master_that_was_replaced_while_it_slept_confirms_nothing() -> Result<
     let servers = start(1).await?;
     let client = Client::connect(&servers.url()).await?;
     let queue = client.queue("orders")?;
-    assert_eq!(queue.push(Message::new("x").id("before").due(HOUR)).await?, Pushed::Created);
+    // The replica must have it before the master stops.
+    let before = Durability::Replicated { replicas: 1, timeout: LIMIT };
+    let pushed = queue.push(Message::new("x").id("before").due(HOUR).durability(before)).await?;
+    assert_eq!(pushed, Pushed::Created);
     let old = servers.master()?.context("a master")?;
     signal("-STOP", servers.servers[old].pid())?;
     wait(&servers, "another master", || Ok(servers.master()?.is_some_and(|new| new != old)))?;

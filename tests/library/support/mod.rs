@@ -201,6 +201,12 @@ impl Running {
         Ok(within("the worker's end", task).await???)
     }
 
+    /// Waits until it has returned, without asking it to stop.
+    pub(crate) async fn ended(mut self) -> Result<Result<(), dueq::Error>> {
+        let task = self.task.take().context("a worker ends once")?;
+        Ok(within("the worker's end", task).await??)
+    }
+
     /// Tells it to stop; [`Running::stop`] waits.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.cancel();

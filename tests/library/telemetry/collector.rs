@@ -46,6 +46,8 @@ struct Kept {
     spans: BTreeMap<u64, Told>,
     events: Vec<Told>,
     entered: Vec<u64>,
+    /// The next event of this name panics if a field of it holds this.
+    panics: Option<(&'static str, &'static str)>,
 }
 
 /// What was told on this thread since it was made. The test's runtime must have one thread.
@@ -92,6 +94,11 @@ impl Collector {
 
     pub(crate) fn spans(&self) -> Vec<Told> {
         self.kept().spans.values().cloned().collect()
+    }
+
+    /// From now on the next event of this name with this value in a field panics where it is told, as a broken subscriber does.
+    pub(crate) fn panic_at(&self, name: &'static str, value: &'static str) {
+        self.kept().panics = Some((name, value));
     }
 
     /// Waits until there are so many events of this name.
@@ -141,7 +148,12 @@ impl Subscriber for Everybody {
         let mut kept = hearer.kept();
         let within = kept.entered.last().and_then(|id| kept.spans.get(id));
         told.within = within.map(|span| span.name.clone()).unwrap_or_default();
+        let (name, fields) = (told.name.clone(), told.fields.clone());
         kept.events.push(told);
+        let hit = |at: &mut (&str, &str)| at.0 == name && fields.values().any(|value| value == at.1);
+        let panics = kept.panics.take_if(hit);
+        drop(kept);
+        assert!(panics.is_none(), "injected");
     }
 
     fn enter(&self, id: &Id) {

@@ -7,7 +7,8 @@ use dueq::{Client, Count, Delivery, Message, Settled};
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    Running, acking, holding, messages, push_all, push_and_claim, seen, server_us, setup, stats_until, steal, until,
+    Running, acking, claim_for, holding, messages, push_all, push_and_claim, seen, server_us, setup, stats_until,
+    steal, until,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,6 +70,25 @@ async fn a_handler_whose_message_was_flushed_away_is_told() -> Result<()> {
     crate::support::within("the loss", delivery.lost()).await?;
     assert_eq!(delivery.ack().await?, Settled::Gone);
     worker.abort().await
+}
+
+/// Workers alone take leases back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_lease_waits_for_a_worker() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.push(Message::new("").id("id")).await?;
+    let first = claim_for(&setup.queue, Duration::from_millis(1)).await?;
+    let mut redis = setup.redis().await?;
+    let over = |us: &u64| us / 1_000 > first.deadline_ms() + 100;
+    until("the deadline", async || server_us(&mut redis).await, over).await?;
+    assert_eq!(setup.queue.claim(1, Duration::from_secs(1)).await?.len(), 0);
+    assert_eq!(setup.queue.stats().await?.leased, 1);
+    let (worker, mut seen) = acking(setup.queue.worker());
+    assert_eq!(seen.next().await?, "id");
+    worker.stop().await?;
+    assert_eq!(first.ack().await?, Settled::Gone);
+    assert_eq!(setup.queue.stats().await?.crashed, 1);
+    Ok(())
 }
 
 /// The connection of the acks stalls, and the others do not: the worker goes on claiming, up to a limit, and extends the leases

@@ -1,0 +1,75 @@
+//! A panic in a task of the worker itself: the worker ends with an error, and gives back what it holds.
+//!
+//! The panic is that of a `tracing` subscriber, which runs in whichever task tells something. The subscriber hears one thread, so
+//! these tests run on one.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{ErrorKind, Message};
+
+use crate::support::{Setup, holding, messages, push_all, setup};
+use crate::telemetry::collector::Collector;
+
+const NODES: &str = "dueq:{orders}:nodes";
+
+/// Starts a worker with three handlers and so many free, has an event of this name and value panic, and expects the worker's end.
+async fn ends_by(
+    free: usize,
+    name: &'static str,
+    value: &'static str,
+    trigger: impl AsyncFnOnce(&Setup) -> Result<()>,
+) -> Result<()> {
+    let (collector, _guard) = Collector::start();
+    let setup = setup().await?;
+    let (worker, mut seen) = holding(setup.queue.worker().concurrency(3 + free));
+    push_all(&setup.queue, messages(3)).await?;
+    seen.take(3).await?;
+    collector.panic_at(name, value);
+    trigger(&setup).await?;
+    let error = worker.ended().await?.err().context("it ended as if all was well")?;
+    assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+    assert!(error.to_string().contains("injected"), "{error}");
+    if setup.command::<bool>(&["EXISTS", "saved"]).await? {
+        setup.command::<()>(&["RENAME", "saved", NODES]).await?;
+    }
+    let stats = setup.queue.stats().await?;
+    assert_eq!((stats.released, stats.leased), (3, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_panic_in_the_claimer_ends_the_worker() -> Result<()> {
+    ends_by(1, "dueq.waiting_failed", "orders", async |setup| {
+        setup.command::<()>(&["SET", "dueq:{orders}:bell", "no list"]).await?;
+        // Ends the wait that is under way.
+        setup.command(&["CLIENT", "KILL", "TYPE", "normal"]).await.or(Ok(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_panic_in_the_conductor_ends_the_worker() -> Result<()> {
+    ends_by(0, "dueq.call_failed", "beat", async |setup| {
+        setup.command::<()>(&["RENAME", NODES, "saved"]).await?;
+        setup.command(&["SET", NODES, "no sorted set"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_panic_in_a_call_of_the_conductor_ends_the_worker() -> Result<()> {
+    ends_by(0, "dueq.reaped", "1", async |setup| {
+        setup.queue.push(Message::new("").id("left")).await?;
+        crate::support::claim_for(&setup.queue, Duration::from_millis(1)).await.map(drop)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_panic_in_the_listener_ends_the_worker() -> Result<()> {
+    ends_by(0, "dueq.listening_failed", "orders", async |setup| {
+        setup.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await
+    })
+    .await
+}
