@@ -135,7 +135,7 @@ async fn replace_of_a_dead_or_leased_id_is_refused() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = one_in_each_state(&server).await?;
     for conflict in ["replace", "reschedule"] {
-        for (id, advice) in [("dead", "dueq requeue q dead"), ("leased", "has it")] {
+        for (id, advice) in [("dead", "dueq requeue q dead"), ("leased", "a worker has leased")] {
             let output = dueq(&server, &["push", "q", "new", "--id", id, "--on-conflict", conflict])?;
             let said = text(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{conflict} {id}: {said}");
