@@ -86,3 +86,19 @@ impl Queue {
 fn after(error: Error, total: u64, did: &str) -> Error {
     if total == 0 { error } else { error.after(&format!("{total} messages were {did}")) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Applied;
+
+    #[test]
+    fn a_failed_step_tells_what_the_steps_before_it_did() {
+        let failed = |applied| Error::new(ErrorKind::Timeout, applied, "no answer");
+        assert_eq!(after(failed(Applied::No), 0, "purged").was_applied(), Applied::No);
+        let some = after(failed(Applied::No), 2_000, "purged");
+        assert_eq!((some.was_applied(), some.kind()), (Applied::Yes, ErrorKind::Timeout));
+        assert!(some.to_string().contains("2000 messages were purged before that"), "{some}");
+        assert_eq!(after(failed(Applied::Unknown), 2_000, "purged").was_applied(), Applied::Unknown);
+    }
+}

@@ -105,7 +105,8 @@ impl Queue {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if id, payload, due time or options are out of range; [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or
-    /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s.
+    /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s: then
+    /// [`Error::message_id`] tells the id.
     pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
         let (id, durability) = (message.id.bytes().to_vec(), message.durability.unwrap_or(self.1));
         let item = self.push_item(message, durability)?;

@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn near_names_are_those_a_typing_error_apart() {
         let names = || ["orders", "order", "mail", "x", "Orders2", "payments"].map(str::to_owned).to_vec();
-        assert_eq!(nearest("ordres", names()), ["orders", "order", "Orders2"]);
+        assert_eq!(nearest("ordres", names()), ["orders", "Orders2", "order"]);
         assert_eq!(nearest("Mail", names()), ["mail"]);
         assert_eq!(nearest("y", names()), ["x"], "one letter is one error");
         assert_eq!(nearest("invoices", names()), Vec::<String>::new());

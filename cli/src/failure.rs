@@ -26,7 +26,10 @@ impl Told {
     pub(crate) fn of_made_id(self, id: &[u8]) -> Self {
         match self.error.was_applied() {
             Applied::No => self,
-            _ => Self { text: format!("{}; to push the same message again add --id {}", self.text, shell_word(id)), ..self },
+            _ => Self {
+                text: format!("{}; to push the same message again add --id {}", self.text, shell_word(id)),
+                ..self
+            },
         }
     }
 }

@@ -68,7 +68,9 @@ pub(crate) struct Push {
 pub(crate) fn refusal(queue: &str, id: &[u8], state: State) -> String {
     let (queue, shown) = (queue.as_bytes(), output::visible(id));
     if state != State::Dead {
-        return format!("nothing was changed: a worker has {shown}; push it again when it has ended, or under another id");
+        return format!(
+            "nothing was changed: a worker has {shown}; push it again when it has ended, or under another id"
+        );
     }
     let (requeue, cancel) = (dueq("requeue", &[queue, id]), dueq("cancel --dead", &[queue, id]));
     format!("nothing was changed: {shown} is dead; {requeue} makes it due as it is, {cancel} makes room for a new push")

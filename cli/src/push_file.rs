@@ -9,7 +9,7 @@ use std::time::Instant;
 use clap::Args;
 use dueq::{Applied, Error, ErrorKind, Message, OnConflict, Pushed, Queue};
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -113,11 +113,13 @@ impl Push<'_> {
     /// Whether it got to the end; not, if it was interrupted. After a line that fails nothing more is begun, and what was begun
     /// is counted, unless it is interrupted again.
     async fn run(&mut self, mut lines: Lines<Box<dyn Read + Send>>) -> anyhow::Result<bool> {
+        let skip_bad = self.skip_bad;
         let (sender, mut chunks) = mpsc::channel(IN_FLIGHT);
         // A thread of its own: a read of standard input can last for ever, and the program must end all the same.
         std::thread::spawn(move || {
             while let Some(chunk) = lines.chunk().transpose() {
-                let failed = chunk.is_err();
+                // What comes after the line that stops the push is not begun.
+                let failed = chunk.as_ref().map_or(true, |chunk| !skip_bad && !chunk.bad.is_empty());
                 if sender.blocking_send(chunk).is_err() || failed {
                     return;
                 }
@@ -127,16 +129,18 @@ impl Push<'_> {
         let mut flight: VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)> = VecDeque::new();
         let (mut open, mut finished) = (true, true);
         while open || !flight.is_empty() {
-            if self.failure.is_some() {
-                open = false;
-            }
             let room = open && flight.len() < IN_FLIGHT;
             tokio::select! {
-                _ = interrupt.recv() => if !std::mem::take(&mut open) { return Ok(self.give_up(&flight)) } else { finished = false },
-                _ = terminate.recv() => if !std::mem::take(&mut open) { return Ok(self.give_up(&flight)) } else { finished = false },
+                () = either(&mut interrupt, &mut terminate) => {
+                    if !std::mem::take(&mut open) {
+                        return Ok(self.give_up(&flight));
+                    }
+                    finished = false;
+                }
                 results = first(&mut flight), if !flight.is_empty() => {
                     if let Some((chunk, numbers, _)) = flight.pop_front() {
                         self.settle(chunk, &numbers, results?);
+                        open &= self.failure.is_none();
                     }
                 }
                 chunk = chunks.recv(), if room => match chunk {
@@ -256,6 +260,13 @@ impl Push<'_> {
             output::visible(self.queue.name().as_bytes()),
             parts.concat()
         ))
+    }
+}
+
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
     }
 }
 

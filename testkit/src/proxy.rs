@@ -129,12 +129,7 @@ fn carry(client: TcpStream, port: u16, rules: &Arc<Rules>) -> std::io::Result<()
     Ok(())
 }
 
-fn requests(
-    client: &mut TcpStream,
-    server: &mut TcpStream,
-    rules: &Rules,
-    losing: &AtomicBool,
-) -> std::io::Result<()> {
+fn requests(client: &mut TcpStream, server: &mut TcpStream, rules: &Rules, losing: &AtomicBool) -> std::io::Result<()> {
     let mut buffer = vec![0; 65_536];
     loop {
         let length = client.read(&mut buffer)?;
@@ -151,12 +146,7 @@ fn requests(
     }
 }
 
-fn replies(
-    server: &mut TcpStream,
-    client: &mut TcpStream,
-    rules: &Rules,
-    losing: &AtomicBool,
-) -> std::io::Result<()> {
+fn replies(server: &mut TcpStream, client: &mut TcpStream, rules: &Rules, losing: &AtomicBool) -> std::io::Result<()> {
     let mut buffer = vec![0; 65_536];
     loop {
         let length = server.read(&mut buffer)?;

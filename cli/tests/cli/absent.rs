@@ -89,7 +89,10 @@ fn pause_makes_a_queue_only_if_asked() -> Result<()> {
     let server = server()?;
     refused(&server, &["pause", "ordres"])?;
     let output = dueq(&server, &["pause", "new", "--create"])?;
-    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("made the new queue new\npaused new\n", Some(0)));
+    assert_eq!(
+        (text(&output.stdout).as_str(), output.status.code()),
+        ("made the new queue new\npaused new\n", Some(0))
+    );
     let output = dueq(&server, &["pause", "new", "--create"])?;
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("paused new\n", Some(0)));
     assert_eq!(queues(&server)?, "mail\nnew\norders\n");

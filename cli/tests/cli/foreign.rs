@@ -27,9 +27,8 @@ fn delete_queue_leaves_a_queue_of_another_layout_alone() -> Result<()> {
 
 #[test]
 fn delete_queue_leaves_a_key_of_a_foreign_type_alone() -> Result<()> {
-    let suffixes = [
-        "scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta", "bell",
-    ];
+    let suffixes =
+        ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta", "bell"];
     let server = queue()?;
     for suffix in suffixes {
         let (key, kept) = (format!("dueq:{{q}}:{suffix}"), format!("kept:{suffix}"));

@@ -85,7 +85,8 @@ fn an_unknown_push_names_the_id_that_was_made() -> Result<()> {
         assert_eq!(dueq(&server, &["show", "q", id])?.status.code(), Some(0), "it is there: {said}");
     }
     // Replicas that do not confirm: the id is the way to wait again.
-    let output = dueq(&server, &["push", "q", "x", "--delay", "1h", "--replicas", "1", "--durability-timeout", "10ms"])?;
+    let output =
+        dueq(&server, &["push", "q", "x", "--delay", "1h", "--replicas", "1", "--durability-timeout", "10ms"])?;
     let said = text(&output.stderr);
     let id = said.split("--id ").nth(1).and_then(|rest| rest.split_whitespace().next()).context(said.clone())?;
     assert_eq!(dueq(&server, &["show", "q", id])?.status.code(), Some(0), "{said}");

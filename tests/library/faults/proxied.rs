@@ -198,6 +198,7 @@ async fn what_must_not_be_repeated_says_that_nobody_knows() -> Result<()> {
     let replace = Message::new("new").id("id").due(HOUR).on_conflict(OnConflict::Replace);
     let error = queue.push(replace).await.expect_err("nobody knows");
     assert_eq!((error.was_applied(), error.kind()), (Applied::Unknown, ErrorKind::Unavailable), "{error}");
+    assert_eq!(error.message_id(), Some(&b"id"[..]));
     assert_eq!(proxy.cuts(), 2);
     assert_eq!(setup.queue.get("id").await?.expect("stored").payload, b"new");
 
@@ -206,6 +207,43 @@ async fn what_must_not_be_repeated_says_that_nobody_knows() -> Result<()> {
     proxy.cut_reply_of(RESCHEDULE);
     let moved = queue.reschedule_if("id", Due::at_ms(due_ms + 5_000), due_ms).await?;
     assert_eq!((moved, proxy.cuts()), (Rescheduled::Moved(due_ms + 5_000), 3));
+    Ok(())
+}
+
+/// Of an id that the library made the error is the only one who can tell it.
+#[tokio::test]
+async fn an_unknown_push_names_the_message_it_made() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    let made = || Message::new("made").due(HOUR).on_conflict(OnConflict::Replace);
+    proxy.cut_reply_of(PUSH);
+    let mut errors = vec![queue.push(made()).await.expect_err("unknown")];
+    proxy.cut_reply_of(PUSH);
+    errors.extend(queue.push_many([made(), made()]).await.into_iter().map(|pushed| pushed.expect_err("unknown")));
+    for error in &errors {
+        assert_eq!(error.was_applied(), Applied::Unknown, "{error}");
+        let id = error.message_id().expect("an id");
+        assert_eq!(setup.queue.get(id).await?.expect("stored").payload, b"made");
+    }
+    assert_eq!(errors.len(), 3);
+    let refused = queue.push(Message::new("").id("")).await.expect_err("no id");
+    assert_eq!((refused.was_applied(), refused.message_id()), (Applied::No, None));
+    Ok(())
+}
+
+/// Reads are repeated, so the server has to stop answering: then nothing was changed all the same.
+#[tokio::test(start_paused = true)]
+async fn a_read_without_an_answer_was_not_applied() -> Result<()> {
+    let (_setup, proxy, queue) = proxied().await?;
+    proxy.fall_silent();
+    for error in [
+        queue.stats().await.expect_err("silent"),
+        queue.get("id").await.expect_err("silent"),
+        queue.exists().await.expect_err("silent"),
+        queue.list(State::Dead, None, 1).await.expect_err("silent"),
+    ] {
+        assert_eq!(error.was_applied(), Applied::No, "{error}");
+        assert!(!error.to_string().contains("may have"), "{error}");
+    }
     Ok(())
 }
 
