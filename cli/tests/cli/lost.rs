@@ -25,9 +25,9 @@ fn through(proxy: &Proxy, args: &[&str]) -> Result<Output> {
     command.args(args).output().context("dueq")
 }
 
-fn scheduled(server: &Server, queue: &str) -> Result<Value> {
+fn scheduled(server: &Server, queue: &str) -> Result<u64> {
     let stats: Value = serde_json::from_slice(&dueq(server, &["stats", queue, "--json"])?.stdout)?;
-    Ok(stats["scheduled"].clone())
+    stats["scheduled"].as_u64().context("a number")
 }
 
 /// Each verb whose call is not repeated; what is cut is its reply, so it was done.
@@ -167,7 +167,7 @@ fn a_file_whose_wait_times_out_counts_what_is_stored() -> Result<()> {
     let waiting = ["--replicas", "1", "--durability-timeout", "20ms"];
     let output = dueq(&server, &[&["push", "q", "--ndjson", &path], &waiting[..]].concat())?;
     let (counts, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!((output.status.code(), scheduled(&server, "q")?), (Some(1), 300.into()), "{said}");
+    assert_eq!((output.status.code(), scheduled(&server, "q")?), (Some(1), 300), "{said}");
     assert!(counts.contains("unconfirmed 300"), "{counts}");
     assert!(said.contains("only 0 of 1 replicas"), "{said}");
     let output = dueq(&server, &[&["push", "q", "--json", "--ndjson", &path], &waiting[..]].concat())?;
@@ -190,6 +190,32 @@ fn a_file_whose_reply_is_lost_counts_the_unknown() -> Result<()> {
     assert_eq!((&report["unknown"], &report["created"]), (&100.into(), &0.into()), "{report}");
     assert!(said.contains("line 1: ") && said.contains(UNKNOWN), "{said}");
     assert_eq!(scheduled(&server, "q")?, 101);
+    Ok(())
+}
+
+/// A second Ctrl-C ends the wait for replicas, and says how many lines nobody has waited for.
+#[test]
+fn a_second_interrupt_ends_a_wait_and_counts_the_unknown() -> Result<()> {
+    let server = Server::start(&[])?;
+    dueq(&server, &["configure", "q", "--max-attempts", "20"])?;
+    let path = server.folder().join("lines");
+    fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(10))?;
+    let mut child = command(&server)
+        .args(["push", "q", "--json", "--replicas", "1", "--durability-timeout", "60s", "--ndjson"])
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    while scheduled(&server, "q")? < 10 {}
+    // Nothing tells when the first signal was heard.
+    while child.try_wait()?.is_none() {
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let output = child.wait_with_output()?;
+    let (report, said): (Value, _) = (serde_json::from_slice(&output.stdout)?, text(&output.stderr));
+    assert_eq!((&report["unknown"], output.status.code()), (&10.into(), Some(1)), "{report}");
+    assert!(said.contains("interrupted after line 0") && said.contains("--from-line 1"), "{said}");
     Ok(())
 }
 
