@@ -66,7 +66,7 @@ fn listed(names: &[String]) -> String {
 
 /// Those of `names` that a typing error could have made `name` of.
 fn nearest(name: &str, names: Vec<String>) -> Vec<String> {
-    let (wanted, limit) = (name.to_lowercase(), (name.chars().count() / 3).max(1));
+    let (wanted, limit) = (name.to_lowercase(), ((name.chars().count() + 1) / 3).max(1));
     let mut near: Vec<(usize, String)> = names
         .into_iter()
         .filter(|known| known != name)
