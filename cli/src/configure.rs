@@ -6,13 +6,13 @@ use clap::Args;
 use dueq::Limits;
 
 use crate::output::Outcome;
-use crate::{Common, output, time};
+use crate::{Common, existing, output, time};
 
 #[derive(Args)]
 #[command(
     arg_required_else_help = true,
     after_help = "\
-What is not named stays as it is. The queue is made if there is none.
+What is not named stays as it is. The queue is made if there is none, and the first line of the output says so.
 
 Examples:
   dueq configure orders --max-attempts 5
@@ -80,8 +80,19 @@ impl Configure {
         if let Some(number) = flags.keep_dead {
             limits = limits.keep_dead(number);
         }
-        common.queue(&self.queue).await?.configure(limits).await?;
-        output::queue(common.json, &self.queue, "configured", None)?;
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let made = !queue.exists().await?;
+        queue.configure(limits).await?;
+        if common.json {
+            let object = serde_json::json!({ "queue": self.queue, "outcome": "configured", "made": made });
+            output::json_line(&object)?;
+            return Ok(Outcome::Done);
+        }
+        if made {
+            output::queue(false, &self.queue, existing::MADE, None)?;
+            existing::note_near(common, &client, &self.queue).await;
+        }
+        output::queue(false, &self.queue, "configured", None)?;
         Ok(Outcome::Done)
     }
 }

@@ -9,6 +9,8 @@ mod configure;
 mod dev;
 mod doctor;
 mod durable;
+mod existing;
+mod failure;
 mod functions;
 mod group;
 mod ids;
@@ -32,10 +34,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dueq::{Client, ClientOptions, Queue};
+use dueq::{Client, ClientOptions, Error, Queue};
+use failure::Told;
 use output::{Outcome, Usage};
 
 /// Delay queues on Redis: push a message with a time, and one live worker gets it at that time.
@@ -92,6 +96,9 @@ struct Common {
     /// How warnings and errors are written to standard error
     #[arg(long, global = true, help_heading = COMMON, value_enum, default_value_t = Log::Text, value_name = "FORMAT")]
     log: Log,
+    /// The queue that the command is about: errors name it.
+    #[arg(skip)]
+    about: OnceLock<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -173,7 +180,26 @@ impl Common {
     }
 
     async fn queue(&self, name: &str) -> anyhow::Result<Queue> {
-        Ok(self.client().await?.queue(name)?)
+        Ok(self.client_and_queue(name).await?.1)
+    }
+
+    async fn client_and_queue(&self, name: &str) -> anyhow::Result<(Client, Queue)> {
+        let client = self.client().await?;
+        let queue = client.queue(name)?;
+        let _ = self.about.set(name.to_owned());
+        Ok((client, queue))
+    }
+
+    /// The same of one that must exist.
+    async fn existing_queue(&self, name: &str) -> anyhow::Result<Queue> {
+        let (client, queue) = self.client_and_queue(name).await?;
+        existing::require(&client, &queue).await?;
+        Ok(queue)
+    }
+
+    /// An error of the library, with what it leaves open.
+    fn told(&self, error: &Error) -> Told {
+        Told::of(error, self.about.get().map(String::as_str))
     }
 
     /// Warnings go to standard error; RUST_LOG shows more, or less.
@@ -188,12 +214,26 @@ impl Common {
         }
     }
 
+    /// What is worth a look, and no failure.
+    fn remark(&self, text: &str) {
+        match self.log {
+            Log::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
+            Log::Json => output::note(&output::json(&serde_json::json!({ "level": "WARN", "message": text }))),
+        }
+    }
+
     fn complain(&self, error: &anyhow::Error) {
+        let of_library = error.downcast_ref::<Error>().map(|error| self.told(error));
+        let told = of_library.as_ref().or_else(|| error.downcast_ref::<Told>());
+        let text = told.map_or_else(|| error.to_string(), ToString::to_string);
         match self.log {
             Log::Text if error.is::<output::Advice>() => output::note(&format!("dueq: {error}")),
-            Log::Text => output::note(&format!("dueq: {}", output::visible(error.to_string().as_bytes()))),
+            Log::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
             Log::Json => {
-                let object = serde_json::json!({ "level": "ERROR", "message": error.to_string() });
+                let mut object = serde_json::json!({ "level": "ERROR", "message": text });
+                if let Some(told) = told {
+                    object["applied"] = failure::applied(&told.error).into();
+                }
                 output::note(&output::json(&object));
             }
         }

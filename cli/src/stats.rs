@@ -8,7 +8,7 @@ use dueq::{Client, Stats as Counts};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Outcome;
-use crate::{Common, output};
+use crate::{Common, existing, output};
 
 /// How often --watch looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -32,6 +32,9 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let client = common.client().await?;
+        if let Some(name) = &self.queue {
+            existing::require(&client, &client.queue(name)?).await?;
+        }
         // From before the first output on: who has read it may stop us.
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {

@@ -10,12 +10,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::Args;
 use dueq::{Delivery, Limits, Settlement};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Common, group, time};
+use crate::{Common, existing, group, time};
 
 /// What the ends of handlers may take after the grace, before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
@@ -40,6 +41,9 @@ const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
   DUEQ_WEBHOOK_SECRET; several, one a line, sign side by side while you change them.
   2xx: done. 4xx: hopeless, set aside as dead, but for 408, 409, 425 and 429. These and all else: retried; 429 and 503
   after what Retry-After says (1 second to a day). Redirects are not followed, proxies not used.
+
+--print: a line that cannot be written, as the disk is full or the reader gone, gives its message back and ends the
+worker with exit code 1.
 
 A message is delivered at least once: should a worker die, its messages run again elsewhere. So what handles a message
 must do no harm when it is done twice; the id tells.
@@ -91,7 +95,7 @@ struct HttpOptions {
 #[group(required = true, multiple = false)]
 struct How {
     /// Run this command for each message: exit 0 done, 65 hopeless, anything else retry
-    #[arg(long, help_heading = HOW, value_name = "CMD")]
+    #[arg(long, help_heading = HOW, value_name = "CMD", value_parser = not_blank)]
     exec: Option<String>,
     /// Print each message and ack it
     #[arg(long, help_heading = HOW)]
@@ -99,6 +103,14 @@ struct How {
     /// Post each message to this URL: 2xx done, most 4xx hopeless, anything else retry
     #[arg(long, help_heading = HOW, value_name = "URL")]
     http: Option<String>,
+}
+
+/// A command of nothing would succeed, and ack every message.
+fn not_blank(command: &str) -> Result<String, String> {
+    match command.trim().is_empty() {
+        true => Err("the command is empty: is the variable set that it comes from?".to_owned()),
+        false => Ok(command.to_owned()),
+    }
 }
 
 /// A time limit: no message could keep one of nothing.
@@ -128,7 +140,10 @@ impl Handler {
 
 impl Work {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<()> {
-        let queue = common.queue(&self.queue).await?;
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        if let Ok(Some(absence)) = existing::absence(&client, &queue).await {
+            tracing::warn!("{absence}; waiting for its first push");
+        }
         let (stop, over) = (CancellationToken::new(), CancellationToken::new());
         let handler = Arc::new(match self.how {
             How { exec: Some(command), .. } => {
@@ -141,7 +156,7 @@ impl Work {
                 let http = http::Http::new(&url, secrets, timeout, self.http.allow_private, over.clone()).await?;
                 Handler::Http(http)
             }
-            How { .. } => Handler::Print(print::Print { json: common.json, unread: stop.clone() }),
+            How { .. } => Handler::Print(print::Print::new(common.json, stop.clone())),
         });
         // Heard from now on: a signal must not kill us with a command half done.
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -185,6 +200,12 @@ impl Work {
         if let Handler::Exec(exec) = &*handler {
             exec.finish().await;
         }
-        Ok(result?)
+        result?;
+        match &*handler {
+            Handler::Print(print) => print.failure().map_or(Ok(()), |error| {
+                Err(anyhow!("cannot write to standard output: {error}; what was not written is given back, uncharged"))
+            }),
+            _ => Ok(()),
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! The program `dueq` as a person or a script uses it, on a private server.
 
+mod absent;
 mod bench;
 mod doctor;
+mod foreign;
 mod help;
 mod hostile;
+mod lost;
 mod ndjson;
 mod operator;
 mod roles;
