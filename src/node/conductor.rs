@@ -44,6 +44,8 @@ pub(super) struct Conductor {
     last_beat: Instant,
     /// How many calls failed since the last beat that did not.
     failures: u32,
+    /// How many beats failed since the last one that did not.
+    failed_beats: u32,
 }
 
 impl Conductor {
@@ -69,6 +71,7 @@ impl Conductor {
             born: String::new(),
             last_beat: now,
             failures: 0,
+            failed_beats: 0,
         }
     }
 
@@ -139,6 +142,10 @@ impl Conductor {
                 match result {
                     Ok(Beat { header, lead, nodes, ready }) => {
                         self.failures = 0;
+                        if self.failed_beats > 0 {
+                            events::recovered(self.queue.name(), "beat", self.failed_beats);
+                            self.failed_beats = 0;
+                        }
                         self.agenda.set_lead(lead, nodes, sent);
                         let head_ms = header.head_ms.filter(|_| !header.paused);
                         let at = head_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
@@ -148,7 +155,10 @@ impl Conductor {
                             self.nudge.look();
                         }
                     }
-                    Err(error) => self.failed("beat", &error, now),
+                    Err(error) => {
+                        self.failed_beats += 1;
+                        self.failed("beat", &error, now);
+                    }
                 }
             }
         }
