@@ -121,6 +121,11 @@ impl Client {
         self.lanes.control.connector().opened()
     }
 
+    /// Where the server is, as far as is known: `HOST:PORT`, without user and password.
+    pub fn address(&self) -> String {
+        self.lanes.control.connector().address()
+    }
+
     /// Removes all keys of a queue in one command.
     pub(crate) async fn delete(&self, keys: &Keys) -> Result<bool, Error> {
         let mut unlink = redis::cmd("UNLINK");

@@ -15,12 +15,14 @@ mod ids;
 mod import;
 mod inspect;
 mod keys;
+mod log;
 mod ndjson;
 mod output;
 mod push;
 mod push_file;
 mod queues;
 mod reschedule;
+mod server;
 mod shown;
 mod snippets;
 mod stats;
@@ -29,22 +31,21 @@ mod when;
 mod work;
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::anyhow;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use dueq::{Client, ClientOptions, Queue};
-use output::{Outcome, Usage};
+use clap::{Args, Parser, Subcommand};
+use output::Outcome;
 
 /// Delay queues on Redis: push a message with a time, and one live worker gets it at that time.
 ///
 /// The server is named by --redis or REDIS_URL: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS,
 /// or redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE].
-/// Everybody on this machine can read its command lines: a URL with a password belongs into REDIS_URL.
+/// Without both it is redis://127.0.0.1/; `dueq dev` runs a server there.
+/// Put a URL with a password into REDIS_URL: other users of this machine can read its command lines.
 #[derive(Parser)]
 #[command(
+    name = "dueq",
     version,
     after_help = "\
 Examples:
@@ -66,17 +67,9 @@ const COMMON: &str = "Common options";
 
 #[derive(Args)]
 struct Common {
-    /// The server
-    #[arg(
-        long,
-        global = true,
-        help_heading = COMMON,
-        value_name = "URL",
-        env = "REDIS_URL",
-        hide_env_values = true,
-        default_value = "redis://127.0.0.1/"
-    )]
-    redis: String,
+    /// The server [default: redis://127.0.0.1/]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "URL", env = "REDIS_URL", hide_env_values = true)]
+    redis: Option<String>,
     /// Certificates, in PEM, of those who may have signed the server's, instead of those that this machine trusts
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_CACERT", hide_env_values = true)]
     cacert: Option<PathBuf>,
@@ -90,16 +83,11 @@ struct Common {
     #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
     /// How warnings and errors are written to standard error
-    #[arg(long, global = true, help_heading = COMMON, value_enum, default_value_t = Log::Text, value_name = "FORMAT")]
-    log: Log,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Log {
-    /// Lines for people
-    Text,
-    /// One JSON object a line
-    Json,
+    #[arg(long, global = true, help_heading = COMMON, value_enum, default_value_t = log::Style::Text, value_name = "FORMAT")]
+    log: log::Style,
+    /// How much of the log is written; counts more than the variable RUST_LOG [default: warn]
+    #[arg(long, global = true, help_heading = COMMON, value_enum, value_name = "LEVEL")]
+    log_level: Option<log::Level>,
 }
 
 #[derive(Subcommand)]
@@ -152,54 +140,6 @@ enum Command {
     Completions(completions::Completions),
 }
 
-impl Common {
-    async fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::connect_with(&self.redis, &self.options()?).await?)
-    }
-
-    /// Which certificates to use.
-    fn options(&self) -> anyhow::Result<ClientOptions> {
-        let read = |path: &PathBuf| fs::read(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()));
-        let mut options = ClientOptions::new();
-        if let Some(path) = &self.cacert {
-            options = options.ca_certificates(read(path)?);
-        }
-        match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => options = options.client_certificate(read(cert)?, read(key)?),
-            (None, None) => {}
-            _ => return Err(Usage("--cert and --key go together".to_owned()).into()),
-        }
-        Ok(options)
-    }
-
-    async fn queue(&self, name: &str) -> anyhow::Result<Queue> {
-        Ok(self.client().await?.queue(name)?)
-    }
-
-    /// Warnings go to standard error; RUST_LOG shows more, or less.
-    fn start_log(&self) {
-        let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-        let json = self.log == Log::Json;
-        let writer = move || output::Log { json };
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
-        match self.log {
-            Log::Text => log.init(),
-            Log::Json => log.json().flatten_event(true).init(),
-        }
-    }
-
-    fn complain(&self, error: &anyhow::Error) {
-        match self.log {
-            Log::Text if error.is::<output::Advice>() => output::note(&format!("dueq: {error}")),
-            Log::Text => output::note(&format!("dueq: {}", output::visible(error.to_string().as_bytes()))),
-            Log::Json => {
-                let object = serde_json::json!({ "level": "ERROR", "message": error.to_string() });
-                output::note(&output::json(&object));
-            }
-        }
-    }
-}
-
 fn main() -> ExitCode {
     // Without a word of the user's: help, not an error, even if REDIS_URL is set.
     let args: Vec<OsString> = if std::env::args_os().len() == 1 {
@@ -211,7 +151,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(refusal) => return refuse(&refusal),
     };
-    cli.common.start_log();
+    log::start(cli.common.log, cli.common.log_level);
     match run(cli.command, &cli.common) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Refused) => ExitCode::FAILURE,
@@ -219,7 +159,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             cli.common.complain(&error);
-            if error.is::<output::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if output::is_usage(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -16,12 +16,13 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-A line of --ndjson holds payload (text) or payload_base64; optionally id, delay or at, max_attempts and traceparent. What
-it does not say is taken from the flags. A line without id gets one made of file, line number and text: so an interrupted
+A line of --ndjson holds payload or payload_base64; optionally id, delay or at, max_attempts and traceparent. A payload
+that is a text is stored without its quotes, any other JSON value as it is written. What a line does not say is taken
+from the flags. A line without id gets one made of file, line number and text: so an interrupted
 push can be run again, and each message is pushed once as long as it has not been delivered; --from-line leaves out what
 was.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
-  {\"payload\": \"mail 7\", \"at\": \"2026-12-01T20:00:00+08:00\"}
+  {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
 
 Examples:
   dueq push orders 'rate order 42' --id order:42 --delay 48h

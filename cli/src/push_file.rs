@@ -81,7 +81,7 @@ impl FileFlags {
             Ok(true) => Ok(Outcome::Done),
             Ok(false) => {
                 anyhow::bail!(
-                    "interrupted after line {}: the same command pushes the rest, each message once; --from-line {} begins there",
+                    "interrupted after line {}: --from-line {} pushes the rest; without it, what was delivered meanwhile is pushed again",
                     push.counts.line,
                     push.counts.line + 1
                 )
@@ -127,7 +127,7 @@ impl Push<'_> {
                 }
                 chunk = chunks.recv(), if room => match chunk {
                     Some(chunk) => {
-                        let mut chunk = chunk.map_err(|error| anyhow::anyhow!("cannot read on: {error}"))?;
+                        let mut chunk = chunk.map_err(|error| anyhow::anyhow!("cannot read on: {error} (is it a file?)"))?;
                         let (numbers, messages): (Vec<u64>, Vec<Message>) = chunk.messages.drain(..).unzip();
                         let queue = self.queue.clone();
                         let pushing = tokio::spawn(async move { queue.push_many(messages).await });
@@ -150,7 +150,9 @@ impl Push<'_> {
                 Ok(Pushed::Finished) => self.counts.finished += 1,
                 Err(error) if error.kind() == ErrorKind::InvalidInput => self.bad(number, &error.to_string())?,
                 Err(error) => {
-                    anyhow::bail!("line {number}: {error}; the same command pushes the rest, each message once")
+                    anyhow::bail!(
+                        "line {number}: {error}; the same command pushes the rest, and what was delivered meanwhile again"
+                    )
                 }
             }
         }
@@ -167,7 +169,8 @@ impl Push<'_> {
         let reason = output::visible(reason.as_bytes());
         anyhow::ensure!(
             self.skip_bad,
-            "line {number}: {reason}; correct it and run the same command again, which pushes each message once, or add --skip-bad"
+            "line {number}: {reason}; correct it and add --from-line {number} to push the rest (an earlier line that was delivered \
+             meanwhile would be pushed again), or add --skip-bad"
         );
         self.counts.skipped += 1;
         if self.counts.skipped <= TOLD {
