@@ -34,7 +34,11 @@ fn found(lines: &[Value]) -> Vec<String> {
 fn well(server: &Server) -> Result<()> {
     let (code, lines) = doctor(server, &[])?;
     assert_eq!((code, found(&lines)), (Some(0), Vec::new()), "{lines:#?}");
-    assert_eq!(lines.last(), Some(&serde_json::json!({ "found": 0, "mended": 0, "not_checked": 0 })));
+    let remarks = lines.iter().filter(|line| line.get("remark").is_some()).count();
+    assert_eq!(
+        lines.last(),
+        Some(&serde_json::json!({ "found": 0, "mended": 0, "remarks": remarks, "not_checked": 0 }))
+    );
     Ok(())
 }
 
@@ -180,5 +184,80 @@ async fn people_read_what_follows_and_what_to_run() -> Result<()> {
     run(&server, &["HSET", "dueq:{q}:messages", "\x1b[2J", "x"])?;
     let said = text(&dueq(&server, &["doctor", "q", "--repair"])?.stdout);
     assert!(said.contains("mended: ") && said.contains("2 found, 2 mended") && !said.contains('\x1b'), "{said}");
+    Ok(())
+}
+
+const LONG_AGO: &str = "2020-01-01T00:00:00Z";
+
+#[test]
+fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
+    let server = server()?;
+    for id in ["a", "b", "c"] {
+        dueq(&server, &["push", "q", "x", "--id", id, "--at", LONG_AGO])?;
+    }
+    let overdue = finds(&server, &["q"], "overdue q")?;
+    assert_eq!(overdue["remedy"], "dueq work q --exec COMMAND", "{overdue}");
+    dueq(&server, &["pause", "q"])?;
+    let paused = finds(&server, &[], "paused q")?;
+    assert_eq!(paused["remedy"], "dueq resume q", "{paused}");
+    assert!(paused["problem"].as_str().is_some_and(|problem| problem.contains("3 messages are due")), "{paused}");
+    dueq(&server, &["resume", "q"])?;
+    // Any value of the field means paused.
+    run(&server, &["HSET", "dueq:{q}:meta", "paused", "0"])?;
+    finds(&server, &[], "paused q")?;
+    run(&server, &["HDEL", "dueq:{q}:meta", "paused"])?;
+
+    let mut worker = crate::command(&server)
+        .args(["work", "q", "--concurrency", "1", "--exec", "echo; exec sleep 1000"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()?;
+    // The line of the first command: then the only handler is busy.
+    let mut line = [0];
+    std::io::Read::read_exact(&mut worker.stdout.take().context("its output")?, &mut line)?;
+    let busy = finds(&server, &["q"], "overdue q");
+    worker.kill()?;
+    worker.wait()?;
+    let busy = busy?;
+    assert!(busy["problem"].as_str().is_some_and(|problem| problem.contains("1 workers are alive")), "{busy}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn dead_messages_are_a_remark_and_no_finding() -> Result<()> {
+    let server = server()?;
+    let _leased = one_in_each_state(&server).await?;
+    let (code, lines) = doctor(&server, &["q"])?;
+    let remark = lines.iter().find(|line| line.get("remark").is_some()).context("a remark")?;
+    assert_eq!((code, &remark["remark"], found(&lines).len()), (Some(0), &"dead".into(), 0));
+    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    assert!(said.contains("remark: dead q: 1 messages are dead"), "{said}");
+    assert!(said.contains("nothing found, 1 remarks"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn doctor_finds_that_too_few_replicas_stop_all_writes() -> Result<()> {
+    let server = server()?;
+    dueq(&server, &["push", "q", "x", "--id", "a", "--at", LONG_AGO])?;
+    run(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"])?;
+    let output = dueq(&server, &["doctor"])?;
+    let said = text(&output.stdout);
+    assert!(said.contains("noreplicas min-replicas-to-write: 0 replicas follow"), "{said}");
+    assert!(said.contains("nothing is pushed, claimed or delivered"), "{said}");
+    assert!(said.contains("run  redis-cli -u \"$REDIS_URL\" INFO replication"), "{said}");
+    assert!(said.contains("overdue q"), "what only reads is looked at all the same: {said}");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), String::new()));
+    Ok(())
+}
+
+#[test]
+fn remedies_name_the_server_of_the_call() -> Result<()> {
+    let server = Server::start(&["--appendonly", "no"])?;
+    let by_variable = text(&dueq(&server, &["doctor"])?.stdout);
+    assert!(by_variable.contains("run  redis-cli -u \"$REDIS_URL\" CONFIG SET appendonly yes"), "{by_variable}");
+    let url = server.url();
+    let output = crate::command(&server).env_remove("REDIS_URL").args(["doctor", "--redis", &url]).output()?;
+    let by_flag = text(&output.stdout);
+    assert!(by_flag.contains(&format!("run  redis-cli -u {url} CONFIG SET appendonly yes")), "{by_flag}");
     Ok(())
 }

@@ -1,14 +1,17 @@
 //! The program `dueq` as a person or a script uses it, on a private server.
 
 mod bench;
+mod counts;
 mod doctor;
 mod help;
 mod hostile;
 mod ndjson;
 mod operator;
+mod readme;
 mod roles;
 mod secrets;
 mod tls;
+mod words;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};

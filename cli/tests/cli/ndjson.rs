@@ -175,3 +175,17 @@ fn a_full_queue_stops_the_push_at_its_line() -> Result<()> {
     assert!(text(&output.stderr).contains("line 3: "), "{}", text(&output.stderr));
     Ok(())
 }
+
+#[test]
+fn a_payload_may_be_any_json_value() -> Result<()> {
+    let server = Server::start(&[])?;
+    let lines = "{\"payload\": {\"a\": [1, \"\u{e9}\"]}, \"id\": \"object\", \"delay\": \"1h\"}\n\
+        {\"payload\": 4.20, \"id\": \"number\", \"delay\": \"1h\"}\n\
+        {\"payload\": \"te\\u0078t\", \"id\": \"text\", \"delay\": \"1h\"}\n";
+    let output = push(&server, &file(&server, lines)?, &[])?;
+    assert_eq!(json(&output.stdout)?["created"], 3, "{}", text(&output.stderr));
+    for (id, payload) in [("object", "{\"a\": [1, \"\u{e9}\"]}"), ("number", "4.20"), ("text", "text")] {
+        assert_eq!(json(&dueq(&server, &["show", "q", id, "--json"])?.stdout)?["payload"], payload, "{id}");
+    }
+    Ok(())
+}

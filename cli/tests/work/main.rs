@@ -4,4 +4,5 @@ mod dev;
 mod exec;
 mod hostile;
 mod http;
+mod log;
 mod support;
