@@ -28,22 +28,22 @@ pub(crate) struct Configure {
 
 #[derive(Args)]
 struct Flags {
-    /// A message is dead after so many failed attempts, unless it has a limit of its own; 20 until it is set
+    /// A message is dead after so many failed attempts, unless it has a limit of its own; 20 unless set
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
-    /// A message survives so many crashes, which are leases that ran out; 5 until it is set
+    /// A message survives so many crashes, which are leases that ran out; 5 unless set
     #[arg(long, value_name = "N")]
     max_crashes: Option<u32>,
-    /// The queue holds so many messages, whatever their state, and refuses more; 'none' for no limit, as until it is set
+    /// The queue holds so many messages, whatever their state, and refuses more; 'none' for no limit, the default
     #[arg(long, value_name = "N", value_parser = number_or_none)]
     max_messages: Option<MaxMessages>,
-    /// The largest payload that is taken; 1048576 until it is set, 16777216 at most
+    /// The largest payload that is taken; 1048576 unless set, 16777216 at most
     #[arg(long, value_name = "BYTES")]
     max_payload_bytes: Option<u32>,
-    /// Dead messages are removed after so long; 30d until it is set
+    /// Dead messages are removed after so long; 30d unless set
     #[arg(long, value_name = "TIME", value_parser = time::delay)]
     keep_dead_for: Option<Duration>,
-    /// So many dead messages are kept, the youngest; 100000 until it is set
+    /// So many dead messages are kept, the youngest; 100000 unless set
     #[arg(long, value_name = "N")]
     keep_dead: Option<u64>,
 }

@@ -15,8 +15,9 @@ const OFFSET: Duration = Duration::from_secs(1);
 #[derive(Args)]
 #[command(after_help = "\
 Looks at the server: version, eviction, persistence, replicas, memory, clients, buffers, round trip, clock, scripts and
-functions; and at each queue: whether due messages are delivered, and if not, why; whether every id is in one state, with its
-payload, claim and attributes; whether keys, sentinels, limits, encodings and the bell are as they must be. It names what follows from each finding and what mends it.
+functions; and at each queue: whether due messages are delivered, and if not, why; whether every id is in one state, with
+its payload, claim and attributes; whether keys, sentinels, limits, encodings and the bell are as they must be. It names
+what follows from each finding and what mends it.
 In small steps, safe while workers and producers go on; it reads each id once.
 
 With --repair it mends the queues, never the server: what had no state is put among the dead, so that nothing is lost and
@@ -231,7 +232,8 @@ impl Report<'_> {
             });
             output::json_line(&object)?;
         } else {
-            let all = [(remarks, "remarks"), (unchecked, "not checked")]
+            let remark = if remarks == 1 { "remark" } else { "remarks" };
+            let all = [(remarks, remark), (unchecked, "not checked")]
                 .map(|(count, what)| if count == 0 { String::new() } else { format!(", {count} {what}") })
                 .concat();
             output::line(&match found {

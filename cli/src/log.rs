@@ -38,17 +38,11 @@ pub(crate) enum Style {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
-    /// Nothing
     Off,
-    /// What needs somebody
     Error,
-    /// And what failed and is tried again
     Warn,
-    /// And what happens: starts, stops, retries
     Info,
-    /// And details
     Debug,
-    /// And everything
     Trace,
 }
 

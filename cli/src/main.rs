@@ -85,8 +85,8 @@ struct Common {
     /// How warnings and errors are written to standard error
     #[arg(long, global = true, help_heading = COMMON, value_enum, default_value_t = log::Style::Text, value_name = "FORMAT")]
     log: log::Style,
-    /// How much of the log is written; counts more than the variable RUST_LOG [default: warn]
-    #[arg(long, global = true, help_heading = COMMON, value_enum, value_name = "LEVEL")]
+    /// How much of the log is written: off, error, warn, info, debug or trace; overrides RUST_LOG [default: warn]
+    #[arg(long, global = true, help_heading = COMMON, value_enum, value_name = "LEVEL", hide_possible_values = true)]
     log_level: Option<log::Level>,
 }
 
@@ -159,7 +159,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             cli.common.complain(&error);
-            if output::is_usage(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<output::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -45,14 +45,6 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Whether the command line was wrong: an id, a name or a number that the library refuses before it asks the server.
-pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
-    let is_refused = |error: &dueq::Error| {
-        error.kind() == dueq::ErrorKind::InvalidInput && !error.to_string().contains(" refused: ")
-    };
-    error.is::<Usage>() || error.downcast_ref().is_some_and(is_refused)
-}
-
 /// A failure that takes more than a line to explain, in words of our own: its line ends are kept.
 #[derive(Debug)]
 pub(crate) struct Advice(pub(crate) &'static str);

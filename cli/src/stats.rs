@@ -67,7 +67,10 @@ impl Stats {
 async fn one(client: &Client, name: &str, common: &Common) -> anyhow::Result<Shown> {
     let stats = match client.queue(name)?.stats().await {
         Ok(stats) => stats,
-        Err(error) => return Ok(Shown { text: unread(name, error, common)?, outcome: Outcome::Refused }),
+        Err(error) => {
+            common.complain(&anyhow::Error::msg(unread(name, error, common)?));
+            return Ok(Shown { text: String::new(), outcome: Outcome::Refused });
+        }
     };
     let text = if common.json { object(name, &stats) } else { table_of(name, &stats) };
     Ok(Shown { text, outcome: Outcome::Done })
@@ -100,7 +103,13 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
             Ok(stats) => stats,
             // The others are shown all the same.
             Err(error) => {
-                lines.push_str(&unread(&name, error, common)?);
+                let reason = unread(&name, error, common)?;
+                lines.push_str(&if common.json {
+                    output::json(&serde_json::json!({ "queue": name, "error": reason }))
+                } else {
+                    output::visible(reason.as_bytes())
+                });
+                lines.push('\n');
                 outcome = Outcome::Refused;
                 continue;
             }
@@ -121,17 +130,13 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
     Ok(Shown { text, outcome })
 }
 
-/// The line of a queue that cannot be read. An error that is not the queue's ends the look at all of them.
+/// What is said of a queue that cannot be read. An error that is not the queue's ends the look at all of them.
 fn unread(name: &str, error: Error, common: &Common) -> anyhow::Result<String> {
     if error.is_retryable() {
         return Err(error.into());
     }
     let reason = common.remedy(&error.to_string());
-    if common.json {
-        return Ok(format!("{}\n", output::json(&serde_json::json!({ "queue": name, "error": reason }))));
-    }
-    let (shown, reason) = (output::visible(name.as_bytes()), output::visible(reason.as_bytes()));
-    Ok(format!("{shown} cannot be read: {reason}; run dueq doctor {}\n", dueq::shell_word(name.as_bytes())))
+    Ok(format!("{name} cannot be read: {reason}; run dueq doctor {}", dueq::shell_word(name.as_bytes())))
 }
 
 fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {

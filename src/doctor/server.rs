@@ -60,14 +60,21 @@ impl Client {
         if let Some(info) = checkup.allowed("version, eviction policy, persistence, replicas, memory (INFO)", info)? {
             checkup.version(&info);
             checkup.memory(&info);
-            let least = lane.setting("min-replicas-to-write").await;
-            let least = checkup.allowed("how many replicas must follow (CONFIG GET min-replicas-to-write)", least)?;
-            checkup.replication(&info, least.flatten().and_then(|least| least.parse().ok()));
+            let mut least = None;
+            // INFO has the field only where replicas must follow.
+            if info.field("min_slaves_good_slaves").is_some() {
+                let setting = lane.setting("min-replicas-to-write").await;
+                least = checkup.allowed("how many replicas must follow (CONFIG GET)", setting)?.flatten();
+            }
+            checkup.replication(&info, least.and_then(|least| least.parse().ok()));
             let save = lane.setting("save").await;
             let save = checkup.allowed("when snapshots are made (CONFIG GET save)", save)?;
-            let stops = lane.setting("stop-writes-on-bgsave-error").await;
-            let stops = checkup.allowed("what a failed snapshot stops (CONFIG GET)", stops)?;
-            let stops = stops.flatten().is_none_or(|stops| stops == "yes");
+            let mut stops = true;
+            if info.field("rdb_last_bgsave_status").is_some_and(|status| status != "ok") {
+                let setting = lane.setting("stop-writes-on-bgsave-error").await;
+                let setting = checkup.allowed("what a failed snapshot stops (CONFIG GET)", setting)?;
+                stops = setting.flatten().is_none_or(|setting| setting == "yes");
+            }
             checkup.persistence(&info, save.flatten().as_deref(), stops);
         }
         let buffers = lane.setting("client-output-buffer-limit").await;

@@ -83,7 +83,10 @@ pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
 }
 
 fn denied(address: &str, error: RedisError) -> Error {
-    let message = format!("redis at {address} refused the user or password (WRONGPASS, or it has no such user): {}", reason(&error));
+    let message = format!(
+        "redis at {address} refused the user or password (WRONGPASS, or it has no such user): {}",
+        reason(&error)
+    );
     Error::with_source(ErrorKind::Denied, Applied::No, message, error)
 }
 

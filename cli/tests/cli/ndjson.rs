@@ -99,7 +99,7 @@ fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
         ("nonsense", "expected"),
         ("{\"payload\":\"x\"", "EOF"),
         ("[1]", "not an object"),
-        ("{\"payload\":1}", "integer"),
+        ("{\"payload\":\"x\",\"id\":1}", "integer"),
         ("{\"payload\":\"x\",\"dealy\":\"1h\"}", "dealy"),
         ("{\"id\":\"x\"}", "neither payload"),
         ("{\"payload\":\"x\",\"payload_base64\":\"\"}", "both payload"),
