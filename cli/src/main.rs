@@ -120,7 +120,7 @@ enum Command {
     Purge(queues::Purge),
     /// Remove a queue with everything in it
     DeleteQueue(queues::DeleteQueue),
-    /// Set limits of a queue
+    /// Show or set the limits of a queue
     Configure(configure::Configure),
     /// What is wrong with the server and its queues, and what mends it
     Doctor(doctor::Doctor),

@@ -54,8 +54,11 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read + Send>, u64, String)> {
         return Ok((Box::new(io::stdin()), 0, "-".to_owned()));
     }
     let (file, source) = (File::open(path)?, fs::canonicalize(path)?);
-    let length = file.metadata()?.len();
-    Ok((Box::new(file), length, source.to_string_lossy().into_owned()))
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok((Box::new(file), metadata.len(), source.to_string_lossy().into_owned()))
 }
 
 impl FileFlags {
@@ -127,7 +130,7 @@ impl Push<'_> {
                 }
                 chunk = chunks.recv(), if room => match chunk {
                     Some(chunk) => {
-                        let mut chunk = chunk.map_err(|error| anyhow::anyhow!("cannot read on: {error} (is it a file?)"))?;
+                        let mut chunk = chunk.map_err(|error| anyhow::anyhow!("cannot read on: {error}"))?;
                         let (numbers, messages): (Vec<u64>, Vec<Message>) = chunk.messages.drain(..).unzip();
                         let queue = self.queue.clone();
                         let pushing = tokio::spawn(async move { queue.push_many(messages).await });

@@ -125,6 +125,8 @@ fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
     assert_eq!(scheduled(&server)?, 2, "the good lines are the same each time");
     let invalid = file(&server, b"{\"payload\":\"\xff\"}\n")?;
     assert!(text(&push(&server, &invalid, &[])?.stderr).contains("line 1: "));
+    let folder = push(&server, "/tmp", &[])?;
+    assert!(text(&folder.stderr).contains("cannot read /tmp: is a directory"), "{}", text(&folder.stderr));
     let missing = push(&server, "/nowhere", &[])?;
     assert!(text(&missing.stderr).contains("cannot read /nowhere"), "{}", text(&missing.stderr));
     Ok(())
