@@ -131,6 +131,14 @@ impl<'a> From<&'a Finding> for Line<'a> {
     }
 }
 
+/// A fact as JSON has it.
+fn number_or_text(fact: &str) -> serde_json::Value {
+    match fact {
+        "true" | "false" => (fact == "true").into(),
+        _ => fact.parse::<i64>().map_or_else(|_| fact.into(), Into::into),
+    }
+}
+
 /// Whether the server's clock is that far from this machine's.
 fn is_off(offset_us: i128) -> bool {
     offset_us.unsigned_abs() > OFFSET.as_micros()
@@ -154,7 +162,7 @@ impl Report<'_> {
     fn checkup(&mut self, queue: Option<&str>, checkup: &Checkup) -> io::Result<()> {
         if self.common.json {
             let mut object: serde_json::Map<_, _> =
-                checkup.facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect();
+                checkup.facts.iter().map(|(name, value)| ((*name).to_owned(), number_or_text(value))).collect();
             object.insert("queue".to_owned(), queue.into());
             output::json_line(&serde_json::json!({ "facts": object }))?;
         } else {

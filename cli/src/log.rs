@@ -116,13 +116,17 @@ where
             Judged::Tell(withheld) => {
                 let mut line = String::new();
                 self.format.format_event(context, Writer::new(&mut line), event)?;
-                let line = line.trim_end();
-                match line.strip_suffix('}').filter(|_| self.json) {
-                    Some(object) => writeln!(to, "{object},\"withheld\":{withheld}}}"),
-                    None => writeln!(to, "{line} (and {withheld} more times since it was last told)"),
-                }
+                writeln!(to, "{}", with_count(line.trim_end(), withheld, self.json))
             }
         }
+    }
+}
+
+/// A line of the log that also says how often it was withheld.
+fn with_count(line: &str, withheld: u64, json: bool) -> String {
+    match line.strip_suffix('}').filter(|_| json) {
+        Some(object) => format!("{object},\"withheld\":{withheld}}}"),
+        None => format!("{line} (and {withheld} more times since the last such line)"),
     }
 }
 
@@ -270,6 +274,17 @@ mod tests {
             (0..100).filter(|_| floods.judge(ATTEMPT_FAILED, &fields, at) != Judged::Withhold).count()
         };
         assert_eq!((lines(now), lines(now), lines(now + PERIOD)), (10, 0, 10));
+    }
+
+    #[test]
+    fn a_count_fits_a_line_for_people_and_an_object() {
+        assert_eq!(
+            with_count("failed error=x", 7, false),
+            "failed error=x (and 7 more times since the last such line)"
+        );
+        let object = with_count("{\"error\":\"x\"}", 7, true);
+        let value: serde_json::Value = serde_json::from_str(&object).expect("JSON");
+        assert_eq!(value, serde_json::json!({ "error": "x", "withheld": 7 }));
     }
 
     #[test]

@@ -256,6 +256,29 @@ fn doctor_finds_that_too_few_replicas_stop_all_writes() -> Result<()> {
 }
 
 #[test]
+fn doctor_says_what_a_failed_snapshot_stops() -> Result<()> {
+    let server = Server::start(&["--enable-protected-configs", "yes", "--save", "3600 1"])?;
+    dueq(&server, &["push", "q", "x", "--delay", "1h"])?;
+    let folder = server.folder().join("gone");
+    std::fs::create_dir(&folder)?;
+    run(&server, &["CONFIG", "SET", "dir", &folder.display().to_string()])?;
+    std::fs::remove_dir(&folder)?;
+    server.command(&["BGSAVE"])?;
+    let start = std::time::Instant::now();
+    while !server.command(&["INFO", "persistence"])?.contains("rdb_last_bgsave_status:err") {
+        anyhow::ensure!(start.elapsed().as_secs() < 60, "the snapshot did not fail");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    assert!(said.contains("disk rdb_last_bgsave_status"), "{said}");
+    assert!(said.contains("refused with MISCONF, beats and claims too"), "{said}");
+    run(&server, &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"])?;
+    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    assert!(said.contains("disk rdb_last_bgsave_status") && !said.contains("MISCONF"), "{said}");
+    Ok(())
+}
+
+#[test]
 fn remedies_name_the_server_of_the_call() -> Result<()> {
     let server = Server::start(&["--appendonly", "no"])?;
     let by_variable = text(&dueq(&server, &["doctor"])?.stdout);
