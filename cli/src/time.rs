@@ -39,8 +39,8 @@ pub(crate) fn moment(text: &str, zone: Option<&TimeZone>, now: Timestamp) -> Res
         || format!("{text:?} has no zone: add --tz, such as --tz Asia/Shanghai, or an offset, such as +08:00");
 
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // 12 digits since 1973, 13 until 2286: neither seconds nor a date without separators.
-        let ms = text.parse().ok().filter(|_| matches!(text.len(), 12 | 13));
+        // From 2001 until 2286: neither seconds nor a date without separators has 13 digits.
+        let ms = text.parse().ok().filter(|ms| text.len() == 13 && *ms >= 1_000_000_000_000);
         let time = ms.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
         return time.ok_or_else(|| {
             format!("{text:?} is no Unix time in milliseconds, which has 13 digits, such as 1796126400000")
@@ -174,7 +174,9 @@ mod tests {
             ("soon", "no moment"),
             ("1796126400", "milliseconds"),
             ("20261201", "milliseconds"),
+            ("202612012000", "milliseconds"),
             ("20261201200000", "milliseconds"),
+            ("0000000000001", "milliseconds"),
             ("99999999999999999999999", "milliseconds"),
             ("tomorrow", "no moment"),
             ("tomorrow 25:00", "no moment"),
