@@ -53,14 +53,14 @@ local function finish(changed, quiet, head, deadline, length) -- what a script d
 end
 --- end
 --- block: attrs
-local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
-  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
-  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+local function read_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
 end
 local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
-  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
-  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-') .. ' ' .. options .. '\n' .. reason)
 end
 --- end
 --- block: counts
@@ -136,7 +136,7 @@ end
 local function bury(id, why)
   local failures, crashes, _, options, reason = attrs(id)
   leave(id, 'dead')
-  set_attrs(id, failures, crashes, 0, options, why .. (reason ~= '' and '; before that: ' .. reason or ''))
+  set_attrs(id, failures, crashes, nil, options, why .. (reason ~= '' and '; before that: ' .. reason or ''))
   redis.call('ZADD', DEAD, now, id)
   redis.call('HINCRBY', META, 'died', 1)
 end
@@ -210,7 +210,7 @@ function look.dead(id, score)
   return is_time or found('score', id, 'dead ' .. score, function() redis.call('ZADD', DEAD, now, id) end)
 end
 function look.attrs(id, value)
-  if not payload(id) or not string.find(value, '^%d+ %d+ %d+ [^\n]*\n') then
+  if not payload(id) or not (string.find(value, '^%d+ %d+ %d+ [^\n]*\n') or string.find(value, '^%d+ %d+ %- [^\n]*\n')) then
     found('attrs', id, payload(id) and '' or 'absent', function() redis.call('HDEL', ATTRS, id) end)
   end
 end
@@ -222,8 +222,7 @@ else
   local scan, step = {zset and 'ZSCAN' or 'HSCAN', zset or hash, cursor, 'COUNT', limit}, 2
   if part == 'messages' and (redis.REDIS_VERSION_NUM or 0) >= 0x00070400 then scan[6], step = 'NOVALUES', 1
   elseif part == 'messages' then -- payloads come along: a few megabytes of them
-    local largest = 1
-    for _, id in ipairs(redis.call('HRANDFIELD', MESSAGES, 20)) do largest = math.max(largest, redis.call('HSTRLEN', MESSAGES, id)) end
+    local largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 16777216
     scan[5] = math.min(limit, math.max(1, math.floor(4194304 / largest)))
   elseif part == 'claims' then scan[5] = math.ceil(limit / 10) -- one claim may have granted a thousand ids
   end

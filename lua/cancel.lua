@@ -61,13 +61,21 @@ local function place(id)
 end
 --- end
 --- block: entry
-local entries
+local entries, listed
 local function entry(id) -- of a ready message: '<due ms>:<id>'
   if not entries then
-    entries = {}
-    for _, found in ipairs(redis.call('LRANGE', READY, 1, -1)) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
+    entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
+    for _, found in ipairs(listed) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
   end
   return entries[id]
+end
+--- end
+--- block: unlist
+local function unlist(gone) -- removes these entries (the keys of a table) from ready, each from the nearer end: LREM scans
+  local before = 0
+  for i, found in ipairs(next(gone) and listed or {}) do
+    if gone[found] then redis.call('LREM', READY, before <= #listed - i and 1 or -1, found) else before = before + 1 end
+  end
 end
 --- end
 --- block: forget
@@ -76,13 +84,26 @@ local function forget(count) -- up to so many remembered ids whose time is over
   if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
 end
 --- end
+--- block: memory
+-- In RECENT: an id that was cancelled, until when a repeated cancel is recognised (.5, or .25 once the id was pushed again);
+-- byte 4 and an id, when that message ended or moved near its due, plus REPEAT_MS; byte 4 alone, the latest of those times.
+local memory, memory_ms = {}, string.format('%.3f', now_us / 1000 + REPEAT_MS)
+local function remember(score, name) memory[#memory + 1] = score; memory[#memory + 1] = name end
+local function remember_end(id) remember(memory_ms, '\4' .. id) end
+local function keep_memory()
+  if #memory == 0 then return end
+  redis.call('ZADD', RECENT, unpack(memory))
+  redis.call('ZADD', RECENT, 'GT', memory_ms, '\4') -- GT: the clock may have gone back
+  forget(#memory)
+end
+--- end
 local dead, since = ARGV[2], nil
 if dead ~= '' and dead ~= '1' then dead, since = string.match(dead or '', '^(1?) ?since=(%d+)$') end
 if #ARGV < 3 or #ARGV > 1002 or not dead then
   return redis.error_reply('BADARGS cancel takes now, dead (1 or empty; in a repetition also since=MS), then 1 to 1000 ids')
 end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
-local replies, gone = {}, 0
+local replies, gone, unlisted, cancelled = {}, 0, {}, {}
 local function anew(id) -- whether a message of this id was cancelled since the first call, and the id pushed again
   local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
   return recent > now and recent % 1 == 0.25 and math.floor(recent) - REPEAT_MS >= tonumber(since)
@@ -94,21 +115,22 @@ for i = 3, #ARGV do
   elseif state == 'leased' or state == 'dead' and dead == '' then replies[#replies + 1] = string.upper(state)
   elseif state == 'absent' then
     local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
-    -- a fraction marks what was cancelled, not delivered
-    replies[#replies + 1] = recent > now and recent % 1 == 0.5 and 'CANCELLED' or 'ABSENT'
+    replies[#replies + 1] = (cancelled[id] or recent > now and recent % 1 == 0.5) and 'CANCELLED' or 'ABSENT'
   else
     if state == 'scheduled' then redis.call('ZREM', SCHEDULED, id)
-    elseif state == 'ready' then redis.call('LREM', READY, 1, entry(id) or '')
+    elseif state == 'ready' then unlisted[entry(id) or ''] = true
     else redis.call('ZREM', DEAD, id) end
     redis.call('HDEL', MESSAGES, id)
     redis.call('HDEL', ATTRS, id)
-    redis.call('ZADD', RECENT, int(now_up + REPEAT_MS) .. '.5', id)
-    gone = gone + 1
+    remember(int(now_up + REPEAT_MS) .. '.5', id)
+    remember_end(id)
+    gone, cancelled[id] = gone + 1, true
     replies[#replies + 1] = 'CANCELLED'
   end
 end
 if gone > 0 then
+  unlist(unlisted)
+  keep_memory()
   redis.call('HINCRBY', META, 'cancelled', gone)
-  forget(2 * gone)
 end
 return {finish(gone > 0), replies}

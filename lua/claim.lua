@@ -65,14 +65,14 @@ if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1
 local read -- what is in attrs; made only where it is needed, for that costs as much as a command
 if redis.call('HLEN', ATTRS) > 1 then
 --- block: attrs
-local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
-  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
-  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+local function read_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
 end
 local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
-  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
-  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-') .. ' ' .. options .. '\n' .. reason)
 end
 --- end
 read = read_attrs
@@ -124,14 +124,19 @@ if listed > 0 then
   for i = 1, #later_dues, 2 do dues[r + i], dues[r + i + 1] = later_dues[i], later_dues[i + 1] + listed end
 end
 
--- Payloads are read a few at a time: what would pass 4 MiB is not read in vain.
+-- Only so many payloads are read at a time as fit into what is left of 4 MiB, by the longest that was ever stored; where that
+-- says none, the next one's length is looked at first. So no payload is read in vain.
 local granted, payloads, claims, details = ids, {unpack(ids)}, {unpack(ids)}, nil -- of their size at once; granted is never ahead of ids
-local n, c, bytes, largest, taken, deadline = 0, 0, 0, 1048576, 0, now_up + lease_ms -- c: how much is in claims
+local n, c, bytes, taken, deadline = 0, 0, 0, 0, now_up + lease_ms -- c: how much is in claims
+local largest = #ids > 1 and (tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 16777216) or math.huge
 local run, last, due, claim, told, shared, alike = 1, 0 -- alike: granted as the one before it
 while taken < #ids and (taken == 0 or bytes < 4194304) do
-  local from, to = taken + 1, math.min(#ids, taken + math.max(1, math.floor((4194304 - bytes) / largest)))
+  local from, to = taken + 1, math.min(#ids, taken + math.floor((4194304 - bytes) / largest))
+  if to < from then
+    if n > 0 and bytes + redis.call('HSTRLEN', MESSAGES, ids[from]) > 4194304 then break end
+    to = from
+  end
   local extra = read and redis.call('HMGET', ATTRS, unpack(ids, from, to)) or {} -- of few
-  largest = 1
   local found = redis.call('HMGET', MESSAGES, unpack(ids, from, to))
   for i = 1, #found do
     local payload, at = found[i], taken + 1
@@ -153,15 +158,14 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       claims[c] = claim
       if details then details[n] = told end
       bytes = bytes + #payload
-      if #payload > largest then largest = #payload end
     elseif payload and due > now then -- the clock went back: it is not due yet
       redis.call('ZADD', SCHEDULED, due, id)
     elseif payload then -- an entry without a payload is nobody's message: it is dropped
       local held, detail = claim, told
       if extra[i] then
         local failures, crashes, original, stored = read(extra[i])
-        if original > 0 then held = token .. int(original) end
-        detail = int(original > 0 and original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. stored
+        if original then held = token .. int(original) end
+        detail = int(original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. stored
       end
       n, c, alike = n + 1, c + 2, not read
       granted[n], payloads[n], claims[c - 1], claims[c] = id, payload, id, held
@@ -172,7 +176,6 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       end
       if details then details[n] = detail end
       bytes = bytes + #payload
-      if #payload > largest then largest = #payload end
     end
   end
 end

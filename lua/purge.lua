@@ -56,13 +56,26 @@ local function forget(count) -- up to so many remembered ids whose time is over
   if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
 end
 --- end
+--- block: memory
+-- In RECENT: an id that was cancelled, until when a repeated cancel is recognised (.5, or .25 once the id was pushed again);
+-- byte 4 and an id, when that message ended or moved near its due, plus REPEAT_MS; byte 4 alone, the latest of those times.
+local memory, memory_ms = {}, string.format('%.3f', now_us / 1000 + REPEAT_MS)
+local function remember(score, name) memory[#memory + 1] = score; memory[#memory + 1] = name end
+local function remember_end(id) remember(memory_ms, '\4' .. id) end
+local function keep_memory()
+  if #memory == 0 then return end
+  redis.call('ZADD', RECENT, unpack(memory))
+  redis.call('ZADD', RECENT, 'GT', memory_ms, '\4') -- GT: the clock may have gone back
+  forget(#memory)
+end
+--- end
 local state, limit = ARGV[2], tonumber(ARGV[3])
 if #ARGV ~= 3 or not (state == 'scheduled' or state == 'ready' or state == 'dead') or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
   return redis.error_reply('BADARGS purge takes now, state (scheduled, ready or dead), limit (1 to 1000)')
 end
 redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
 redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
-local ids, remember, left = {}, {}, 0
+local ids, left = {}, 0
 if state == 'ready' then
   for i, found in ipairs(redis.call('LRANGE', READY, 1, limit)) do ids[i] = string.match(found, '^%d+:(.*)$') or found end
   if #ids > 0 then
@@ -78,11 +91,13 @@ else
   left = math.max(0, redis.call('ZCARD', zset) - 1)
 end
 if #ids > 0 then
-  for i, id in ipairs(ids) do remember[2 * i - 1], remember[2 * i] = int(now_up + REPEAT_MS) .. '.5', id end
+  for _, id in ipairs(ids) do
+    remember(int(now_up + REPEAT_MS) .. '.5', id)
+    remember_end(id)
+  end
   redis.call('HDEL', MESSAGES, unpack(ids))
   redis.call('HDEL', ATTRS, unpack(ids))
-  redis.call('ZADD', RECENT, unpack(remember))
+  keep_memory()
   redis.call('HINCRBY', META, 'purged', #ids)
-  forget(2 * #ids)
 end
 return {finish(#ids > 0), #ids, left}

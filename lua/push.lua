@@ -1,13 +1,14 @@
 #!lua
 -- push: absent -> scheduled, for 1 to 1,000 messages.
 -- KEYS   the ten of the queue
--- ARGV   now | until: server ms from which on a repetition is refused, or empty | per message: id, due, payload, options
---        until may end in ' fresh': whoever pushes has shown the ids to nobody, and if he repeats the call, repeats all of it
---        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, reuse, traceparent=00-...
--- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | EXPIRED | FULL <why> | INVALID <why>, ...}}; one CREATED alone if all are
+-- ARGV   now | attempt: '<until> <nonce>', or empty | per message: id, due, payload, options
+--        until: server ms of the first attempt + 10,000, with a fraction if known; a repetition at or after it is refused
+--        nonce: 8 to 64 letters and digits, made at random for each call; a repetition sends the same until and nonce
+--        due: unix ms, or +ms from now. options: words of max_attempts=N, on_conflict=keep|reschedule|replace, traceparent=00-...
+-- Reply  {header, {CREATED | EXISTS <state> | MOVED | FINISHED | FINISHED <ms> | EXPIRED | FULL <why> | INVALID <why>, ...}}; one CREATED alone if all are
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready window if a conflict moves a ready message
--- Again  EXISTS or FINISHED within `until` (at most 12 s ahead; of fresh ids if all are given), EXPIRED from then on. With reschedule, replace or reuse: pushes anew
+-- Again  with the same attempt: EXISTS or FINISHED, EXPIRED from until on. With reschedule or replace it moves again
 
 --- block: prelude
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -77,49 +78,57 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is ne
   return due <= now_up + 3155760000000 and due or nil
 end
 --- end
-local count, limit, fresh = (#ARGV - 2) / 4, string.match(ARGV[2] or '', '^(%d*)(%D*)$')
-if count < 1 or count > 1000 or count % 1 ~= 0 or not (fresh == '' or fresh == ' fresh' and limit ~= '') then
-  return redis.error_reply('BADARGS push takes now, until (ms, or ms and fresh, or empty), then id, due, payload, options for 1 to 1000 messages')
+local count, until_ms, nonce = (#ARGV - 2) / 4, string.match(ARGV[2] or '', '^(%d+%.?%d*) (%w+)$')
+if count < 1 or count > 1000 or count % 1 ~= 0 or ARGV[2] ~= '' and not (nonce and #nonce >= 8 and #nonce <= 64) then
+  return redis.error_reply('BADARGS push takes now, attempt (until ms, a blank and a nonce of 8 to 64 letters and digits; or empty), then id, due, payload, options for 1 to 1000 messages')
 end
-local limit_ms, max_messages, max_payload = tonumber(limit), unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes'))
+until_ms = tonumber(until_ms)
+local max_messages, max_payload, largest = unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'largest_payload_bytes'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
-max_payload = tonumber(max_payload or 1048576)
-local ARGV, ids, bytes, soon, text, near, score = ARGV, {}, 0 -- a local is found faster than a global
+max_payload, largest = tonumber(max_payload or 1048576), tonumber(largest) or 4096
+local ARGV, ids, bytes = ARGV, {}, 0 -- a local is found faster than a global
 for i = 1, count do
   ids[i] = ARGV[4 * i - 1]
   bytes = bytes + #ids[i]
-  if fresh ~= '' and ARGV[4 * i] ~= text then -- whether any may be gone before `until`: each attempt must find the same
-    text, soon = ARGV[4 * i], soon or (tonumber(ARGV[4 * i]) or math.huge) <= (string.byte(ARGV[4 * i]) == 43 and REPEAT_MS or limit_ms)
-  end
 end
-local found, json = redis.call('HMGET', MESSAGES, unpack(ids)), cjson.encode(ids)
+local found
+if largest > 4096 then -- a payload may be long: ask for each id alone, which reads none
+  found = {}
+  for i = 1, count do found[i] = redis.call('HEXISTS', MESSAGES, ids[i]) == 1 end
+else found = redis.call('HMGET', MESSAGES, unpack(ids)) end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 -- JSON writes control bytes longer, and some others: one look in C spares a pattern for each id.
-local plain = #json == bytes + 3 * count + 1
--- A few ids are remembered each; more that nobody else knows by their call: as all new, or (.5) as judged one by one.
-local call, known = soon and count > 4 and '\3' .. redis.sha1hex(json), {}
-local mark = tonumber(call and redis.call('ZSCORE', RECENT, call) or 0)
-if not call and redis.call('ZCARD', RECENT) > 1 or mark > now and mark % 1 > 0 then known = redis.call('ZMSCORE', RECENT, unpack(ids))
-elseif mark > now then for i = 1, count do known[i] = mark end end
-local too_late = limit_ms and (limit_ms <= now or limit_ms > now + REPEAT_MS)
--- Most calls bring new messages without options and nothing else: those are gone through in a hurry. Whether an id comes twice
--- is what ZADD tells; then, and if anything else is not that simple, they are judged one by one.
-local all_new, replies, created, head, length = not too_late and count <= room, {'CREATED'}, count, old_head, not make and old_length or nil
-local remember, r, payloads, dues = {}, 0 -- r: how much is in remember
+local plain = #cjson.encode(ids) == bytes + 3 * count + 1
+-- RECENT holds, under byte 3 and the attempt, that this call was made before: all its messages, or (.5) some, each under its
+-- own name. Under byte 4 and an id, when that message ended or moved near its due, plus REPEAT_MS; under byte 4 alone, the latest.
+local function live(score) score = tonumber(score); return score and score > now and score <= now_up + REPEAT_MS + 1 and score end
+local mark, ended, call = nil, {}, '\3' .. ARGV[2]
+local marked, any_ended = unpack(redis.call('ZMSCORE', RECENT, call, '\4'))
+if any_ended and live(any_ended) then
+  local names = {}
+  for i = 1, count do names[i] = '\4' .. ids[i] end
+  ended = redis.call('ZMSCORE', RECENT, unpack(names))
+end
+mark = until_ms and marked and live(marked)
+local too_late = until_ms and (until_ms <= now or until_ms > now + REPEAT_MS)
+-- Fast path: every id is new and no message has options. ZADD NX tells whether an id comes twice; then, and if anything else is
+-- not that simple, the messages are judged one by one.
+local all_new, replies, created, head, length = not mark and not too_late and count <= room, {'CREATED'}, count, old_head, not make and old_length or nil
+local near, longest, memory, moved_near, payloads, dues, text, score = false, largest, {}, false
 if all_new then
-  payloads, dues, text = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)}, nil -- to be overwritten: of their size at once
+  payloads, dues = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)} -- to be overwritten: of their size at once
   for i = 1, count do
     local at, j, id = 4 * i, 2 * i, ids[i]
     local payload = ARGV[at + 1]
     if ARGV[at] ~= text then
       local due = due_ms(ARGV[at])
       text, score = ARGV[at], due and (string.byte(ARGV[at]) == 43 and int(due) or ARGV[at])
-      head, near = math.min(head, due or head), due and limit_ms and due - now <= REPEAT_MS
+      head, near = math.min(head, due or head), near or due and due - now <= REPEAT_MS
     end
-    if not score or found[i] or known[i] or ARGV[at + 2] ~= '' or #id < 1 or #id > 200 or #payload > max_payload
+    if #payload > longest then longest = #payload end
+    if not score or found[i] or ended[i] or ARGV[at + 2] ~= '' or #id < 1 or #id > 200 or #payload > max_payload
       or not plain and string.find(id, '%c') then all_new = false break end
     payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
-    if near and not call then remember[r + 1], remember[r + 2], r = limit, id, r + 2 end
   end
 end
 if all_new then
@@ -127,6 +136,7 @@ if all_new then
   redis.call('HSET', MESSAGES, unpack(payloads)) -- first, as a consumer may not
   all_new = redis.call('ZADD', SCHEDULED, 'NX', unpack(dues)) == count
 end
+local changed = all_new
 if not all_new then
 --- block: place
 local function place(id)
@@ -138,103 +148,142 @@ local function place(id)
 end
 --- end
 --- block: entry
-local entries
+local entries, listed
 local function entry(id) -- of a ready message: '<due ms>:<id>'
   if not entries then
-    entries = {}
-    for _, found in ipairs(redis.call('LRANGE', READY, 1, -1)) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
+    entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
+    for _, found in ipairs(listed) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
   end
   return entries[id]
 end
 --- end
+--- block: unlist
+local function unlist(gone) -- removes these entries (the keys of a table) from ready, each from the nearer end: LREM scans
+  local before = 0
+  for i, found in ipairs(next(gone) and listed or {}) do
+    if gone[found] then redis.call('LREM', READY, before <= #listed - i and 1 or -1, found) else before = before + 1 end
+  end
+end
+--- end
 --- block: attrs
-local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
-  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
-  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+local function read_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
 end
 local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
-  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
-  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-') .. ' ' .. options .. '\n' .. reason)
 end
 --- end
-local function read_options(text) -- words into on_conflict, reuse and what is stored; nothing if one is unknown
-  local on_conflict, reuse, limit, parent = 'keep', false, '', ''
+local function read_options(text) -- words into on_conflict and what is stored; nothing if one is unknown
+  local on_conflict, limit, parent = 'keep', '', ''
   for word in string.gmatch(text, '[^ ]+') do
     local conflict, attempts = string.match(word, '^on_conflict=(%l+)$'), string.match(word, '^max_attempts=(%d+)$')
     local trace, span = string.match(word, '^traceparent=00%-([0-9a-f]+)%-([0-9a-f]+)%-[0-9a-f][0-9a-f]$')
     if conflict == 'keep' or conflict == 'reschedule' or conflict == 'replace' then on_conflict = conflict
-    elseif word == 'reuse' then reuse = true
     elseif attempts and tonumber(attempts) >= 1 and tonumber(attempts) <= 1000000 then limit = 'max_attempts=' .. int(tonumber(attempts))
     elseif trace and #trace == 32 and #span == 16 and string.find(trace, '[^0]') and string.find(span, '[^0]') then parent = word
     else return nil end
   end
-  return on_conflict, reuse, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
+  return on_conflict, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
 end
 local due_of, due_text, moved, options, taken, p, d = {}, {}, {}, {}, {}, 0, 0 -- how much is in payloads and dues
-replies, payloads, dues, remember, created, r = {}, {}, {}, {}, 0, 0
+local noted, whole = {}, not mark -- the messages by which a repetition must be recognised; whether they are all
+replies, payloads, dues, created, longest = {}, {}, {}, 0, largest
+local function remember(score, name) memory[#memory + 1] = score; memory[#memory + 1] = name end
+local function known(i) -- FINISHED, if this is a repetition and the message has gone since its first attempt
+  if mark and (mark % 1 == 0 or live(redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]) or 0)) then return 'FINISHED' end
+  local last = until_ms and ended[i] and live(ended[i])
+  -- Until is the first attempt + 10,000. Half a microsecond: scores are rounded.
+  return last and last - REPEAT_MS > until_ms - 10000 + 0.0005 and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
+end
 local function one(i)
   local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
-  local due, on_conflict, reuse, stored = due_of[text], 'keep', false, ''
+  local due, on_conflict, stored = due_of[text], 'keep', ''
   if due == nil then
     due = due_ms(text) or false
     due_of[text], due_text[text] = due, due and (string.byte(text) == 43 and int(due) or text)
   end
-  if words ~= '' then on_conflict, reuse, stored = read_options(words) end
+  if words ~= '' then on_conflict, stored = read_options(words) end
   if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then return 'INVALID id must be 1 to 200 bytes, none of them a control byte' end
   if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
   if #payload > max_payload then return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload) end
-  if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, reuse, traceparent=00-TRACE-SPAN-FLAGS' end
+  if not on_conflict then return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, traceparent=00-TRACE-SPAN-FLAGS' end
   if too_late then return 'EXPIRED' end
-  local near = due - now <= REPEAT_MS
+  local soon = due - now <= REPEAT_MS
   if found[i] or taken[id] then
     local state = taken[id] and 'scheduled' or place(id)
-    if on_conflict == 'keep' or state == 'leased' or state == 'dead' then return 'EXISTS ' .. state end
-    if state == 'ready' then moved[#moved + 1] = entry(id) end
+    if on_conflict == 'keep' or state == 'leased' or state == 'dead' then
+      noted[#noted + 1] = id
+      return 'EXISTS ' .. state
+    end
+    if state == 'ready' then moved[entry(id) or ''] = true end
     if on_conflict == 'replace' then
       payloads[p + 1], payloads[p + 2], p, options[id] = id, payload, p + 2, stored
+      longest = math.max(longest, #payload)
     else options[id] = options[id] or false end
-    if near then remember[r + 1], remember[r + 2], r = int(now_up + REPEAT_MS), id, r + 2 end
+    if soon then
+      remember(string.format('%.3f', now_us / 1000 + REPEAT_MS), '\4' .. id)
+      moved_near = true
+    end
     dues[d + 1], dues[d + 2], d, taken[id] = due_text[text], id, d + 2, true
     return 'MOVED'
   end
-  local recent = known[i] and tonumber(known[i]) or 0
-  if recent > now and not reuse then return 'FINISHED' end
+  local finished = known(i)
+  if finished then return finished end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
-  -- Used anew, it is no cancelled one any more: its time remains, and for repetitions of that cancel that it was one (.25).
-  local past, ahead = recent > now and math.floor(recent), near and limit_ms or 0
-  local anew = past and (recent - past == 0.5 or recent - past == 0.25 and ahead <= past) and '.25' or ''
-  local keep = past and int(math.max(past, ahead)) .. anew or ahead > 0 and limit
-  if keep then remember[r + 1], remember[r + 2], r = keep, id, r + 2 end
+  if ended[i] then -- its id is no cancelled one any more, but for a repetition of that cancel
+    local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
+    if cancelled > now and cancelled % 1 == 0.5 then remember(int(math.floor(cancelled)) .. '.25', id) end
+  end
   payloads[p + 1], payloads[p + 2], p = id, payload, p + 2
   dues[d + 1], dues[d + 2], d = due_text[text], id, d + 2
   created, taken[id], options[id] = created + 1, true, stored ~= '' and stored or nil
+  longest = math.max(longest, #payload)
+  if soon then noted[#noted + 1] = id end
   return 'CREATED'
 end
-for i = 1, count do replies[i] = one(i) end
-if d == 0 then return {finish(false), replies} end
-if make then make() end
-if p > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end
-redis.call('ZADD', SCHEDULED, unpack(dues))
-for _, gone in ipairs(moved) do redis.call('LREM', READY, 1, gone) end
+for i = 1, count do
+  replies[i] = one(i)
+  whole = whole and (replies[i] == 'CREATED' or string.find(replies[i], '^EXISTS') ~= nil)
+end
+near = whole and #noted > 0 -- one mark for the call says it all
+if until_ms and not whole and #noted > 0 and (not mark or mark % 1 > 0) then
+  for _, id in ipairs(noted) do remember(int(math.ceil(until_ms)), call .. ' ' .. id) end
+  remember(int(math.ceil(until_ms)) .. '.5', call)
+end
+changed = d > 0
+if changed then
+  if make then make() end
+  if p > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end
+  redis.call('ZADD', SCHEDULED, unpack(dues))
+  unlist(moved)
+end
 for id, stored in pairs(options) do
-  if stored then set_attrs(id, 0, 0, 0, stored, '') else
+  if stored then set_attrs(id, 0, 0, nil, stored, '') else
     local failures, crashes, _, old, reason = attrs(id)
-    set_attrs(id, failures, crashes, 0, old, reason)
+    set_attrs(id, failures, crashes, nil, old, reason)
   end
 end
-head, length = nil, nil; limit = limit .. '.5'
+head, length = nil, nil
 end -- of what is not all new
-if call then remember[r + 1], remember[r + 2], r = limit, call, r + 2 end
-if r > 0 then
+if near and until_ms then memory[#memory + 1], memory[#memory + 2] = int(math.ceil(until_ms)), call end
+if #memory > 0 then
 --- block: forget
 local function forget(count) -- up to so many remembered ids whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
   if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
 end
 --- end
-redis.call('ZADD', RECENT, unpack(remember))
-forget(2 * count)
+redis.call('ZADD', RECENT, unpack(memory))
+if moved_near then redis.call('ZADD', RECENT, 'GT', string.format('%.3f', now_us / 1000 + REPEAT_MS), '\4') end
+forget(#memory)
+end
+if longest > largest then -- of all payloads that were ever stored, as a power of two: what reads many reckons with it
+  local bytes = 4096
+  while bytes < longest do bytes = 2 * bytes end
+  redis.call('HINCRBY', META, 'largest_payload_bytes', int(bytes - (largest > 4096 and largest or 0)))
 end
 if created > 0 then redis.call('HINCRBY', META, 'pushed', created) end
-return {finish(true, false, head, old_deadline, length), replies}
+return {finish(changed, false, head, old_deadline, length), replies}

@@ -60,24 +60,32 @@ local function place(id)
 end
 --- end
 --- block: entry
-local entries
+local entries, listed
 local function entry(id) -- of a ready message: '<due ms>:<id>'
   if not entries then
-    entries = {}
-    for _, found in ipairs(redis.call('LRANGE', READY, 1, -1)) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
+    entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
+    for _, found in ipairs(listed) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
   end
   return entries[id]
 end
 --- end
+--- block: unlist
+local function unlist(gone) -- removes these entries (the keys of a table) from ready, each from the nearer end: LREM scans
+  local before = 0
+  for i, found in ipairs(next(gone) and listed or {}) do
+    if gone[found] then redis.call('LREM', READY, before <= #listed - i and 1 or -1, found) else before = before + 1 end
+  end
+end
+--- end
 --- block: attrs
-local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
-  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
-  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+local function read_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
 end
 local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
-  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
-  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-') .. ' ' .. options .. '\n' .. reason)
 end
 --- end
 --- block: due
@@ -94,12 +102,25 @@ local function forget(count) -- up to so many remembered ids whose time is over
   if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
 end
 --- end
+--- block: memory
+-- In RECENT: an id that was cancelled, until when a repeated cancel is recognised (.5, or .25 once the id was pushed again);
+-- byte 4 and an id, when that message ended or moved near its due, plus REPEAT_MS; byte 4 alone, the latest of those times.
+local memory, memory_ms = {}, string.format('%.3f', now_us / 1000 + REPEAT_MS)
+local function remember(score, name) memory[#memory + 1] = score; memory[#memory + 1] = name end
+local function remember_end(id) remember(memory_ms, '\4' .. id) end
+local function keep_memory()
+  if #memory == 0 then return end
+  redis.call('ZADD', RECENT, unpack(memory))
+  redis.call('ZADD', RECENT, 'GT', memory_ms, '\4') -- GT: the clock may have gone back
+  forget(#memory)
+end
+--- end
 local count = (#ARGV - 1) / 3
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS reschedule takes now, then id, due, expected due for 1 to 1000 messages')
 end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
-local replies, changed = {}, 0
+local replies, changed, unlisted = {}, 0, {}
 local function one(id, due, expected)
   if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
   if not (expected == '' or string.find(expected, '^%d+$')) then return 'INVALID expected due must be unix ms or empty' end
@@ -109,14 +130,15 @@ local function one(id, due, expected)
   local current = ready and string.match(ready, '^%d+') or redis.call('ZSCORE', SCHEDULED, id)
   if tonumber(current) == due then return 'MOVED ' .. int(due) end
   if expected ~= '' and tonumber(expected) ~= tonumber(current) then return 'CONFLICT ' .. int(current) end
-  if ready then redis.call('LREM', READY, 1, ready) end
+  if ready then unlisted[ready] = true end
   redis.call('ZADD', SCHEDULED, due, id)
   local failures, crashes, original, options, reason = attrs(id)
-  if original > 0 then set_attrs(id, failures, crashes, 0, options, reason) end
-  if due - now <= REPEAT_MS then redis.call('ZADD', RECENT, now_up + REPEAT_MS, id) end
+  if original then set_attrs(id, failures, crashes, nil, options, reason) end
+  if due - now <= REPEAT_MS then remember_end(id) end
   changed = changed + 1
   return 'MOVED ' .. int(due)
 end
 for i = 1, count do replies[i] = one(ARGV[3 * i - 1], due_ms(ARGV[3 * i]), ARGV[3 * i + 1]) end
-if changed > 0 then forget(2 * changed) end
+unlist(unlisted)
+keep_memory()
 return {finish(changed > 0), replies}

@@ -51,14 +51,14 @@ local function finish(changed, quiet, head, deadline, length) -- what a script d
 end
 --- end
 --- block: attrs
-local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
-  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
-  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+local function read_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
 end
 local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
-  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
-  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-') .. ' ' .. options .. '\n' .. reason)
 end
 --- end
 --- block: due
@@ -113,7 +113,7 @@ for i = 1, count do
     local failures, crashes, _, options = attrs(id)
     failures, changed = failures + 1, changed + 1
     unlease(id, claim)
-    set_attrs(id, failures, crashes, 0, options, string.sub(ARGV[4 * i + 1], 1, 1024))
+    set_attrs(id, failures, crashes, nil, options, string.sub(ARGV[4 * i + 1], 1, 1024))
     if failures >= tonumber(string.match(options, 'max_attempts=(%d+)') or queue_limit) then
       redis.call('ZADD', DEAD, now, id)
       replies[i], died = 'DEAD', died + 1

@@ -60,20 +60,33 @@ local function place(id)
 end
 --- end
 --- block: attrs
-local function read_attrs(text) -- failures, crashes, original due or 0, options, last error
-  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
-  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due or 0), options or '', reason or ''
+local function read_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
 end
 local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
-  if failures + crashes + due == 0 and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
-  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. int(due) .. ' ' .. options .. '\n' .. reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
+  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-') .. ' ' .. options .. '\n' .. reason)
 end
 --- end
 --- block: forget
 local function forget(count) -- up to so many remembered ids whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
   if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
+end
+--- end
+--- block: memory
+-- In RECENT: an id that was cancelled, until when a repeated cancel is recognised (.5, or .25 once the id was pushed again);
+-- byte 4 and an id, when that message ended or moved near its due, plus REPEAT_MS; byte 4 alone, the latest of those times.
+local memory, memory_ms = {}, string.format('%.3f', now_us / 1000 + REPEAT_MS)
+local function remember(score, name) memory[#memory + 1] = score; memory[#memory + 1] = name end
+local function remember_end(id) remember(memory_ms, '\4' .. id) end
+local function keep_memory()
+  if #memory == 0 then return end
+  redis.call('ZADD', RECENT, unpack(memory))
+  redis.call('ZADD', RECENT, 'GT', memory_ms, '\4') -- GT: the clock may have gone back
+  forget(#memory)
 end
 --- end
 if #ARGV < 2 or #ARGV > 1001 then return redis.error_reply('BADARGS run_now takes now, then 1 to 1000 ids') end
@@ -88,10 +101,10 @@ for i = 2, #ARGV do
   else
     local failures, crashes, original, options, reason = attrs(id)
     redis.call('ZADD', SCHEDULED, now, id)
-    if original > 0 then set_attrs(id, failures, crashes, 0, options, reason) end
-    redis.call('ZADD', RECENT, now_up + REPEAT_MS, id)
+    if original then set_attrs(id, failures, crashes, nil, options, reason) end
+    remember_end(id)
     replies[i - 1], changed = 'MOVED ' .. int(now), changed + 1
   end
 end
-if changed > 0 then forget(2 * changed) end
+keep_memory()
 return {finish(changed > 0), replies}

@@ -92,12 +92,15 @@ if not repair then seq, born = seq and counts(seq) and seq or '0', born or '' en
 if test and ARGV[1] == '' then -- who calls by another clock wants it
   found('meta', 'test', test, function() redis.call('HDEL', META, 'test') end)
 end
-local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'lead_until', 'seen', 'hold',
+local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'lead_until', 'seen', 'hold', 'largest_payload_bytes',
   'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed'}
 local values = redis.call('HMGET', META, unpack(numbers))
 for i, name in ipairs(numbers) do
   if values[i] and not (i > 9 and counts(values[i]) or i <= 9 and #values[i] <= 16 and string.find(values[i], '^%d+$')) then
-    found('meta', name, values[i], function() redis.call('HDEL', META, name) end)
+    found('meta', name, values[i], function()
+      if i == 10 then redis.call('HSET', META, name, '16777216') -- the most that a queue may allow
+      else redis.call('HDEL', META, name) end
+    end)
   end
 end
 

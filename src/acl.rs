@@ -39,6 +39,7 @@ const PRODUCER: Grants = &[
 
 const CONSUMER: Grants = &[
     ("+hmget +hget +hlen +hexists", "%messages %attrs %claims %meta"),
+    ("+hstrlen", "%messages"), // and not of meta: with it the scripts of operators begin
     ("+zrange +zcard +zcount", "%scheduled %leases %dead %recent %nodes"),
     ("+zscore", "%leases"),
     ("+zmscore", "%scheduled"), // and no +zscore: without it the scripts of producers are refused
@@ -55,7 +56,7 @@ const CONSUMER: Grants = &[
 ];
 
 const OPERATOR: Grants = &[(
-    "+hmget +hget +hlen +hexists +hstrlen +hscan +hrandfield +hset +hdel +hincrby \
+    "+hmget +hget +hlen +hexists +hstrlen +hscan +hset +hdel +hincrby \
      +zrange +zcard +zcount +zscore +zmscore +zrank +zscan +zadd +zrem +zremrangebyrank +zremrangebyscore \
      +lrange +llen +lindex +lpush +rpush +lrem +lset +ltrim +blpop \
      +exists +type +object|encoding +unlink",

@@ -2,6 +2,8 @@
 //!
 //! A test holds them to the files of `fuzz/corpus` and to mutations of those; `make fuzz` goes on for longer.
 
+use std::time::Instant;
+
 use crate::claiming::Claim;
 use crate::error::{Error, ErrorKind};
 use crate::inspect::{Page, Stats, Stored};
@@ -43,7 +45,7 @@ pub fn reply(bytes: &[u8]) {
         b'a' => Verb::Audit,
         _ => Verb::Push,
     };
-    match Reply::decode(verb, sent.value()) {
+    match Reply::decode(verb, sent.value(), Instant::now()) {
         Ok(reply) => {
             header(&sent, &reply.header);
             refused(match verb {
@@ -71,6 +73,7 @@ fn header(sent: &Sent, header: &Header) {
     let time = |place: usize| Some(sent.integer(&[0, place])).filter(|ms| *ms != -1).map(|ms| ms.max(0).unsigned_abs());
     assert_eq!(header.now_us, sent.integer(&[0, 0]));
     assert_eq!(header.born, sent.text(&[0, 1]));
+    assert_eq!(header.seq, sent.integer(&[0, 2]));
     assert_eq!(header.head_ms, time(3));
     assert_eq!(header.lease_deadline_ms, time(4));
     assert_eq!(header.paused, sent.integer(&[0, 5]) != 0);

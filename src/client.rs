@@ -41,10 +41,16 @@ impl Client {
     /// asked before each connection, and the server must say that it is the master; after a failover all connections, those
     /// of running workers too, go to the new one by themselves.
     ///
+    /// TLS is by rustls, whose provider of cryptography is one for the whole process: redis-rs takes no other for its
+    /// connections. If the program has installed none before the first `rediss://` URL, ring is installed. A program that wants
+    /// another one calls `rustls::crypto::CryptoProvider::install_default` first.
+    ///
     /// Asks the server what it is, once, and each one that Sentinels name later: calls fail with `Unsupported` as long as that
     /// is not fit. It must be Redis 7.0 or Valkey 7.2 or newer, and must not evict keys: a
-    /// `maxmemory-policy` of `allkeys-...` is refused with [`ErrorKind::Unsupported`], because it drops messages while every
-    /// call succeeds. A server without an append-only file is accepted with a warning (by `tracing`). If the user may not
+    /// `maxmemory-policy` of `allkeys-...` is refused with [`ErrorKind::Unsupported`], with or without `maxmemory`, because it
+    /// drops messages while every call succeeds. A policy of `volatile-...` is taken: it evicts only keys that expire, and a
+    /// queue's do not. The same server is not asked again after it was restarted or given another policy;
+    /// [`Client::examine`](crate::Client::examine) looks at any time. A server without an append-only file is accepted with a warning (by `tracing`). If the user may not
     /// call INFO, these checks are left out, with a warning.
     ///
     /// # Errors

@@ -256,9 +256,14 @@ impl Delivery {
     /// An extension found it gone. A settle that has had its answer, or waits for it, says itself what became of it.
     pub(crate) fn found_gone(&self) {
         // In this order: a settle is marked as answered before it ends.
-        if self.0.settling.load(Ordering::SeqCst) == 0 && !self.is_settled() {
+        if !self.is_settling() && !self.is_settled() {
             self.lose("an extension found it gone");
         }
+    }
+
+    /// Whether some settle waits for its answer.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.0.settling.load(Ordering::SeqCst) > 0
     }
 
     pub(crate) fn settling(&self) -> Settling<'_> {
@@ -291,7 +296,7 @@ impl Delivery {
     async fn submit<const N: usize>(&self, batcher: &Batcher, rest: [Vec<u8>; N]) -> Result<ItemReply, Error> {
         let granted: Arc<dyn OfClaim> = Arc::clone(&self.0) as _;
         // The token makes it safe: what acted once does not act again.
-        batcher.submit(Item { granted: Some(granted), args: rest.into(), repeat: Repeat::Harmless, fresh: false }).await
+        batcher.submit(Item { granted: Some(granted), args: rest.into(), repeat: Repeat::Harmless }).await
     }
 
     fn close(&self, lost: bool) {

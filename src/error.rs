@@ -41,14 +41,16 @@ pub enum ErrorKind {
     Unavailable,
     /// No answer came in time.
     Timeout,
-    /// The call took effect on the master, but too few replicas or disks confirmed it in time: a failover may undo it. The
-    /// same call again waits again; a cancel, within 12 s (later it is told that there is no such message, and waits for nobody).
+    /// The call took effect on the master, but too few replicas or disks confirmed it in time, or the wait for them failed: a
+    /// failover may undo it. The same call again waits again. A cancel does so within 12 s only: later it answers that there
+    /// is no such message.
     Unconfirmed,
     /// The queue's limit of messages, or the server's memory, is reached.
     Full,
     /// User, password or rights do not suffice.
     Denied,
-    /// The server is too old, may evict keys, or the queue has a layout that this version does not know.
+    /// The server is too old or may evict keys, the queue has a layout that this version does not know, or it is on another node
+    /// of the server's cluster.
     Unsupported,
     /// The server answered with an error, or with something that is not the protocol.
     Server,

@@ -5,15 +5,12 @@ use serde::Serialize;
 use crate::due::Due;
 use crate::durability::Durability;
 use crate::error::Error;
-use crate::id::Id;
+use crate::id::new_id;
 
 /// A message to push: payload bytes, an id, a due time and options.
 ///
 /// Without an id it gets a UUIDv7 in 22 characters, made here, before any call, so that a repeated push is recognised.
 /// Without a due time it is due at once.
-///
-/// While nobody else knows that id, only the library can repeat the push: then Redis remembers the call instead of each of its
-/// ids, which costs it less. Whoever clones the message, asks for the id or prints it may push it again, and is recognised, too.
 ///
 /// ```
 /// use dueq::{Message, OnConflict};
@@ -28,12 +25,11 @@ use crate::id::Id;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Message {
-    pub(crate) id: Id,
+    pub(crate) id: Vec<u8>,
     pub(crate) payload: Vec<u8>,
     pub(crate) due: Due,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
-    pub(crate) reuse_id: bool,
     pub(crate) durability: Option<Durability>,
     pub(crate) trace_parent: Option<String>,
 }
@@ -55,12 +51,11 @@ impl Message {
     /// A message with these payload bytes: 0 bytes to the queue's limit (1 MiB unless configured, 16 MiB at most).
     pub fn new(payload: impl Into<Vec<u8>>) -> Self {
         Self {
-            id: Id::fresh(),
+            id: new_id(),
             payload: payload.into(),
             due: Due::AfterMs(0),
             max_attempts: None,
             on_conflict: OnConflict::Keep,
-            reuse_id: false,
             durability: None,
             trace_parent: None,
         }
@@ -78,7 +73,7 @@ impl Message {
     /// It is what makes a push safe to repeat, and what cancel and reschedule name.
     #[must_use]
     pub fn id(mut self, id: impl AsRef<[u8]>) -> Self {
-        self.id = Id::chosen(id.as_ref().to_vec());
+        self.id = id.as_ref().to_vec();
         self
     }
 
@@ -98,21 +93,13 @@ impl Message {
 
     /// What to do if the id waits already; [`OnConflict::Keep`] unless said.
     ///
-    /// If the id is not there, the message is stored as by any push, even if the id was handled or cancelled a moment ago
-    /// (see [`reuse_id`](Message::reuse_id)); if a handler has it, the push answers `Exists(Leased)` and changes nothing.
+    /// If the id is not there, the message is stored as by any push. If a handler has it, the push answers `Exists(Leased)`
+    /// and changes nothing.
     /// A push that may move or replace is not repeated by the client when its reply is lost: the error says
     /// [`Applied::Unknown`](crate::Applied::Unknown).
     #[must_use]
     pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
         self.on_conflict = on_conflict;
-        self
-    }
-
-    /// Pushes even if the id was cancelled or finished within the last seconds, when a push is otherwise taken for a late
-    /// repetition: for "cancel, then push again" on purpose. Not repeated by the client when its reply is lost.
-    #[must_use]
-    pub fn reuse_id(mut self) -> Self {
-        self.reuse_id = true;
         self
     }
 
@@ -143,21 +130,14 @@ impl Message {
         self
     }
 
-    /// For programs that put dueq to the test: as if nobody else knew the id, although it was chosen. Push it nowhere else.
-    #[cfg(feature = "harness")]
-    #[must_use]
-    pub fn unseen(self) -> Self {
-        Self { id: self.id.unseen(), ..self }
-    }
-
-    /// The id as bytes; from then on it counts as known.
+    /// The id as bytes.
     pub fn id_bytes(&self) -> &[u8] {
-        self.id.show()
+        &self.id
     }
 
     /// Whether pushing it twice has the effect of once.
     pub(crate) fn is_repeatable(&self) -> bool {
-        self.on_conflict == OnConflict::Keep && !self.reuse_id
+        self.on_conflict == OnConflict::Keep
     }
 
     /// The options as the push script reads them.
@@ -170,10 +150,6 @@ impl Message {
             OnConflict::Keep => {}
             OnConflict::Reschedule => words.push("on_conflict=reschedule".to_owned()),
             OnConflict::Replace => words.push("on_conflict=replace".to_owned()),
-        }
-        // A heartbeat that comes just after its silence was handled is no late repetition of the last one.
-        if !self.is_repeatable() {
-            words.push("reuse".to_owned());
         }
         if let Some(trace_parent) = &self.trace_parent {
             words.push(format!("traceparent={trace_parent}"));
@@ -189,9 +165,8 @@ mod tests {
     #[test]
     fn options_are_the_words_of_the_script() {
         assert_eq!(Message::new("").options(), "");
-        assert_eq!(Message::new("").reuse_id().options(), "reuse");
         let message = Message::new("").max_attempts(3).on_conflict(OnConflict::Replace);
-        assert_eq!(message.options(), "max_attempts=3 on_conflict=replace reuse");
+        assert_eq!(message.options(), "max_attempts=3 on_conflict=replace");
         assert!(!message.is_repeatable());
         let message = Message::new("").trace_parent("00-x").max_attempts(3);
         assert_eq!(message.options(), "max_attempts=3 traceparent=00-x");

@@ -46,9 +46,8 @@ pub enum Pushed {
     Exists(State),
     /// The waiting message was moved or replaced, as [`OnConflict`](crate::OnConflict) asked.
     Moved,
-    /// The id was delivered or cancelled within the last seconds: taken for a late repetition, nothing was stored. Only of ids
-    /// that somebody had before they were pushed is that sure to be known: see [`Message`](crate::Message).
-    /// [`Message::reuse_id`](crate::Message::reuse_id) pushes all the same.
+    /// An earlier attempt of this call, whose reply was lost, was applied, and the message has been delivered or cancelled since.
+    /// Only the library's own repetition of a call answers this.
     Finished,
 }
 

@@ -35,7 +35,7 @@ impl Producing {
                 .with_durability(durability)
         };
         Self {
-            push: batcher(Verb::Push, Prefix::Until),
+            push: batcher(Verb::Push, Prefix::Attempt),
             cancel: batcher(Verb::Cancel, Prefix::Since("")),
             cancel_dead: batcher(Verb::Cancel, Prefix::Since("1")),
             reschedule: batcher(Verb::Reschedule, Prefix::Nothing),

@@ -52,9 +52,11 @@ pub(crate) struct Batchers {
 impl Queue {
     pub(crate) fn new(client: Client, name: &str) -> Result<Self, Error> {
         let keys = Arc::new(Keys::of_queue(name)?);
-        let (meters, lane) = (Arc::new(Meters::new()), &client.lanes().settles);
-        let batcher =
-            |verb| Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(lane), Arc::clone(&meters));
+        let (meters, lanes) = (Arc::new(Meters::new()), client.lanes());
+        let batcher_on = |verb, lane: &Arc<Lane>| {
+            Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(lane), Arc::clone(&meters))
+        };
+        let batcher = |verb| batcher_on(verb, &lanes.settles);
         let batchers = Batchers {
             ack: batcher(Verb::Ack),
             ack_behind: batcher(Verb::Ack).unhurried(),
@@ -62,9 +64,10 @@ impl Queue {
             retry: batcher(Verb::Retry),
             release: batcher(Verb::Release),
             bury: batcher(Verb::Bury),
-            extend: batcher(Verb::Extend),
+            // Settles that stall must not keep leases from being extended.
+            extend: batcher_on(Verb::Extend, &lanes.control),
         };
-        let sets = Sets::new(&keys, &client.lanes().pushes, &meters);
+        let sets = Sets::new(&keys, &lanes.pushes, &meters);
         let name = name.to_owned();
         Ok(Self(Arc::new(Inner { name, client, keys, meters, sets, batchers }), Durability::Memory))
     }
@@ -87,8 +90,8 @@ impl Queue {
     }
 
     /// The item of a push. One that is not even sent was refused all the same.
-    fn push_item(&self, message: Message, durability: Durability) -> Result<Item, Error> {
-        push_item(message, durability).inspect_err(|_| self.0.meters.add(Count::PushRefused))
+    fn push_item(&self, message: Message) -> Result<Item, Error> {
+        push_item(message).inspect_err(|_| self.0.meters.add(Count::PushRefused))
     }
 
     async fn producing(&self, durability: Durability) -> Result<Arc<Producing>, Error> {
@@ -99,16 +102,18 @@ impl Queue {
     /// Stores a message, to be delivered when it is due.
     ///
     /// When this returns `Created`, Redis holds the message: it will be delivered, cancelled, buried, or trimmed by a limit
-    /// that an operator set. Pushing the same id again changes nothing and answers `Exists`, or `Finished` if it was
-    /// delivered or cancelled within the last seconds. That is promised to whoever had the id before the push; a consumer that
-    /// pushes under the id of its delivery, once that has gone, may get either `Finished` or `Created`.
+    /// that an operator set. While a message with this id is in the queue, a push changes nothing and answers `Exists`. Once
+    /// that message is delivered or cancelled, a push of its id stores a new message.
+    ///
+    /// If the reply is lost, the library repeats the push for up to 10 s. The repetition never stores a second message: it
+    /// answers `Exists`, or `Finished` if the message has been delivered or cancelled meanwhile.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if id, payload, due time or options are out of range; [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or
     /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s.
     pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
-        let (id, durability) = (message.id.bytes().to_vec(), message.durability.unwrap_or(self.1));
-        let item = self.push_item(message, durability)?;
+        let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
+        let item = self.push_item(message)?;
         pushed(self.producing(durability).await?.push.submit(item).await?, &id)
     }
 
@@ -119,8 +124,8 @@ impl Queue {
     pub async fn push_many(&self, messages: impl IntoIterator<Item = Message>) -> Vec<Result<Pushed, Error>> {
         let (mut answers, mut group, mut durability) = (Vec::new(), Group::default(), self.1);
         for message in messages {
-            let (id, wanted) = (message.id.bytes().to_vec(), message.durability.unwrap_or(self.1));
-            let answer = match self.push_item(message, wanted) {
+            let (id, wanted) = (message.id.clone(), message.durability.unwrap_or(self.1));
+            let answer = match self.push_item(message) {
                 Ok(item) => {
                     if wanted != durability || !group.has_room_for(&item) {
                         self.enqueue(std::mem::take(&mut group), durability).await;
@@ -343,16 +348,14 @@ impl fmt::Debug for Queue {
     }
 }
 
-fn push_item(message: Message, durability: Durability) -> Result<Item, Error> {
-    limits::check_id(message.id.bytes())?;
+fn push_item(message: Message) -> Result<Item, Error> {
+    limits::check_id(&message.id)?;
     limits::check_payload(&message.payload)?;
     message.max_attempts.map_or(Ok(()), limits::check_max_attempts)?;
     message.trace_parent.as_deref().map_or(Ok(()), limits::check_trace_parent)?;
     let (due, options) = (message.due.encode()?.into_bytes(), message.options().into_bytes());
     let repeat = if message.is_repeatable() { Repeat::Harmless } else { Repeat::Unsafe };
-    // A push that replicas did not confirm is an error that names the id, for whoever wants to push it again.
-    let fresh = message.id.is_fresh() && repeat == Repeat::Harmless && durability == Durability::Memory;
-    Ok(Item { granted: None, args: vec![message.id.into_bytes(), due, message.payload, options], repeat, fresh })
+    Ok(Item { granted: None, args: vec![message.id, due, message.payload, options], repeat })
 }
 
 pub(crate) fn pushed(reply: ItemReply, id: &[u8]) -> Result<Pushed, Error> {
@@ -374,5 +377,5 @@ async fn submit_id<const N: usize>(
 ) -> Result<ItemReply, Error> {
     limits::check_id(id)?;
     let args = [id.to_vec()].into_iter().chain(rest).collect();
-    batcher.submit(Item { granted: None, args, repeat, fresh: false }).await?.confirmed(id)
+    batcher.submit(Item { granted: None, args, repeat }).await?.confirmed(id)
 }

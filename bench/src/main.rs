@@ -2,6 +2,7 @@
 
 mod curves;
 mod drive;
+mod instructions;
 mod interrupt;
 mod peers;
 mod plot;
@@ -29,6 +30,7 @@ enum What {
     Legs(curves::legs::Arguments),
     Concurrency(curves::concurrency::Arguments),
     Storm(curves::storm::Arguments),
+    Instructions(instructions::Arguments),
     Soak(soak::Arguments),
     Plot(plot::Arguments),
     #[command(hide = true)]
@@ -46,6 +48,7 @@ fn main() -> Result<()> {
         What::Legs(arguments) => curves::legs::run(&arguments),
         What::Concurrency(arguments) => curves::concurrency::run(&arguments),
         What::Storm(arguments) => curves::storm::run(&arguments),
+        What::Instructions(arguments) => instructions::run(&arguments),
         What::Soak(arguments) => soak::run(&arguments),
         What::Plot(arguments) => plot::run(&arguments),
         What::Drive(arguments) => drive::run(&arguments),

@@ -6,6 +6,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.UUID;
 import redis.clients.jedis.Jedis;
 
 public class Push {
@@ -17,16 +18,19 @@ public class Push {
         for (String key : KEYS) {
             keys.add(("dueq:{" + queue + "}:" + key).getBytes(UTF_8));
         }
-        // If the connection breaks, the same call may be sent again: for ten seconds that does no harm.
-        long until = (Long.parseLong(client.time().get(0)) + 10) * 1000;
+        // If the connection breaks, the same call may be sent again. The script recognises the repetition for ten seconds.
+        List<String> time = client.time();
+        long us = (Long.parseLong(time.get(0)) + 10) * 1_000_000 + Long.parseLong(time.get(1));
+        String nonce = UUID.randomUUID().toString().replace("-", "");
+        String attempt = String.format("%d.%03d %s", us / 1000, us % 1000, nonce);
         byte[] empty = {};
-        List<byte[]> args = List.of(empty, bytes(until), id, bytes("+" + delayMs), payload, empty);
+        List<byte[]> args = List.of(empty, bytes(attempt), id, bytes("+" + delayMs), payload, empty);
         List<?> reply = (List<?>) client.fcall("dueq_push".getBytes(UTF_8), keys, args);
         String result = new String((byte[]) ((List<?>) reply.get(1)).get(0), UTF_8);
         if (result.equals("CREATED")) {
             return true;
         }
-        if (result.equals("FINISHED") || result.startsWith("EXISTS")) {
+        if (result.startsWith("FINISHED") || result.startsWith("EXISTS")) {
             return false;
         }
         throw new IllegalStateException(result);

@@ -7,6 +7,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"log"
@@ -25,13 +26,14 @@ func push(ctx context.Context, client *redis.Client, queue, id, delayMs string, 
 	for i, key := range keys {
 		names[i] = fmt.Sprintf("dueq:{%s}:%s", queue, key)
 	}
-	// A client sends a call again when its connection breaks: for ten seconds that does no harm.
+	// A client sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
 	now, err := client.Time(ctx).Result()
 	if err != nil {
 		return false, err
 	}
-	until := now.Add(10 * time.Second).UnixMilli()
-	reply, err := client.FCall(ctx, "dueq_push", names, "", until, id, "+"+delayMs, payload, "").Slice()
+	us := now.Add(10 * time.Second).UnixMicro()
+	attempt := fmt.Sprintf("%d.%03d %s", us/1000, us%1000, rand.Text())
+	reply, err := client.FCall(ctx, "dueq_push", names, "", attempt, id, "+"+delayMs, payload, "").Slice()
 	if err != nil {
 		return false, err
 	}
@@ -39,7 +41,7 @@ func push(ctx context.Context, client *redis.Client, queue, id, delayMs string, 
 	switch {
 	case result == "CREATED":
 		return true, nil
-	case result == "FINISHED" || strings.HasPrefix(result, "EXISTS"):
+	case strings.HasPrefix(result, "FINISHED") || strings.HasPrefix(result, "EXISTS"):
 		return false, nil
 	}
 	return false, fmt.Errorf("%s", result)

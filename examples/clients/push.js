@@ -2,6 +2,7 @@
 //
 // usage: node push.js QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
 // Needs ioredis (npm install ioredis) and, once on the server that REDIS_URL names, `dueq functions load`.
+const crypto = require('node:crypto');
 const fs = require('node:fs');
 const Redis = require('ioredis');
 
@@ -10,13 +11,14 @@ const KEYS = ['scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'de
 // true: stored; false: this id was pushed before. The id and the payload may be Buffers.
 async function push(client, queue, id, delayMs, payload) {
   const keys = KEYS.map((key) => `dueq:{${queue}}:${key}`); // all ten, in this order
-  // A client sends a call again when its connection breaks: for ten seconds that does no harm.
-  const [seconds] = await client.time();
-  const until = (Number(seconds) + 10) * 1000;
-  const reply = await client.fcall('dueq_push', keys.length, ...keys, '', until, id, `+${delayMs}`, payload, '');
+  // A client sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
+  const [seconds, us] = (await client.time()).map(Number);
+  const ms = `${seconds + 10}${String(us).padStart(6, '0').slice(0, 3)}`;
+  const attempt = `${ms}.${String(us).padStart(6, '0').slice(3)} ${crypto.randomBytes(12).toString('hex')}`;
+  const reply = await client.fcall('dueq_push', keys.length, ...keys, '', attempt, id, `+${delayMs}`, payload, '');
   const result = reply[1][0];
   if (result === 'CREATED') return true;
-  if (result === 'FINISHED' || result.startsWith('EXISTS')) return false;
+  if (result.startsWith('FINISHED') || result.startsWith('EXISTS')) return false;
   throw new Error(result);
 }
 

@@ -4,6 +4,7 @@ usage: python push.py QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input,
 Needs redis-py (pip install redis) and, once on the server that REDIS_URL names, `dueq functions load`.
 """
 import os
+import secrets
 import sys
 
 import redis
@@ -14,13 +15,14 @@ KEYS = ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "
 def push(client, queue, id, delay_ms, payload):
     """True: stored. False: this id was pushed before. The id and the payload may be bytes."""
     keys = [f"dueq:{{{queue}}}:{key}" for key in KEYS]  # all ten, in this order
-    # A client sends a call again when its connection breaks: for ten seconds that does no harm.
-    until = (client.time()[0] + 10) * 1000
-    reply = client.fcall("dueq_push", len(keys), *keys, "", until, id, f"+{delay_ms}", payload, "")
+    # A client sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
+    seconds, us = client.time()
+    attempt = f"{seconds + 10}{us // 1000:03}.{us % 1000:03} {secrets.token_hex(12)}"
+    reply = client.fcall("dueq_push", len(keys), *keys, "", attempt, id, f"+{delay_ms}", payload, "")
     result = bytes(reply[1][0]).decode()
     if result == "CREATED":
         return True
-    if result == "FINISHED" or result.startswith("EXISTS"):
+    if result.startswith(("EXISTS", "FINISHED")):
         return False
     raise RuntimeError(result)
 

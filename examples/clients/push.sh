@@ -14,16 +14,18 @@ for key in scheduled ready leases claims messages attrs dead recent nodes meta; 
   set -- "$@" "dueq:{$queue}:$key"
 done
 
-# redis-cli sends a call again when its connection breaks: for ten seconds that does no harm.
-now=$(redis TIME)
-until=$((${now%%[!0-9]*} + 10))000
+# redis-cli sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
+now=$(redis TIME) # seconds and microseconds, a line each
+us=${now##*[!0-9]}
+until=$(printf '%d%03d.%03d' "$((${now%%[!0-9]*} + 10))" "$((us / 1000))" "$((us % 1000))")
+attempt="$until $(od -An -N12 -tx1 /dev/urandom | tr -d ' \n')"
 
 # redis-cli puts what it reads in the place of the tag; a control character, since no id holds one.
 tag=$(printf '\001')
-reply=$(payload | redis -X "$tag" FCALL dueq_push 10 "$@" "" "$until" "$id" "+$delay_ms" "$tag" "")
+reply=$(payload | redis -X "$tag" FCALL dueq_push 10 "$@" "" "$attempt" "$id" "+$delay_ms" "$tag" "")
 result=$(printf '%s\n' "$reply" | tail -n 1)
 case $result in
 CREATED) echo "created $id" ;;
-EXISTS* | FINISHED) echo "$id was pushed before" ;;
+EXISTS* | FINISHED*) echo "$id was pushed before" ;;
 *) echo "push.sh: $result" >&2 && exit 1 ;;
 esac

@@ -70,7 +70,7 @@ mod tests {
         let room = Arc::new(Semaphore::new(10));
         let acks = [("a", "T2"), ("b", "T1"), ("a", "T2"), ("c", "T3"), ("d", "T1"), ("a", "T1")];
         let pending = |ack: (&'static str, &'static str)| Pending {
-            item: Item { granted: Some(Arc::new(ack)), args: Vec::new(), repeat: Repeat::Harmless, fresh: false },
+            item: Item { granted: Some(Arc::new(ack)), args: Vec::new(), repeat: Repeat::Harmless },
             since: Instant::now(),
             answer: oneshot::channel().0,
             _room: Arc::clone(&room).try_acquire_owned().expect("room"),

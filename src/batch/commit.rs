@@ -3,14 +3,26 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use uuid::Uuid;
+
 use crate::batch::claims::ByClaim;
 use crate::batch::work::Work;
 use crate::batch::{Pending, Prefix, tally};
 use crate::error::{Applied, Error, ErrorKind};
+use crate::id::compact;
 use crate::protocol::connect::RESPONSE_LIMIT;
+use crate::protocol::durable::Waited;
 use crate::protocol::lane::{PATIENCE, Patience, Repeat};
 use crate::protocol::replies::ItemReply;
 use crate::protocol::scripts::Verb;
+
+/// The first attempt of a call of pushes.
+struct FirstPush {
+    /// `<until> <nonce>` as the script takes it, the same in each attempt.
+    argument: String,
+    /// The latest time, by the server's clock in microseconds, at which the first attempt may have begun.
+    latest_us: i64,
+}
 
 /// The items of a call that have no answer yet.
 pub(super) struct Commit {
@@ -19,8 +31,8 @@ pub(super) struct Commit {
     patience: Patience,
     /// When the first attempt began.
     first: Instant,
-    /// Until when a repetition is recognised, in the server's ms.
-    until: Option<String>,
+    /// What makes the attempts of this call recognisable as one, from its first attempt on.
+    first_push: Option<FirstPush>,
     /// Whether an earlier attempt may have been applied.
     repeated: bool,
 }
@@ -33,7 +45,7 @@ impl Commit {
         if batch.iter().any(|pending| pending.item.repeat == Repeat::Unsafe) {
             work.lane.distrust_idle();
         }
-        Self { work, batch, patience, first: Instant::now(), until: None, repeated: false }
+        Self { work, batch, patience, first: Instant::now(), first_push: None, repeated: false }
     }
 
     /// Attempts until everybody has an answer.
@@ -53,11 +65,21 @@ impl Commit {
             Err(error) => return self.fail(&error),
         };
         match self.call(prefix.as_deref()).await {
-            Ok(replies) => {
+            Ok((replies, unwaited)) => {
+                let (replies, again) = match unwaited {
+                    Some(error) => self.part_unwaited(replies, &error),
+                    None => (replies, Vec::new()),
+                };
+                // Then the next attempt is one of this call, and none of it may be sent as a new one.
+                self.repeated |= !again.is_empty();
                 self.distribute(replies);
-                // What is left was refused as too late at its first attempt: our idea of the server's time was wrong,
-                // and the reply has put it right.
-                self.until = None;
+                if !again.is_empty() {
+                    self.batch.extend(again);
+                    return;
+                }
+                // At its first attempt what is left was refused as too late, or taken for the repetition of an older call: our
+                // idea of the server's time was wrong, and the reply has corrected it.
+                self.first_push = None;
                 let error = unsteady(self.work.verb);
                 if !self.batch.is_empty() && !self.patience.allows(&error, Repeat::Harmless) {
                     self.fail(&error);
@@ -65,7 +87,6 @@ impl Commit {
             }
             Err(error) => {
                 self.work.meters.call_failed(&error);
-                // All that are harmless, or none: fresh ones are repeated together.
                 let [harmless, any] =
                     [Repeat::Harmless, Repeat::Unsafe].map(|repeat| self.patience.allows(&error, repeat));
                 let (again, lost) = std::mem::take(&mut self.batch)
@@ -90,25 +111,29 @@ impl Commit {
                 let since_us = self.work.lane.clock().earliest_us(self.first).unwrap_or_default();
                 Ok(Some(format!("{word} since={}", since_us / 1_000).trim_start().to_owned()))
             }
-            (Prefix::Until, _) => {
-                if self.until.is_none() {
-                    // One is remembered by its id, whatever is said.
-                    let fresh = self.batch.len() > 1 && self.batch.iter().all(|pending| pending.item.fresh);
-                    let fresh = if fresh { " fresh" } else { "" };
-                    self.until = Some(format!("{}{fresh}", self.until_ms().await?));
+            (Prefix::Attempt, _) => {
+                if self.first_push.is_none() {
+                    self.first_push = Some(self.first_push().await?);
                 }
-                Ok(self.until.clone())
+                Ok(self.first_push.as_ref().map(|first| first.argument.clone()))
             }
         }
     }
 
-    async fn until_ms(&self) -> Result<i64, Error> {
+    /// `until` counts from the earliest time at which the first attempt may begin: what ended before this call is then never
+    /// taken for its own message, if this client has seen a reply from after that end.
+    async fn first_push(&self) -> Result<FirstPush, Error> {
         let Work { lane, keys, .. } = &*self.work;
-        if lane.clock().server_us(Instant::now()).is_none() {
+        let clock = lane.clock();
+        if clock.server_us(Instant::now()).is_none() {
             self.ask(lane.call(Verb::Stats, keys, &[b""])).await?;
         }
-        let now_us = lane.clock().server_us(Instant::now()).unwrap_or_default();
-        Ok(now_us / 1_000 + i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX))
+        let now = Instant::now();
+        let patience_us = i64::try_from(PATIENCE.as_micros()).unwrap_or(i64::MAX);
+        let until_us = clock.earliest_us(now).unwrap_or_default().saturating_add(patience_us);
+        let (ms, fraction, nonce) = (until_us / 1_000, until_us % 1_000, compact(Uuid::new_v4()));
+        let argument = format!("{ms}.{fraction:03} {nonce}");
+        Ok(FirstPush { argument, latest_us: clock.latest_us(now).unwrap_or(i64::MAX) })
     }
 
     /// What `question` comes to, asked behind nobody's wait for replicas: a lane apart has no time limit of its own.
@@ -121,7 +146,27 @@ impl Commit {
         answer.inspect_err(|error| self.work.meters.call_failed(error))
     }
 
-    async fn call(&self, prefix: Option<&str>) -> Result<Vec<ItemReply>, Error> {
+    /// The master has answered and the wait for replicas failed. Parts the items that are sent again, as the new master may
+    /// lack them, from those that get their answers now: of these a change is unconfirmed.
+    fn part_unwaited(&mut self, replies: Vec<ItemReply>, error: &Error) -> (Vec<ItemReply>, Vec<Pending>) {
+        self.work.meters.call_failed(error);
+        let allowed = self.patience.allows(error, Repeat::Harmless);
+        let shortfall = format!("the wait for replicas or disks failed: {error}");
+        let (mut told, mut again) = (Vec::with_capacity(replies.len()), Vec::new());
+        for (pending, mut reply) in std::mem::take(&mut self.batch).into_iter().zip(replies) {
+            reply.shortfall = Some(shortfall.clone());
+            if allowed && pending.item.repeat == Repeat::Harmless && reply.is_unconfirmed() {
+                again.push(pending);
+            } else {
+                self.batch.push(pending);
+                told.push(reply);
+            }
+        }
+        (told, again)
+    }
+
+    /// The answer to each item; and the error of the wait for replicas, if that failed.
+    async fn call(&self, prefix: Option<&str>) -> Result<(Vec<ItemReply>, Option<Error>), Error> {
         let (Work { verb, keys, lane, durability, .. }, batch) = (&*self.work, &self.batch);
         let mut args: Vec<&[u8]> = vec![b""];
         args.extend(prefix.map(str::as_bytes));
@@ -130,7 +175,7 @@ impl Commit {
             Some(by_claim) => args.extend(by_claim.args(batch)),
             None => args.extend(batch.iter().flat_map(|pending| pending.item.args())),
         }
-        let (mut reply, shortfall) = lane.call_durably(*verb, keys, &args, *durability).await?;
+        let (mut reply, waited) = lane.call_durably(*verb, keys, &args, *durability).await?;
         let mut items = reply.body.parts()?;
         // One result may stand for all.
         let same = items.len() == 1 && matches!(verb, Verb::Push | Verb::Ack);
@@ -141,24 +186,40 @@ impl Commit {
                 format!("{} answered {} items of {}", verb.name(), items.len(), batch.len()),
             ));
         }
+        let (shortfall, unwaited) = match waited {
+            Waited::Confirmed => (None, None),
+            Waited::Short(shortfall) => (Some(shortfall), None),
+            Waited::Failed(error) => (None, Some(error)),
+        };
         let item = |text: &str| ItemReply { shortfall: shortfall.clone(), ..ItemReply::parse(*verb, text) };
         if same {
-            return Ok(vec![item(&items.text()?); batch.len()]);
+            return Ok((vec![item(&items.text()?); batch.len()], unwaited));
         }
         let told = batch.iter().map(|_| Ok(item(&items.text()?))).collect::<Result<_, Error>>()?;
-        Ok(match by_claim {
+        let told = match by_claim {
             Some(by_claim) => by_claim.answers(told),
             None => told,
-        })
+        };
+        Ok((told, unwaited))
     }
 
-    /// Hands out the answers; keeps what was refused as too late although it was sent for the first time.
+    /// Hands out the answers. Keeps what was refused as too late, or as the repetition of an older call, although no earlier
+    /// attempt of it can have been applied.
     fn distribute(&mut self, replies: Vec<ItemReply>) {
+        let latest_us = self.first_push.as_ref().map_or(i64::MAX, |first| first.latest_us);
         for (pending, reply) in std::mem::take(&mut self.batch).into_iter().zip(replies) {
             let answer = match (&*reply.word, self.repeated) {
-                ("EXPIRED", false) => {
+                ("EXPIRED" | "FINISHED", false) => {
                     self.batch.push(pending);
                     continue;
+                }
+                // The other message of this id may have ended before this call began: then this one is not stored.
+                ("FINISHED", true) if reply.finished_us().is_some_and(|ended_us| ended_us <= latest_us) => {
+                    Err(Error::new(
+                        ErrorKind::Timeout,
+                        Applied::Unknown,
+                        "the first reply was lost, and another message of this id ended as the call began",
+                    ))
                 }
                 ("EXPIRED", true) => Err(Error::new(
                     ErrorKind::Timeout,

@@ -26,7 +26,7 @@ use crate::protocol::scripts::Verb;
 use work::Work;
 
 /// A script call takes at most so many items and bytes, so that none holds Redis for more than a few milliseconds.
-const BATCH_ITEMS: usize = 256;
+pub(crate) const BATCH_ITEMS: usize = 256;
 const BATCH_BYTES: usize = 1024 * 1024;
 const _: () = assert!(BATCH_ITEMS <= MAX_ITEMS);
 /// How much may wait for an answer, in bytes; callers beyond it wait for room: memory is bounded.
@@ -50,8 +50,6 @@ pub(crate) struct Item {
     pub(crate) args: Vec<Vec<u8>>,
     /// What may be done about it if the reply is lost.
     pub(crate) repeat: Repeat,
-    /// Whether it is a push whose id nobody else knows, which is repeated by nobody but us, together with its call.
-    pub(crate) fresh: bool,
 }
 
 impl Item {
@@ -116,8 +114,9 @@ pub(crate) enum Prefix {
     Word(&'static str),
     /// A word; in a repetition also the server's time at the first attempt, at the latest.
     Since(&'static str),
-    /// The server's time until which a repetition is recognised: counted from the first attempt.
-    Until,
+    /// What makes a repetition of this call recognisable: the server's time until which it is, counted from the first attempt,
+    /// and a nonce.
+    Attempt,
 }
 
 /// Gathers the items of one verb, and one durability, of one queue. Cheap to clone.

@@ -134,7 +134,7 @@ mod tests {
     fn group(items: usize, bytes: usize) -> Arrival {
         let room = Arc::new(Semaphore::new(items));
         let pending = |_| Pending {
-            item: Item { granted: None, args: vec![vec![b'x'; bytes]], repeat: Repeat::Harmless, fresh: false },
+            item: Item { granted: None, args: vec![vec![b'x'; bytes]], repeat: Repeat::Harmless },
             since: Instant::now(),
             answer: oneshot::channel().0,
             _room: Arc::clone(&room).try_acquire_owned().expect("room"),

@@ -15,6 +15,7 @@ use crate::node::agenda::{Action, Agenda, BEAT_EVERY, FLOOR, TICK};
 use crate::node::alarm::Alarm;
 use crate::node::claimer::Nudge;
 use crate::node::leased::Leased;
+use crate::node::newest::{Newest, News};
 use crate::protocol::lane::{Lane, reconnect_delays};
 use crate::protocol::replies::{Header, Reply};
 use crate::protocol::scripts::Verb;
@@ -38,9 +39,9 @@ pub(super) struct Conductor {
     pub(super) stop: CancellationToken,
     nudge: Arc<Nudge>,
     agenda: Agenda,
-    /// What handlers work on, by the number of the claim, with the timer of its next look.
+    /// What is not settled, by the number of the claim, with the timer of its next look.
     leased: HashMap<u64, (Arc<Leased>, Option<Key>)>,
-    born: String,
+    newest: Newest,
     last_beat: Instant,
     /// How many calls failed since the last beat that did not.
     failures: u32,
@@ -68,7 +69,7 @@ impl Conductor {
             nudge,
             agenda,
             leased: HashMap::new(),
-            born: String::new(),
+            newest: Newest::default(),
             last_beat: now,
             failures: 0,
             failed_beats: 0,
@@ -111,9 +112,11 @@ impl Conductor {
     fn take(&mut self, event: Event) {
         let now = Instant::now();
         match event {
-            Event::Header(header) => self.absorb(&header, now),
+            Event::Header(header) => {
+                self.absorb(&header, now);
+            }
             Event::Notice(due_ms) => {
-                if self.born.is_empty() {
+                if self.newest.has_no_queue() {
                     // The first word of a new queue: its lead is free, and who has it fires on the dot.
                     self.agenda.beat_at(now, now);
                 }
@@ -147,10 +150,11 @@ impl Conductor {
                             self.failed_beats = 0;
                         }
                         self.agenda.set_lead(lead, nodes, sent);
-                        let head_ms = header.head_ms.filter(|_| !header.paused);
-                        let at = head_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
-                        self.agenda.head_is(at, now);
-                        self.absorb(&header, now);
+                        if self.absorb(&header, now) {
+                            let head_ms = header.head_ms.filter(|_| !header.paused);
+                            let at = head_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
+                            self.agenda.head_is(at, now);
+                        }
                         if ready > 0 && !header.paused {
                             self.nudge.look();
                         }
@@ -164,16 +168,20 @@ impl Conductor {
         }
     }
 
-    /// Arms what a reply says about the queue.
-    fn absorb(&mut self, header: &Header, now: Instant) {
-        if header.born != self.born {
-            if !self.born.is_empty() {
-                self.queue.meters().add(Count::StoreEmptied);
-                events::store_emptied(self.queue.name());
+    /// Arms what a reply says about the queue. Of a reply that is older than another one nothing is armed: returns `false`.
+    fn absorb(&mut self, header: &Header, now: Instant) -> bool {
+        let news = self.newest.take(header, now);
+        match news {
+            News::Stale => return false,
+            News::Same => {}
+            News::Made | News::Emptied => {
+                if news == News::Emptied {
+                    self.queue.meters().add(Count::StoreEmptied);
+                    events::store_emptied(self.queue.name());
+                }
+                // The lead of a new queue is free.
+                self.agenda.beat_at(now, now);
             }
-            self.born.clone_from(&header.born);
-            // The lead of a new queue is free.
-            self.agenda.beat_at(now, now);
         }
         // For a head that is past, this call has rung: whoever is free claims it, promoted or not.
         let past = |head_ms: u64| head_ms <= u64::try_from(header.now_us / 1_000).unwrap_or(0);
@@ -183,6 +191,7 @@ impl Conductor {
         if let Some(at) = header.lease_deadline_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms)) {
             self.agenda.lease_ends_at(at, now);
         }
+        true
     }
 
     fn head_ms(&mut self, due_ms: u64, now: Instant) {

@@ -27,10 +27,11 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn loosened(self, until: Instant) -> Self {
-        let age_us = until.saturating_duration_since(self.taken).as_micros();
-        let drift = i64::try_from(age_us).unwrap_or(i64::MAX) / DRIFT + 1;
-        Self { least: self.least.saturating_sub(drift), most: self.most.saturating_add(drift), taken: until }
+    /// What holds at another instant, later or earlier: the clocks drift apart in both directions of time.
+    fn loosened(self, at: Instant) -> Self {
+        let distance = at.max(self.taken).duration_since(at.min(self.taken));
+        let drift = i64::try_from(distance.as_micros()).unwrap_or(i64::MAX) / DRIFT + 1;
+        Self { least: self.least.saturating_sub(drift), most: self.most.saturating_add(drift), taken: at }
     }
 
     fn offset_us(self) -> i64 {
@@ -68,7 +69,13 @@ impl Clock {
     /// As [`server_us`](Self::server_us), at the earliest that it may have been.
     pub(crate) fn earliest_us(&self, instant: Instant) -> Option<i64> {
         let bounds = (*self.lock())?.loosened(instant);
-        Some(self.since_start_us(instant) + bounds.least)
+        Some(self.since_start_us(instant).saturating_add(bounds.least))
+    }
+
+    /// As [`server_us`](Self::server_us), at the latest that it may have been.
+    pub(crate) fn latest_us(&self, instant: Instant) -> Option<i64> {
+        let bounds = (*self.lock())?.loosened(instant);
+        Some(self.since_start_us(instant).saturating_add(bounds.most))
     }
 
     /// The instant at which the server's clock will show this Unix millisecond; `None` before the first reply, or if that
@@ -143,6 +150,17 @@ mod tests {
     }
 
     #[test]
+    fn bounds_loosen_backwards_under_a_slewing_clock() {
+        let start = Instant::now();
+        let clock = clock_at(start);
+        // The server's clock is being slewed forward by 0.08 %: 10 s later it is 8 ms further than this machine's.
+        let later = start + Duration::from_secs(10);
+        clock.observe(later, later, 1_000_000 + 10_008_000);
+        let earliest = clock.earliest_us(start).expect("a sample");
+        assert!(earliest <= 1_000_000, "the server's clock showed 1,000,000 us at the start, not {earliest}");
+    }
+
+    #[test]
     fn moments_and_instants_agree() {
         let start = Instant::now();
         let clock = clock_at(start);
@@ -161,6 +179,7 @@ mod tests {
             for (number, server_us) in (0..).zip(claimed) {
                 clock.observe(start + number * 10 * MS, start + (number * 10 + 1) * MS, server_us);
                 assert!(clock.server_us(start + 100 * MS).is_some());
+                assert!(clock.earliest_us(start + 100 * MS).is_some());
                 let _ =
                     (clock.instant_of_ms(0), clock.instant_of_ms(u64::MAX), clock.instant_of_ms(9_223_372_036_854_775));
             }

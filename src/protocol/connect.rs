@@ -11,8 +11,10 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushInfo};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use crate::error::{Applied, Error, ErrorKind};
-use crate::events;
+use crate::error::Error;
+#[cfg(feature = "tls")]
+use crate::error::{Applied, ErrorKind};
+use crate::protocol::master::Master;
 use crate::protocol::options::ClientOptions;
 use crate::protocol::sentinel::Sentinels;
 use crate::protocol::target::Target;
@@ -22,8 +24,6 @@ pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// How long one command may take before its connection is given up. Not less: a claim that is given up leaves what it took
 /// without a consumer until the lease runs out, and servers do stall for seconds, on a slow disk or in a fork.
 pub(crate) const RESPONSE_LIMIT: Duration = Duration::from_secs(5);
-/// How often Sentinels are asked although they said nothing.
-const SENTINEL_FLOOR: Duration = Duration::from_secs(1);
 
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
@@ -34,19 +34,7 @@ pub(crate) struct Connector {
 
 enum Place {
     Fixed(Arc<Target>),
-    Sentinelled { shared: Arc<Shared>, watch: Mutex<Option<JoinHandle<()>>> },
-}
-
-/// What is known about the master.
-struct Shared {
-    sentinels: Sentinels,
-    master: Mutex<Option<Arc<Target>>>,
-    /// Of the decision that is followed.
-    epoch: AtomicU64,
-    questions: AtomicU64,
-    /// Whether a server that is too old or evicts is taken, too.
-    accept_unfit: bool,
-    opened: Arc<AtomicU64>,
+    Sentinelled { master: Arc<Master>, watch: Mutex<Option<JoinHandle<()>>> },
 }
 
 impl Connector {
@@ -60,11 +48,8 @@ impl Connector {
                 Place::Fixed(Arc::new(Target::fixed(prepared(info, options)?, &opened)?))
             }
             Some(sentinels) => {
-                let (epoch, questions) = (AtomicU64::new(0), AtomicU64::new(1));
-                let (master, accept_unfit) = (Mutex::new(None), options.accept_unfit);
-                let opened = Arc::clone(&opened);
-                let shared = Shared { sentinels, master, epoch, questions, accept_unfit, opened };
-                Place::Sentinelled { shared: Arc::new(shared), watch: Mutex::new(None) }
+                let master = Arc::new(Master::new(sentinels, options.accept_unfit, &opened));
+                Place::Sentinelled { master, watch: Mutex::new(None) }
             }
         };
         Ok(Self { place, opened })
@@ -86,7 +71,7 @@ impl Connector {
     pub(crate) fn info(&self) -> &ConnectionInfo {
         match &self.place {
             Place::Fixed(target) => target.client.get_connection_info(),
-            Place::Sentinelled { shared, .. } => shared.sentinels.server(),
+            Place::Sentinelled { master, .. } => master.sentinels.server(),
         }
     }
 
@@ -102,8 +87,8 @@ impl Connector {
     pub(crate) fn address(&self) -> String {
         match &self.place {
             Place::Fixed(target) => target.address.clone(),
-            Place::Sentinelled { shared, .. } => {
-                shared.master().map_or_else(|| shared.sentinels.address(), |target| target.address.clone())
+            Place::Sentinelled { master, .. } => {
+                master.known().map_or_else(|| master.sentinels.address(), |target| target.address.clone())
             }
         }
     }
@@ -133,7 +118,7 @@ impl Connector {
     pub(crate) fn is_current(&self, target: &Arc<Target>) -> bool {
         match &self.place {
             Place::Fixed(_) => true,
-            Place::Sentinelled { shared, .. } => shared.master().is_some_and(|master| Arc::ptr_eq(&master, target)),
+            Place::Sentinelled { master, .. } => master.known().is_some_and(|known| Arc::ptr_eq(&known, target)),
         }
     }
 
@@ -141,9 +126,9 @@ impl Connector {
     async fn target(&self) -> Result<Arc<Target>, Error> {
         match &self.place {
             Place::Fixed(target) => Ok(Arc::clone(target)),
-            Place::Sentinelled { shared, watch } => {
-                start(shared, watch);
-                shared.ask().await
+            Place::Sentinelled { master, watch } => {
+                start(master, watch);
+                master.ask().await
             }
         }
     }
@@ -160,76 +145,15 @@ impl Drop for Connector {
 }
 
 /// A task ends with the runtime that it was started on: then the next caller starts another.
-fn start(shared: &Arc<Shared>, watch: &Mutex<Option<JoinHandle<()>>>) {
+fn start(master: &Arc<Master>, watch: &Mutex<Option<JoinHandle<()>>>) {
     let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
     if watch.as_ref().is_none_or(JoinHandle::is_finished) {
-        *watch = Some(tokio::spawn(Arc::clone(shared).watch()));
+        *watch = Some(tokio::spawn(Arc::clone(master).watch()));
     }
 }
 
-impl Shared {
-    /// Asks Sentinels again whenever one says that the master has changed, and once a floor, and leaves the old master.
-    async fn watch(self: Arc<Self>) {
-        loop {
-            let _ = tokio::time::timeout(SENTINEL_FLOOR, self.sentinels.hint()).await;
-            if let Err(error) = self.ask().await {
-                events::master_unknown(&error);
-            }
-        }
-    }
-
-    /// Asks Sentinels who the master is, and leaves the server that was. One that answers to be no master, or
-    /// is not fit to hold queues, is not gone to.
-    async fn ask(&self) -> Result<Arc<Target>, Error> {
-        let question = self.questions.fetch_add(1, Ordering::Relaxed);
-        let answer = self.sentinels.master(self.epoch.load(Ordering::Acquire)).await;
-        let answer = match (answer, self.master()) {
-            (Ok(Some(answer)), _) => answer,
-            // Sentinels that are away, or only remember what was, change no master: the last one that was named is still the
-            // best that is known.
-            (Ok(None) | Err(_), Some(known)) => return Ok(known),
-            (Ok(None), None) => {
-                let message = "the sentinels that answer know older decisions only";
-                return Err(Error::new(ErrorKind::Unavailable, Applied::No, message));
-            }
-            (Err(error), None) => return Err(error),
-        };
-        let info = at(self.sentinels.server(), answer.host, answer.port);
-        if let Some(known) = self.master().filter(|known| known.client.get_connection_info().addr() == info.addr()) {
-            self.epoch.store(answer.epoch, Ordering::Release);
-            return Ok(known);
-        }
-        let new = Arc::new(Target::named(info, question, &self.opened)?);
-        let mut connection = new.dedicated().await?;
-        let fit = if self.accept_unfit { Ok(()) } else { new.check_fit(&mut connection).await };
-        let unfit = match fit {
-            Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
-            fit => fit.err(),
-        };
-        let mut master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*master {
-            // Somebody who asked later was answered sooner.
-            Some(known) if known.question() > question => Ok(Arc::clone(known)),
-            Some(known) if known.address == new.address => Ok(Arc::clone(known)),
-            _ => {
-                self.epoch.store(answer.epoch, Ordering::Release);
-                // One that is not fit is asked again by the next call; what was the master is none any more all the same.
-                let old = if unfit.is_none() { master.replace(Arc::clone(&new)) } else { master.take() };
-                if let Some(old) = old {
-                    events::master_changed(&old.address, &new.address);
-                    old.leave();
-                }
-                unfit.map_or(Ok(new), Err)
-            }
-        }
-    }
-
-    fn master(&self) -> Option<Arc<Target>> {
-        self.master.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
+/// The same settings for another address.
+pub(super) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
     let addr = match info.addr().clone() {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
             ConnectionAddr::TcpTls { host, port, insecure, tls_params }
@@ -257,9 +181,12 @@ fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionI
             "certificates were given, and the URL is not rediss://: nothing would be encrypted",
         ));
     }
-    // A program that has several TLS providers among its crates must choose one; so does this library, if nobody has.
     #[cfg(feature = "tls")]
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    if tls {
+        // redis-rs takes no provider for its own connections: it takes the process-wide one, and panics without any if several
+        // are compiled in. A provider that the program has installed stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
     #[cfg(feature = "tls")]
     let info = with_certificates(info, options)?;
     Ok(info)
@@ -295,3 +222,6 @@ fn bad_url() -> Error {
          or redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]",
     )
 }
+
+#[cfg(test)]
+mod tests;

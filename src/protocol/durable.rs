@@ -1,11 +1,9 @@
 //! Calls whose effect must be on replicas or disks before they are answered: WAIT and WAITAOF.
 //!
-//! Redis waits for what the *connection* has written so far, so the command comes after the script on the same connection. A
-//! script that finds its work done by somebody else writes nothing, and from Redis 7.2 on there is then nothing to wait for: so
-//! a write that changes nothing goes before it, and comes after all that others have done. Whatever else is sent on the
-//! connection meanwhile stands behind the wait: hence a lane of its own for each durability of each queue.
+//! Redis waits for what the *connection* has written so far, so WAIT comes after the script on the same connection. A script
+//! that finds its work already done writes nothing, and from Redis 7.2 on WAIT then waits for nothing. So a write that changes
+//! nothing ([`TOUCH`]) precedes each WAIT. WAIT blocks its connection: each durability of a queue has a lane of its own.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -17,75 +15,81 @@ use crate::protocol::connect::RESPONSE_LIMIT;
 #[cfg(feature = "harness")]
 use crate::protocol::harness;
 use crate::protocol::keys::{self, Keys};
-use crate::protocol::lane::Lane;
+use crate::protocol::lane::{Lane, Line};
 use crate::protocol::replies::Reply;
-use crate::protocol::scripts::Verb;
-use crate::protocol::target::Target;
+use crate::protocol::scripts::{TOUCH, Verb};
+
+/// What became of the wait for replicas or disks.
+pub(crate) enum Waited {
+    Confirmed,
+    /// Too few confirmed in time: which.
+    Short(String),
+    /// The wait itself failed. Nothing is known of the replicas; the master has done what the script answered.
+    Failed(Error),
+}
 
 impl Lane {
-    /// Calls a script once and waits until its effect is as durable as is asked. Beside the reply: who has not confirmed in
-    /// time, if somebody has not.
+    /// Calls a script once and waits until its effect is as durable as is asked. An error means that the script was not
+    /// answered; what became of the wait is beside the reply.
     ///
-    /// A script that changes nothing is waited for all the same, as is whatever came before it: so the repetition of a push whose
-    /// first reply was lost says as much as the first.
+    /// A script that changes nothing is waited for, too, and so is every write before it: the repetition of a push whose first
+    /// reply was lost says as much as the first.
     pub(crate) async fn call_durably(
         &self,
         verb: Verb,
         keys: &Keys,
         args: &[&[u8]],
         durability: Durability,
-    ) -> Result<(Reply, Option<String>), Error> {
+    ) -> Result<(Reply, Waited), Error> {
         if durability == Durability::Memory {
-            return Ok((self.call(verb, keys, args).await?, None));
+            return Ok((self.call(verb, keys, args).await?, Waited::Confirmed));
         }
         let _turn = self.turn.lock().await;
-        let (mut connection, target) = self.connection().await?;
-        if !self.is_fit(&target) {
+        let (mut connection, line) = self.connection().await?;
+        if !self.is_fit(&line) {
             let probe = probe(durability);
             let asking = limited(RESPONSE_LIMIT, probe.query_async::<Value>(&mut connection));
-            let answer = target.unless_left(Applied::No, async { Ok(asking.await) }).await?;
-            answer.map_err(|error| self.unfit(&target, error))?;
-            self.set_fit(&target);
+            let answer = line.unless_left(Applied::No, async { Ok(asking.await) }).await?;
+            answer.map_err(|error| self.unfit(&line, error))?;
+            self.set_fit(&line);
         }
         let sent = Instant::now();
         let calls = [(verb, args)];
         let asked = async { Ok(limited(RESPONSE_LIMIT, Self::exchange(&mut connection, &calls, keys)).await) };
         #[cfg(feature = "harness")]
         let told = harness::invoke(verb, keys, args);
-        let answer = target.unless_left(Applied::Unknown, asked).await?;
+        let answer = line.unless_left(Applied::Unknown, asked).await?;
         let answer = answer.and_then(|mut answers| answers.pop().unwrap_or(Ok(Value::Nil)));
         #[cfg(feature = "harness")]
         harness::done(told, &answer);
-        let reply = self.decode(verb, answer, sent, &target)?;
+        let reply = self.decode(verb, answer, sent, &line)?;
         if reply.header.born.is_empty() {
             // There is no queue, so nothing that could be lost.
-            return Ok((reply, None));
+            return Ok((reply, Waited::Confirmed));
         }
         let limit = RESPONSE_LIMIT + durability.timeout();
         let waiting = async { Ok(limited(limit, wait(&mut connection, keys, durability)).await) };
-        // An error here, such as that this server is a master no more, says nothing about the replicas. The call is made again,
-        // on the new master, if that is harmless.
-        let waited = target.unless_left(Applied::Unknown, waiting).await?.map_err(|error| {
-            let error = self.fail(&target, error);
-            let message = format!("nobody knows who has the change besides the master: {error}");
-            Error::with_source(error.kind(), Applied::Unknown, message, error)
-        })?;
-        Ok((reply, shortfall(durability, &waited)))
+        let waited = match line.unless_left(Applied::Unknown, waiting).await {
+            Ok(Ok(answer)) => shortfall(durability, &answer).map_or(Waited::Confirmed, Waited::Short),
+            Ok(Err(error)) => Waited::Failed(self.fail(&line, error)),
+            Err(error) => Waited::Failed(error),
+        };
+        Ok((reply, waited))
     }
 
     /// Why the server cannot wait. Nothing was changed yet.
-    fn unfit(&self, target: &Arc<Target>, error: RedisError) -> Error {
+    fn unfit(&self, line: &Line, error: RedisError) -> Error {
         let detail = error.detail().unwrap_or_default().to_lowercase();
         let reason = if detail.contains("unknown command") {
             "waiting for disks (Durability::Fsynced, --fsync) needs WAITAOF: Redis 7.2 or newer, or Valkey"
         } else if detail.contains("appendonly is disabled") {
             "it keeps no append-only file, so that nothing can be on its disk: CONFIG SET appendonly yes"
         } else {
-            let message = format!("redis at {} cannot be asked to wait: {error}", target.address);
-            let cause = self.fail(target, error);
+            let message = format!("redis at {} cannot be asked to wait: {error}", line.address);
+            let cause = self.fail(line, error);
             return Error::with_source(cause.kind(), Applied::No, message, cause);
         };
-        let message = format!("redis at {} is not fit: {reason}", target.address);
+        let message = format!("redis at {} is not fit: {reason}", line.address);
         Error::with_source(ErrorKind::Unsupported, Applied::No, message, error)
     }
 }
@@ -104,9 +108,9 @@ async fn wait(
     Ok(answers.into_iter().next_back().unwrap_or(Value::Nil))
 }
 
-/// A write that changes nothing, and that a producer may do: the sentinel that each queue has among its attrs.
+/// A write that changes nothing, that a producer may do, and that a full server allows: the sentinel in the queue's attrs.
 fn touch(keys: &Keys) -> Cmd {
-    redis::cmd("HSET").arg(keys.attrs()).arg(&keys::SENTINEL).arg("").to_owned()
+    redis::cmd("EVAL").arg(TOUCH).arg(1).arg(keys.attrs()).arg(&keys::SENTINEL).to_owned()
 }
 
 fn waiting(durability: Durability) -> Cmd {

@@ -32,8 +32,10 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     let in_script = error.detail().is_some_and(|detail| detail.contains("script: "));
     let (code, detail) = (shown(&code), shown(error.detail().unwrap_or_default()));
     let (kind, applied) = match code.as_str() {
-        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "MOVED" | "ASK" | "MISCONF"
+        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "ASK" | "MISCONF"
         | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
+        // This node would say the same for ever, and no call is sent to another one.
+        "MOVED" => (ErrorKind::Unsupported, Applied::No),
         // The server became a replica while it waited for something.
         "UNBLOCKED" => (ErrorKind::Unavailable, Applied::Unknown),
         // Its scripts were flushed after we had loaded this one: the next try loads it again.
@@ -59,6 +61,9 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         "READONLY" => " (it is a replica: redis-cli -u \"$REDIS_URL\" ROLE names its master)",
         "NOREPLICAS" => " (too few replicas follow it: redis-cli -u \"$REDIS_URL\" INFO replication)",
         "BUSY" => " (a script runs for long: redis-cli -u \"$REDIS_URL\" SCRIPT KILL, or FUNCTION KILL, ends it)",
+        "MOVED" => {
+            " (the queue is on another node of this cluster, and dueq does not follow redirections: connect to the node named)"
+        }
         _ => "",
     };
     Error::with_source(kind, applied, format!("redis at {address} refused: {code} {detail}{hint}"), error)

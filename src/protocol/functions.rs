@@ -10,7 +10,7 @@ use crate::protocol::lane::{Lane, Patience, Repeat};
 use crate::protocol::scripts::Verb;
 
 /// Grows with every change of a script. A server keeps the newest library that it was given.
-pub(crate) const VERSION: u64 = 8;
+pub(crate) const VERSION: u64 = 9;
 
 /// The library's text: each script in a function `dueq_VERB` with the script's own flags, and `dueq_version`.
 pub(crate) fn code() -> String {
@@ -103,5 +103,29 @@ impl Lane {
                 result => return result,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The hash of the library's text whose version is `VERSION`.
+    const HASH: u64 = 0x4705_2ea9_0c89_e29f;
+
+    /// FNV-1a.
+    fn hash(text: &str) -> u64 {
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    #[test]
+    fn version_grows_with_every_change_of_a_script() {
+        // Without the version itself: a hash that still differs after VERSION was raised would say nothing.
+        let text = code().replace(&format!("return {VERSION}\n"), "return VERSION\n");
+        let found = hash(&text);
+        assert!(
+            found == HASH,
+            "a script changed since VERSION became {VERSION}: raise VERSION if the last commit has it, and set HASH to {found:#018x}"
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! A lane to Redis: one connection, kept while it works, on which scripts are called.
 
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -62,16 +64,34 @@ pub(crate) struct Lane {
     /// Its place among those whose connection is none of the pool's: what is called on it limits its own time.
     apart: Option<OwnedSemaphorePermit>,
     held: Mutex<Option<Held>>,
+    /// How many connections it has had.
+    lines: AtomicU64,
     /// Of calls that wait for replicas: whatever is sent behind such a wait is done when it is over, even if nobody waits for
     /// the answer any more. So the next one is sent when it is over.
     pub(crate) turn: tokio::sync::Mutex<()>,
+}
+
+/// Names one connection of a lane, and the server that it leads to.
+#[derive(Clone)]
+pub(super) struct Line {
+    target: Arc<Target>,
+    /// Counts the connections of the lane: another connection to the same server is another line.
+    number: u64,
+}
+
+impl Deref for Line {
+    type Target = Target;
+
+    fn deref(&self) -> &Target {
+        &self.target
+    }
 }
 
 struct Held {
     connection: MultiplexedConnection,
     /// Its place in the pool.
     pooled: Option<deadpool_redis::Connection>,
-    target: Arc<Target>,
+    line: Line,
     used: Instant,
     /// Whether the server has shown that it can wait for replicas, or disks.
     fit: bool,
@@ -86,7 +106,8 @@ impl Held {
 
 impl Lane {
     pub(crate) fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
-        Self { connector, clock, apart: None, held: Mutex::new(None), turn: tokio::sync::Mutex::new(()) }
+        let (held, turn) = (Mutex::new(None), tokio::sync::Mutex::new(()));
+        Self { connector, clock, apart: None, held, lines: AtomicU64::new(0), turn }
     }
 
     /// A lane whose connection does not come from the pool, for calls that wait long.
@@ -111,8 +132,8 @@ impl Lane {
     /// Calls a script once; one that the server does not know is loaded first.
     pub(crate) async fn call(&self, verb: Verb, keys: &Keys, args: &[&[u8]]) -> Result<Reply, Error> {
         let sent = Instant::now();
-        let (mut values, target) = self.send(&[(verb, args)], keys).await?;
-        self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent, &target)
+        let (mut values, line) = self.send(&[(verb, args)], keys).await?;
+        self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent, &line)
     }
 
     /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe. `failed` is told
@@ -139,9 +160,9 @@ impl Lane {
 
     /// A plain command outside the protocol, such as INFO.
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Error> {
-        let (mut connection, target) = self.connection().await?;
+        let (mut connection, line) = self.connection().await?;
         let asked = async { Ok(command.query_async::<Value>(&mut connection).await) };
-        target.unless_left(Applied::Unknown, asked).await?.map_err(|error| self.fail(&target, error))
+        line.unless_left(Applied::Unknown, asked).await?.map_err(|error| self.fail(&line, error))
     }
 
     pub(super) fn decode(
@@ -149,17 +170,17 @@ impl Lane {
         verb: Verb,
         value: Result<Value, RedisError>,
         sent: Instant,
-        target: &Arc<Target>,
+        line: &Line,
     ) -> Result<Reply, Error> {
-        let value = value.map_err(|error| self.fail(target, error))?;
-        let reply = Reply::decode(verb, value)?;
+        let value = value.map_err(|error| self.fail(line, error))?;
+        let reply = Reply::decode(verb, value, sent)?;
         self.clock.observe(sent, Instant::now(), reply.header.now_us);
         Ok(reply)
     }
 
     /// Sends the calls in one pipeline and loads what the server does not know. Each result stands for itself.
-    async fn send(&self, calls: &[(Verb, &[&[u8]])], keys: &Keys) -> Result<(Vec<Answer>, Arc<Target>), Error> {
-        let (mut connection, target) = self.connection().await?;
+    async fn send(&self, calls: &[(Verb, &[&[u8]])], keys: &Keys) -> Result<(Vec<Answer>, Line), Error> {
+        let (mut connection, line) = self.connection().await?;
         let asked = async {
             #[cfg(feature = "harness")]
             let told: Vec<_> = calls.iter().map(|(verb, args)| harness::invoke(*verb, keys, args)).collect();
@@ -173,8 +194,8 @@ impl Lane {
             }
             Ok(results)
         };
-        let results = target.unless_left(Applied::Unknown, asked).await?;
-        results.map(|results| (results, Arc::clone(&target))).map_err(|error| self.fail(&target, error))
+        let results = line.unless_left(Applied::Unknown, asked).await?;
+        results.map(|results| (results, line.clone())).map_err(|error| self.fail(&line, error))
     }
 
     pub(super) async fn exchange(
@@ -207,14 +228,14 @@ impl Lane {
         Ok(results)
     }
 
-    /// The connection, and the server that it leads to.
-    pub(super) async fn connection(&self) -> Result<(MultiplexedConnection, Arc<Target>), Error> {
+    /// The connection that is held, or a new one.
+    pub(super) async fn connection(&self) -> Result<(MultiplexedConnection, Line), Error> {
         {
             let mut held = self.lock();
-            held.take_if(|held| !self.connector.is_current(&held.target)).into_iter().for_each(Held::discard);
+            held.take_if(|held| !self.connector.is_current(&held.line.target)).into_iter().for_each(Held::discard);
             if let Some(held) = &mut *held {
                 held.used = Instant::now();
-                return Ok((held.connection.clone(), Arc::clone(&held.target)));
+                return Ok((held.connection.clone(), held.line.clone()));
             }
         }
         let (connection, pooled, target) = if self.apart.is_some() {
@@ -224,30 +245,31 @@ impl Lane {
             let (pooled, target) = self.connector.pooled().await?;
             (MultiplexedConnection::clone(&pooled), Some(pooled), target)
         };
-        let line = (connection.clone(), Arc::clone(&target));
-        *self.lock() = Some(Held { connection, pooled, target, used: Instant::now(), fit: false });
-        Ok(line)
+        let line = Line { target, number: self.lines.fetch_add(1, Ordering::Relaxed) };
+        let taken = (connection.clone(), line.clone());
+        *self.lock() = Some(Held { connection, pooled, line, used: Instant::now(), fit: false });
+        Ok(taken)
     }
 
-    /// Whether the server behind the connection that is held has shown that it can wait for replicas, or disks.
-    pub(super) fn is_fit(&self, target: &Arc<Target>) -> bool {
-        self.lock().as_ref().is_some_and(|held| held.fit && Arc::ptr_eq(&held.target, target))
+    /// Whether the server behind this connection has shown that it can wait for replicas, or disks.
+    pub(super) fn is_fit(&self, line: &Line) -> bool {
+        self.lock().as_ref().is_some_and(|held| held.fit && held.line.number == line.number)
     }
 
-    pub(super) fn set_fit(&self, target: &Arc<Target>) {
-        if let Some(held) = self.lock().as_mut().filter(|held| Arc::ptr_eq(&held.target, target)) {
+    pub(super) fn set_fit(&self, line: &Line) {
+        if let Some(held) = self.lock().as_mut().filter(|held| held.line.number == line.number) {
             held.fit = true;
         }
     }
 
     /// After an error that is not the server's own the connection is out of step; after one that says that it became a
-    /// replica, useless: it is closed, not given back.
-    pub(super) fn fail(&self, target: &Arc<Target>, error: RedisError) -> Error {
+    /// replica, useless: it is closed, not given back. A connection that has replaced it stays open.
+    pub(super) fn fail(&self, line: &Line, error: RedisError) -> Error {
         let useless = matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();
-        if useless && let Some(held) = self.lock().take_if(|held| Arc::ptr_eq(&held.target, target)) {
+        if useless && let Some(held) = self.lock().take_if(|held| held.line.number == line.number) {
             held.discard();
         }
-        failure::of_call(&target.address, error)
+        failure::of_call(&line.address, error)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Held>> {
@@ -335,23 +357,4 @@ pub(crate) fn reconnect_delays() -> Retry {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::ErrorKind;
-
-    #[test]
-    fn the_last_error_of_a_repeated_call_says_what_the_attempts_before_it_leave_open() {
-        let refused = || Error::new(ErrorKind::Full, Applied::No, "refused");
-        let mut patience = Patience::new();
-        assert!(patience.allows(&Error::new(ErrorKind::Unavailable, Applied::No, "loading"), Repeat::Harmless));
-        assert_eq!(patience.last(refused()).was_applied(), Applied::No);
-
-        let lost = Error::new(ErrorKind::Timeout, Applied::Unknown, "lost");
-        assert!(!patience.allows(&lost, Repeat::Unsafe));
-        assert_eq!(patience.last(refused()).was_applied(), Applied::No, "the lost one was not repeated");
-        assert!(patience.allows(&lost, Repeat::Harmless));
-        let told = patience.last(refused());
-        assert_eq!((told.was_applied(), told.kind()), (Applied::Unknown, ErrorKind::Full));
-        assert!(told.to_string().starts_with("refused"), "{told}");
-    }
-}
+mod tests;

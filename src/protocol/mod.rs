@@ -8,6 +8,8 @@ pub(crate) mod clock;
 pub(crate) mod connect;
 pub(crate) mod durable;
 pub(crate) mod failure;
+#[cfg(test)]
+mod fake;
 pub(crate) mod functions;
 #[cfg(feature = "harness")]
 pub mod harness;
@@ -15,6 +17,7 @@ pub(crate) mod keys;
 pub(crate) mod lane;
 pub(crate) mod limits;
 pub(crate) mod listening;
+mod master;
 pub(crate) mod options;
 pub(crate) mod replies;
 pub(crate) mod scripts;

@@ -1,6 +1,7 @@
 //! Decoding what the scripts answer.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use redis::Value;
 
@@ -12,10 +13,14 @@ use crate::protocol::scripts::Verb;
 /// What every reply begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
+    /// When the call was sent, by this machine's clock.
+    pub(crate) sent: Instant,
     /// The server's clock, in Unix microseconds.
     pub(crate) now_us: i64,
     /// A random word made with the queue, empty while there is no queue: if it changes, the store was emptied.
     pub(crate) born: String,
+    /// How many calls have changed the queue.
+    pub(crate) seq: i64,
     /// When the first scheduled message is due, in Unix milliseconds.
     pub(crate) head_ms: Option<u64>,
     /// When the first lease runs out, in Unix milliseconds.
@@ -39,17 +44,15 @@ pub(crate) struct Body {
 }
 
 impl Reply {
-    pub(crate) fn decode(verb: Verb, value: Value) -> Result<Self, Error> {
+    pub(crate) fn decode(verb: Verb, value: Value, sent: Instant) -> Result<Self, Error> {
         let mut body = Body::of(verb, value)?;
         let mut header = body.parts()?;
         let header = Header {
+            sent,
             now_us: header.integer()?,
             born: header.text()?,
-            head_ms: {
-                // The sequence number orders calls for those who record them; this client does not need it.
-                let _seq = header.integer()?;
-                time_ms(header.integer()?)
-            },
+            seq: header.integer()?,
+            head_ms: time_ms(header.integer()?),
             lease_deadline_ms: time_ms(header.integer()?),
             paused: header.integer()? != 0,
         };
@@ -169,6 +172,12 @@ impl ItemReply {
         self.detail.parse().map_err(|_| self.unexpected())
     }
 
+    /// Of `FINISHED <ms>`: when the message ended, or moved near its due, by the server's clock in microseconds.
+    pub(crate) fn finished_us(&self) -> Option<i64> {
+        let (ms, fraction) = self.detail.split_once('.')?;
+        ms.parse::<i64>().ok()?.checked_mul(1_000)?.checked_add(fraction.parse().ok()?)
+    }
+
     /// The reply, unless it speaks of a change that too few have confirmed: its own, or one that it found.
     pub(crate) fn confirmed(self, id: &[u8]) -> Result<Self, Error> {
         match &self.shortfall {
@@ -277,15 +286,25 @@ mod tests {
                 Value::Int(3),
             ])
         };
-        let mut reply = Reply::decode(Verb::Promote, header(-1, -1)).expect("a header");
+        let sent = Instant::now();
+        let decode = |value| Reply::decode(Verb::Promote, value, sent);
+        let mut reply = decode(header(-1, -1)).expect("a header");
         assert_eq!(
             reply.header,
-            Header { now_us: 5_000, born: "b".into(), head_ms: None, lease_deadline_ms: None, paused: true }
+            Header {
+                sent,
+                now_us: 5_000,
+                born: "b".into(),
+                seq: 9,
+                head_ms: None,
+                lease_deadline_ms: None,
+                paused: true
+            }
         );
         assert_eq!(reply.body.count().expect("moved"), 3);
-        let reply = Reply::decode(Verb::Promote, header(7, 8)).expect("a header");
+        let reply = decode(header(7, 8)).expect("a header");
         assert_eq!((reply.header.head_ms, reply.header.lease_deadline_ms), (Some(7), Some(8)));
-        let reply = Reply::decode(Verb::Promote, header(-5, i64::MIN)).expect("a header");
+        let reply = decode(header(-5, i64::MIN)).expect("a header");
         assert_eq!((reply.header.head_ms, reply.header.lease_deadline_ms), (Some(0), Some(0)), "past, not none");
     }
 
@@ -297,7 +316,7 @@ mod tests {
             Value::Array(vec![Value::Int(1)]),
             Value::Array(vec![Value::Array(vec![text("x")])]),
         ] {
-            let error = Reply::decode(Verb::Stats, value).expect_err("not a reply");
+            let error = Reply::decode(Verb::Stats, value, Instant::now()).expect_err("not a reply");
             assert_eq!(error.kind(), ErrorKind::Server);
         }
     }

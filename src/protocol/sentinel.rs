@@ -44,6 +44,14 @@ pub(crate) struct Answer {
     pub(crate) port: u16,
 }
 
+/// The newest of the answers to one question.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) answer: Answer,
+    /// Whether most of the Sentinels answered.
+    pub(crate) majority: bool,
+}
+
 impl Sentinels {
     /// Reads `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`, or `rediss+sentinel://` for TLS
     /// to all of them, with `?sentinel_user=USER&sentinel_password=PASSWORD` for Sentinels that ask for one. Nothing if it is
@@ -96,8 +104,8 @@ impl Sentinels {
     }
 
     /// The master's host and port. All are asked at once, and the newest decision counts: one that was cut off from the others
-    /// knows only an old one. Nothing if it is older than `known_epoch` and too few answered to overrule that.
-    pub(crate) async fn master(&self, known_epoch: u64) -> Result<Option<Answer>, Error> {
+    /// knows only an old one.
+    pub(crate) async fn master(&self) -> Result<Heard, Error> {
         let mut asked = JoinSet::new();
         for node in &self.nodes {
             let (node, service) = (Arc::clone(node), self.service.clone());
@@ -116,20 +124,11 @@ impl Sentinels {
             }
         }
         match (newest, failed) {
-            (Some(answer), _) => {
-                let counts = counts(answer.epoch, known_epoch, answered, self.nodes.len());
-                Ok(Some(answer).filter(|_| counts))
-            }
+            (Some(answer), _) => Ok(Heard { answer, majority: 2 * answered > self.nodes.len() }),
             (None, Some(error)) => Err(error),
             (None, None) => Err(Error::new(ErrorKind::Unavailable, Applied::No, "no sentinel was asked")),
         }
     }
-}
-
-/// Whether an answer may be followed. An older decision than the one that is known comes from Sentinels that were cut off, or
-/// from ones that were set up anew and count from the beginning: those are the most of them.
-fn counts(epoch: u64, known_epoch: u64, answered: usize, sentinels: usize) -> bool {
-    epoch >= known_epoch || 2 * answered > sentinels
 }
 
 impl Node {
@@ -294,16 +293,6 @@ mod tests {
         let error = Sentinels::new("redis+sentinel://u:hunter2@one/", Ok).err().expect("no service");
         assert!(!format!("{error:?}").contains("hunter2"));
         assert!(Sentinels::new("redis+sentinel://one/orders/nine", Ok).is_err());
-    }
-
-    #[test]
-    fn an_older_decision_counts_only_if_most_say_so() {
-        assert!(counts(7, 7, 1, 3), "one of three, and nothing newer is known");
-        assert!(counts(8, 7, 1, 3));
-        assert!(!counts(6, 7, 1, 3), "it was cut off together with the old master");
-        assert!(!counts(6, 7, 2, 4));
-        assert!(counts(0, 7, 2, 3), "they were set up anew");
-        assert!(counts(0, 7, 1, 1));
     }
 
     #[test]

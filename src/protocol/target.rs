@@ -27,15 +27,9 @@ pub(crate) struct Target {
     pub(crate) address: String,
     pool: Pool,
     opened: Arc<AtomicU64>,
-    sentinelled: Option<Sentinelled>,
-}
-
-/// Of a server that Sentinels named.
-struct Sentinelled {
-    /// Set once they have named another: a call that is under way here may never be answered, by a master that froze.
-    left: CancellationToken,
-    /// Which of our questions was answered with it: they may overtake each other.
-    question: u64,
+    /// Of a server that Sentinels named: set once they have named another. A call that is under way here may never be answered,
+    /// by a master that froze.
+    left: Option<CancellationToken>,
 }
 
 impl Target {
@@ -45,11 +39,11 @@ impl Target {
     }
 
     /// A server that is the master for now.
-    pub(crate) fn named(info: ConnectionInfo, question: u64, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
-        Self::of(info, Some(Sentinelled { left: CancellationToken::new(), question }), opened)
+    pub(crate) fn named(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
+        Self::of(info, Some(CancellationToken::new()), opened)
     }
 
-    fn of(info: ConnectionInfo, sentinelled: Option<Sentinelled>, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
+    fn of(info: ConnectionInfo, left: Option<CancellationToken>, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
         let address = info.addr().to_string();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
@@ -74,18 +68,13 @@ impl Target {
                 Error::with_source(ErrorKind::InvalidInput, Applied::No, "the pool cannot be built", error)
             })?;
         let client = Client::open(info).map_err(|error| failure::of_connecting(&address, error))?;
-        Ok(Self { client, address, pool, opened: Arc::clone(opened), sentinelled })
-    }
-
-    /// Which question was answered with this server.
-    pub(crate) fn question(&self) -> u64 {
-        self.sentinelled.as_ref().map_or(0, |sentinelled| sentinelled.question)
+        Ok(Self { client, address, pool, opened: Arc::clone(opened), left })
     }
 
     /// Ends what is under way here: another server is the master.
     pub(crate) fn leave(&self) {
-        if let Some(sentinelled) = &self.sentinelled {
-            sentinelled.left.cancel();
+        if let Some(left) = &self.left {
+            left.cancel();
         }
     }
 
@@ -95,7 +84,7 @@ impl Target {
         applied: Applied,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let Some(Sentinelled { left, .. }) = &self.sentinelled else { return work.await };
+        let Some(left) = &self.left else { return work.await };
         tokio::select! {
             biased;
             result = work => result,
@@ -186,7 +175,7 @@ impl Target {
 
     /// Whether it is the master that Sentinels say it is: they may not have heard yet, or it may not.
     async fn check_role(&self, connection: &mut MultiplexedConnection) -> Result<(), Error> {
-        if self.sentinelled.is_none() {
+        if self.left.is_none() {
             return Ok(());
         }
         let role = redis::cmd("ROLE");

@@ -1,7 +1,7 @@
 //! Private Redis-compatible servers for tests: each on a free port, in a folder of its own, gone on drop.
 //!
-//! Which programs to run is named by `DUEQ_TEST_SERVERS` (paths separated by colons); without it, what is on `PATH` or
-//! what `scripts/server` has put into `target/server`. A test uses the first; a matrix runs the tests once per program.
+//! `DUEQ_TEST_SERVERS` names the program to run; without it, what is on `PATH` or what `scripts/server` has put into
+//! `target/server` is run. A test runs on one server: `make test` and `make matrix` repeat the tests for each of several.
 //!
 //! And the programs among the examples, for tests that run them on such a server: [`example`]. And what holds a check to a
 //! corpus of bytes and mutations of it: [`fuzz`].
@@ -11,6 +11,7 @@ mod fuzz;
 mod sentinel;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -43,7 +44,7 @@ pub struct Server {
 impl Server {
     /// Starts a server without persistence and with further arguments, such as `["--maxmemory", "10mb"]`.
     pub fn start(arguments: &[&str]) -> Result<Self> {
-        Self::start_on(&programs()?.remove(0), arguments, &[])
+        Self::start_on(&program()?, arguments, &[])
     }
 
     /// The same with this program, and with further variables in its environment.
@@ -131,10 +132,10 @@ impl Drop for Server {
     }
 }
 
-/// The server programs to test on: `DUEQ_TEST_SERVERS`, else the first one found.
-pub fn programs() -> Result<Vec<PathBuf>> {
+/// The server program to test on: `DUEQ_TEST_SERVERS`, else the first one found.
+pub fn program() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("DUEQ_TEST_SERVERS").filter(|named| !named.is_empty()) {
-        return Ok(std::env::split_paths(&named).collect());
+        return only(&named);
     }
     let on_path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
     let fetched = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/server/bin")];
@@ -145,9 +146,20 @@ pub fn programs() -> Result<Vec<PathBuf>> {
         }
     }
     let found = places.into_iter().find(|program| program.is_file());
-    found
-        .map(|program| vec![program])
-        .ok_or_else(|| anyhow!("no redis-server or valkey-server on PATH: `make test` finds or fetches one"))
+    found.ok_or_else(|| anyhow!("no redis-server or valkey-server on PATH: `make test` finds or fetches one"))
+}
+
+/// The one server in a value of `DUEQ_TEST_SERVERS`. The others of a list would be left out without a word.
+fn only(named: &OsStr) -> Result<PathBuf> {
+    let mut servers = std::env::split_paths(named);
+    match (servers.next(), servers.count()) {
+        (Some(server), 0) => Ok(server),
+        (_, more) => bail!(
+            "DUEQ_TEST_SERVERS names {} servers, and a test runs on one: name one, or use `make test` or `make matrix`, \
+             which run the tests on one after the other",
+            more + 1
+        ),
+    }
 }
 
 /// Sends one command to a server on this machine and returns the reply as raw protocol text (its first read).
@@ -250,6 +262,13 @@ fn answers(port: u16, child: &mut Child) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_of_servers_is_refused() {
+        assert_eq!(only(OsStr::new("/usr/bin/redis-server")).expect("one"), Path::new("/usr/bin/redis-server"));
+        let refused = only(OsStr::new("/a:/b:/c")).expect_err("three");
+        assert!(refused.to_string().starts_with("DUEQ_TEST_SERVERS names 3 servers"), "{refused}");
+    }
 
     #[test]
     fn a_server_that_came_too_late_for_its_port_is_not_taken_for_the_one_that_has_it() -> Result<()> {

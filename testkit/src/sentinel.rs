@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{Server, answers, command, folder, free_port, programs};
+use crate::{Server, answers, command, folder, free_port, program};
 
 /// The name of the service.
 pub const SERVICE: &str = "orders";
@@ -128,7 +128,7 @@ impl Failover {
 
 impl Sentinel {
     fn start(master: u16) -> Result<Self> {
-        let program = programs()?.remove(0);
+        let program = program()?;
         for _ in 0..20 {
             let port = free_port()?;
             let folder = folder(port)?;

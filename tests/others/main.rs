@@ -8,6 +8,7 @@ mod contents;
 mod crashes;
 mod held;
 mod hints;
+mod late;
 mod recovery;
 #[allow(dead_code, reason = "the other half is used by tests/library, where the compiler looks for what nobody uses")]
 #[path = "../library/support/mod.rs"]

@@ -1,15 +1,16 @@
 //! How long work is interrupted. The bounds leave seconds to a slow machine; the figure seen is printed.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use dueq::{Client, Delivery, Message, Pushed, Queue};
 use dueq_testkit::Server;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::child::{Part, Process};
 use crate::support::{
-    Running, Seen, acking, command, connection, ids, messages, push_all, seen, setup, setup_with, stats_until,
+    Running, Seen, Setup, acking, command, connection, ids, messages, push_all, seen, server_us, setup, setup_with,
+    stats_until, until,
 };
 
 const FLOOR: Duration = Duration::from_secs(1);
@@ -49,6 +50,77 @@ async fn after_kill_9_of_a_worker_within_lease_and_floor() -> Result<()> {
     let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 50).await?;
     assert_eq!((stats.claimed, stats.crashed, stats.died), (100, 50, 0));
     worker.stop().await
+}
+
+/// What a handler saw: id, attempt, due and start in microseconds.
+type Started = (String, u32, u64, u64);
+
+/// A leader is killed some milliseconds before twenty messages are due, and its standby promotes them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_killed_just_before_due_within_the_floor() -> Result<()> {
+    let setup = setup().await?;
+    // Nodes beat, and one leads, once there is a queue.
+    setup.queue.push(Message::new("").id("far").due(Duration::from_secs(3_600))).await?;
+    let (mut kills, mut pushed) = (vec![0, 2, 20], 0);
+    while let Some(&before_ms) = kills.last() {
+        ensure!(pushed < 20 * 20, "no process kept the lead until it was killed");
+        let started = kill_leader(&setup, before_ms, pushed).await?;
+        pushed += 20;
+        let Some(started) = started else { continue };
+        kills.pop();
+        let late_us = |(_, _, due_us, start_us): &Started| start_us.checked_sub(*due_us);
+        let latest = started.iter().map(late_us).max().flatten().unwrap_or_default();
+        println!("leader kill -9, {before_ms} ms before the due: at most {latest} us late");
+        for one in &started {
+            let late = late_us(one).map(Duration::from_micros);
+            assert!(late.is_some(), "early: {one:?}");
+            // What the leader had claimed before it died comes back after its lease of 2 s.
+            let lease = Duration::from_secs(if one.1 == 1 { 0 } else { 2 });
+            assert!(late < Some(lease + FLOOR + SLOW), "{one:?}");
+        }
+    }
+    let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == pushed).await?;
+    assert_eq!((stats.scheduled + stats.ready + stats.leased, stats.died), (1, 0), "none is lost: {stats:?}");
+    Ok(())
+}
+
+/// Pushes twenty messages, of which half are due at one instant and the others a millisecond apart, and kills the leader so long
+/// before. Returns what the standby handled; nothing if the process had lost the lead before it was killed.
+async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Option<Vec<Started>>> {
+    let key = |name: &str| format!("dueq:{{orders}}:{name}");
+    let lead = async || setup.command::<Option<String>>(&["HGET", &key("meta"), "lead"]).await;
+    let nodes = async || setup.command::<Vec<String>>(&["ZRANGE", &key("nodes"), "0", "-1"]).await;
+    let earlier = (nodes().await?, lead().await?);
+    let mut leader = Process::start(Part::Hold, &setup.server.url(), &[])?;
+    let is_new = |lead: &Option<String>| {
+        *lead != earlier.1 && lead.as_ref().is_some_and(|lead| !lead.is_empty() && !earlier.0.contains(lead))
+    };
+    let name = until("a leader", lead, is_new).await?;
+    let (sender, mut seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let id = delivery.id().into_owned();
+        let _ = sender.send((id, delivery.attempt(), delivery.due_ms() * 1_000, delivery.started_us()));
+        async {}
+    };
+    let before = nodes().await?;
+    let standby = Running::start(setup.queue.worker(), handler);
+    until("a standby", nodes, |nodes| nodes.iter().any(|node| !before.contains(node))).await?;
+
+    let mut redis = setup.redis().await?;
+    let due_ms = server_us(&mut redis).await? / 1_000 + 300;
+    let ids: Vec<_> = (number..number + 20).map(|number| format!("{number:04}")).collect();
+    let due = |place: u64| UNIX_EPOCH + Duration::from_millis(due_ms + place.saturating_sub(9));
+    push_all(&setup.queue, (0..).zip(&ids).map(|(place, id)| Message::new("").id(id).due(due(place))).collect())
+        .await?;
+    let led = lead().await? == name;
+    let left_us = ((due_ms - before_ms) * 1_000).saturating_sub(server_us(&mut redis).await?);
+    tokio::time::sleep(Duration::from_micros(left_us)).await; // the fault has its instant
+    leader.kill().await?;
+    let mut handled: Vec<Started> = seen.take(20).await?;
+    handled.sort_unstable();
+    assert_eq!(handled.iter().map(|(id, ..)| id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
+    standby.stop().await?;
+    Ok(led.then_some(handled))
 }
 
 fn lateness(queue: &Queue) -> (Running, Seen<Duration>) {

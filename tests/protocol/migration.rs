@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::queue::{Queue, SECOND, T0, keys_of, token};
+use crate::queue::{Queue, SECOND, T0, attempt, keys_of, token};
 use crate::reply::{Reply, Text, words};
 use crate::scripts::SCRIPTS;
 use crate::state::KEYS;
@@ -132,7 +132,7 @@ fn calls(round: u64) -> Vec<Call> {
     let beats = (0..6).map(|second| ("beat", now + second * SECOND, words!["node", "stay"]));
     let mut calls = vec![
         ("configure", now, words!["max_crashes", 4]),
-        ("push", now, [words![now + 10_000], push.concat()].concat()),
+        ("push", now, [words![attempt(now, 1)], push.concat()].concat()),
         ("push", now, words!["", id("far"), "+3600000", "", "", id("near"), "+1500", "", ""]),
         ("promote", now, words![9, ""]),
         ("claim", now, words![7, &held, 5_500]),

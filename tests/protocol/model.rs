@@ -5,6 +5,7 @@
 mod consumers;
 mod driver;
 mod history;
+mod memory;
 mod mutants;
 mod operation;
 mod plans;

@@ -56,6 +56,11 @@ pub(crate) struct Queue {
 }
 
 /// A token made of one character.
+/// The attempt of a call of pushes that was first made at this ms: its number makes it unlike other calls.
+pub(crate) fn attempt(first_ms: u64, number: u64) -> String {
+    format!("{} nonce{number:08}", first_ms + 10_000)
+}
+
 pub(crate) fn token(character: char) -> Text {
     character.to_string().repeat(16).into()
 }

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::queue::{Calls, Queue, SECOND, T0, token};
+use crate::queue::{Calls, Queue, SECOND, T0, attempt, token};
 use crate::reply::words;
 use crate::scripts::SCRIPTS;
 
@@ -59,12 +59,12 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
     match state {
         "dead" => ensure!(queue.items("bury", T0, words![ID, token('a'), "why"])? == ["OK"]),
         "remembered, after an ack" => {
-            ensure!(queue.items("push", T0, words![T0 + 10 * SECOND, ID, T0, "payload", ""])? == ["CREATED"]);
+            ensure!(queue.items("push", T0, words![attempt(T0, 1), ID, T0, "payload", ""])? == ["CREATED"]);
             ensure!(queue.take(T0, 1, &token('a'))? == [ID]);
             ensure!(queue.items("ack", T0, words![token('a'), 1, ID])? == ["OK"]);
         }
         "remembered, after a cancel or purge" => {
-            queue.push(T0, ID, DUE, "payload")?;
+            queue.ok("push", T0 - 1, words![attempt(T0 - 1, 1), ID, DUE, "payload", ""])?;
             ensure!(queue.items("cancel", T0, words!["", ID])? == ["CANCELLED"]);
         }
         _ => {}
@@ -114,8 +114,13 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
         "push, keep" => item("push", words!["", ID, ELSEWHEN, "other", ""]),
         "push, reschedule" => item("push", words!["", ID, ELSEWHEN, "other", "on_conflict=reschedule"]),
         "push, replace" => item("push", words!["", ID, ELSEWHEN, "other", "on_conflict=replace"]),
-        "push, any on_conflict" => item("push", words!["", ID, ELSEWHEN, "other", "on_conflict=replace"]),
-        "push with reuse" => item("push", words!["", ID, ELSEWHEN, "other", "reuse"]),
+        "push, the same call" => {
+            let first = if state.ends_with("ack") { T0 } else { T0 - 1 };
+            let reply = item("push", words![attempt(first, 1), ID, ELSEWHEN, "other", ""])?;
+            Ok(timed(reply, "M", T0).replace(".000", ""))
+        }
+        "push, another call" => item("push", words![attempt(now, 2), ID, ELSEWHEN, "other", "on_conflict=replace"]),
+        "push without an attempt" => item("push", words!["", ID, ELSEWHEN, "other", ""]),
         "ack" => item(row, words![claimed, 1, ID]),
         "release" => item(row, words![ID, claimed]),
         "again" => Ok(timed(item(row, words![ID, claimed, ELSEWHEN])?, "D", ELSEWHEN)),

@@ -58,7 +58,7 @@ pub struct Options {
     /// No faults at all
     #[arg(long, conflicts_with = "faults")]
     pub no_faults: bool,
-    /// The server program [default: the first of DUEQ_TEST_SERVERS, or what is on PATH]
+    /// The server program [default: DUEQ_TEST_SERVERS, or what is on PATH]
     #[arg(long)]
     pub server: Option<PathBuf>,
     /// Writes a report for people to this file as well
@@ -119,7 +119,7 @@ pub async fn run(options: Options) -> Result<Ran> {
     let log = Arc::new(Log::new(&folder.join("harness.jsonl"), options.quiet)?);
     let program = match &options.server {
         Some(program) => program.clone(),
-        None => dueq_testkit::programs()?.remove(0),
+        None => dueq_testkit::program()?,
     };
     let store = Store::start(&program, "server", &library, &folder)?;
     let server = store.version().await?;

@@ -55,7 +55,7 @@ fn in_folder(folder: &Path) -> Result<()> {
                 || error.to_string().contains("tls-port")
                 || error.to_string().contains("TLS support") =>
         {
-            writeln!(std::io::stderr(), "SKIPPED: {} was built without TLS", dueq_testkit::programs()?[0].display())?;
+            writeln!(std::io::stderr(), "SKIPPED: {} was built without TLS", dueq_testkit::program()?.display())?;
             return Ok(());
         }
         Err(error) => bail!(error),

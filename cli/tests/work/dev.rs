@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result};
 use dueq::{Client, Message};
-use dueq_testkit::programs;
+use dueq_testkit::program;
 
 use crate::support::{Dueq, Folder, command, group_lives, until};
 
 /// The PATH with the tests' server on it, and nothing else that `dueq dev` needs but sh.
 fn path() -> Result<std::ffi::OsString> {
-    let program = programs()?.remove(0);
+    let program = program()?;
     let folder = program.parent().context("a folder")?.to_owned();
     Ok(std::env::join_paths([folder, "/usr/bin".into(), "/bin".into()])?)
 }

@@ -10,7 +10,7 @@ use dueq::{
 use crate::support::proxy::Proxy;
 use crate::support::{HOUR, Running, Setup, claim_one, push_and_claim, setup, stats_until, until, within};
 
-const PUSH: &str = include_str!("../../../lua/push.lua");
+pub(super) const PUSH: &str = include_str!("../../../lua/push.lua");
 const ACK: &str = include_str!("../../../lua/ack.lua");
 const CANCEL: &str = include_str!("../../../lua/cancel.lua");
 const CLAIM: &str = include_str!("../../../lua/claim.lua");
@@ -18,7 +18,7 @@ const RESCHEDULE: &str = include_str!("../../../lua/reschedule.lua");
 const RETRY: &str = include_str!("../../../lua/retry.lua");
 
 /// A queue that is reached through a proxy, beside the one that is reached directly. All scripts are known to the server.
-async fn proxied() -> Result<(Setup, Proxy, Queue)> {
+pub(super) async fn proxied() -> Result<(Setup, Proxy, Queue)> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
@@ -59,7 +59,7 @@ async fn a_push_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_mea
     Ok(())
 }
 
-/// The same of many whose ids nobody has seen: they are remembered by their call, which is repeated whole.
+/// The same of many: Redis remembers their call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_meanwhile() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -107,7 +107,7 @@ async fn a_batch_whose_reply_is_lost_tells_each_caller_what_is_true_for_it() -> 
         .push_many([
             Message::new("new").id("new").due(HOUR),
             Message::new("new").id("there").due(HOUR).on_conflict(OnConflict::Replace),
-            Message::new("anew").id("reused").due(HOUR).reuse_id(),
+            Message::new("moved").id("there").due(HOUR).on_conflict(OnConflict::Reschedule),
             Message::new("").id(""),
         ])
         .await;
@@ -162,7 +162,7 @@ async fn a_cancel_whose_reply_is_lost_still_says_cancelled() -> Result<()> {
 async fn a_cancel_whose_reply_is_lost_leaves_alone_what_was_pushed_meanwhile() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     for (due, state) in [(HOUR, State::Scheduled), (Duration::ZERO, State::Leased)] {
-        queue.push(Message::new("old").id("id").due(HOUR).reuse_id()).await?;
+        queue.push(Message::new("old").id("id").due(HOUR)).await?;
         let cuts = proxy.cuts();
         proxy.cut_reply_of(CANCEL);
         proxy.shut();
@@ -171,7 +171,7 @@ async fn a_cancel_whose_reply_is_lost_leaves_alone_what_was_pushed_meanwhile() -
             async move { queue.cancel("id").await }
         });
         until("the lost reply", async || Ok(proxy.cuts()), |now| *now > cuts).await?;
-        assert_eq!(setup.queue.push(Message::new("new").id("id").due(due).reuse_id()).await?, Pushed::Created);
+        assert_eq!(setup.queue.push(Message::new("new").id("id").due(due)).await?, Pushed::Created);
         let claimed = if state == State::Leased { Some(claim_one(&setup.queue).await?) } else { None };
         proxy.let_in();
         assert_eq!(within("the cancel", cancel).await???, Cancelled::Cancelled, "its first try did it");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use dueq::{Cancelled, ErrorKind, Limits, Message, OnConflict, Pushed, Settled, State};
 
-use crate::support::{HOUR, LONG, claim, claim_one, messages, push_all, push_and_claim, setup, stats_until, within};
+use crate::support::{HOUR, LONG, claim_one, messages, push_all, setup, stats_until, within};
 
 #[tokio::test]
 async fn a_message_is_pushed_delivered_and_acked_once() -> Result<()> {
@@ -84,22 +84,6 @@ async fn on_conflict_moves_or_replaces_what_waits_and_nothing_else() -> Result<(
     let delivery = claim_one(queue).await?;
     assert_eq!(push("five", HOUR, OnConflict::Replace).await?, Pushed::Exists(State::Leased));
     assert_eq!(delivery.payload(), b"four");
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_finished_or_cancelled_id_is_taken_for_a_repetition_unless_reuse_is_meant() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    push_and_claim(queue, Message::new("").id("acked")).await?.ack().await?;
-    queue.push(Message::new("").id("cancelled").due(HOUR)).await?;
-    assert_eq!(queue.cancel("cancelled").await?, Cancelled::Cancelled);
-    for id in ["acked", "cancelled"] {
-        assert_eq!(queue.push(Message::new("").id(id)).await?, Pushed::Finished, "{id}");
-        assert_eq!(queue.get(id).await?, None, "{id}");
-        assert_eq!(queue.push(Message::new("anew").id(id).reuse_id()).await?, Pushed::Created, "{id}");
-    }
-    assert_eq!(claim(queue, 2).await?.len(), 2);
     Ok(())
 }
 
@@ -231,31 +215,15 @@ fn a_client_outlives_the_runtime_it_was_made_on() -> Result<()> {
     Ok(())
 }
 
-/// A caller may give up and push the same message again, in whatever company.
+/// Of ten in one call one thing is remembered, whoever chose their ids.
 #[tokio::test]
-async fn whoever_has_the_id_is_recognised_when_he_pushes_again_what_has_gone() -> Result<()> {
+async fn a_call_of_many_is_remembered_once() -> Result<()> {
     let setup = setup().await?;
-    let queue = &setup.queue;
-    let kept: Vec<_> = (0..10).map(|_| Message::new("kept")).collect();
-    let (first, again) = (kept.clone(), kept.clone());
-    let asked: Vec<_> = (0..10).map(|_| Message::new("asked")).collect();
-    let known: Vec<_> = asked.iter().map(|message| message.id_bytes().to_vec()).collect();
-    for pushed in [queue.push_many(first).await, queue.push_many(asked).await].concat() {
-        assert_eq!(pushed?, Pushed::Created);
+    for messages in [(0..10).map(|_| Message::new("")).collect::<Vec<_>>(), messages(10)] {
+        for pushed in setup.queue.push_many(messages.into_iter().map(|message| message.due(Duration::ZERO))).await {
+            assert_eq!(pushed?, Pushed::Created);
+        }
     }
-    for delivery in claim(queue, 20).await? {
-        delivery.ack().await?;
-    }
-    let asked = known.into_iter().map(|id| Message::new("asked").id(id));
-    for message in again.into_iter().chain(asked) {
-        assert_eq!(queue.push(message).await?, Pushed::Finished);
-    }
-    assert_eq!(queue.stats().await?.recent, 20);
-
-    // Of ten whose ids nobody has seen, one thing is remembered.
-    for pushed in queue.push_many((0..10).map(|_| Message::new("unseen"))).await {
-        assert_eq!(pushed?, Pushed::Created);
-    }
-    assert_eq!(queue.stats().await?.recent, 21);
+    assert_eq!(setup.queue.stats().await?.recent, 2);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use crate::model::operation::{Hold, Item, Operation};
+use crate::model::operation::{Attempt, Hold, Item, Operation};
 use crate::model::world::{Due, Now, Place, World};
 use crate::queue::{DAY, HOUR, T0};
 use crate::reply::Text;
@@ -60,7 +60,7 @@ impl Driver {
             return;
         }
         self.now.0 = match self.random.u32(0..100) {
-            0..35 => us,
+            0..35 => us + 1,
             35..55 => us + self.random.u64(0..20_000),
             55..65 => us + self.random.u64(0..1_000_000),
             65..92 => self.moment(world, 2_000_000).unwrap_or(us),
@@ -73,12 +73,12 @@ impl Driver {
 
     fn moment(&mut self, world: &World, within_us: u64) -> Option<u64> {
         let mut moments: Vec<u64> = world.messages.values().map(|message| message.place.time()).collect();
-        moments.extend(world.recent.values().map(|memory| memory.until));
+        moments.extend(world.recent.values().map(|score| *score as u64));
         if let Some((_, lead_until, seen, hold)) = &world.beats {
             moments.extend([*lead_until, seen + 3_000, *hold, *hold]);
         }
         moments.extend(self.kept.iter().filter_map(|(_, operation)| match operation {
-            Operation::Push { until, .. } => *until,
+            Operation::Push { attempt: Some(attempt), .. } => Some(attempt.until_us / 1_000),
             _ => None,
         }));
         let from = self.now.0.saturating_sub(300_000);
@@ -179,27 +179,36 @@ impl Driver {
     }
 
     fn push(&mut self) -> Operation {
-        let clock = self.now.floor();
-        let until = match self.random.u32(0..10) {
-            0..6 => Some(clock + self.random.u64(1..10_000)),
-            6 => Some(clock + self.random.u64(11_998..12_003)),
-            7 => Some(clock - self.random.u64(0..3)),
+        let attempt = match self.random.u32(0..10) {
+            0..6 => Some(self.attempt(0)),
+            6 => Some(Attempt { until_us: self.now.0 + self.random.u64(12_000_001..12_003_000), ..self.attempt(0) }),
+            7 => Some(Attempt { until_us: (self.now.floor() - self.random.u64(0..3)) * 1_000, ..self.attempt(0) }),
             _ => None,
         };
-        let fresh = until.is_some() && self.chance(8);
-        let most = if fresh { 10 } else { 6 };
+        let new = attempt.is_some() && self.chance(8);
+        let most = if new { 10 } else { 6 };
         let mut items: Vec<_> = (0..self.random.usize(1..most)).map(|_| self.item()).collect();
         if self.chance(50) {
             // Calls without options are gone through in a hurry.
             items.iter_mut().for_each(Item::drop_options);
         }
-        if fresh {
+        if new {
             items.iter_mut().for_each(|item| item.id = self.make());
             if self.chance(10) {
                 items.push(items[0].clone());
             }
         }
-        Operation::Push { until, fresh, items }
+        Operation::Push { attempt, items }
+    }
+
+    /// Of a call that is first attempted so much later than now, as far as its client knows: an idea of the server's time may
+    /// be behind, never ahead.
+    pub(super) fn attempt(&mut self, later_us: u64) -> Attempt {
+        let behind = self.pick(&[0, 0, 1, 500, 20_000]);
+        let nonce = format!("{:016x}", self.random.u64(..));
+        let until_us = self.now.0 + later_us + 10_000_000 - behind;
+        let whole = self.chance(50).then_some(until_us % 1_000); // a client that counts in milliseconds
+        Attempt { until_us: until_us - whole.unwrap_or(0), nonce }
     }
 
     /// An id that nobody had.
@@ -219,7 +228,6 @@ impl Driver {
             due: self.due(),
             payload: self.payload(),
             on_conflict: self.pick(&choices),
-            reuse: self.chance(15),
             max_attempts: self.chance(30).then(|| self.random.u64(1..4)),
             trace_parent: self
                 .chance(20)
@@ -231,7 +239,8 @@ impl Driver {
         match self.random.u32(0..20) {
             0..9 => Due::In(self.delay()),
             9..13 => Due::In(0),
-            13..16 => Due::At(self.now.floor() - self.random.u64(0..5_000)),
+            13..15 => Due::At(self.now.floor() - self.random.u64(0..5_000)),
+            15 => Due::At(self.pick(&[0, 1, 2_000_000_000, self.now.floor() - DAY])),
             16..18 => Due::At(self.now.floor() + self.random.u64(0..20_000)),
             18 => Due::In(3_155_760_000_000 + self.random.u64(0..2)),
             _ => Due::Nonsense(self.pick(&["", "soon", "-5", "1.5", "+", "nan", "1e3", "0x10", " 5"])),

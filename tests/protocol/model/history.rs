@@ -3,11 +3,11 @@
 //! Leases and `until` are measured by the latest time that the server's clock has shown: when it steps back, what was
 //! over stays over. A due time is measured by the clock as it is: nothing is early because it stepped back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 
-use crate::model::operation::{Hold, Item, Operation};
+use crate::model::operation::{Attempt, Hold, Item, Operation};
 use crate::model::world::Now;
 use crate::reply::{Reply, Text};
 use crate::state::State;
@@ -25,7 +25,9 @@ struct Life {
 pub(crate) struct History {
     lives: BTreeMap<Text, Life>,
     /// The pushes that were answered CREATED, by number of the call and place in it.
-    created: BTreeSet<(usize, usize)>,
+    created: BTreeMap<(usize, usize), Now>,
+    /// When the clock said that the last message of an id was cancelled or moved.
+    ended: BTreeMap<Text, Now>,
     clock: u64,
 }
 
@@ -41,9 +43,9 @@ impl History {
     ) -> Result<()> {
         self.clock = self.clock.max(now.floor());
         match operation {
-            Operation::Push { until, items, .. } => {
+            Operation::Push { attempt, items } => {
                 for (place, (item, answer)) in items.iter().zip(reply.items()?).enumerate() {
-                    self.pushed((number, place), now, *until, item, &answer)?;
+                    self.pushed((number, place), now, attempt.as_ref(), item, &answer)?;
                 }
             }
             Operation::Claim { token, .. } => self.granted(now, token, reply)?,
@@ -82,38 +84,54 @@ impl History {
             }
             Operation::Cancel { ids, .. } => {
                 for (id, answer) in ids.iter().zip(reply.items()?) {
-                    if answer == "CANCELLED" {
-                        self.lives.remove(id);
+                    if answer == "CANCELLED" && self.lives.remove(id).is_some() {
+                        self.ended.insert(id.clone(), now);
                     }
                 }
             }
             Operation::Reschedule(items) => {
                 for ((id, ..), answer) in items.iter().zip(reply.items()?) {
-                    self.moved(id, &answer)?;
+                    self.moved(now, id, &answer)?;
                 }
             }
             Operation::RunNow(ids) => {
                 for (id, answer) in ids.iter().zip(reply.items()?) {
-                    self.moved(id, &answer)?;
+                    self.moved(now, id, &answer)?;
                 }
             }
             // Which ones went is not said: they are no longer there.
             Operation::Purge { .. } | Operation::Beat { .. } => {
-                self.lives.retain(|id, _| after.messages.contains_key(id));
+                let gone =
+                    self.lives.keys().filter(|id| !after.messages.contains_key(*id)).cloned().collect::<Vec<_>>();
+                for id in gone {
+                    self.lives.remove(&id);
+                    self.ended.insert(id, now);
+                }
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn pushed(&mut self, call: (usize, usize), now: Now, until: Option<u64>, item: &Item, answer: &str) -> Result<()> {
+    fn pushed(
+        &mut self,
+        call: (usize, usize),
+        now: Now,
+        attempt: Option<&Attempt>,
+        item: &Item,
+        answer: &str,
+    ) -> Result<()> {
         let Some(due) = item.due.at(now) else { return Ok(()) };
         match answer {
             "CREATED" => {
-                let repeated = !self.created.insert(call);
-                // A clock that has gone back before `until` brings back what was forgotten at it: not promised.
-                let promised = until.is_some_and(|until| self.clock < until) && !item.reuse;
+                let first = self.created.insert(call, now);
+                let repeated = first.is_some();
+                // A clock that has gone back before `until` brings back what was forgotten at it, and one that went back between
+                // push and end puts the end before the push: not promised.
+                let ended = self.ended.get(&item.id).is_none_or(|ended| first.is_none_or(|first| *ended > first));
+                let promised = ended && attempt.is_some_and(|attempt| self.clock < attempt.until_us / 1_000);
                 ensure!(!(repeated && promised), "{:?}: one push made two messages", item.id);
+                self.ended.remove(&item.id);
                 let life = Life { payload: item.payload.clone(), due, claim: None };
                 ensure!(self.lives.insert(item.id.clone(), life).is_none(), "{:?}: made while it was there", item.id);
             }
@@ -176,9 +194,10 @@ impl History {
         Ok(())
     }
 
-    fn moved(&mut self, id: &Text, answer: &str) -> Result<()> {
+    fn moved(&mut self, now: Now, id: &Text, answer: &str) -> Result<()> {
         let Some(due) = number_in(answer).filter(|_| answer.starts_with("MOVED")) else { return Ok(()) };
         ensure!(self.lives.contains_key(id), "{id:?}: moved, but it is not there");
+        self.ended.insert(id.clone(), now);
         if let Some(life) = self.lives.get_mut(id) {
             life.due = due;
         }

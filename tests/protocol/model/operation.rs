@@ -1,6 +1,6 @@
 //! What a client may ask: the verbs and their arguments.
 
-use crate::model::world::Due;
+use crate::model::world::{Due, Now, REPEAT_MS};
 use crate::reply::{Text, words};
 
 #[derive(Clone, Debug)]
@@ -9,14 +9,13 @@ pub(crate) struct Item {
     pub(crate) due: Due,
     pub(crate) payload: Text,
     pub(crate) on_conflict: Option<&'static str>,
-    pub(crate) reuse: bool,
     pub(crate) max_attempts: Option<u64>,
     pub(crate) trace_parent: Option<String>,
 }
 
 impl Item {
     pub(crate) fn drop_options(&mut self) {
-        (self.on_conflict, self.reuse, self.max_attempts, self.trace_parent) = (None, false, None, None);
+        (self.on_conflict, self.max_attempts, self.trace_parent) = (None, None, None);
     }
 
     pub(crate) fn options(&self) -> String {
@@ -24,8 +23,37 @@ impl Item {
         words.extend(self.trace_parent.as_ref().map(|parent| format!("traceparent={parent}")));
         words.extend(self.max_attempts.map(|limit| format!("max_attempts={limit}")));
         words.extend(self.on_conflict.map(|choice| format!("on_conflict={choice}")));
-        words.extend(self.reuse.then(|| "reuse".to_owned()));
         words.join(" ")
+    }
+}
+
+/// By what the attempts of one call of pushes are recognised.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    /// The first attempt + 10 s, or a little before.
+    pub(crate) until_us: u64,
+    pub(crate) nonce: String,
+}
+
+impl Attempt {
+    pub(crate) fn word(&self) -> String {
+        match (self.until_us / 1_000, self.until_us % 1_000) {
+            (ms, 0) => format!("{ms} {}", self.nonce),
+            (ms, fraction) => format!("{ms}.{fraction:03} {}", self.nonce),
+        }
+    }
+
+    /// What `recent` calls this call, and one of its messages.
+    pub(crate) fn call(&self) -> Text {
+        format!("\u{3}{}", self.word()).into()
+    }
+
+    pub(crate) fn item(&self, id: &Text) -> Text {
+        Text([format!("\u{3}{} ", self.word()).as_bytes(), &id.0].concat())
+    }
+
+    pub(crate) fn is_too_late(&self, now: Now) -> bool {
+        self.until_us <= now.floor() * 1_000 || self.until_us > (now.floor() + REPEAT_MS) * 1_000
     }
 }
 
@@ -34,7 +62,7 @@ pub(crate) type Hold = (Text, Text);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Push { until: Option<u64>, fresh: bool, items: Vec<Item> },
+    Push { attempt: Option<Attempt>, items: Vec<Item> },
     Promote { limit: usize, followed: bool },
     Claim { count: usize, token: Text, lease: u64, due: bool },
     Ack(Vec<Hold>),
@@ -98,10 +126,10 @@ impl Operation {
         let number = |value: &Option<u64>| value.map_or_else(Text::default, Text::from);
         let flat = |holds: &[Hold]| holds.iter().flat_map(|(id, token)| words![id, token]).collect();
         match self {
-            Self::Push { until, fresh, items } => {
-                let until = format!("{}{}", number(until).text(), if *fresh { " fresh" } else { "" });
+            Self::Push { attempt, items } => {
+                let attempt = attempt.as_ref().map(Attempt::word).unwrap_or_default();
                 let item = |item: &Item| words![&item.id, item.due.word(), &item.payload, item.options()];
-                [until.into()].into_iter().chain(items.iter().flat_map(item)).collect()
+                [attempt.into()].into_iter().chain(items.iter().flat_map(item)).collect()
             }
             Self::Promote { limit, followed } => words![*limit as u64, flag(followed)],
             Self::Claim { count, token, lease, due } => words![*count as u64, token, *lease, flag(due)],

@@ -27,16 +27,17 @@ impl Driver {
     /// A cancel, a push of the same ids on purpose, and the cancel again, as of a time about that of the first one.
     pub(super) fn plan_a_repeated_cancel(&mut self) -> Operation {
         let (dead, ids) = (self.chance(40), self.ids());
-        let item = |id: &Text, driver: &mut Self| Item { id: id.clone(), reuse: true, ..driver.item() };
+        let item = |id: &Text, driver: &mut Self| Item { id: id.clone(), ..driver.item() };
         let items = ids.iter().map(|id| item(id, self)).collect();
         let since = Some(self.now.floor() + self.random.u64(0..1_500) - 500);
         self.plan([Operation::Cancel { dead, since, ids: ids.clone() }]);
-        let until = self.chance(50).then(|| self.now.floor() + 10_000);
-        self.plan([Operation::Push { until, fresh: false, items }]);
+        // It is made two seconds from now, after the cancel.
+        let attempt = self.chance(50).then(|| self.attempt(2_500_000));
+        self.plan([Operation::Push { attempt, items }]);
         Operation::Cancel { dead, since: None, ids }
     }
 
-    /// A push of fresh ids, what becomes of some of them, and the push again.
+    /// A push of new ids, what becomes of some of them, a push of those by another call, and the first push again.
     pub(super) fn plan_a_repeated_push(&mut self) -> Operation {
         let mut items: Vec<_> =
             (0..self.random.usize(2..10)).map(|_| Item { id: self.make(), ..self.item() }).collect();
@@ -51,8 +52,12 @@ impl Driver {
             items.iter_mut().for_each(|item| item.due = Due::At(later + self.random.u64(0..3_000)));
         }
         let gone: Vec<_> = items.iter().map(|item| item.id.clone()).filter(|_| self.chance(60)).collect();
-        let push = Operation::Push { until: Some(self.now.floor() + 10_000), fresh: true, items };
+        let push = Operation::Push { attempt: Some(self.attempt(0)), items: items.clone() };
         self.planned.push((Some(self.calls), push.clone()));
+        if self.chance(30) {
+            let attempt = self.chance(50).then(|| self.attempt(4_500_000));
+            self.plan([Operation::Push { attempt, items }]);
+        }
         if !gone.is_empty() && self.chance(40) {
             self.plan([Operation::Cancel { dead: false, since: None, ids: gone }]);
         } else if !gone.is_empty() {

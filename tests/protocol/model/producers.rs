@@ -2,40 +2,13 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::model::operation::Item;
-use crate::model::world::{Due, Fate, Memory, Message, Now, Place, REPEAT_MS, World};
+use crate::model::memory::{Earlier, Verdict};
+use crate::model::operation::{Attempt, Item};
+use crate::model::world::{Due, Message, Now, Place, REPEAT_MS, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
 const MEBIBYTE: u64 = 1_048_576;
-
-/// What a push reckons with.
-#[derive(Clone, Copy)]
-enum Known {
-    /// This is the first attempt of a call whose ids nobody knows.
-    Nothing,
-    /// What is remembered of each of its ids.
-    EachId,
-    /// The call was made before, and all was new.
-    All(Memory),
-}
-
-/// What `recent` calls a call.
-fn call(items: &[Item]) -> Text {
-    let ids: Vec<_> = items.iter().map(|item| item.id.text()).collect();
-    let json = serde_json::json!(ids).to_string().replace('/', "\\/"); // as Redis's Lua writes it
-    format!("\u{3}{}", redis::Script::new(&json).get_hash()).into()
-}
-
-/// Whether any of them may be gone before `until`, which is the same in each attempt.
-fn soon(items: &[Item], until: u64) -> bool {
-    items.iter().any(|item| match item.due {
-        Due::At(due) => due <= until,
-        Due::In(delay) => delay <= REPEAT_MS,
-        // What Lua takes for a small number.
-        Due::Nonsense(text) => ["-5", "1.5", "1e3", "0x10", " 5"].contains(&text),
-    })
-}
 
 impl World {
     /// A queue begins with the first call that has something to keep. Its `born` is Redis's to choose, once.
@@ -48,74 +21,37 @@ impl World {
         Ok(())
     }
 
-    fn remember(&mut self, id: &Text, until: u64, fate: Fate) {
-        self.recent.insert(id.clone(), Memory { until, fate });
-    }
-
-    /// Forgets up to so many whose time is over, the oldest first: at least twice as many as a call remembered, so that
-    /// `recent` cannot grow for ever.
-    pub(super) fn forget(&mut self, now: Now, count: usize) {
-        let mut over: Vec<_> = self.recent.iter().filter(|(_, memory)| !memory.lasts(now)).collect();
-        over.sort_by(|(one, first), (other, second)| first.score().total_cmp(&second.score()).then(one.cmp(other)));
-        let forgotten: Vec<Text> = over.into_iter().take(count).map(|(id, _)| id.clone()).collect();
-        self.recent.retain(|id, _| !forgotten.contains(id));
-    }
-
-    pub(super) fn push(
-        &mut self,
-        now: Now,
-        until: Option<u64>,
-        fresh: bool,
-        items: &[Item],
-        after: &State,
-    ) -> Result<Reply> {
-        let call =
-            until.filter(|until| fresh && items.len() > 4 && soon(items, *until)).map(|until| (call(items), until));
-        let known = call.as_ref().map_or(Known::EachId, |(call, _)| self.known(now, call));
-        let mut trial = self.clone();
-        let mut made_at_once =
-            |item: &Item| item.options().is_empty() && trial.push_one(now, until, item, known, &mut None) == "CREATED";
-        let all_new = call.is_some() && items.iter().all(&mut made_at_once);
-        let (mut replies, mut created, mut changed, mut ids_remembered) =
-            (Vec::new(), 0, false, (!all_new).then_some(0));
+    pub(super) fn push(&mut self, now: Now, attempt: Option<&Attempt>, items: &[Item], after: &State) -> Result<Reply> {
+        let earlier = self.earlier(now, attempt);
+        let (mut replies, mut created, mut changed, mut names) = (Vec::new(), 0, false, 0);
+        let (mut noted, mut whole) = (Vec::new(), earlier == Earlier::None);
         for item in items {
-            let reply = self.push_one(now, until, item, known, &mut ids_remembered);
+            let reply = self.push_one(now, attempt, earlier, item, &mut noted, &mut names);
             created += usize::from(reply == "CREATED");
             changed |= reply == "CREATED" || reply == "MOVED";
+            whole &= reply == "CREATED" || reply.starts_with("EXISTS");
             replies.push(Reply::from(reply));
         }
         if changed {
             self.create(after)?;
         }
         self.count("pushed", created);
-        let mut remembered = ids_remembered.unwrap_or(0);
-        if let Some((call, until)) = call.filter(|_| changed) {
-            self.remember(&call, until, if all_new { Fate::Delivered } else { Fate::OneByOne });
-            remembered += 1;
-        }
-        if remembered > 0 {
-            self.forget(now, 2 * items.len());
+        names += attempt.map_or(0, |attempt| self.note_call(attempt, whole, earlier, &noted));
+        if names > 0 {
+            self.forget(now, 2 * names);
         }
         Ok(Reply::List(vec![self.finish(now, changed, false), Reply::List(replies)]))
     }
 
-    /// What is known of a call that says that nobody else knows its ids.
-    fn known(&self, now: Now, call: &Text) -> Known {
-        match self.recent.get(call).filter(|memory| memory.lasts(now)) {
-            None => Known::Nothing,
-            Some(Memory { fate: Fate::OneByOne, .. }) => Known::EachId,
-            Some(memory) => Known::All(*memory),
-        }
-    }
-
-    /// Counts the ids that it remembers, if it is to remember ids.
+    /// Notes the ids by which a repetition must be recognised, and counts the other names that it remembers.
     fn push_one(
         &mut self,
         now: Now,
-        until: Option<u64>,
+        attempt: Option<&Attempt>,
+        earlier: Earlier,
         item: &Item,
-        known: Known,
-        remembered: &mut Option<usize>,
+        noted: &mut Vec<Text>,
+        names: &mut usize,
     ) -> String {
         let id = &item.id;
         let Some(due) = item.due.at(now) else { return "INVALID".to_owned() };
@@ -124,53 +60,43 @@ impl World {
         if !(1..=200).contains(&id.0.len()) || too_long || !["keep", "reschedule", "replace"].contains(&conflict) {
             return "INVALID".to_owned();
         }
-        if until.is_some_and(|until| until <= now.floor() || until > now.floor() + REPEAT_MS) {
+        if attempt.is_some_and(|attempt| attempt.is_too_late(now)) {
             return "EXPIRED".to_owned();
         }
         let near = due <= now.floor() + REPEAT_MS;
         if let Some(message) = self.messages.get_mut(id) {
             let movable = matches!(message.place, Place::Scheduled { .. } | Place::Ready { .. });
             if conflict == "keep" || !movable {
+                noted.push(id.clone());
                 return format!("EXISTS {}", message.place.name());
             }
             if conflict == "replace" {
                 (message.payload, message.max_attempts) = (item.payload.clone(), item.max_attempts);
                 message.trace_parent.clone_from(&item.trace_parent);
                 (message.failures, message.crashes, message.error) = (0, 0, Text::default());
+                self.grow(&item.payload);
             }
-            (message.original, message.place) = (None, Place::Scheduled { due });
+            if let Some(message) = self.messages.get_mut(id) {
+                (message.original, message.place) = (None, Place::Scheduled { due });
+            }
             self.unready(id);
-            if let Some(count) = remembered.as_mut().filter(|_| near) {
-                self.remember(id, now.ceil() + REPEAT_MS, Fate::Delivered);
-                *count += 1;
+            if near {
+                self.note_end(now, id);
+                *names += 1;
             }
             return "MOVED".to_owned();
         }
-        let memory = match known {
-            Known::Nothing => None,
-            Known::EachId => self.recent.get(id).copied(),
-            Known::All(memory) => Some(memory),
-        };
-        let lasts = memory.is_some_and(|memory| memory.lasts(now));
-        if lasts && !item.reuse {
-            return "FINISHED".to_owned();
+        if let Verdict::Finished(reply) = self.judge(now, attempt, earlier, id) {
+            return reply;
         }
         if self.limit("max_messages").is_some_and(|most| self.messages.len() as u64 >= most) {
             return "FULL".to_owned();
         }
-        let (past, ahead) = (memory.map_or(0, |memory| memory.until), until.filter(|_| near).unwrap_or(0));
-        let until = past.max(ahead);
-        if lasts || until > now.floor() {
-            let fate = match memory.filter(|_| lasts).map(|memory| memory.fate) {
-                Some(Fate::Cancelled) => Fate::CancelledAndReused,
-                Some(Fate::CancelledAndReused) if ahead <= past => Fate::CancelledAndReused,
-                _ => Fate::Delivered,
-            };
-            if let Some(count) = remembered {
-                self.remember(id, until, fate);
-                *count += 1;
-            }
+        *names += self.pushed_again(now, id);
+        if near {
+            noted.push(id.clone());
         }
+        self.grow(&item.payload);
         let message = Message {
             payload: item.payload.clone(),
             max_attempts: item.max_attempts,
@@ -185,21 +111,25 @@ impl World {
         "CREATED".to_owned()
     }
 
+    /// A payload is stored: the longest of all is known, as a power of two.
+    fn grow(&mut self, payload: &Text) {
+        if payload.0.len() > 4_096 {
+            self.largest = self.largest.max(payload.0.len().next_power_of_two() as u64);
+        }
+    }
+
     /// A message leaves for good, and a late repetition of its push must not bring it back.
     fn erase(&mut self, now: Now, id: &Text) {
         self.messages.remove(id);
         self.unready(id);
-        self.remember(id, now.ceil() + REPEAT_MS, Fate::Cancelled);
+        self.note_cancel(now, id);
     }
 
     pub(super) fn cancel(&mut self, now: Now, dead: bool, since: Option<u64>, ids: &[Text]) -> Reply {
         let (mut replies, mut gone) = (Vec::new(), 0);
         for id in ids {
-            let memory = self.recent.get(id).filter(|memory| memory.lasts(now));
-            let earlier = memory.is_some_and(|memory| {
-                memory.fate == Fate::CancelledAndReused && since.is_some_and(|since| memory.until >= since + REPEAT_MS)
-            });
-            let cancelled = memory.is_some_and(|memory| memory.fate == Fate::Cancelled);
+            let earlier = since.is_some_and(|since| self.was_cancelled_before_this_one(now, id, since));
+            let cancelled = self.was_cancelled(now, id);
             replies.push(Reply::from(match self.place(id) {
                 _ if earlier => "CANCELLED earlier",
                 Some(Place::Leased { .. }) => "LEASED",
@@ -214,23 +144,25 @@ impl World {
             }));
         }
         self.count("cancelled", gone);
-        self.forget(now, 2 * gone);
+        self.forget(now, 4 * gone);
         Reply::List(vec![self.finish(now, gone > 0, false), Reply::List(replies)])
     }
 
-    /// From here on only this due time counts.
-    fn move_to(&mut self, now: Now, id: &Text, due: u64) {
+    /// From here on only this due time counts; whether it is near.
+    fn move_to(&mut self, now: Now, id: &Text, due: u64) -> bool {
         if let Some(message) = self.messages.get_mut(id) {
             (message.original, message.place) = (None, Place::Scheduled { due });
         }
         self.unready(id);
         if due <= now.floor() + REPEAT_MS {
-            self.remember(id, now.ceil() + REPEAT_MS, Fate::Delivered);
+            self.note_end(now, id);
+            return true;
         }
+        false
     }
 
     pub(super) fn reschedule(&mut self, now: Now, items: &[(Text, Due, Option<u64>)]) -> Reply {
-        let (mut replies, mut changed) = (Vec::new(), 0);
+        let (mut replies, mut changed, mut near) = (Vec::new(), 0, 0);
         for (id, due, expected) in items {
             let reply = match (due.at(now), self.place(id)) {
                 (None, _) => "INVALID".to_owned(),
@@ -241,14 +173,14 @@ impl World {
                     format!("CONFLICT {}", place.time())
                 }
                 (Some(due), Some(_)) => {
-                    self.move_to(now, id, due);
+                    near += usize::from(self.move_to(now, id, due));
                     changed += 1;
                     format!("MOVED {due}")
                 }
             };
             replies.push(Reply::from(reply));
         }
-        self.forget(now, 2 * changed);
+        self.forget(now, 2 * near);
         Reply::List(vec![self.finish(now, changed > 0, false), Reply::List(replies)])
     }
 
@@ -314,7 +246,7 @@ impl World {
             self.erase(now, id);
         }
         self.count("purged", purged);
-        self.forget(now, 2 * purged);
+        self.forget(now, 4 * purged);
         Reply::List(vec![self.finish(now, purged > 0, false), purged.into(), (all.len() - purged).into()])
     }
 

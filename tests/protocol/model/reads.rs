@@ -34,7 +34,7 @@ impl World {
     /// The reply that the operation must get; `after` is the state it left in Redis, for what is Redis's to choose.
     pub(crate) fn apply(&mut self, now: Now, operation: &Operation, after: &State) -> Result<Reply> {
         Ok(match operation {
-            Operation::Push { until, fresh, items } => self.push(now, *until, *fresh, items, after)?,
+            Operation::Push { attempt, items } => self.push(now, attempt.as_ref(), items, after)?,
             Operation::Promote { limit, followed } => self.promote(now, *limit, *followed),
             Operation::Claim { count, token, lease, due } => self.claim(now, *count, token, (*lease, *due)),
             Operation::Ack(holds) => self.ack(now, holds),

@@ -84,47 +84,17 @@ impl Message {
     }
 
     fn attributes(&self) -> Option<Text> {
-        let numbers = [self.failures, self.crashes, self.original.unwrap_or(0)];
-        if numbers == [0; 3] && self.options().is_empty() && self.error.0.is_empty() {
+        if self.failures + self.crashes == 0
+            && self.original.is_none()
+            && self.options().is_empty()
+            && self.error.0.is_empty()
+        {
             return None;
         }
-        let mut text = format!("{} {} {} {}\n", numbers[0], numbers[1], numbers[2], self.options()).into_bytes();
+        let original = self.original.map_or("-".to_owned(), |due| due.to_string());
+        let mut text = format!("{} {} {original} {}\n", self.failures, self.crashes, self.options()).into_bytes();
         text.extend(&self.error.0);
         Some(Text(text))
-    }
-}
-
-/// That an id was here: until when a repetition is recognised, and how it went.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Memory {
-    pub(crate) until: u64,
-    pub(crate) fate: Fate,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fate {
-    Delivered,
-    /// Or purged.
-    Cancelled,
-    /// And then pushed again.
-    CancelledAndReused,
-    /// Of a call: some of its ids are remembered by themselves.
-    OneByOne,
-}
-
-impl Memory {
-    /// In `recent` a fraction tells the cancelled ones.
-    pub(crate) fn score(self) -> f64 {
-        let fraction = match self.fate {
-            Fate::Delivered => 0.0,
-            Fate::Cancelled | Fate::OneByOne => 0.5,
-            Fate::CancelledAndReused => 0.25,
-        };
-        self.until as f64 + fraction
-    }
-
-    pub(crate) fn lasts(self, now: Now) -> bool {
-        self.score() > now.floor() as f64
     }
 }
 
@@ -145,7 +115,10 @@ pub(crate) struct World {
     pub(crate) ready: Vec<Text>,
     /// What each claim granted, by its token, while its lease holds some of it.
     pub(crate) grants: BTreeMap<Text, Vec<Text>>,
-    pub(crate) recent: BTreeMap<Text, Memory>,
+    /// Names and scores, as `memory` makes them.
+    pub(crate) recent: BTreeMap<Text, f64>,
+    /// At least the length of any payload, a power of two; 0 while none was longer than 4,096.
+    pub(crate) largest: u64,
     pub(crate) nodes: BTreeMap<Text, u64>,
     /// lead, lead_until, seen, hold.
     pub(crate) beats: Option<(Text, u64, u64, u64)>,
@@ -292,6 +265,9 @@ impl World {
             }
         }
         meta.extend(self.limits.iter().map(|(name, limit)| (Text::from(*name), limit.clone())));
+        if self.largest > 0 {
+            meta.insert("largest_payload_bytes".into(), self.largest.into());
+        }
         meta.extend(self.counters.iter().map(|(name, count)| (Text::from(*name), (*count).into())));
         State {
             scheduled: placed("scheduled"),
@@ -301,7 +277,7 @@ impl World {
             messages: hash(self.messages.iter().map(|(id, message)| (id.clone(), message.payload.clone())).collect()),
             attrs: hash(self.messages.iter().filter_map(attributes).collect()),
             dead: placed("dead"),
-            recent: zset(self.recent.iter().map(|(id, memory)| (id.clone(), memory.score())).collect()),
+            recent: zset(self.recent.iter().map(|(id, score)| (id.clone(), *score)).collect()),
             nodes: zset(self.nodes.iter().map(|(node, seen)| (node.clone(), *seen as f64)).collect()),
             meta,
             bell: vec!["1".into(); self.bell],

@@ -53,9 +53,9 @@ fn the_first_crash_is_due_at_once_and_the_next_ones_wait() -> Result<()> {
             super::ended(state, &token('a'));
             state.claims.remove(&Text::from("a"));
             let (attrs, bell) = match (crash, due) {
-                (1, _) => ("0 1 0 \n".to_owned(), 2),
+                (1, _) => ("0 1 - \n".to_owned(), 2),
                 (_, Some(_)) => (format!("0 {crash} {} \n", T0 + 7), 0),
-                _ => ("0 6 0 \nthe lease ran out 6 times".to_owned(), 0),
+                _ => ("0 6 - \nthe lease ran out 6 times".to_owned(), 0),
             };
             state.attrs.insert("a".into(), attrs.into());
             match due {
@@ -86,12 +86,12 @@ fn failures_and_crashes_are_counted_apart() -> Result<()> {
     ensure!(reap(&mut queue, now, 10)? == (1, 0));
     ensure!(queue.take(now, 1, &token('b'))? == ["a"]);
     ensure!(queue.items("retry", now, words!["a", token('b'), 0, "first"])? == [format!("SCHEDULED {now}")]);
-    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"1 1 0 max_attempts=2\nfirst".into()));
+    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"1 1 - max_attempts=2\nfirst".into()));
     ensure!(queue.take(now, 1, &token('c'))? == ["a"]);
     ensure!(queue.items("retry", now, words!["a", token('c'), 0, "second"])? == ["DEAD"], "the crash did not count");
-    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"2 1 0 max_attempts=2\nsecond".into()));
+    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"2 1 - max_attempts=2\nsecond".into()));
     ensure!(queue.items("requeue", now, words!["ids", "a"])? == ["REQUEUED"]);
-    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"0 0 0 max_attempts=2\n".into()));
+    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"0 0 - max_attempts=2\n".into()));
     Ok(())
 }
 
@@ -170,6 +170,6 @@ fn reaping_goes_on_while_paused_and_crashes_may_be_forbidden() -> Result<()> {
     queue.ok("pause", T0, words![])?;
     awake(&mut queue, T0, T0 + 30 * SECOND)?;
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == (1, 1));
-    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"0 1 0 \nthe lease ran out 1 times".into()));
+    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"0 1 - \nthe lease ran out 1 times".into()));
     Ok(())
 }

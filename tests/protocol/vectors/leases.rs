@@ -122,7 +122,7 @@ fn an_id_that_was_acked_and_pushed_anew_is_not_the_old_claims() -> Result<()> {
     queue.ok("ack", T0, words![token('a'), 1, "a"])?;
     for (state, push) in [("scheduled", T0 + 3_600 * SECOND), ("ready", T0), ("leased", T0)] {
         queue.ok("cancel", T0, words!["", "a"])?;
-        ensure!(queue.items("push", T0, words!["", "a", push, "new", "reuse"])? == ["CREATED"]);
+        ensure!(queue.items("push", T0, words!["", "a", push, "new", ""])? == ["CREATED"]);
         match state {
             "ready" => drop(queue.ok("promote", T0, words![10, ""])?),
             "leased" => drop(queue.ok("claim", T0, words![1, token('n'), 3_600 * SECOND, "1"])?),

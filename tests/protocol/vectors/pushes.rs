@@ -3,13 +3,13 @@
 use anyhow::{Result, ensure};
 
 use super::{add, count, expect, ids, remove, with_every_state};
-use crate::queue::{HOUR, Queue, SECOND, T0, token};
+use crate::queue::{HOUR, Queue, SECOND, T0, attempt, token};
 use crate::reply::{Text, words};
 
 #[test]
 fn the_first_push_makes_the_whole_queue() -> Result<()> {
     let mut queue = Queue::start()?;
-    ensure!(queue.items("push", T0, words![T0 + 10_000, "a", T0 + 5, "payload", "max_attempts=3"])? == ["CREATED"]);
+    ensure!(queue.items("push", T0, words![attempt(T0, 1), "a", T0 + 5, "payload", "max_attempts=3"])? == ["CREATED"]);
     let found = queue.state()?;
     let born = found.meta.get(&Text::from("born")).cloned().unwrap_or_default();
     ensure!(born.0.len() == 16 && born.0.iter().all(u8::is_ascii_hexdigit), "{born:?}");
@@ -30,9 +30,9 @@ fn the_first_push_makes_the_whole_queue() -> Result<()> {
         bell: Vec::new(),
     };
     add(&mut expected.scheduled, "a", T0 + 5);
-    add(&mut expected.recent, "a", T0 + 10_000);
+    add(&mut expected.recent, &format!("\u{3}{}", attempt(T0, 1)), T0 + 10_000);
     expected.messages.insert("a".into(), "payload".into());
-    expected.attrs.insert("a".into(), "0 0 0 max_attempts=3\n".into());
+    expected.attrs.insert("a".into(), "0 0 - max_attempts=3\n".into());
     for (field, value) in [("test", "1"), ("layout", "1"), ("seq", "1"), ("pushed", "1"), ("born", &born.text())] {
         expected.meta.insert(field.into(), value.into());
     }
@@ -59,8 +59,9 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
         remove(&mut state.scheduled, "s");
         for id in ["s", "r"] {
             add(&mut state.scheduled, id, T0 + 1);
-            add(&mut state.recent, id, T0 + 12_000);
+            add(&mut state.recent, &format!("\u{4}{id}"), T0 + 12_000);
         }
+        add(&mut state.recent, "\u{4}", T0 + 12_000);
         state.ready.truncate(1);
         count(state, "seq", 1);
     };
@@ -70,7 +71,7 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
     expect(&mut queue, before, |state| {
         for id in ["s", "r"] {
             state.messages.insert(id.into(), "new".into());
-            state.attrs.insert(id.into(), "0 0 0 max_attempts=9\n".into());
+            state.attrs.insert(id.into(), "0 0 - max_attempts=9\n".into());
         }
         count(state, "seq", 1);
     })
@@ -79,7 +80,7 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
 #[test]
 fn replacing_begins_anew_and_rescheduling_does_not() -> Result<()> {
     for (option, attrs) in
-        [("on_conflict=reschedule", Some("1 0 0 max_attempts=5\nerror")), ("on_conflict=replace", None)]
+        [("on_conflict=reschedule", Some("1 0 - max_attempts=5\nerror")), ("on_conflict=replace", None)]
     {
         let mut queue = Queue::start()?;
         queue.ok("push", T0, words!["", "a", T0, "old", "max_attempts=5"])?;
@@ -107,12 +108,12 @@ fn a_trace_parent_is_stored_after_the_limit_of_attempts_and_one_that_is_none_is_
         "last counts",
         T0,
         "",
-        format!("traceparent=00-{span}{span}-{span}-00 {parent} max_attempts=2 reuse"),
+        format!("traceparent=00-{span}{span}-{span}-00 {parent} max_attempts=2"),
     ];
     ensure!(queue.items("push", T0, words)? == ["CREATED", "CREATED"]);
     let state = queue.state()?;
-    ensure!(state.attrs.get(&"alone".into()) == Some(&format!("0 0 0 {parent}\n").into()));
-    ensure!(state.attrs.get(&"last counts".into()) == Some(&format!("0 0 0 max_attempts=2 {parent}\n").into()));
+    ensure!(state.attrs.get(&"alone".into()) == Some(&format!("0 0 - {parent}\n").into()));
+    ensure!(state.attrs.get(&"last counts".into()) == Some(&format!("0 0 - max_attempts=2 {parent}\n").into()));
 
     let (no_trace, no_span) = ("0".repeat(32), "0".repeat(16));
     for bad in [
@@ -140,8 +141,8 @@ fn a_trace_parent_is_stored_after_the_limit_of_attempts_and_one_that_is_none_is_
     queue.ok("claim", T0, words![10, token('a'), 30 * SECOND])?;
     queue.items("retry", T0, words!["alone", token('a'), 0, "why", "last counts", token('a'), 0, "why"])?;
     let state = queue.state()?;
-    ensure!(state.attrs.get(&"alone".into()) == Some(&format!("1 0 0 {parent}\nwhy").into()));
-    ensure!(state.attrs.get(&"last counts".into()) == Some(&format!("1 0 0 max_attempts=2 {parent}\nwhy").into()));
+    ensure!(state.attrs.get(&"alone".into()) == Some(&format!("1 0 - {parent}\nwhy").into()));
+    ensure!(state.attrs.get(&"last counts".into()) == Some(&format!("1 0 - max_attempts=2 {parent}\nwhy").into()));
     Ok(())
 }
 
@@ -178,8 +179,8 @@ fn an_id_twice_in_a_batch_is_the_second_one_of_two_calls() -> Result<()> {
     ensure!(
         state.messages.get(&"a".into()) == Some(&"1".into()) && state.messages.get(&"b".into()) == Some(&"5".into())
     );
-    ensure!(state.attrs.get(&"a".into()) == Some(&"0 0 0 max_attempts=2\n".into()));
-    ensure!(state.attrs.get(&"b".into()) == Some(&"0 0 0 max_attempts=4\n".into()));
+    ensure!(state.attrs.get(&"a".into()) == Some(&"0 0 - max_attempts=2\n".into()));
+    ensure!(state.attrs.get(&"b".into()) == Some(&"0 0 - max_attempts=4\n".into()));
     ensure!(state.meta.get(&"pushed".into()) == Some(&"2".into()));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 
 use super::{plausible, seed, with_every_state};
-use crate::queue::{Calls, Queue, T0, keys_of, token};
+use crate::queue::{Calls, Queue, T0, attempt, keys_of, token};
 use crate::reply::{Reply, Text, words};
 use crate::scripts::SCRIPTS;
 use crate::state::sentinel;
@@ -177,10 +177,10 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         }
         "push" => {
             let mut bad = vec![words![], words![""], words!["", "a"], words!["", "a", "+1", "", "", "b"]];
-            let fresh = ["fresh", " fresh", "10fresh", "10  fresh", "10 fresh ", "10 new"];
-            bad.extend(
-                ["x", "-1", "1.5", "+5"].into_iter().chain(fresh).map(|until| [words![until], item.clone()].concat()),
-            );
+            let long = format!("10 {}", "n".repeat(65));
+            let attempts =
+                ["x", "-1", "10", "1.5", "+5", "10 fresh", "10  nonce678", "10 nonce678 ", "10 nonce-678", "nonce678"];
+            bad.extend(attempts.into_iter().chain([&*long]).map(|attempt| [words![attempt], item.clone()].concat()));
             bad.push([words![""], many(item, 1_001)].concat());
             bad
         }
@@ -221,7 +221,7 @@ fn a_refused_push_leaves_no_trace() -> Result<()> {
     for words in [
         words!["", "a", "soon", "", ""],
         words!["", "", "+1", "", "", "b", "+1", "", "nonsense"],
-        words![T0, "a", "+1", "", ""],
+        words![attempt(T0 - 10_000, 1), "a", "+1", "", ""],
         words!["", "a", "+1", "x".repeat(1_048_577), ""],
     ] {
         let replies = queue.items("push", T0, words)?;

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use super::{plausible, seed};
-use crate::queue::{Queue, T0, token};
+use crate::queue::{Queue, T0, attempt, token};
 use crate::reply::words;
 use crate::scripts::SCRIPTS;
 use crate::state::KEYS;
@@ -33,10 +33,9 @@ fn not_needed(verb: &str) -> &'static [&'static str] {
 #[test]
 fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
     let mut queue = Queue::start()?;
-    // As many fresh ids as are remembered by their call.
     let items = (0..5).flat_map(|number| words![format!("new {number}"), "+0", "payload", ""]);
-    let fresh = words![format!("{} fresh", T0 + 10_000)].into_iter().chain(items).collect::<Vec<_>>();
-    let calls = SCRIPTS.iter().map(|(verb, _)| (*verb, plausible(verb))).chain([("push", fresh)]);
+    let several = words![attempt(T0, 1)].into_iter().chain(items).collect::<Vec<_>>();
+    let calls = SCRIPTS.iter().map(|(verb, _)| (*verb, plausible(verb))).chain([("push", several)]);
     for (verb, call) in calls {
         for key in KEYS {
             queue.empty()?;

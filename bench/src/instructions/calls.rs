@@ -1,0 +1,234 @@
+//! The calls that are counted: each by EVALSHA, one after the other on one connection, at a time that the call names.
+//!
+//! The queue has `meta.test`, so that neither the speed of callgrind nor that of the machine changes what a script does.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use redis::{Connection, Value};
+
+use super::counter::Counter;
+
+/// The suffixes of KEYS, in their order.
+const KEYS: [&str; 10] =
+    ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"];
+const VERBS: [&str; 3] = ["push", "claim", "ack"];
+const PAYLOAD: usize = 100;
+const LEASE_MS: &str = "30000";
+/// Messages that wait beside those that are counted: no table of Redis changes its size while these come and go.
+const WAITING: usize = 15_000;
+const WAITING_DELAY_MS: &str = "+31536000000";
+const LATER_MS: &str = "+3600000";
+const DAY_MS: u64 = 86_400_000;
+/// Size of a call, and how many calls are counted together: many, because the garbage collector of Lua works by fits.
+const SIZES: [(usize, usize); 2] = [(1, 200), (100, 100)];
+/// Time between two calls: what a push remembers for 10 s is forgotten by the call that comes 50 later.
+const STEP_MS: u64 = 200;
+
+/// The form of push's argument `until`.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+pub(super) enum Until {
+    /// `MS`, or `MS fresh` for many messages without chosen ids
+    Fresh,
+    /// `MS.FRACTION NONCE`
+    Nonce,
+}
+
+pub(super) struct Scripts {
+    sources: Vec<String>,
+    until: Until,
+}
+
+impl Scripts {
+    pub(super) fn read(folder: &Path, until: Option<Until>) -> Result<Self> {
+        let read = |verb: &&str| {
+            let file = folder.join(format!("{verb}.lua"));
+            std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
+        };
+        let sources: Vec<String> = VERBS.iter().map(read).collect::<Result<_>>()?;
+        let detected = if sources[0].contains("' fresh'") { Until::Fresh } else { Until::Nonce };
+        Ok(Self { sources, until: until.unwrap_or(detected) })
+    }
+}
+
+pub(super) struct Calls {
+    connection: Connection,
+    shas: Vec<String>,
+    until: Until,
+    /// What all keys of the present queue begin with.
+    base: String,
+    now_ms: u64,
+    /// Makes ids, tokens and nonces, each once.
+    made: u64,
+}
+
+/// Ids as the library makes them, or as an application chooses them.
+#[derive(Clone, Copy)]
+enum Ids {
+    Made,
+    Chosen,
+}
+
+impl Calls {
+    pub(super) fn new(mut connection: Connection, scripts: &Scripts) -> Result<Self> {
+        let mut shas = Vec::new();
+        for source in &scripts.sources {
+            shas.push(redis::cmd("SCRIPT").arg("LOAD").arg(source).query(&mut connection)?);
+        }
+        let (until, base) = (scripts.until, String::new());
+        Ok(Self { connection, shas, until, base, now_ms: 1_800_000_000_000, made: 0 })
+    }
+
+    /// Name and version of the server.
+    pub(super) fn server(&mut self) -> Result<String> {
+        let info: String = redis::cmd("INFO").arg("server").query(&mut self.connection)?;
+        let version = |name: &str| {
+            let version = info.lines().find_map(|line| line.strip_prefix(&format!("{name}_version:")))?;
+            Some(format!("{name} {}", version.trim_end()))
+        };
+        version("valkey").or_else(|| version("redis")).context("INFO names no version")
+    }
+
+    /// Fills the queues and makes half of the calls: tables, buffers and what is remembered have their size afterwards.
+    pub(super) fn warm_up(&mut self, counter: &mut Counter) -> Result<()> {
+        self.lives_of(counter, 2).map(drop)
+    }
+
+    /// Counts every figure once: its name, and instructions per message.
+    pub(super) fn round(&mut self, counter: &mut Counter) -> Result<Vec<(String, u64)>> {
+        self.lives_of(counter, 1)
+    }
+
+    /// Each kind of ids and size of call has a queue of its own: what a push finds remembered is of its own kind.
+    fn lives_of(&mut self, counter: &mut Counter, divisor: usize) -> Result<Vec<(String, u64)>> {
+        let mut figures = Vec::new();
+        for (ids, kind) in [(Ids::Made, "made"), (Ids::Chosen, "chosen")] {
+            for (size, calls) in SIZES.map(|(size, calls)| (size, calls / divisor)) {
+                self.open(format!("dueq:{{{kind}-{size}}}"))?;
+                let [later, at_once, claim, ack] = self.lives(counter, ids, size, calls)?;
+                let named =
+                    [("push due in an hour", later), ("push due at once", at_once), ("claim", claim), ("ack", ack)];
+                figures.extend(named.map(|(what, instructions)| {
+                    (format!("{what}, {kind} ids, {size} a call"), instructions / (size * calls) as u64)
+                }));
+            }
+        }
+        Ok(figures)
+    }
+
+    /// Goes on with this queue; a new one gets the messages that wait beside those that are counted.
+    fn open(&mut self, base: String) -> Result<()> {
+        self.base = base;
+        let mut allow = redis::cmd("HSETNX");
+        let new: bool = allow.arg(format!("{}:meta", self.base)).arg("test").arg("1").query(&mut self.connection)?;
+        for _ in 0..if new { WAITING / 1_000 } else { 0 } {
+            self.push(Ids::Made, 1_000, WAITING_DELAY_MS)?;
+        }
+        Ok(())
+    }
+
+    /// Instructions of so many calls: push due in an hour, push due at once, claim, ack.
+    fn lives(&mut self, counter: &mut Counter, ids: Ids, size: usize, calls: usize) -> Result<[u64; 4]> {
+        counter.count()?;
+        for _ in 0..calls {
+            self.push(ids, size, LATER_MS)?;
+        }
+        let later = counter.count()?;
+        self.now_ms += DAY_MS;
+        for _ in 0..calls {
+            let claim = self.claim(size)?;
+            self.ack(&claim)?;
+        }
+        self.now_ms += DAY_MS;
+        counter.count()?;
+        for _ in 0..calls {
+            self.push(ids, size, "+0")?;
+        }
+        let at_once = counter.count()?;
+        let claims = (0..calls).map(|_| self.claim(size)).collect::<Result<Vec<_>>>()?;
+        let claim = counter.count()?;
+        for claim in &claims {
+            self.ack(claim)?;
+        }
+        Ok([later, at_once, claim, counter.count()?])
+    }
+
+    /// `until` as the library gives it.
+    fn until(&mut self, ids: Ids, size: usize) -> String {
+        let ms = self.now_ms + 10_000;
+        match (self.until, ids) {
+            (Until::Fresh, Ids::Made) if size > 1 => format!("{ms} fresh"),
+            (Until::Fresh, _) => ms.to_string(),
+            (Until::Nonce, _) => format!("{ms}.123 {}", self.unique()),
+        }
+    }
+
+    fn push(&mut self, ids: Ids, size: usize, due: &str) -> Result<()> {
+        let until = self.until(ids, size);
+        let mut words = vec![until];
+        for _ in 0..size {
+            let id = match ids {
+                Ids::Made => self.unique(),
+                Ids::Chosen => {
+                    self.made += 1;
+                    format!("order-{:010}", self.made)
+                }
+            };
+            words.extend([id, due.to_owned(), "x".repeat(PAYLOAD), String::new()]);
+        }
+        let reply = self.call(0, &words)?;
+        ensure!(reply.len() == 2 && texts(&reply[1])? == ["CREATED"], "push answered {reply:?}");
+        Ok(())
+    }
+
+    /// The words that acknowledge what it granted.
+    fn claim(&mut self, size: usize) -> Result<Vec<String>> {
+        self.made += 1;
+        let token = format!("{:016}", self.made);
+        let words = [&size.to_string(), &token, LEASE_MS, "1"].map(String::from);
+        let reply = self.call(1, &words)?;
+        let ids = texts(reply.get(3).context("a claim answers with ids")?)?;
+        ensure!(ids.len() == size, "{} of {size} claimed", ids.len());
+        Ok([vec![token, size.to_string()], ids].concat())
+    }
+
+    fn ack(&mut self, claim: &[String]) -> Result<()> {
+        let reply = self.call(2, claim)?;
+        ensure!(reply.len() == 2 && texts(&reply[1])? == ["OK"], "ack answered {reply:?}");
+        Ok(())
+    }
+
+    fn call(&mut self, verb: usize, words: &[String]) -> Result<Vec<Value>> {
+        self.now_ms += STEP_MS;
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&self.shas[verb]).arg(KEYS.len());
+        for suffix in KEYS {
+            call.arg(format!("{}:{suffix}", self.base));
+        }
+        call.arg(format!("{}.5", self.now_ms)).arg(words);
+        call.query(&mut self.connection).with_context(|| VERBS[verb])
+    }
+
+    /// 22 characters, as the library's ids have; the first ones change seldom, like those of a UUIDv7.
+    fn unique(&mut self) -> String {
+        self.made += 1;
+        let mixed = self.made.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        format!("01K{:07}{:012}", self.made / 1_000, mixed % 1_000_000_000_000)
+    }
+}
+
+fn texts(value: &Value) -> Result<Vec<String>> {
+    Ok(redis::from_redis_value(value.clone())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::systems::root;
+
+    #[test]
+    fn the_scripts_of_the_repository_are_read() {
+        assert_eq!(Scripts::read(&root().join("lua"), None).expect("lua/").sources.len(), VERBS.len());
+        assert!(Scripts::read(Path::new("/nowhere"), None).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! Which master a client follows by the word of Sentinels.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::events;
+use crate::protocol::connect::at;
+use crate::protocol::sentinel::{Heard, Sentinels};
+use crate::protocol::target::Target;
+
+/// How often Sentinels are asked although they said nothing.
+const FLOOR: Duration = Duration::from_secs(1);
+
+/// The master of one service.
+pub(super) struct Master {
+    pub(super) sentinels: Sentinels,
+    followed: Mutex<Followed>,
+    /// Whether a server that is too old or evicts is taken, too.
+    accept_unfit: bool,
+    opened: Arc<AtomicU64>,
+}
+
+/// The decision of the Sentinels that is followed.
+#[derive(Default)]
+struct Followed {
+    /// Nothing before the first decision, and while the server that was named is unfit.
+    target: Option<Arc<Target>>,
+    epoch: u64,
+    /// Counts the decisions that were followed. Questions overlap, so an answer may be older than the decision that it finds.
+    decisions: u64,
+    /// The last decision that most Sentinels put in the place of one with a higher epoch: they were set up again and count from
+    /// the beginning.
+    restarted: u64,
+}
+
+impl Followed {
+    /// Whether to follow an answer to a question that was asked after so many decisions.
+    ///
+    /// The higher epoch wins. A lower one comes from Sentinels that were cut off, or from ones that were set up again: those are
+    /// the most of them, and they were asked after the decision that they overrule.
+    fn accepts(&self, heard: &Heard, asked_after: u64) -> bool {
+        if self.decisions == asked_after {
+            return heard.answer.epoch >= self.epoch || heard.majority;
+        }
+        let is_newer = heard.answer.epoch > self.epoch || heard.answer.epoch == self.epoch && self.target.is_none();
+        is_newer && self.restarted <= asked_after
+    }
+
+    /// Follows a decision that was accepted; returns the target that is left.
+    fn follow(&mut self, epoch: u64, target: Option<Arc<Target>>) -> Option<Arc<Target>> {
+        self.decisions += 1;
+        if epoch < self.epoch {
+            self.restarted = self.decisions;
+        }
+        self.epoch = epoch;
+        std::mem::replace(&mut self.target, target)
+    }
+
+    /// What is followed instead of an answer that is not accepted.
+    fn instead(&self) -> Result<Arc<Target>, Error> {
+        self.target.clone().ok_or_else(|| {
+            let message = "the sentinels that answered know older decisions only: they may be cut off from the others";
+            Error::new(ErrorKind::Unavailable, Applied::No, message)
+        })
+    }
+}
+
+impl Master {
+    pub(super) fn new(sentinels: Sentinels, accept_unfit: bool, opened: &Arc<AtomicU64>) -> Self {
+        Self { sentinels, followed: Mutex::default(), accept_unfit, opened: Arc::clone(opened) }
+    }
+
+    /// Asks Sentinels again whenever one says that the master has changed, and once a floor, and leaves the old master.
+    pub(super) async fn watch(self: Arc<Self>) {
+        loop {
+            let _ = tokio::time::timeout(FLOOR, self.sentinels.hint()).await;
+            if let Err(error) = self.ask().await {
+                events::master_unknown(&error);
+            }
+        }
+    }
+
+    /// Asks Sentinels who the master is, and leaves the server that was. One that answers to be no master, or is not fit to hold
+    /// queues, is not gone to.
+    pub(super) async fn ask(&self) -> Result<Arc<Target>, Error> {
+        let asked_after = self.followed().decisions;
+        let heard = match self.sentinels.master().await {
+            Ok(heard) => heard,
+            // While no Sentinel answers, the last master that was named is still the best that is known.
+            Err(error) => return self.known().ok_or(error),
+        };
+        let info = at(self.sentinels.server(), heard.answer.host.clone(), heard.answer.port);
+        {
+            let mut followed = self.followed();
+            if !followed.accepts(&heard, asked_after) {
+                return followed.instead();
+            }
+            let known = followed.target.clone();
+            if let Some(known) = known.filter(|known| known.client.get_connection_info().addr() == info.addr()) {
+                if followed.epoch != heard.answer.epoch {
+                    followed.follow(heard.answer.epoch, Some(Arc::clone(&known)));
+                }
+                return Ok(known);
+            }
+        }
+        let new = Arc::new(Target::named(info, &self.opened)?);
+        let mut connection = new.dedicated().await?;
+        let fit = if self.accept_unfit { Ok(()) } else { new.check_fit(&mut connection).await };
+        let unfit = match fit {
+            Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
+            fit => fit.err(),
+        };
+        let mut followed = self.followed();
+        // Another question may have been answered since: the answer is compared with the decision that it would replace.
+        if !followed.accepts(&heard, asked_after) {
+            return followed.instead();
+        }
+        // One that is not fit is asked again by the next call; what was the master is none any more all the same.
+        let old = followed.follow(heard.answer.epoch, unfit.is_none().then(|| Arc::clone(&new)));
+        if let Some(old) = old {
+            events::master_changed(&old.address, &new.address);
+            old.leave();
+        }
+        unfit.map_or(Ok(new), Err)
+    }
+
+    /// The master that is followed.
+    pub(super) fn known(&self) -> Option<Arc<Target>> {
+        self.followed().target.clone()
+    }
+
+    fn followed(&self) -> MutexGuard<'_, Followed> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::sentinel::Answer;
+
+    fn heard(epoch: u64, majority: bool) -> Heard {
+        Heard { answer: Answer { epoch, host: "127.0.0.1".into(), port: 7_000 }, majority }
+    }
+
+    /// After this many decisions, the last of which had this epoch.
+    fn followed(decisions: u64, epoch: u64) -> Followed {
+        let url = "redis://127.0.0.1:1/";
+        let info = redis::IntoConnectionInfo::into_connection_info(url).expect("a URL");
+        let target = Target::named(info, &Arc::default()).expect("a target");
+        Followed { target: Some(Arc::new(target)), epoch, decisions, restarted: 0 }
+    }
+
+    #[test]
+    fn an_older_epoch_needs_a_majority() {
+        let followed = followed(3, 7);
+        assert!(followed.accepts(&heard(7, false), 3), "nothing newer is known");
+        assert!(followed.accepts(&heard(8, false), 3));
+        assert!(!followed.accepts(&heard(6, false), 3), "they were cut off together with the old master");
+        assert!(followed.accepts(&heard(0, true), 3), "they were set up again");
+    }
+
+    #[test]
+    fn a_decision_made_meanwhile_yields_to_a_newer_epoch_only() {
+        let mut followed = followed(3, 7);
+        assert!(followed.accepts(&heard(8, false), 2));
+        for majority in [false, true] {
+            assert!(!followed.accepts(&heard(7, majority), 2));
+            assert!(!followed.accepts(&heard(6, majority), 2));
+        }
+        followed.target = None;
+        assert!(followed.accepts(&heard(7, false), 2), "the server that it named was unfit");
+    }
+
+    #[test]
+    fn an_epoch_from_before_a_new_set_of_sentinels_is_stale() {
+        let mut followed = followed(3, 7);
+        assert!(followed.accepts(&heard(1, true), 3));
+        followed.follow(1, None);
+        assert!(!followed.accepts(&heard(8, true), 3), "asked before they were set up again");
+        assert!(followed.accepts(&heard(2, false), 4));
+    }
+}

@@ -1,0 +1,43 @@
+//! Replies that arrive long after the server gave them.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Client, Count, Message};
+
+use crate::held::Holding;
+use crate::support::{HOUR, LONG, acking, setup, stats_until, until};
+
+const CLAIM: &str = include_str!("../../lua/claim.lua");
+
+/// A claim is answered, and its reply is on its way while the store is emptied and a new queue is made. The reply names the old
+/// queue: that is no second change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.push(Message::new("").id("far").due(HOUR)).await?;
+    // The server knows the script from now on: a held NOSCRIPT would prove nothing.
+    assert!(setup.queue.claim(1, LONG).await?.is_empty());
+    let proxy = Holding::start(setup.server.port(), CLAIM).await?;
+    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
+    let (worker, mut seen) = acking(queue.worker());
+    stats_until(&setup.queue, "a live worker", |stats| stats.nodes == 1).await?;
+    let (held, pushed) = tokio::join!(proxy.hold(), setup.queue.push(Message::new("").id("old")));
+    held?;
+    pushed?;
+    setup.command::<()>(&["FLUSHALL"]).await?;
+    setup.queue.push(Message::new("").id("new").due(HOUR)).await?;
+    let emptied = || queue.metrics().count(Count::StoreEmptied);
+    until("a report that the store was emptied", async || Ok(emptied()), |count| *count == 1).await?;
+    proxy.let_go();
+    setup.queue.push(Message::new("").id("last").due(Duration::from_millis(50))).await?;
+    while seen.next().await? != "last" {}
+    // Beats of the new queue come after the late reply.
+    let beats = async || setup.command::<u64>(&["HGET", "dueq:{orders}:meta", "seen"]).await;
+    for _ in 0..2 {
+        let before = beats().await?;
+        until("another beat", beats, |seen| *seen != before).await?;
+    }
+    assert_eq!(emptied(), 1);
+    worker.stop().await
+}

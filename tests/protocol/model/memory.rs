@@ -1,0 +1,134 @@
+//! What `recent` holds: by which a repeated call is recognised after its message has gone.
+
+use crate::model::operation::Attempt;
+use crate::model::world::{Now, REPEAT_MS, World};
+use crate::reply::Text;
+
+/// The name of what `recent` says of an id besides its cancel.
+fn about(id: &Text) -> Text {
+    Text([&b"\x04"[..], &id.0].concat())
+}
+
+/// The name of the end that came last, whatever the id.
+const LATEST: &str = "\u{4}";
+
+/// A score by which a time in microseconds stands for a millisecond with a fraction.
+fn ms(us: u64) -> f64 {
+    format!("{}.{:03}", us / 1_000, us % 1_000).parse().expect("a number")
+}
+
+/// What a score says until it is over. A time far ahead is from before the clock went back.
+fn lasts(score: f64, now: Now) -> bool {
+    score > now.floor() as f64 && score <= (now.ceil() + REPEAT_MS + 1) as f64
+}
+
+/// What `recent` says of the earlier attempts of a call.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Earlier {
+    None,
+    /// Some of its messages were created or found, each remembered by itself.
+    Some,
+    All,
+}
+
+/// How a push of an id that is absent is judged.
+pub(super) enum Verdict {
+    New,
+    Finished(String),
+}
+
+impl World {
+    fn score(&self, name: &Text) -> Option<f64> {
+        self.recent.get(name).copied()
+    }
+
+    pub(super) fn earlier(&self, now: Now, attempt: Option<&Attempt>) -> Earlier {
+        match attempt.and_then(|attempt| self.score(&attempt.call())).filter(|score| lasts(*score, now)) {
+            None => Earlier::None,
+            Some(score) if score.fract() > 0.0 => Earlier::Some,
+            Some(_) => Earlier::All,
+        }
+    }
+
+    /// When the id ended or moved near, if that is remembered.
+    fn ended(&self, now: Now, id: &Text) -> Option<f64> {
+        let latest = self.score(&LATEST.into()).is_some_and(|score| lasts(score, now));
+        self.score(&about(id)).filter(|score| latest && lasts(*score, now))
+    }
+
+    pub(super) fn judge(&self, now: Now, attempt: Option<&Attempt>, earlier: Earlier, id: &Text) -> Verdict {
+        let Some(attempt) = attempt else { return Verdict::New };
+        let itself = self.score(&attempt.item(id)).is_some_and(|score| lasts(score, now));
+        if earlier == Earlier::All || earlier == Earlier::Some && itself {
+            return Verdict::Finished("FINISHED".to_owned());
+        }
+        let first_attempt = ms(attempt.until_us - 10_000_000);
+        match self.ended(now, id).map(|score| score - REPEAT_MS as f64) {
+            Some(ended) if ended > first_attempt + 0.0005 => Verdict::Finished(format!("FINISHED {ended:.3}")),
+            _ => Verdict::New,
+        }
+    }
+
+    /// An id is pushed again: its cancel is one of a former message. Says how many names that added.
+    pub(super) fn pushed_again(&mut self, now: Now, id: &Text) -> usize {
+        let known = self.score(&about(id)).is_some() && self.score(&LATEST.into()).is_some_and(|at| lasts(at, now));
+        let cancelled = self.score(id).filter(|score| known && *score > now.floor() as f64 && score.fract() == 0.5);
+        let Some(score) = cancelled else { return 0 };
+        self.recent.insert(id.clone(), score.trunc() + 0.25);
+        1
+    }
+
+    /// Remembers what this call created or found, if a repetition could not see it otherwise; returns how many names.
+    pub(super) fn note_call(&mut self, attempt: &Attempt, whole: bool, earlier: Earlier, noted: &[Text]) -> usize {
+        let until = attempt.until_us.div_ceil(1_000) as f64;
+        if noted.is_empty() || earlier == Earlier::All {
+            return 0;
+        }
+        if whole {
+            self.recent.insert(attempt.call(), until);
+            return 1;
+        }
+        for id in noted {
+            self.recent.insert(attempt.item(id), until);
+        }
+        self.recent.insert(attempt.call(), until + 0.5);
+        noted.len() + 1
+    }
+
+    /// A message ended, or moved near its due: a push that was first attempted before that is a repetition.
+    pub(super) fn note_end(&mut self, now: Now, id: &Text) {
+        let end = ms(now.0 + REPEAT_MS * 1_000);
+        self.recent.insert(about(id), end);
+        let latest = self.score(&LATEST.into()).unwrap_or(end);
+        self.recent.insert(LATEST.into(), latest.max(end));
+    }
+
+    pub(super) fn note_cancel(&mut self, now: Now, id: &Text) {
+        self.recent.insert(id.clone(), (now.ceil() + REPEAT_MS) as f64 + 0.5);
+        self.note_end(now, id);
+    }
+
+    /// Whether the last message of this id was cancelled, or purged.
+    pub(super) fn was_cancelled(&self, now: Now, id: &Text) -> bool {
+        self.score(id).is_some_and(|score| score > now.floor() as f64 && score.fract() == 0.5)
+    }
+
+    /// Whether a message of this id was cancelled at this time or later, and another one pushed since.
+    pub(super) fn was_cancelled_before_this_one(&self, now: Now, id: &Text, since: u64) -> bool {
+        let again = self.score(id).filter(|score| *score > now.floor() as f64 && score.fract() == 0.25);
+        again.is_some_and(|score| score.trunc() as u64 >= since + REPEAT_MS)
+    }
+
+    /// Forgets up to so many whose time is over, the oldest first.
+    pub(super) fn forget(&mut self, now: Now, count: usize) {
+        let mut over: Vec<_> = self
+            .recent
+            .iter()
+            .filter(|(_, score)| **score <= now.floor() as f64)
+            .map(|(id, score)| (*score, id))
+            .collect();
+        over.sort_by(|(first, one), (second, other)| first.total_cmp(second).then(one.cmp(other)));
+        let forgotten: Vec<Text> = over.into_iter().take(count).map(|(_, id)| id.clone()).collect();
+        self.recent.retain(|id, _| !forgotten.contains(id));
+    }
+}
