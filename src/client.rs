@@ -109,7 +109,7 @@ impl Client {
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(META_PATTERN).arg("COUNT").arg(1_000).arg("TYPE").arg("hash");
-            let answer = self.lanes.control.command(&scan).await?;
+            let answer = self.lanes.control.query(&scan).await?;
             let (next, found): (u64, Vec<String>) = redis::from_redis_value(answer).map_err(|error| {
                 Error::new(ErrorKind::Server, Applied::No, format!("SCAN answered something unexpected: {error}"))
             })?;
@@ -132,8 +132,17 @@ impl Client {
         self.lanes.control.connector().address()
     }
 
-    /// Removes all keys of a queue in one command.
+    /// Removes all keys of a queue in one command, if each is absent or has the type that it has in a queue.
     pub(crate) async fn delete(&self, keys: &Keys) -> Result<bool, Error> {
+        for (key, due) in keys.typed() {
+            let kind = self.lanes.control.type_of(key).await?;
+            if kind != due && kind != "none" {
+                let message = format!(
+                    "nothing deleted: {key} is a {kind}, not a {due}, so another program wrote it: rename that key first"
+                );
+                return Err(Error::new(ErrorKind::Server, Applied::No, message));
+            }
+        }
         let mut unlink = redis::cmd("UNLINK");
         unlink.arg(&keys.vector[..]).arg(&keys.bell);
         match self.lanes.control.command(&unlink).await? {

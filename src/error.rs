@@ -28,7 +28,7 @@ struct Inner {
     applied: Applied,
     message: String,
     id: Option<Vec<u8>>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// What went wrong.
@@ -61,7 +61,7 @@ pub enum ErrorKind {
 pub enum Applied {
     /// It did not: nothing was written.
     No,
-    /// It did, and something after it failed.
+    /// It did, and something after it failed; of a call in steps, some of them did.
     Yes,
     /// Nobody knows: the reply was lost. Look with [`Queue::get`](crate::Queue::get), or repeat the call if repeating it is
     /// harmless.
@@ -79,7 +79,7 @@ impl Error {
         message: impl Into<String>,
         source: impl StdError + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Inner { kind, applied, message: message.into(), id: None, source: Some(Box::new(source)) }))
+        Self(Arc::new(Inner { kind, applied, message: message.into(), id: None, source: Some(Arc::new(source)) }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -103,6 +103,34 @@ impl Error {
         Self::with_source(self.kind(), Applied::Unknown, message, self)
     }
 
+    /// The same of a call that only reads: it changed nothing, whatever became of its reply.
+    pub(crate) fn of_read(self) -> Self {
+        match self.was_applied() {
+            Applied::No => self,
+            _ => Self(Arc::new(Inner { applied: Applied::No, ..self.inner() })),
+        }
+    }
+
+    /// The same of a call about this message, which is named unless the call certainly was not applied.
+    pub(crate) fn of_message(self, id: &[u8]) -> Self {
+        match self.was_applied() {
+            Applied::No => self,
+            _ => Self(Arc::new(Inner { id: Some(id.to_vec()), ..self.inner() })),
+        }
+    }
+
+    /// The same of a call in steps of which earlier ones were applied; `done` says what they did.
+    pub(crate) fn after(self, done: &str) -> Self {
+        let applied = if self.was_applied() == Applied::No { Applied::Yes } else { self.was_applied() };
+        let message = format!("{self} ({done} before that; the same call again does the rest)");
+        Self(Arc::new(Inner { applied, message, ..self.inner() }))
+    }
+
+    fn inner(&self) -> Inner {
+        let Inner { kind, applied, message, id, source } = &*self.0;
+        Inner { kind: *kind, applied: *applied, message: message.clone(), id: id.clone(), source: source.clone() }
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -120,8 +148,8 @@ impl Error {
         self.0.applied
     }
 
-    /// The id of the message that may exist or not, if the error is [`Unconfirmed`](ErrorKind::Unconfirmed): it may have been
-    /// made by the library.
+    /// The id of the message that the call was about, if it took effect ([`Unconfirmed`](ErrorKind::Unconfirmed)) or may have
+    /// ([`Applied::Unknown`]): of a push the id may have been made by the library.
     pub fn message_id(&self) -> Option<&[u8]> {
         self.0.id.as_deref()
     }

@@ -19,6 +19,7 @@ mod inspect;
 mod message;
 mod metrics;
 mod node;
+mod operating;
 mod outcome;
 mod producing;
 mod protocol;

@@ -15,7 +15,7 @@ use crate::outcome::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
 use crate::producing::{Producing, Sets};
 use crate::protocol::keys::Keys;
 use crate::protocol::lane::{Lane, Lanes, Repeat};
-use crate::protocol::limits::{self, MAX_ITEMS};
+use crate::protocol::limits;
 use crate::protocol::replies::{ItemReply, Reply};
 use crate::protocol::scripts::Verb;
 
@@ -110,11 +110,13 @@ impl Queue {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if id, payload, due time or options are out of range; [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or
-    /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s.
+    /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s: then
+    /// [`Error::message_id`] tells the id.
     pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
         let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
         let item = self.push_item(message)?;
-        pushed(self.producing(durability).await?.push.submit(item).await?, &id)
+        let reply = self.producing(durability).await?.push.submit(item).await;
+        pushed(reply.map_err(|error| error.of_message(&id))?, &id)
     }
 
     /// Pushes many messages, in calls of up to 256 or 1 MiB; the results are in the order of the messages, and each stands for
@@ -141,7 +143,10 @@ impl Queue {
         let mut results = Vec::with_capacity(answers.len());
         for (id, answer) in answers {
             results.push(match answer {
-                Ok(answer) => Batcher::answer(answer).await.and_then(|reply| pushed(reply, &id)),
+                Ok(answer) => {
+                    let reply = Batcher::answer(answer).await;
+                    reply.map_err(|error| error.of_message(&id)).and_then(|reply| pushed(reply, &id))
+                }
                 Err(error) => Err(error),
             });
         }
@@ -247,62 +252,6 @@ impl Queue {
         }
     }
 
-    /// Revives all messages that are dead now, the oldest first, a thousand a call; returns how many. One that dies again
-    /// meanwhile is left alone. Dropped or failed halfway, some are revived: calling it again does the rest.
-    pub async fn requeue_all(&self) -> Result<u64, Error> {
-        let (mut total, mut until) = (0, String::new());
-        loop {
-            let limit = MAX_ITEMS.to_string();
-            let mut reply =
-                self.call(Verb::Requeue, &[b"oldest", limit.as_bytes(), until.as_bytes()], Repeat::Unsafe).await?;
-            if until.is_empty() {
-                until = (reply.header.now_us / 1_000).to_string();
-            }
-            total += reply.body.count()?;
-            // In the first call nothing could have died after it began; from the second on `until` leaves out what did.
-            if reply.body.count()? == 0 {
-                return Ok(total);
-            }
-        }
-    }
-
-    /// Removes what is scheduled, ready or dead, a thousand messages a call, until the state was found empty or as many are
-    /// gone as were there at the start; returns how many. Leased messages cannot be purged:
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput).
-    pub async fn purge(&self, state: State) -> Result<u64, Error> {
-        if state == State::Leased {
-            return Err(Error::invalid("leased messages cannot be purged: their handlers have them"));
-        }
-        let (mut total, mut expected) = (0, None);
-        loop {
-            let limit = MAX_ITEMS.to_string();
-            let mut reply =
-                self.call(Verb::Purge, &[state.as_str().as_bytes(), limit.as_bytes()], Repeat::Unsafe).await?;
-            let (purged, left) = (reply.body.count()?, reply.body.count()?);
-            total += purged;
-            if left == 0 || purged == 0 || total >= *expected.get_or_insert(purged + left) {
-                return Ok(total);
-            }
-        }
-    }
-
-    /// From now on nothing is claimed; pushes, settles and the reaping of lost leases go on.
-    pub async fn pause(&self) -> Result<(), Error> {
-        self.call(Verb::Pause, &[], Repeat::Harmless).await.map(drop)
-    }
-
-    /// Ends a pause.
-    pub async fn resume(&self) -> Result<(), Error> {
-        self.call(Verb::Resume, &[], Repeat::Harmless).await.map(drop)
-    }
-
-    /// Removes the queue with everything in it, in one step; whether there was one. Deliveries that handlers hold answer
-    /// `Gone` from then on; live workers report that the store was emptied, and serve the queue again once it is pushed to.
-    /// Not repeated when the reply is lost.
-    pub async fn delete(&self) -> Result<bool, Error> {
-        self.0.client.delete(&self.0.keys).await
-    }
-
     /// The names of the ten keys that every script of this queue takes, in that order: for calling them from elsewhere.
     pub fn keys(&self) -> &[String; 10] {
         &self.0.keys.vector
@@ -322,6 +271,10 @@ impl Queue {
 
     pub(crate) fn batchers(&self) -> &Batchers {
         &self.0.batchers
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
     }
 
     pub(crate) fn lanes(&self) -> &Lanes {
@@ -377,5 +330,6 @@ async fn submit_id<const N: usize>(
 ) -> Result<ItemReply, Error> {
     limits::check_id(id)?;
     let args = [id.to_vec()].into_iter().chain(rest).collect();
-    batcher.submit(Item { granted: None, args, repeat }).await?.confirmed(id)
+    let reply = batcher.submit(Item { granted: None, args, repeat }).await;
+    reply.map_err(|error| error.of_message(id))?.confirmed(id)
 }

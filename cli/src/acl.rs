@@ -14,7 +14,8 @@ The user may do the work of the role in this queue, by EVALSHA and FCALL alike, 
 asked. A producer needs a queue that exists: an operator makes it, with any `dueq configure`.
 
 Redis judges commands and keys, not scripts: what a role's scripts do, its user may do by hand, too. A producer can take
-back and read what waits, but touches no lease and reads no token; a consumer can finish any message, but pushes nothing.
+back and read what waits, and read the tokens of leases, but change no lease; a consumer can finish any message, but pushes
+nothing.
 A producer counts what it pushes, and so may add a number to any field of the queue's meta by hand: that pauses the queue,
 changes its limits, has every client refuse it, or lets callers bring a clock of their own (`dueq doctor` finds that one).
 PROTOCOL.md (section 18) says what is kept apart and what cannot be.

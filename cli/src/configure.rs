@@ -6,13 +6,14 @@ use clap::Args;
 use dueq::Limits;
 
 use crate::output::Outcome;
-use crate::{Common, output, stats, time};
+use crate::{Common, existing, output, stats, time};
 
 #[derive(Args)]
 #[command(
     arg_required_else_help = true,
     after_help = "\
-What is not named stays as it is. The queue is made if there is none. Without any limit it shows those of the queue.
+What is not named stays as it is. The queue is made if there is none, and the first line of the output says so. Without
+any limit it shows those of the queue.
 
 Examples:
   dueq configure orders
@@ -83,8 +84,19 @@ impl Configure {
         if let Some(number) = flags.keep_dead {
             limits = limits.keep_dead(number);
         }
-        common.queue(&self.queue).await?.configure(limits).await?;
-        output::queue(common.json, &self.queue, "configured", None)?;
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let made = !queue.exists().await?;
+        queue.configure(limits).await?;
+        if common.json {
+            let object = serde_json::json!({ "queue": self.queue, "outcome": "configured", "made": made });
+            output::json_line(&object)?;
+            return Ok(Outcome::Done);
+        }
+        if made {
+            output::queue(false, &self.queue, existing::MADE, None)?;
+            existing::note_near(common, &client, &self.queue).await;
+        }
+        output::queue(false, &self.queue, "configured", None)?;
         Ok(Outcome::Done)
     }
 }
@@ -103,12 +115,7 @@ impl Flags {
 
 /// Prints the limits of a queue.
 async fn show(name: &str, common: &Common) -> anyhow::Result<Outcome> {
-    let stats = common.queue_to_read(name).await?.stats().await?;
-    // A queue that exists allows one attempt at least.
-    if stats.max_attempts == 0 {
-        output::queue(common.json, name, "absent", None)?;
-        return Ok(Outcome::Refused);
-    }
+    let stats = common.existing_queue_to_read(name).await?.stats().await?;
     if common.json {
         let mut object: serde_json::Map<_, _> =
             stats::limits(&stats).into_iter().map(|(name, value, _)| (name.to_owned(), value.into())).collect();

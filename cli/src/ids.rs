@@ -8,7 +8,7 @@ use dueq::{Cancelled, Requeued, RunNow as Ran};
 
 use crate::durable::Durable;
 use crate::output::Outcome;
-use crate::{Common, output};
+use crate::{Common, existing, output};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -33,8 +33,9 @@ pub(crate) struct Cancel {
 
 impl Cancel {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let (queue, mut outcome) =
-            (common.queue(&self.queue).await?.durability(self.durable.durability()), Outcome::Done);
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let (queue, mut outcome) = (queue.durability(self.durable.durability()), Outcome::Done);
+        let mut absent = false;
         for id in self.ids.into_iter().map(OsString::into_vec) {
             let cancelled = if self.dead { queue.cancel_dead(&id).await? } else { queue.cancel(&id).await? };
             let word = match cancelled {
@@ -45,6 +46,10 @@ impl Cancel {
             };
             output::message(common.json, &id, word, "", &[])?;
             outcome = outcome.and(Outcome::done_if(cancelled == Cancelled::Cancelled));
+            absent |= cancelled == Cancelled::Absent;
+        }
+        if absent {
+            existing::note(common, &client, &queue).await;
         }
         Ok(outcome)
     }
@@ -69,8 +74,9 @@ pub(crate) struct RunNow {
 
 impl RunNow {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let (queue, mut outcome) =
-            (common.queue(&self.queue).await?.durability(self.durable.durability()), Outcome::Done);
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let (queue, mut outcome) = (queue.durability(self.durable.durability()), Outcome::Done);
+        let mut absent = false;
         for id in self.ids.into_iter().map(OsString::into_vec) {
             let (word, done) = match queue.run_now(&id).await? {
                 Ran::Moved => ("moved", true),
@@ -81,6 +87,10 @@ impl RunNow {
             };
             output::message(common.json, &id, word, "", &[])?;
             outcome = outcome.and(Outcome::done_if(done));
+            absent |= word == "absent";
+        }
+        if absent {
+            existing::note(common, &client, &queue).await;
         }
         Ok(outcome)
     }
@@ -107,8 +117,10 @@ pub(crate) struct Requeue {
 
 impl Requeue {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let (queue, mut outcome) = (common.queue(&self.queue).await?, Outcome::Done);
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let (mut outcome, mut absent) = (Outcome::Done, false);
         if self.all {
+            existing::require(&client, &queue).await?;
             let count = queue.requeue_all().await?;
             output::queue(common.json, &self.queue, "requeued", Some(count))?;
         }
@@ -120,6 +132,10 @@ impl Requeue {
             };
             output::message(common.json, &id, word, state.unwrap_or_default(), &[("state", state.into())])?;
             outcome = outcome.and(Outcome::done_if(word == "requeued"));
+            absent |= word == "absent";
+        }
+        if absent {
+            existing::note(common, &client, &queue).await;
         }
         Ok(outcome)
     }

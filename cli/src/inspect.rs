@@ -11,7 +11,7 @@ use comfy_table::{Table, presets};
 use dueq::{Cursor, Listed, State};
 
 use crate::output::{Outcome, Usage};
-use crate::{Common, output};
+use crate::{Common, existing, output};
 
 /// A page of the protocol.
 const PAGE: usize = 1_000;
@@ -37,9 +37,14 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let id = self.id.into_vec();
-        let Some(stored) = common.queue_to_read(&self.queue).await?.get(&id).await? else {
-            anyhow::ensure!(!self.payload, "absent: {} has no message {}", self.queue, output::visible(&id));
+        let (client, queue) = common.client_and_queue_to_read(&self.queue).await?;
+        let Some(stored) = queue.get(&id).await? else {
+            if self.payload {
+                existing::require(&client, &queue).await?;
+                anyhow::bail!("absent: {} has no message {}", self.queue, output::visible(&id));
+            }
             output::message(common.json, &id, "absent", "", &[])?;
+            existing::note(common, &client, &queue).await;
             return Ok(Outcome::Refused);
         };
         if self.payload {
@@ -126,7 +131,7 @@ impl Ls {
             Some(text) => Some(decode(text)?),
             None => None,
         };
-        let (queue, mut left) = (common.queue_to_read(&self.queue).await?, self.limit);
+        let (queue, mut left) = (common.existing_queue_to_read(&self.queue).await?, self.limit);
         while left > 0 {
             let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
             let page = queue.list(state, cursor.as_ref(), limit).await?;

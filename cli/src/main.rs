@@ -9,6 +9,8 @@ mod configure;
 mod dev;
 mod doctor;
 mod durable;
+mod existing;
+mod failure;
 mod functions;
 mod group;
 mod ids;
@@ -33,6 +35,7 @@ mod work;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use output::Outcome;
@@ -88,6 +91,9 @@ struct Common {
     /// How much of the log is written: off, error, warn, info, debug or trace; overrides RUST_LOG [default: warn]
     #[arg(long, global = true, help_heading = COMMON, value_enum, value_name = "LEVEL", hide_possible_values = true)]
     log_level: Option<log::Level>,
+    /// The queue that the command is about: errors name it.
+    #[arg(skip)]
+    about: OnceLock<String>,
 }
 
 #[derive(Subcommand)]

@@ -5,9 +5,10 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 
 use clap::{Args, ValueEnum};
-use dueq::{Message, OnConflict, Pushed};
+use dueq::{Message, OnConflict, Pushed, State};
 
 use crate::durable::Durable;
+use crate::failure::dueq;
 use crate::ndjson::Defaults;
 use crate::output::Outcome;
 use crate::push_file::FileFlags;
@@ -16,11 +17,19 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
+Prints a word and the id:
+  created   the message is stored
+  exists    a message of this id is there, in the state that is told; nothing was changed. With --on-conflict reschedule
+            or replace that is a refusal (exit code 1): the message is dead, or a worker has it
+  moved     the message that waited has the new due time; with --on-conflict replace also the new payload and options
+  finished  an earlier attempt of this very call stored the message, and it is gone already: delivered or cancelled
+Exit code 0 if the message is, or was, in the queue as asked; 1 if not, or if an error leaves it open, which it then says.
+
 A line of --ndjson holds payload or payload_base64; optionally id, delay or at, max_attempts and traceparent. A payload
 that is a text is stored without its quotes, any other JSON value as it is written. What a line does not say is taken
-from the flags. A line without id gets one made of file, line number and text: so an interrupted
-push can be run again, and each message is pushed once as long as it has not been delivered; --from-line leaves out what
-was.
+from the flags. A line without id gets one made of file, line number and text: so an interrupted push can be run again,
+and changes no message that is still there. A line whose message was delivered or cancelled in the meantime is pushed
+once more: --from-line leaves it out.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
 
@@ -56,7 +65,19 @@ pub(crate) struct Push {
     durable: Durable,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+/// Why a message was neither moved nor replaced, and what can be done.
+pub(crate) fn refusal(queue: &str, id: &[u8], state: State) -> String {
+    let (queue, shown) = (queue.as_bytes(), output::visible(id));
+    if state != State::Dead {
+        return format!(
+            "nothing was changed: a worker has {shown}; push it again when it has ended, or under another id"
+        );
+    }
+    let (requeue, cancel) = (dueq("requeue", &[queue, id]), dueq("cancel --dead", &[queue, id]));
+    format!("nothing was changed: {shown} is dead; {requeue} makes it due as it is, {cancel} makes room for a new push")
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Conflict {
     /// Leave the waiting message as it is
     Keep,
@@ -85,6 +106,7 @@ impl Push {
             }
         };
         let mut message = Message::new(payload).on_conflict(self.on_conflict.into()).durability(durability);
+        let has_id = self.id.is_some();
         if let Some(id) = self.id {
             message = message.id(id.into_vec());
         }
@@ -98,14 +120,24 @@ impl Push {
             message = message.trace_parent(traceparent);
         }
         let id = message.id_bytes().to_vec();
-        let (word, state) = match common.queue(&self.queue).await?.push(message).await? {
+        let pushed = common.queue(&self.queue).await?.push(message).await.map_err(|error| {
+            let told = common.told(&error);
+            if has_id { told } else { told.of_made_id(&id) }
+        })?;
+        let (word, state) = match pushed {
             Pushed::Created => ("created", None),
             Pushed::Exists(state) => ("exists", Some(state.as_str())),
             Pushed::Moved => ("moved", None),
             Pushed::Finished => ("finished", None),
         };
         output::message(common.json, &id, word, state.unwrap_or_default(), &[("state", state.into())])?;
-        Ok(Outcome::Done)
+        match pushed {
+            Pushed::Exists(state) if self.on_conflict != Conflict::Keep => {
+                common.remark(&refusal(&self.queue, &id, state));
+                Ok(Outcome::Refused)
+            }
+            _ => Ok(Outcome::Done),
+        }
     }
 }
 

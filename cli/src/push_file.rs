@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use dueq::{Error, ErrorKind, Message, Pushed, Queue};
+use dueq::{Applied, Error, ErrorKind, Message, OnConflict, Pushed, Queue};
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::ndjson::{Chunk, Defaults, Lines};
 use crate::output::Outcome;
-use crate::{Common, output};
+use crate::{Common, failure, output};
 
 /// While one chunk is pushed the next one stands in line, so that no script call waits for us.
 const IN_FLIGHT: usize = 2;
@@ -46,6 +46,14 @@ struct Counts {
     moved: u64,
     finished: u64,
     skipped: u64,
+    /// Stored on the master; too few replicas or disks confirmed it.
+    unconfirmed: u64,
+    /// Perhaps stored.
+    unknown: u64,
+    /// Not stored.
+    failed: u64,
+    /// Of those that exist: dead or leased, so that they could not be moved or replaced.
+    refused: u64,
 }
 
 /// Opens a file; its length, if it has one; and what stands for it in the ids of its lines.
@@ -74,20 +82,19 @@ impl FileFlags {
             anyhow::anyhow!("cannot read {}: {error}", output::visible(path.as_os_str().as_encoded_bytes()))
         })?;
         defaults.source = source;
+        let on_conflict = defaults.on_conflict;
         let lines = Lines::new(BufReader::with_capacity(256 * 1024, file), defaults, self.from_line, self.skip_bad);
-        let mut push = Push { queue, common, skip_bad: self.skip_bad, counts: Counts::default(), bar: bar(length) };
+        let (skip_bad, counts, failure, bar) = (self.skip_bad, Counts::default(), None, bar(length));
+        let mut push = Push { queue, common, skip_bad, on_conflict, counts, failure, bar };
         let started = Instant::now();
-        let result = push.run(lines).await;
+        let result = push.run(lines).await.and_then(|finished| push.failure.take().map_or(Ok(finished), Err));
         push.bar.finish_and_clear();
         push.report(started, matches!(result, Ok(true)))?;
         match result {
-            Ok(true) => Ok(Outcome::Done),
+            Ok(true) => Ok(Outcome::done_if(push.counts.refused == 0)),
             Ok(false) => {
-                anyhow::bail!(
-                    "interrupted after line {}: --from-line {} pushes the rest; without it, what was delivered meanwhile is pushed again",
-                    push.counts.line,
-                    push.counts.line + 1
-                )
+                let line = push.counts.line;
+                anyhow::bail!("interrupted after line {line}: {}", failure::again(line + 1))
             }
             Err(error) => Err(error),
         }
@@ -98,18 +105,24 @@ struct Push<'a> {
     queue: Queue,
     common: &'a Common,
     skip_bad: bool,
+    on_conflict: OnConflict,
     counts: Counts,
+    /// The first line that failed.
+    failure: Option<anyhow::Error>,
     bar: ProgressBar,
 }
 
 impl Push<'_> {
-    /// Whether it got to the end; not, if it was interrupted.
+    /// Whether it got to the end; not, if it was interrupted. After a line that fails nothing more is begun, and what was begun
+    /// is counted, unless it is interrupted again.
     async fn run(&mut self, mut lines: Lines<Box<dyn Read + Send>>) -> anyhow::Result<bool> {
+        let skip_bad = self.skip_bad;
         let (sender, mut chunks) = mpsc::channel(IN_FLIGHT);
         // A thread of its own: a read of standard input can last for ever, and the program must end all the same.
         std::thread::spawn(move || {
             while let Some(chunk) = lines.chunk().transpose() {
-                let failed = chunk.is_err();
+                // What comes after the line that stops the push is not begun.
+                let failed = chunk.as_ref().map_or(true, |chunk| !skip_bad && !chunk.bad.is_empty());
                 if sender.blocking_send(chunk).is_err() || failed {
                     return;
                 }
@@ -121,11 +134,16 @@ impl Push<'_> {
         while open || !flight.is_empty() {
             let room = open && flight.len() < IN_FLIGHT;
             tokio::select! {
-                _ = interrupt.recv(), if open => (open, finished) = (false, false),
-                _ = terminate.recv(), if open => (open, finished) = (false, false),
+                () = either(&mut interrupt, &mut terminate) => {
+                    if !std::mem::take(&mut open) {
+                        return Ok(self.give_up(&flight));
+                    }
+                    finished = false;
+                }
                 results = first(&mut flight), if !flight.is_empty() => {
                     if let Some((chunk, numbers, _)) = flight.pop_front() {
-                        self.settle(chunk, &numbers, results?)?;
+                        self.settle(chunk, &numbers, results?);
+                        open &= self.failure.is_none();
                     }
                 }
                 chunk = chunks.recv(), if room => match chunk {
@@ -143,67 +161,115 @@ impl Push<'_> {
         Ok(finished)
     }
 
+    /// Counts what nobody has waited for.
+    fn give_up(&mut self, flight: &VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)>) -> bool {
+        self.counts.unknown += flight.iter().map(|(_, numbers, _)| numbers.len() as u64).sum::<u64>();
+        false
+    }
+
     /// Counts what became of the lines of a chunk.
-    fn settle(&mut self, chunk: Chunk, numbers: &[u64], results: Results) -> anyhow::Result<()> {
+    fn settle(&mut self, chunk: Chunk, numbers: &[u64], results: Results) {
         for (&number, result) in numbers.iter().zip(results) {
             match result {
                 Ok(Pushed::Created) => self.counts.created += 1,
-                Ok(Pushed::Exists(_)) => self.counts.exists += 1,
+                Ok(Pushed::Exists(state)) => {
+                    self.counts.exists += 1;
+                    if self.on_conflict != OnConflict::Keep {
+                        self.counts.refused += 1;
+                        let reason = format!("line {number}: nothing was changed: the message of its id is {state}");
+                        self.tell(self.counts.refused, &reason);
+                    }
+                }
                 Ok(Pushed::Moved) => self.counts.moved += 1,
                 Ok(Pushed::Finished) => self.counts.finished += 1,
-                Err(error) if error.kind() == ErrorKind::InvalidInput => self.bad(number, &error.to_string())?,
+                Err(error) if error.kind() == ErrorKind::InvalidInput && error.was_applied() == Applied::No => {
+                    self.bad(number, &error.to_string());
+                }
                 Err(error) => {
-                    anyhow::bail!(
-                        "line {number}: {error}; the same command pushes the rest, and what was delivered meanwhile again"
-                    )
+                    let count = match (error.was_applied(), error.kind()) {
+                        (_, ErrorKind::Unconfirmed) => &mut self.counts.unconfirmed,
+                        (Applied::No, _) => &mut self.counts.failed,
+                        _ => &mut self.counts.unknown,
+                    };
+                    *count += 1;
+                    self.fail(number, || self.common.told(&error).of_line(number).into());
                 }
             }
         }
         for (number, reason) in &chunk.bad {
-            self.bad(*number, reason)?;
+            self.bad(*number, reason);
         }
-        self.counts.line = chunk.last_line;
+        if self.failure.is_none() {
+            self.counts.line = chunk.last_line;
+        }
         self.bar.inc(chunk.bytes);
         self.bar.set_message(format!("line {}", chunk.last_line));
-        Ok(())
     }
 
-    fn bad(&mut self, number: u64, reason: &str) -> anyhow::Result<()> {
-        let reason = output::visible(reason.as_bytes());
-        anyhow::ensure!(
-            self.skip_bad,
-            "line {number}: {reason}; correct it and add --from-line {number} to push the rest (an earlier line that was delivered \
-             meanwhile would be pushed again), or add --skip-bad"
-        );
-        self.counts.skipped += 1;
-        if self.counts.skipped <= TOLD {
-            self.bar.suspend(|| self.common.complain(&anyhow::anyhow!("skipped line {number}: {reason}")));
+    /// Notes the first line that failed; what comes after it is counted only.
+    fn fail(&mut self, number: u64, error: impl FnOnce() -> anyhow::Error) {
+        if self.failure.is_none() {
+            self.counts.line = number - 1;
+            self.failure = Some(error());
         }
-        Ok(())
+    }
+
+    fn bad(&mut self, number: u64, reason: &str) {
+        let reason = output::visible(reason.as_bytes());
+        if self.skip_bad {
+            self.counts.skipped += 1;
+            self.tell(self.counts.skipped, &format!("skipped line {number}: {reason}"));
+        } else {
+            let again = failure::again(number);
+            self.fail(number, || anyhow::anyhow!("line {number}: {reason}; correct it, or add --skip-bad: {again}"));
+        }
+    }
+
+    /// Tells the first few lines of a kind.
+    fn tell(&self, count: u64, text: &str) {
+        if count <= TOLD {
+            self.bar.suspend(|| self.common.remark(text));
+        }
     }
 
     fn report(&self, started: Instant, done: bool) -> io::Result<()> {
         let (counts, seconds) = (&self.counts, started.elapsed().as_secs_f64());
-        let Counts { line, created, exists, moved, finished, skipped } = *counts;
+        let Counts { line, created, exists, moved, finished, skipped, unconfirmed, unknown, failed, .. } = *counts;
         let outcome = if done { "pushed" } else { "stopped" };
         if self.common.json {
             let object = serde_json::json!({
                 "queue": self.queue.name(), "outcome": outcome, "line": line, "created": created, "exists": exists,
-                "moved": moved, "finished": finished, "skipped": skipped, "seconds": seconds,
+                "moved": moved, "finished": finished, "skipped": skipped, "unconfirmed": unconfirmed, "unknown": unknown,
+                "failed": failed, "seconds": seconds,
             });
             return output::json_line(&object);
         }
-        let parts: Vec<String> = [("exists", exists), ("moved", moved), ("finished", finished), ("skipped", skipped)]
-            .iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(word, count)| format!(", {word} {count}"))
-            .collect();
+        let parts: Vec<String> = [
+            ("exists", exists),
+            ("moved", moved),
+            ("finished", finished),
+            ("skipped", skipped),
+            ("unconfirmed", unconfirmed),
+            ("unknown", unknown),
+            ("failed", failed),
+        ]
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(word, count)| format!(", {word} {count}"))
+        .collect();
         let rate = (created + exists + moved + finished) as f64 / seconds;
         output::line(&format!(
             "{outcome} {}: created {created}{}, in {seconds:.1} s ({rate:.0} a second)",
             output::visible(self.queue.name().as_bytes()),
             parts.concat()
         ))
+    }
+}
+
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
     }
 }
 

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use dueq::State;
 
 use crate::output::Outcome;
-use crate::{Common, output};
+use crate::{Common, existing, output};
 
 #[derive(Args)]
 #[command(after_help = "Scans the server's whole key space in small steps: for people, not for loops.")]
@@ -26,15 +26,31 @@ impl Queues {
 #[derive(Args)]
 #[command(after_help = "\
 While a queue is paused nothing is delivered. Pushes are taken, handlers finish what they have, and messages whose
-workers died are taken back. A queue can be paused before its first push: it is made then.")]
+workers died are taken back. A queue that does not exist is not paused, for its name may be mistyped.")]
 pub(crate) struct Pause {
     /// The queue
     queue: String,
+    /// Make the queue if there is none: one that is paused before its first push
+    #[arg(long)]
+    create: bool,
 }
 
 impl Pause {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        common.queue(&self.queue).await?.pause().await?;
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let made = self.create && !queue.exists().await?;
+        if !self.create {
+            existing::require(&client, &queue).await?;
+        }
+        queue.pause().await?;
+        if common.json && self.create {
+            let object = serde_json::json!({ "queue": self.queue, "outcome": "paused", "made": made });
+            output::json_line(&object)?;
+            return Ok(Outcome::Done);
+        }
+        if made {
+            output::queue(false, &self.queue, existing::MADE, None)?;
+        }
         output::queue(common.json, &self.queue, "paused", None)?;
         Ok(Outcome::Done)
     }
@@ -49,7 +65,7 @@ pub(crate) struct Resume {
 
 impl Resume {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        common.queue(&self.queue).await?.resume().await?;
+        common.existing_queue(&self.queue).await?.resume().await?;
         output::queue(common.json, &self.queue, "resumed", None)?;
         Ok(Outcome::Done)
     }
@@ -85,7 +101,7 @@ pub(crate) struct Purge {
 
 impl Purge {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let queue = common.queue(&self.queue).await?;
+        let queue = common.existing_queue(&self.queue).await?;
         let state = match self.state {
             Purgeable::Scheduled => State::Scheduled,
             Purgeable::Ready => State::Ready,
@@ -110,6 +126,7 @@ impl Purge {
 #[derive(Args)]
 #[command(after_help = "\
 All messages, limits and counters of the queue are gone in one step. Handlers finish what they have, and find it gone.
+A queue of another layout is refused, and so is one of whose keys another program has made something else.
 Without --yes nothing is removed: the numbers are told, and the exit code is 1.
 
 Example:
@@ -124,8 +141,9 @@ pub(crate) struct DeleteQueue {
 
 impl DeleteQueue {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let queue = common.queue(&self.queue).await?;
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
         if !self.yes {
+            existing::require(&client, &queue).await?;
             let (stats, name) = (queue.stats().await?, output::visible(self.queue.as_bytes()));
             anyhow::bail!(
                 "nothing removed: {name} has {} scheduled, {} ready, {} leased and {} dead messages; \
@@ -138,6 +156,9 @@ impl DeleteQueue {
         }
         let deleted = queue.delete().await?;
         output::queue(common.json, &self.queue, if deleted { "deleted" } else { "absent" }, None)?;
+        if !deleted {
+            existing::note(common, &client, &queue).await;
+        }
         Ok(Outcome::done_if(deleted))
     }
 }

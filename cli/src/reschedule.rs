@@ -9,7 +9,7 @@ use dueq::Rescheduled;
 use crate::durable::Durable;
 use crate::output::Outcome;
 use crate::when::When;
-use crate::{Common, output};
+use crate::{Common, existing, output};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -37,7 +37,8 @@ pub(crate) struct Reschedule {
 impl Reschedule {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let due = self.when.due()?.ok_or_else(|| output::Usage("when? Name --delay or --at".to_owned()))?;
-        let (queue, id) = (common.queue(&self.queue).await?.durability(self.durable.durability()), self.id.into_vec());
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let (queue, id) = (queue.durability(self.durable.durability()), self.id.into_vec());
         let rescheduled = match self.expected {
             Some(expected) => queue.reschedule_if(&id, due, expected).await?,
             None => queue.reschedule(&id, due).await?,
@@ -51,6 +52,9 @@ impl Reschedule {
         };
         let detail = due_ms.map(|ms| format!("due {}", output::moment(ms))).unwrap_or_default();
         output::message(common.json, &id, word, &detail, &[("due_ms", due_ms.into())])?;
+        if rescheduled == Rescheduled::Absent {
+            existing::note(common, &client, &queue).await;
+        }
         Ok(Outcome::done_if(word == "moved"))
     }
 }

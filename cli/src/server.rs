@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use dueq::{Client, ClientOptions, Error, ErrorKind, Queue, shell_word};
 
+use crate::failure::{self, Told};
+use crate::log::Style;
 use crate::output::Usage;
-use crate::{Common, output};
+use crate::{Common, existing, output};
 
 /// The server if none is named.
 const DEFAULT: &str = "redis://127.0.0.1/";
@@ -28,7 +30,7 @@ impl Common {
         match Client::connect_with(self.url(), &self.options()?).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 let client = Client::connect_with(self.url(), &self.options()?.accept_unfit()).await?;
-                self.complain(&anyhow!("warning: {error}"));
+                self.remark(&format!("warning: {error}"));
                 Ok(client)
             }
             result => Ok(result?),
@@ -51,11 +53,44 @@ impl Common {
     }
 
     pub(crate) async fn queue(&self, name: &str) -> anyhow::Result<Queue> {
-        Ok(self.client().await?.queue(name)?)
+        Ok(self.client_and_queue(name).await?.1)
     }
 
-    pub(crate) async fn queue_to_read(&self, name: &str) -> anyhow::Result<Queue> {
-        Ok(self.client_to_read().await?.queue(name)?)
+    pub(crate) async fn client_and_queue(&self, name: &str) -> anyhow::Result<(Client, Queue)> {
+        let client = self.client().await?;
+        let queue = self.queue_of(&client, name)?;
+        Ok((client, queue))
+    }
+
+    pub(crate) async fn client_and_queue_to_read(&self, name: &str) -> anyhow::Result<(Client, Queue)> {
+        let client = self.client_to_read().await?;
+        let queue = self.queue_of(&client, name)?;
+        Ok((client, queue))
+    }
+
+    /// The queue that the command is about.
+    pub(crate) fn queue_of(&self, client: &Client, name: &str) -> anyhow::Result<Queue> {
+        let queue = client.queue(name)?;
+        let _ = self.about.set(name.to_owned());
+        Ok(queue)
+    }
+
+    /// The same of one that must exist.
+    pub(crate) async fn existing_queue(&self, name: &str) -> anyhow::Result<Queue> {
+        let (client, queue) = self.client_and_queue(name).await?;
+        existing::require(&client, &queue).await?;
+        Ok(queue)
+    }
+
+    pub(crate) async fn existing_queue_to_read(&self, name: &str) -> anyhow::Result<Queue> {
+        let (client, queue) = self.client_and_queue_to_read(name).await?;
+        existing::require(&client, &queue).await?;
+        Ok(queue)
+    }
+
+    /// An error of the library, with what it leaves open.
+    pub(crate) fn told(&self, error: &Error) -> Told {
+        Told::of(error, self.about.get().map(String::as_str))
     }
 
     /// Commands to paste, with redis-cli at the server of this call: it does not read REDIS_URL by itself.
@@ -98,20 +133,35 @@ impl Common {
     }
 
     pub(crate) fn explained(&self, error: &anyhow::Error) -> String {
-        let text = self.remedy(&error.to_string());
-        match error.downcast_ref::<Error>().and_then(|error| self.way_out(error)) {
+        let of_library = error.downcast_ref::<Error>().map(|error| self.told(error));
+        let told = of_library.as_ref().or_else(|| error.downcast_ref::<Told>());
+        let text = self.remedy(&told.map_or_else(|| error.to_string(), ToString::to_string));
+        match told.and_then(|told| self.way_out(&told.error)) {
             Some(way_out) => format!("{text} ({way_out})"),
             None => text,
+        }
+    }
+
+    /// What is worth a look, and no failure.
+    pub(crate) fn remark(&self, text: &str) {
+        match self.log {
+            Style::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
+            Style::Json => output::note(&output::json(&serde_json::json!({ "level": "WARN", "message": text }))),
         }
     }
 
     pub(crate) fn complain(&self, error: &anyhow::Error) {
         let text = self.explained(error);
         match self.log {
-            crate::log::Style::Text if error.is::<output::Advice>() => output::note(&format!("dueq: {error}")),
-            crate::log::Style::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
-            crate::log::Style::Json => {
-                output::note(&output::json(&serde_json::json!({ "level": "ERROR", "message": text })));
+            Style::Text if error.is::<output::Advice>() => output::note(&format!("dueq: {error}")),
+            Style::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
+            Style::Json => {
+                let mut object = serde_json::json!({ "level": "ERROR", "message": text });
+                let told = error.downcast_ref::<Told>().map(|told| &told.error);
+                if let Some(error) = error.downcast_ref::<Error>().or(told) {
+                    object["applied"] = failure::applied(error).into();
+                }
+                output::note(&output::json(&object));
             }
         }
     }

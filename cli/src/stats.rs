@@ -8,7 +8,7 @@ use dueq::{Client, Error, Stats as Counts};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Outcome;
-use crate::{Common, output};
+use crate::{Common, existing, output};
 
 /// How often --watch looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -40,6 +40,15 @@ struct Shown {
 impl Stats {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let client = common.client_to_read().await?;
+        if let Some(name) = &self.queue {
+            let queue = common.queue_of(&client, name)?;
+            match existing::absence(&client, &queue).await {
+                Ok(Some(reason)) => return Err(anyhow::anyhow!(reason)),
+                Err(error) if error.downcast_ref().is_some_and(Error::is_retryable) => return Err(error),
+                // A queue that cannot be read is told below.
+                _ => {}
+            }
+        }
         // From before the first output on: who has read it may stop us.
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {

@@ -66,7 +66,9 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         }
         _ => "",
     };
-    Error::with_source(kind, applied, format!("redis at {address} refused: {code} {detail}{hint}"), error)
+    // A script that stopped may have written before: that is no refusal.
+    let did = if applied == Applied::No { "refused" } else { "stopped halfway" };
+    Error::with_source(kind, applied, format!("redis at {address} {did}: {code} {detail}{hint}"), error)
 }
 
 /// An error of connecting to `address`: nothing was sent.
@@ -151,6 +153,9 @@ mod tests {
         let of = |detail: &str| of_call("here", redis::make_extension_error("NOPERM".into(), Some(detail.into())));
         let within = of("ACL failure in script: no rights script: 1234, on @user_script:1.");
         assert_eq!((within.kind(), within.was_applied()), (ErrorKind::Denied, Applied::Unknown));
-        assert_eq!(of("User x has no permissions").was_applied(), Applied::No);
+        assert!(within.to_string().contains("stopped halfway: NOPERM"), "{within}");
+        let refused = of("User x has no permissions");
+        assert!(refused.to_string().contains("refused: NOPERM"), "{refused}");
+        assert_eq!(refused.was_applied(), Applied::No);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::protocol::lane::{Lane, Patience, Repeat};
+use crate::protocol::lane::{Lane, patiently};
 use crate::protocol::scripts::Verb;
 
 /// Grows with every change of a script. A server keeps the newest library that it was given.
@@ -59,7 +59,8 @@ impl Lane {
     /// replicas get functions by themselves.
     pub(crate) async fn of_primaries(&self) -> Result<Vec<Self>, Error> {
         let lane_to = |connector| Self::new(Arc::new(connector), Arc::clone(self.clock()));
-        let ranges = match self.command_patiently(redis::cmd("CLUSTER").arg("SLOTS")).await {
+        let slots = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
+        let ranges = match patiently(|| self.query(&slots)).await {
             Ok(ranges) => ranges,
             // Clusters are switched off there, or not for this user to see.
             Err(error) if matches!(error.kind(), ErrorKind::Server | ErrorKind::Denied) => Value::Nil,
@@ -79,7 +80,8 @@ impl Lane {
 
     /// The version of the library on the server, if there is one.
     pub(crate) async fn functions_version(&self) -> Result<Option<u64>, Error> {
-        match self.command_patiently(redis::cmd("FCALL").arg("dueq_version").arg(0)).await {
+        let call = redis::cmd("FCALL").arg("dueq_version").arg(0).to_owned();
+        match patiently(|| self.query(&call)).await {
             Ok(Value::Int(version)) => Ok(u64::try_from(version).ok()),
             Ok(other) => Err(Error::new(ErrorKind::Server, Applied::No, format!("dueq_version answered {other:?}"))),
             Err(error) if error.to_string().contains("Function not found") => Ok(None),
@@ -91,18 +93,7 @@ impl Lane {
     pub(crate) async fn load_functions(&self) -> Result<(), Error> {
         let mut load = redis::cmd("FUNCTION");
         load.arg("LOAD").arg("REPLACE").arg(code());
-        self.command_patiently(&load).await.map(drop)
-    }
-
-    /// A command that does no harm twice, repeated while the server cannot be reached.
-    async fn command_patiently(&self, command: &redis::Cmd) -> Result<Value, Error> {
-        let mut patience = Patience::new();
-        loop {
-            match self.command(command).await {
-                Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
-                result => return result,
-            }
-        }
+        patiently(|| self.command(&load)).await.map(drop)
     }
 }
 

@@ -30,6 +30,17 @@ impl Keys {
         })
     }
 
+    /// The hash that a queue has from its making on.
+    pub(crate) fn meta(&self) -> &str {
+        &self.vector[9]
+    }
+
+    /// All keys but the channel, each with the type that it has or will have.
+    pub(crate) fn typed(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let kinds = ["zset", "list", "zset", "hash", "hash", "hash", "zset", "zset", "zset", "hash", "list"];
+        self.vector.iter().chain([&self.bell]).map(String::as_str).zip(kinds)
+    }
+
     /// The hash of what is known about messages beside their payloads.
     pub(crate) fn attrs(&self) -> &str {
         &self.vector[5]

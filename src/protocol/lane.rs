@@ -132,8 +132,11 @@ impl Lane {
     /// Calls a script once; one that the server does not know is loaded first.
     pub(crate) async fn call(&self, verb: Verb, keys: &Keys, args: &[&[u8]]) -> Result<Reply, Error> {
         let sent = Instant::now();
-        let (mut values, line) = self.send(&[(verb, args)], keys).await?;
-        self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent, &line)
+        let called = async {
+            let (mut values, line) = self.send(&[(verb, args)], keys).await?;
+            self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent, &line)
+        };
+        called.await.map_err(|error| if verb.only_reads(args) { error.of_read() } else { error })
     }
 
     /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe. `failed` is told
@@ -158,7 +161,12 @@ impl Lane {
         }
     }
 
-    /// A plain command outside the protocol, such as INFO.
+    /// A plain command that only reads, such as INFO.
+    pub(crate) async fn query(&self, command: &Cmd) -> Result<Value, Error> {
+        self.command(command).await.map_err(Error::of_read)
+    }
+
+    /// A plain command outside the protocol.
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Error> {
         let (mut connection, line) = self.connection().await?;
         let asked = async { Ok(command.query_async::<Value>(&mut connection).await) };
@@ -347,6 +355,20 @@ impl Patience {
             events::call_repeated(&reason);
         }
         tokio::time::sleep(self.retry.delay(self.attempt, fastrand::f64())).await;
+    }
+}
+
+/// Repeats a call that does no harm twice while the server cannot be reached.
+pub(crate) async fn patiently<T, F>(call: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut patience = Patience::new();
+    loop {
+        match call().await {
+            Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
+            result => return result.map_err(|error| patience.last(error)),
+        }
     }
 }
 

@@ -48,6 +48,16 @@ impl Verb {
         self.script().1.get_hash()
     }
 
+    /// Whether a call with these arguments writes nothing, whatever it finds.
+    pub(crate) fn only_reads(self, args: &[&[u8]]) -> bool {
+        match self {
+            Self::Get | Self::Peek | Self::Stats => true,
+            // Their last argument asks to mend.
+            Self::Verify | Self::Audit => args.last().is_some_and(|mend| mend.is_empty()),
+            _ => false,
+        }
+    }
+
     fn script(self) -> &'static (&'static str, Script) {
         &SCRIPTS.get_or_init(|| scripts(Self::compiled_code))[self as usize]
     }

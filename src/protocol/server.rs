@@ -52,12 +52,12 @@ impl Info {
 impl Lane {
     /// These sections of INFO; all that it says by itself if none is named.
     pub(crate) async fn info(&self, sections: &[&str]) -> Result<Info, Error> {
-        Info::read(self.command(redis::cmd("INFO").arg(sections)).await?)
+        Info::read(self.query(redis::cmd("INFO").arg(sections)).await?)
     }
 
     /// A setting of the server; nothing if it has none of this name.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, Error> {
-        let answer = self.command(redis::cmd("CONFIG").arg("GET").arg(name)).await?;
+        let answer = self.query(redis::cmd("CONFIG").arg("GET").arg(name)).await?;
         let pairs: Vec<(String, String)> =
             redis::from_redis_value(answer).map_err(|error| unexpected("CONFIG GET", &error))?;
         Ok(pairs.into_iter().next().map(|(_, value)| value))
@@ -70,7 +70,7 @@ impl Lane {
         for verb in Verb::ALL {
             exists.arg(verb.sha());
         }
-        match self.command(&exists).await? {
+        match self.query(&exists).await? {
             Value::Array(known) => Ok(known.iter().filter(|one| **one == Value::Int(1)).count()),
             other => Err(unexpected("SCRIPT EXISTS", &other)),
         }
@@ -78,16 +78,24 @@ impl Lane {
 
     /// The type of a key, `none` if there is no such key.
     pub(crate) async fn type_of(&self, key: &str) -> Result<String, Error> {
-        match self.command(redis::cmd("TYPE").arg(key)).await? {
+        match self.query(redis::cmd("TYPE").arg(key)).await? {
             Value::SimpleString(kind) => Ok(kind),
             other => Err(unexpected("TYPE", &other)),
+        }
+    }
+
+    /// Whether there is such a key.
+    pub(crate) async fn has(&self, key: &str) -> Result<bool, Error> {
+        match self.query(redis::cmd("EXISTS").arg(key)).await? {
+            Value::Int(count) => Ok(count > 0),
+            other => Err(unexpected("EXISTS", &other)),
         }
     }
 
     /// The server's clock in Unix microseconds, when it was asked, and how long the answer took.
     pub(crate) async fn time(&self) -> Result<(i64, Instant, Duration), Error> {
         let sent = Instant::now();
-        let answer = self.command(&redis::cmd("TIME")).await?;
+        let answer = self.query(&redis::cmd("TIME")).await?;
         let received = Instant::now();
         let (seconds, micros): (i64, i64) =
             redis::from_redis_value(answer).map_err(|error| unexpected("TIME", &error))?;

@@ -4,10 +4,11 @@
 //! `target/server` is run. A test runs on one server: `make test` and `make matrix` repeat the tests for each of several.
 //!
 //! And the programs among the examples, for tests that run them on such a server: [`example`]. And what holds a check to a
-//! corpus of bytes and mutations of it: [`fuzz`].
+//! corpus of bytes and mutations of it: [`fuzz`]. And a proxy that loses replies: [`Proxy`].
 
 mod examples;
 mod fuzz;
+mod proxy;
 mod sentinel;
 
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 pub use examples::example;
 pub use fuzz::fuzz;
+pub use proxy::Proxy;
 pub use sentinel::{Failover, SERVICE, is_master};
 
 /// How long a server may take to answer: far more than it needs, so that only a broken one is given up on.

@@ -38,6 +38,7 @@ impl Http {
         over: CancellationToken,
     ) -> anyhow::Result<Self> {
         let url = parse(url)?;
+        install_provider();
         // Proxies of the environment are not used: they would connect to what is not checked here.
         let mut client = Client::builder()
             .user_agent(concat!("dueq/", env!("CARGO_PKG_VERSION")))
@@ -85,6 +86,12 @@ impl Http {
             Err(error) => Settlement::retry(format_args!("{:#}", anyhow::Error::from(error.without_url()))),
         }
     }
+}
+
+/// Gives the process the TLS provider that reqwest asks for: the library installs one for rediss:// only.
+pub(super) fn install_provider() {
+    // If there is one already, it stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 fn parse(text: &str) -> anyhow::Result<Url> {

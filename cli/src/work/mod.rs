@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::Args;
 use dueq::{Client, Delivery, ErrorKind, Limits, Retry, Settlement};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::log::{self, Style};
 use crate::output::Usage;
-use crate::{Common, group, output, time};
+use crate::{Common, existing, group, output, time};
 
 /// What the ends of handlers may take after the grace, before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
@@ -51,6 +52,9 @@ A failed attempt is retried after --retry-min, and after twice as long each time
 It writes to standard error that it has started, which attempts failed and why, and when an outage of the server begins
   and ends. One error has one line a minute (failed attempts ten), with a count. --log-level error leaves out all that.
   While the server is away, at the start too, it keeps trying.
+
+--print: a line that cannot be written, as the disk is full or the reader gone, gives its message back and ends the
+worker with exit code 1.
 
 A message is delivered at least once: should a worker die, its messages run again elsewhere. So what handles a message
 must do no harm when it is done twice; the id tells.
@@ -108,7 +112,7 @@ struct HttpOptions {
 #[group(required = true, multiple = false)]
 struct How {
     /// Run this command for each message: exit 0 done, 65 hopeless, anything else retry
-    #[arg(long, help_heading = HOW, value_name = "CMD")]
+    #[arg(long, help_heading = HOW, value_name = "CMD", value_parser = not_blank)]
     exec: Option<String>,
     /// Print each message and ack it
     #[arg(long, help_heading = HOW)]
@@ -116,6 +120,14 @@ struct How {
     /// Post each message to this URL: 2xx done, 400, 410, 413, 415 and 422 hopeless, anything else retry
     #[arg(long, help_heading = HOW, value_name = "URL")]
     http: Option<String>,
+}
+
+/// A command of nothing would succeed, and ack every message.
+fn not_blank(command: &str) -> Result<String, String> {
+    match command.trim().is_empty() {
+        true => Err("the command is empty: is the variable set that it comes from?".to_owned()),
+        false => Ok(command.to_owned()),
+    }
 }
 
 /// A time limit: no message could keep one of nothing.
@@ -154,7 +166,10 @@ impl Work {
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
         };
-        let (queue, fails) = (client.queue(&self.queue)?, !self.how.print);
+        let (queue, fails) = (common.queue_of(&client, &self.queue)?, !self.how.print);
+        if let Ok(Some(absence)) = existing::absence(&client, &queue).await {
+            tracing::warn!("{absence}; waiting for its first push");
+        }
         let (stop, over) = (CancellationToken::new(), CancellationToken::new());
         let handler = Arc::new(match self.how {
             How { exec: Some(command), .. } => {
@@ -167,7 +182,7 @@ impl Work {
                 let http = http::Http::new(&url, secrets, timeout, self.http.allow_private, over.clone()).await?;
                 Handler::Http(http)
             }
-            How { .. } => Handler::Print(print::Print { json: common.json, unread: stop.clone() }),
+            How { .. } => Handler::Print(print::Print::new(common.json, stop.clone())),
         });
         if let Some(max_attempts) = self.max_attempts {
             queue.configure(Limits::new().max_attempts(max_attempts)).await?;
@@ -219,7 +234,13 @@ impl Work {
         if let Handler::Exec(exec) = &*handler {
             exec.finish().await;
         }
-        Ok(result?)
+        result?;
+        match &*handler {
+            Handler::Print(print) => print.failure().map_or(Ok(()), |error| {
+                Err(anyhow!("cannot write to standard output: {error}; what was not written is given back, uncharged"))
+            }),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `--print`: a line a message.
 
 use std::io;
+use std::sync::OnceLock;
 
 use dueq::{Delivery, Settlement};
 use tokio_util::sync::CancellationToken;
@@ -8,19 +9,34 @@ use tokio_util::sync::CancellationToken;
 use crate::output;
 
 pub(super) struct Print {
-    pub(super) json: bool,
-    /// Nobody reads our output any more.
-    pub(super) unread: CancellationToken,
+    json: bool,
+    /// Stops the worker.
+    stop: CancellationToken,
+    /// Why standard output cannot be written: it is full, or its reader is gone.
+    failure: OnceLock<io::Error>,
 }
 
 impl Print {
+    pub(super) fn new(json: bool, stop: CancellationToken) -> Self {
+        Self { json, stop, failure: OnceLock::new() }
+    }
+
+    /// Why it stopped by itself, if it did.
+    pub(super) fn failure(&self) -> Option<&io::Error> {
+        self.failure.get()
+    }
+
+    /// A message that cannot be printed goes back without a charge, and so do all that come after it: the worker stops.
     pub(super) fn handle(&self, delivery: &Delivery) -> Settlement {
+        if self.failure.get().is_some() {
+            return Settlement::Release;
+        }
         match self.print(delivery) {
             Ok(()) => Settlement::Ack,
-            // What nobody could read is not done: it goes back, and the worker stops.
             Err(error) => {
-                self.unread.cancel();
-                Settlement::retry(error)
+                let _ = self.failure.set(error);
+                self.stop.cancel();
+                Settlement::Release
             }
         }
     }

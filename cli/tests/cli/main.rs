@@ -1,10 +1,13 @@
 //! The program `dueq` as a person or a script uses it, on a private server.
 
+mod absent;
 mod bench;
 mod counts;
 mod doctor;
+mod foreign;
 mod help;
 mod hostile;
+mod lost;
 mod ndjson;
 mod operator;
 mod readme;

@@ -138,6 +138,7 @@ fn an_interrupted_push_says_where_and_the_next_run_does_the_rest() -> Result<()>
     let lines = |range: std::ops::Range<u32>| -> String {
         range.map(|number| format!("{{\"payload\":\"{number}\",\"delay\":\"1h\"}}\n")).collect()
     };
+    dueq(&server, &["configure", "q", "--max-attempts", "20"])?;
     let mut child = command(&server)
         .args(["push", "q", "--json", "--ndjson", "-"])
         .stdin(Stdio::piped())

@@ -98,7 +98,7 @@ async fn show_and_ls_tell_what_is_there_and_obey_no_control_characters() -> Resu
         assert!(output.contains("\\u{1b}[31m") && !output.contains('\x1b'), "{output}");
     }
     assert_eq!(json(&server, &["ls", "q", "--state", "leased"])?[0]["id"], "leased");
-    assert_eq!(json(&server, &["ls", "nothing"])?, Vec::<Value>::new());
+    assert_eq!(json(&server, &["ls", "q", "--state", "ready"])?, Vec::<Value>::new());
     Ok(())
 }
 
@@ -212,6 +212,7 @@ fn a_reader_that_goes_away_is_no_error() -> Result<()> {
 #[test]
 fn watching_ends_with_ctrl_c_and_is_no_error() -> Result<()> {
     let server = Server::start(&[])?;
+    dueq(&server, &["configure", "q", "--max-attempts", "20"])?;
     let mut child = command(&server).args(["stats", "q", "--watch", "--json"]).stdout(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(child.stdout.take().context("its output")?).lines();
     let first: Value = serde_json::from_str(&lines.next().context("a line")??)?;

@@ -5,4 +5,5 @@ mod exec;
 mod hostile;
 mod http;
 mod log;
+mod print;
 mod support;

@@ -198,6 +198,7 @@ async fn what_must_not_be_repeated_says_that_nobody_knows() -> Result<()> {
     let replace = Message::new("new").id("id").due(HOUR).on_conflict(OnConflict::Replace);
     let error = queue.push(replace).await.expect_err("nobody knows");
     assert_eq!((error.was_applied(), error.kind()), (Applied::Unknown, ErrorKind::Unavailable), "{error}");
+    assert_eq!(error.message_id(), Some(&b"id"[..]));
     assert_eq!(proxy.cuts(), 2);
     assert_eq!(setup.queue.get("id").await?.expect("stored").payload, b"new");
 
@@ -206,6 +207,59 @@ async fn what_must_not_be_repeated_says_that_nobody_knows() -> Result<()> {
     proxy.cut_reply_of(RESCHEDULE);
     let moved = queue.reschedule_if("id", Due::at_ms(due_ms + 5_000), due_ms).await?;
     assert_eq!((moved, proxy.cuts()), (Rescheduled::Moved(due_ms + 5_000), 3));
+    Ok(())
+}
+
+/// Of an id that the library made the error is the only one who can tell it.
+#[tokio::test]
+async fn an_unknown_push_names_the_message_it_made() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    let made = || Message::new("made").due(HOUR).on_conflict(OnConflict::Replace);
+    proxy.cut_reply_of(PUSH);
+    let mut errors = vec![queue.push(made()).await.expect_err("unknown")];
+    proxy.cut_reply_of(PUSH);
+    errors.extend(queue.push_many([made(), made()]).await.into_iter().map(|pushed| pushed.expect_err("unknown")));
+    for error in &errors {
+        assert_eq!(error.was_applied(), Applied::Unknown, "{error}");
+        let id = error.message_id().expect("an id");
+        assert_eq!(setup.queue.get(id).await?.expect("stored").payload, b"made");
+    }
+    assert_eq!(errors.len(), 3);
+    let refused = queue.push(Message::new("").id("")).await.expect_err("no id");
+    assert_eq!((refused.was_applied(), refused.message_id()), (Applied::No, None));
+    Ok(())
+}
+
+/// The first reply is lost and the repetition refused: of a write that would leave open whether the first attempt was applied.
+#[tokio::test]
+async fn a_read_whose_reply_was_lost_was_not_applied() -> Result<()> {
+    let setup = setup().await?;
+    let proxy = dueq_testkit::Proxy::start(setup.server.port())?;
+    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
+    let (stats, get, peek) = (
+        include_str!("../../../lua/stats.lua"),
+        include_str!("../../../lua/get.lua"),
+        include_str!("../../../lua/peek.lua"),
+    );
+    for script in [stats, get, peek] {
+        setup.command::<String>(&["SCRIPT", "LOAD", script]).await?;
+    }
+    let cut = |request: &str| proxy.cut_reply_then_refuse(request, "NOPERM no more");
+    let sha = |script: &str| redis::Script::new(script).get_hash().to_owned();
+    cut(&sha(stats));
+    let mut errors = vec![queue.stats().await.map(drop)];
+    cut(&sha(get));
+    errors.push(queue.get("id").await.map(drop));
+    cut(&sha(peek));
+    errors.push(queue.list(State::Dead, None, 1).await.map(drop));
+    cut("EXISTS");
+    errors.push(queue.exists().await.map(drop));
+    assert_eq!(proxy.cuts(), 4);
+    for error in errors {
+        let error = error.expect_err("refused");
+        assert_eq!((error.was_applied(), error.kind()), (Applied::No, ErrorKind::Denied), "{error}");
+        assert!(!error.to_string().contains("may have"), "{error}");
+    }
     Ok(())
 }
 

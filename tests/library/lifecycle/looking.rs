@@ -23,6 +23,20 @@ async fn all(queue: &Queue, state: State, size: usize) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
+async fn a_queue_exists_from_its_making_to_its_end() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    assert!(!queue.exists().await?);
+    assert_eq!(queue.stats().await?, Stats::default(), "looking makes none");
+    assert!(!queue.exists().await?);
+    queue.push(Message::new("").due(HOUR)).await?;
+    assert!(queue.exists().await?);
+    assert!(queue.delete().await?);
+    assert!(!queue.exists().await?);
+    Ok(())
+}
+
+#[tokio::test]
 async fn pages_of_any_size_show_every_message_once_and_in_order() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;

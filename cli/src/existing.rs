@@ -1,0 +1,92 @@
+//! Queues that do not exist: the verbs of operators say so, suggest near names, and make none.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use dueq::{Client, Queue};
+
+use crate::Common;
+use crate::output::visible;
+
+/// How long to look for near names: a server may hold a hundred million keys.
+const SEARCH: Duration = Duration::from_secs(2);
+/// How many near names are suggested.
+const SUGGESTED: usize = 3;
+
+/// What is printed of a queue that a verb has made.
+pub(crate) const MADE: &str = "made the new queue";
+
+/// Fails if there is no such queue.
+pub(crate) async fn require(client: &Client, queue: &Queue) -> anyhow::Result<()> {
+    match absence(client, queue).await? {
+        Some(reason) => Err(anyhow!(reason)),
+        None => Ok(()),
+    }
+}
+
+/// Notes on standard error that there is no such queue. A failure to ask is not told: the caller has done its work.
+pub(crate) async fn note(common: &Common, client: &Client, queue: &Queue) {
+    if let Ok(Some(reason)) = absence(client, queue).await {
+        common.remark(&reason);
+    }
+}
+
+/// What to say of a queue that does not exist; nothing if it does.
+pub(crate) async fn absence(client: &Client, queue: &Queue) -> anyhow::Result<Option<String>> {
+    if queue.exists().await? {
+        return Ok(None);
+    }
+    let advice = match &near(client, queue.name()).await[..] {
+        [] => "`dueq queues` lists those that there are".to_owned(),
+        names => format!("did you mean {}?", listed(names)),
+    };
+    Ok(Some(format!("there is no queue {}: {advice}", visible(queue.name().as_bytes()))))
+}
+
+/// The queues with names near this one, the nearest first. None if the user may not look.
+async fn near(client: &Client, name: &str) -> Vec<String> {
+    match tokio::time::timeout(SEARCH, client.queues()).await {
+        Ok(Ok(names)) => nearest(name, names),
+        _ => Vec::new(),
+    }
+}
+
+/// Notes on standard error which names are near that of a queue that was made: it may be mistyped.
+pub(crate) async fn note_near(common: &Common, client: &Client, name: &str) {
+    let names = near(client, name).await;
+    if !names.is_empty() {
+        common.remark(&format!("near name: {}", listed(&names)));
+    }
+}
+
+/// Names as people write them.
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| visible(name.as_bytes())).collect::<Vec<_>>().join(" or ")
+}
+
+/// Those of `names` that a typing error could have made `name` of.
+fn nearest(name: &str, names: Vec<String>) -> Vec<String> {
+    let (wanted, limit) = (name.to_lowercase(), ((name.chars().count() + 1) / 3).max(1));
+    let mut near: Vec<(usize, String)> = names
+        .into_iter()
+        .filter(|known| known != name)
+        .map(|known| (strsim::osa_distance(&wanted, &known.to_lowercase()), known))
+        .filter(|(distance, _)| *distance <= limit)
+        .collect();
+    near.sort();
+    near.into_iter().take(SUGGESTED).map(|(_, known)| known).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_those_a_typing_error_apart() {
+        let names = || ["orders", "order", "mail", "x", "Orders2", "payments"].map(str::to_owned).to_vec();
+        assert_eq!(nearest("ordres", names()), ["orders", "Orders2", "order"]);
+        assert_eq!(nearest("Mail", names()), ["mail"]);
+        assert_eq!(nearest("y", names()), ["x"], "one letter is one error");
+        assert_eq!(nearest("invoices", names()), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,157 @@
+//! Queues that do not exist: no verb of an operator makes one, and near names are suggested.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
+
+use anyhow::{Context, Result};
+use dueq_testkit::Server;
+use serde_json::Value;
+
+use crate::{command, dueq, text};
+
+/// A server with the queues `orders` and `mail`.
+fn server() -> Result<Server> {
+    let server = Server::start(&[])?;
+    for queue in ["orders", "mail"] {
+        assert!(dueq(&server, &["configure", queue, "--max-attempts", "5"])?.status.success());
+    }
+    Ok(server)
+}
+
+fn queues(server: &Server) -> Result<String> {
+    Ok(text(&dueq(server, &["queues"])?.stdout))
+}
+
+/// It fails, says that there is no such queue, and makes none.
+fn refused(server: &Server, args: &[&str]) -> Result<Output> {
+    let before = server.command(&["DBSIZE"])?;
+    let output = dueq(server, args)?;
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+    assert!(said.contains(&format!("there is no queue {}", args[1])), "{args:?}: {said}");
+    assert_eq!(server.command(&["DBSIZE"])?, before, "{args:?} wrote something");
+    Ok(output)
+}
+
+#[test]
+fn verbs_on_an_absent_queue_fail_and_suggest_a_near_name() -> Result<()> {
+    let server = server()?;
+    for (verb, rest) in [
+        ("pause", &[][..]),
+        ("resume", &[]),
+        ("stats", &[]),
+        ("stats", &["--json"]),
+        ("stats", &["--watch"]),
+        ("ls", &[]),
+        ("ls", &["--state", "dead", "--json"]),
+        ("requeue", &["--all"]),
+        ("purge", &["--state", "dead"]),
+        ("purge", &["--state", "dead", "--yes"]),
+        ("delete-queue", &[]),
+        ("show", &["m3", "--payload"]),
+    ] {
+        for (name, near) in [("ordres", "orders"), ("ordersX", "orders"), ("Mail", "mail")] {
+            let output = refused(&server, &[&[verb, name], rest].concat())?;
+            let said = text(&output.stderr);
+            assert!(said.contains(&format!("did you mean {near}")), "{verb} {name}: {said}");
+            assert_eq!(text(&output.stdout), "", "{verb} {name}");
+        }
+        let said = text(&refused(&server, &[&[verb, "payments"], rest].concat())?.stderr);
+        assert!(!said.contains("did you mean") && said.contains("dueq queues"), "{verb}: {said}");
+    }
+    assert_eq!(queues(&server)?, "mail\norders\n");
+    Ok(())
+}
+
+#[test]
+fn verbs_with_ids_print_absent_and_name_the_missing_queue() -> Result<()> {
+    let server = server()?;
+    for (verb, rest) in [
+        ("show", &["m3"][..]),
+        ("cancel", &["m3"]),
+        ("requeue", &["m3"]),
+        ("run-now", &["m3"]),
+        ("reschedule", &["m3", "--delay", "1h"]),
+    ] {
+        let output = refused(&server, &[&[verb, "ordres"], rest].concat())?;
+        assert_eq!(text(&output.stdout), "absent m3\n", "{verb}");
+        assert!(text(&output.stderr).contains("did you mean orders"), "{verb}: {}", text(&output.stderr));
+        let known = dueq(&server, &[&[verb, "orders"], rest].concat())?;
+        assert_eq!((text(&known.stdout).as_str(), text(&known.stderr).as_str()), ("absent m3\n", ""), "{verb}");
+    }
+    let output = refused(&server, &["delete-queue", "ordres", "--yes"])?;
+    assert_eq!(text(&output.stdout), "absent ordres\n");
+    Ok(())
+}
+
+#[test]
+fn pause_makes_a_queue_only_if_asked() -> Result<()> {
+    let server = server()?;
+    refused(&server, &["pause", "ordres"])?;
+    let output = dueq(&server, &["pause", "new", "--create"])?;
+    assert_eq!(
+        (text(&output.stdout).as_str(), output.status.code()),
+        ("made the new queue new\npaused new\n", Some(0))
+    );
+    let output = dueq(&server, &["pause", "new", "--create"])?;
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("paused new\n", Some(0)));
+    assert_eq!(queues(&server)?, "mail\nnew\norders\n");
+    Ok(())
+}
+
+#[test]
+fn configure_says_that_it_made_a_queue() -> Result<()> {
+    let server = server()?;
+    let output = dueq(&server, &["configure", "ordres", "--max-attempts", "3"])?;
+    assert_eq!(text(&output.stdout), "made the new queue ordres\nconfigured ordres\n");
+    assert!(text(&output.stderr).contains("near name: orders"), "{}", text(&output.stderr));
+    let made = |args: &[&str]| -> Result<Value> {
+        Ok(serde_json::from_slice(&dueq(&server, &[args, &["--max-attempts", "3", "--json"]].concat())?.stdout)?)
+    };
+    assert_eq!(made(&["configure", "other"])?["made"], true);
+    assert_eq!(made(&["configure", "other"])?["made"], false);
+    Ok(())
+}
+
+#[test]
+fn work_on_an_absent_queue_warns_and_goes_on() -> Result<()> {
+    let server = server()?;
+    let mut work = command(&server)
+        .env("RUST_LOG", "warn")
+        .args(["work", "ordres", "--print"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut errors = BufReader::new(work.stderr.take().context("its errors")?).lines();
+    let warning = loop {
+        let line = errors.next().context("a warning")??;
+        if line.contains("there is no queue") {
+            break line;
+        }
+    };
+    assert!(warning.contains("ordres") && warning.contains("did you mean orders"), "{warning}");
+    dueq(&server, &["push", "ordres", "hello", "--id", "m"])?;
+    let mut lines = BufReader::new(work.stdout.take().context("its output")?).lines();
+    assert!(lines.next().context("a delivery")??.contains("hello"));
+    work.kill()?;
+    work.wait()?;
+    Ok(())
+}
+
+/// Only a user who may SCAN can be told near names; the others are told the rest.
+#[test]
+fn who_may_not_scan_is_told_without_suggestions() -> Result<()> {
+    let server = server()?;
+    let line = text(&dueq(&server, &["acl", "operator", "ordres", "--user", "op"])?.stdout);
+    let line = line.trim().replace(">PASSWORD", ">secret");
+    assert_eq!(server.command(&line.split(' ').collect::<Vec<_>>())?, "+OK\r\n", "{line}");
+    let url = format!("redis://op:secret@127.0.0.1:{}/", server.port());
+    for verb in ["pause", "stats", "ls"] {
+        let output = command(&server).env("REDIS_URL", &url).args([verb, "ordres"]).output()?;
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("there is no queue ordres") && !said.contains("did you mean"), "{verb}: {said}");
+        assert!(!said.contains("NOPERM"), "{verb}: {said}");
+    }
+    Ok(())
+}

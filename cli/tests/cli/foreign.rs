@@ -1,0 +1,72 @@
+//! `delete-queue --yes` and what is not this release's to delete: another layout, and keys of other programs.
+
+use anyhow::Result;
+use dueq_testkit::Server;
+
+use crate::{dueq, text};
+
+const DELETE: [&str; 3] = ["delete-queue", "q", "--yes"];
+
+fn queue() -> Result<Server> {
+    let server = Server::start(&[])?;
+    assert!(dueq(&server, &["push", "q", "x", "--id", "m", "--delay", "1h"])?.status.success());
+    Ok(server)
+}
+
+#[test]
+fn delete_queue_leaves_a_queue_of_another_layout_alone() -> Result<()> {
+    let server = queue()?;
+    server.command(&["HSET", "dueq:{q}:meta", "layout", "2"])?;
+    let before = server.command(&["DBSIZE"])?;
+    let output = dueq(&server, &DELETE)?;
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("LAYOUT"), "{}", text(&output.stderr));
+    assert_eq!(server.command(&["DBSIZE"])?, before);
+    Ok(())
+}
+
+#[test]
+fn delete_queue_leaves_a_key_of_a_foreign_type_alone() -> Result<()> {
+    let suffixes =
+        ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta", "bell"];
+    let server = queue()?;
+    for suffix in suffixes {
+        let (key, kept) = (format!("dueq:{{q}}:{suffix}"), format!("kept:{suffix}"));
+        let exists = server.command(&["EXISTS", &key])? == ":1\r\n";
+        if exists {
+            server.command(&["RENAME", &key, &kept])?;
+        }
+        server.command(&["SET", &key, "mine"])?;
+        let before = server.command(&["DBSIZE"])?;
+        let output = dueq(&server, &DELETE)?;
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{suffix}: {}", text(&output.stdout));
+        assert!(said.contains(&key) && said.contains("string"), "{suffix}: {said}");
+        assert_eq!((server.command(&["GET", &key])?, server.command(&["DBSIZE"])?), ("mine".to_owned(), before));
+        server.command(&["DEL", &key])?;
+        if exists {
+            server.command(&["RENAME", &kept, &key])?;
+        }
+    }
+    assert_eq!(text(&dueq(&server, &DELETE)?.stdout), "deleted q\n");
+    assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n");
+    Ok(())
+}
+
+/// What cannot be read as a queue must still be deletable, or it stays for ever.
+#[test]
+fn delete_queue_removes_a_damaged_queue() -> Result<()> {
+    for damage in [
+        &["HSET", "dueq:{q}:meta", "seq", "abc"][..],
+        &["DEL", "dueq:{q}:meta"],
+        &["DEL", "dueq:{q}:ready", "dueq:{q}:scheduled"],
+        &["HSET", "dueq:{q}:meta", "born", ""],
+    ] {
+        let server = queue()?;
+        server.command(damage)?;
+        let output = dueq(&server, &DELETE)?;
+        assert_eq!(text(&output.stdout), "deleted q\n", "{damage:?}: {}", text(&output.stderr));
+        assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "{damage:?}");
+    }
+    Ok(())
+}

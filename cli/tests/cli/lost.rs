@@ -1,0 +1,233 @@
+//! Errors say whether the call took effect: replies that a proxy loses, scripts that stop halfway, waits that end.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result};
+use dueq_testkit::{Proxy, Server};
+use serde_json::Value;
+use sha1_smol::Sha1;
+
+use crate::operator::one_in_each_state;
+use crate::{DUEQ, command, dueq, text};
+
+const PUSH: &str = include_str!("../../../lua/push.lua");
+const UNKNOWN: &str = "it may have been done";
+
+/// What EVALSHA calls the script by.
+fn sha(script: &str) -> String {
+    Sha1::from(script).digest().to_string()
+}
+
+fn through(proxy: &Proxy, args: &[&str]) -> Result<Output> {
+    let mut command = Command::new(DUEQ);
+    command.env("REDIS_URL", proxy.url()).env("RUST_LOG", "error").stdin(Stdio::null());
+    command.args(args).output().context("dueq")
+}
+
+fn scheduled(server: &Server, queue: &str) -> Result<u64> {
+    let stats: Value = serde_json::from_slice(&dueq(server, &["stats", queue, "--json"])?.stdout)?;
+    stats["scheduled"].as_u64().context("a number")
+}
+
+/// Each verb whose call is not repeated; what is cut is its reply, so it was done.
+#[tokio::test]
+async fn a_lost_reply_says_it_may_have_been_done() -> Result<()> {
+    let server = Server::start(&[])?;
+    let _leased = one_in_each_state(&server).await?;
+    let lua = |verb: &str| fs::read_to_string(format!("{}/../lua/{verb}.lua", env!("CARGO_MANIFEST_DIR")));
+    for verb in ["reschedule", "run_now", "requeue", "purge"] {
+        server.command(&["SCRIPT", "LOAD", &lua(verb)?])?;
+    }
+    let proxy = Proxy::start(server.port())?;
+    for (verb, args, look) in [
+        (
+            "push",
+            &["push", "q", "new", "--id", "waits", "--on-conflict", "replace", "--delay", "1h"][..],
+            "dueq show q waits",
+        ),
+        ("push", &["push", "q", "new", "--id", "w 2", "--on-conflict", "reschedule"], "dueq show q 'w 2'"),
+        ("reschedule", &["reschedule", "q", "waits", "--delay", "2h"], "dueq show q waits"),
+        ("run_now", &["run-now", "q", "waits"], "dueq show q waits"),
+        ("requeue", &["requeue", "q", "dead"], "dueq show q dead"),
+        ("requeue", &["requeue", "q", "--all"], "dueq stats q"),
+        ("purge", &["purge", "q", "--state", "scheduled", "--yes"], "dueq stats q"),
+    ] {
+        let cuts = proxy.cuts();
+        proxy.cut_reply_of(sha(&lua(verb)?));
+        let output = through(&proxy, args)?;
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), proxy.cuts()), (Some(1), cuts + 1), "{args:?}: {said}");
+        assert!(said.contains(UNKNOWN) && said.contains(look), "{args:?}: {said}");
+    }
+    proxy.cut_reply_of("UNLINK");
+    let output = through(&proxy, &["delete-queue", "q", "--yes", "--log", "json"])?;
+    let said: Value = serde_json::from_slice(&output.stderr).with_context(|| text(&output.stderr))?;
+    assert_eq!(said["applied"], "unknown", "{said}");
+    assert!(said["message"].as_str().is_some_and(|message| message.contains(UNKNOWN)), "{said}");
+    assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "it was done");
+    Ok(())
+}
+
+/// A made id is told, or nobody could look the message up, and a repetition would be a second message.
+#[test]
+fn an_unknown_push_names_the_id_that_was_made() -> Result<()> {
+    let server = Server::start(&[])?;
+    dueq(&server, &["push", "q", "warm", "--id", "warm", "--delay", "1h"])?;
+    let proxy = Proxy::start(server.port())?;
+    for flags in [&[][..], &["--replicas", "1", "--durability-timeout", "10ms"]] {
+        proxy.cut_reply_then_refuse(sha(PUSH), "NOPERM no more");
+        let output = through(&proxy, &[&["push", "q", "x", "--delay", "1h"], flags].concat())?;
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let id = said.split("--id ").nth(1).and_then(|rest| rest.split_whitespace().next()).context(said.clone())?;
+        assert!(said.contains(UNKNOWN) && said.contains(&format!("dueq show q {id}")), "{said}");
+        assert_eq!(dueq(&server, &["show", "q", id])?.status.code(), Some(0), "it is there: {said}");
+    }
+    // Replicas that do not confirm: the id is the way to wait again.
+    let output =
+        dueq(&server, &["push", "q", "x", "--delay", "1h", "--replicas", "1", "--durability-timeout", "10ms"])?;
+    let said = text(&output.stderr);
+    let id = said.split("--id ").nth(1).and_then(|rest| rest.split_whitespace().next()).context(said.clone())?;
+    assert_eq!(dueq(&server, &["show", "q", id])?.status.code(), Some(0), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_read_whose_reply_is_lost_changed_nothing() -> Result<()> {
+    let server = Server::start(&[])?;
+    dueq(&server, &["push", "q", "x", "--id", "m", "--delay", "1h"])?;
+    let proxy = Proxy::start(server.port())?;
+    for (verb, args) in [("stats", &["stats", "q"][..]), ("get", &["show", "q", "m"]), ("peek", &["ls", "q"])] {
+        let lua = fs::read_to_string(format!("{}/../lua/{verb}.lua", env!("CARGO_MANIFEST_DIR")))?;
+        server.command(&["SCRIPT", "LOAD", &lua])?;
+        proxy.cut_reply_then_refuse(sha(&lua), "NOPERM no more");
+        let output = through(&proxy, args)?;
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        assert!(!said.contains("may have"), "{args:?}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_script_that_stops_halfway_is_not_called_refused() -> Result<()> {
+    let server = Server::start(&[])?;
+    dueq(&server, &["push", "q", "x", "--id", "a", "--delay", "1h"])?;
+    server.command(&["HSET", "dueq:{q}:meta", "seq", "abc"])?;
+    for (args, left) in [
+        (&["push", "q", "y", "--id", "b", "--delay", "1h"][..], ":3\r\n"),
+        (&["cancel", "q", "a"], ":2\r\n"),
+        (&["push", "q", "y", "--id", "b", "--on-conflict", "replace"], ":2\r\n"),
+    ] {
+        let output = dueq(&server, args)?;
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("stopped halfway") && !said.contains("refused"), "{args:?}: {said}");
+        assert!(said.contains(UNKNOWN) && said.contains("dueq doctor q"), "{args:?}: {said}");
+        // With the sentinel: the call took effect.
+        assert_eq!(server.command(&["HLEN", "dueq:{q}:messages"])?, left, "{args:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn replace_of_a_dead_or_leased_id_is_refused() -> Result<()> {
+    let server = Server::start(&[])?;
+    let _leased = one_in_each_state(&server).await?;
+    for conflict in ["replace", "reschedule"] {
+        for (id, advice) in [("dead", "dueq requeue q dead"), ("leased", "a worker has leased")] {
+            let output = dueq(&server, &["push", "q", "new", "--id", id, "--on-conflict", conflict])?;
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{conflict} {id}: {said}");
+            assert_eq!(text(&output.stdout), format!("exists ({id}) {id}\n"));
+            assert!(said.contains("nothing was changed") && said.contains(advice), "{conflict} {id}: {said}");
+        }
+    }
+    let kept = dueq(&server, &["push", "q", "new", "--id", "dead"])?;
+    assert_eq!((kept.status.code(), text(&kept.stderr).as_str()), (Some(0), ""), "a plain push is a repetition");
+
+    let path = server.folder().join("lines");
+    fs::write(&path, "{\"payload\":\"new\",\"id\":\"dead\"}\n{\"payload\":\"new\",\"id\":\"waits\"}\n")?;
+    let path = path.display().to_string();
+    let output = dueq(&server, &["push", "q", "--json", "--ndjson", &path, "--on-conflict", "replace"])?;
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((&report["exists"], &report["moved"], output.status.code()), (&1.into(), &1.into(), Some(1)));
+    let said = text(&output.stderr);
+    assert!(said.contains("line 1") && said.contains("nothing was changed"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_file_whose_wait_times_out_counts_what_is_stored() -> Result<()> {
+    let server = Server::start(&[])?;
+    let path = server.folder().join("lines");
+    fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(300))?;
+    let path = path.display().to_string();
+    let waiting = ["--replicas", "1", "--durability-timeout", "20ms"];
+    let output = dueq(&server, &[&["push", "q", "--ndjson", &path], &waiting[..]].concat())?;
+    let (counts, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), scheduled(&server, "q")?), (Some(1), 300), "{said}");
+    assert!(counts.contains("unconfirmed 300"), "{counts}");
+    assert!(said.contains("only 0 of 1 replicas"), "{said}");
+    let output = dueq(&server, &[&["push", "q", "--json", "--ndjson", &path], &waiting[..]].concat())?;
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((&report["unconfirmed"], &report["created"]), (&300.into(), &0.into()));
+    Ok(())
+}
+
+/// What nobody knows of is counted apart, and what was stored before it too.
+#[test]
+fn a_file_whose_reply_is_lost_counts_the_unknown() -> Result<()> {
+    let server = Server::start(&[])?;
+    dueq(&server, &["push", "q", "warm", "--id", "warm", "--delay", "1h"])?;
+    let proxy = Proxy::start(server.port())?;
+    let path = server.folder().join("lines");
+    fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(100))?;
+    proxy.cut_reply_then_refuse(sha(PUSH), "NOPERM no more");
+    let output = through(&proxy, &["push", "q", "--json", "--ndjson", &path.display().to_string()])?;
+    let (report, said): (Value, _) = (serde_json::from_slice(&output.stdout)?, text(&output.stderr));
+    assert_eq!((&report["unknown"], &report["created"]), (&100.into(), &0.into()), "{report}");
+    assert!(said.contains("line 1: ") && said.contains(UNKNOWN), "{said}");
+    assert_eq!(scheduled(&server, "q")?, 101);
+    Ok(())
+}
+
+/// A second Ctrl-C ends the wait for replicas, and says how many lines nobody has waited for.
+#[test]
+fn a_second_interrupt_ends_a_wait_and_counts_the_unknown() -> Result<()> {
+    let server = Server::start(&[])?;
+    dueq(&server, &["configure", "q", "--max-attempts", "20"])?;
+    let path = server.folder().join("lines");
+    fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(10))?;
+    let mut child = command(&server)
+        .args(["push", "q", "--json", "--replicas", "1", "--durability-timeout", "60s", "--ndjson"])
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    while scheduled(&server, "q")? < 10 {}
+    // Nothing tells when the first signal was heard.
+    while child.try_wait()?.is_none() {
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let output = child.wait_with_output()?;
+    let (report, said): (Value, _) = (serde_json::from_slice(&output.stdout)?, text(&output.stderr));
+    assert_eq!((&report["unknown"], output.status.code()), (&10.into(), Some(1)), "{report}");
+    assert!(said.contains("interrupted after line 0") && said.contains("--from-line 1"), "{said}");
+    Ok(())
+}
+
+/// The file of a campaign that was sent must not be called harmless to push again.
+#[test]
+fn an_interrupted_file_says_when_a_line_is_pushed_twice() -> Result<()> {
+    let server = Server::start(&[])?;
+    let path = server.folder().join("lines");
+    fs::write(&path, "{\"payload\":\"x\"}\nnonsense\n")?;
+    let output = command(&server).args(["push", "q", "--ndjson"]).arg(&path).output()?;
+    let said = text(&output.stderr);
+    assert!(said.contains("line 2: ") && said.contains("delivered"), "{said}");
+    assert!(said.contains("--from-line 2"), "{said}");
+    Ok(())
+}
