@@ -127,6 +127,11 @@ impl Client {
         self.lanes.control.connector().opened()
     }
 
+    /// Where the server is, as far as is known: `HOST:PORT`, without user and password.
+    pub fn address(&self) -> String {
+        self.lanes.control.connector().address()
+    }
+
     /// Removes all keys of a queue in one command, if each is absent or has the type that it has in a queue.
     pub(crate) async fn delete(&self, keys: &Keys) -> Result<bool, Error> {
         for (key, due) in keys.typed() {

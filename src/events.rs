@@ -113,6 +113,16 @@ pub(crate) fn call_failed(queue: &str, call: &'static str, error: &Error, then: 
     warn!(name: "dueq.call_failed", target: "dueq", queue, call, %error, "{call} failed: {then}");
 }
 
+/// Calls of this kind had failed, and one has succeeded.
+pub(crate) fn recovered(queue: &str, call: &'static str, failures: u32) {
+    warn!(name: "dueq.recovered", target: "dueq", queue, call, failures, "{call} works again");
+}
+
+/// The first attempt of a call failed. The caller waits while the call is repeated.
+pub(crate) fn call_repeated(error: &Error) {
+    info!(name: "dueq.call_repeated", target: "dueq", %error, "the call failed: it is repeated for up to 10 s");
+}
+
 pub(crate) fn waiting_failed(queue: &str, error: &Error) {
     warn!(name: "dueq.waiting_failed", target: "dueq", queue, %error, "waiting for work failed");
 }

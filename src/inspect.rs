@@ -138,6 +138,10 @@ pub struct Stats {
     pub max_messages: u64,
     /// The largest payload it takes, in bytes.
     pub max_payload_bytes: u64,
+    /// How long dead messages are kept, in milliseconds.
+    pub keep_dead_ms: u64,
+    /// How many dead messages are kept, the youngest.
+    pub keep_dead: u64,
 }
 
 /// Limits of a queue, to be set with [`Queue::configure`]. What is not set stays as it is.
@@ -309,6 +313,8 @@ impl Stats {
                 "max_crashes" => &mut stats.max_crashes,
                 "max_messages" => &mut stats.max_messages,
                 "max_payload_bytes" => &mut stats.max_payload_bytes,
+                "dead_keep_ms" => &mut stats.keep_dead_ms,
+                "dead_keep" => &mut stats.keep_dead,
                 "lead" => {
                     fields.text()?;
                     continue;

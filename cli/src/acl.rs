@@ -20,8 +20,9 @@ A producer counts what it pushes, and so may add a number to any field of the qu
 changes its limits, has every client refuse it, or lets callers bring a clock of their own (`dueq doctor` finds that one).
 PROTOCOL.md (section 18) says what is kept apart and what cannot be.
 
-Example:
-  dueq acl producer orders | sed \"s/PASSWORD/$(openssl rand -hex 32)/\" | redis-cli")]
+Example, which prints the password that it sets:
+  pw=$(openssl rand -hex 32)
+  dueq acl producer orders | sed \"s/PASSWORD/$pw/\" | redis-cli -u \"$REDIS_URL\"; echo \"$pw\"")]
 pub(crate) struct Acl {
     /// The role
     #[arg(value_enum)]

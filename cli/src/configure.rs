@@ -6,15 +6,17 @@ use clap::Args;
 use dueq::Limits;
 
 use crate::output::Outcome;
-use crate::{Common, existing, output, time};
+use crate::{Common, existing, output, stats, time};
 
 #[derive(Args)]
 #[command(
     arg_required_else_help = true,
     after_help = "\
-What is not named stays as it is. The queue is made if there is none, and the first line of the output says so.
+What is not named stays as it is. The queue is made if there is none, and the first line of the output says so. Without
+any limit it shows those of the queue.
 
 Examples:
+  dueq configure orders
   dueq configure orders --max-attempts 5
   dueq configure orders --max-messages 1000000 --keep-dead-for 7d"
 )]
@@ -26,24 +28,23 @@ pub(crate) struct Configure {
 }
 
 #[derive(Args)]
-#[group(required = true, multiple = true)]
 struct Flags {
-    /// A message is dead after so many failed attempts, unless it has a limit of its own; 20 at first
+    /// A message is dead after so many failed attempts, unless it has a limit of its own; 20 unless set
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
-    /// A message survives so many crashes, which are leases that ran out; 5 at first
+    /// A message survives so many crashes, which are leases that ran out; 5 unless set
     #[arg(long, value_name = "N")]
     max_crashes: Option<u32>,
-    /// The queue holds so many messages, whatever their state, and refuses more; 'none' for no limit, as at first
+    /// The queue holds so many messages, whatever their state, and refuses more; 'none' for no limit, the default
     #[arg(long, value_name = "N", value_parser = number_or_none)]
     max_messages: Option<MaxMessages>,
-    /// The largest payload that is taken; 1048576 at first, 16777216 at most
+    /// The largest payload that is taken; 1048576 unless set, 16777216 at most
     #[arg(long, value_name = "BYTES")]
     max_payload_bytes: Option<u32>,
-    /// Dead messages are removed after so long; 30d at first
+    /// Dead messages are removed after so long; 30d unless set
     #[arg(long, value_name = "TIME", value_parser = time::delay)]
     keep_dead_for: Option<Duration>,
-    /// So many dead messages are kept, the youngest; 100000 at first
+    /// So many dead messages are kept, the youngest; 100000 unless set
     #[arg(long, value_name = "N")]
     keep_dead: Option<u64>,
 }
@@ -62,6 +63,9 @@ fn number_or_none(text: &str) -> Result<MaxMessages, String> {
 impl Configure {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let (flags, mut limits) = (self.limits, Limits::new());
+        if flags.are_none() {
+            return show(&self.queue, common).await;
+        }
         if let Some(number) = flags.max_attempts {
             limits = limits.max_attempts(number);
         }
@@ -95,4 +99,35 @@ impl Configure {
         output::queue(false, &self.queue, "configured", None)?;
         Ok(Outcome::Done)
     }
+}
+
+impl Flags {
+    fn are_none(&self) -> bool {
+        let Self { max_attempts, max_crashes, max_messages, max_payload_bytes, keep_dead_for, keep_dead } = self;
+        max_attempts.is_none()
+            && max_crashes.is_none()
+            && max_messages.is_none()
+            && max_payload_bytes.is_none()
+            && keep_dead_for.is_none()
+            && keep_dead.is_none()
+    }
+}
+
+/// Prints the limits of a queue.
+async fn show(name: &str, common: &Common) -> anyhow::Result<Outcome> {
+    let stats = common.existing_queue_to_read(name).await?.stats().await?;
+    if common.json {
+        let mut object: serde_json::Map<_, _> =
+            stats::limits(&stats).into_iter().map(|(name, value, _)| (name.to_owned(), value.into())).collect();
+        object.insert("queue".to_owned(), name.into());
+        output::json_line(&object.into())?;
+        return Ok(Outcome::Done);
+    }
+    for (name, value, meaning) in stats::limits(&stats) {
+        output::line(&format!(
+            "{name:17} {:>20}  {meaning}",
+            value.map_or("none".to_owned(), |value| value.to_string())
+        ))?;
+    }
+    Ok(Outcome::Done)
 }

@@ -162,7 +162,7 @@ fn welcome(common: &Common, url: &str, dir: &Path) -> io::Result<()> {
     if common.json {
         return output::json_line(&serde_json::json!({ "url": url, "dir": dir }));
     }
-    let export = if common.redis == url { String::new() } else { format!("  export REDIS_URL={url}    # in both\n") };
+    let export = if common.url() == url { String::new() } else { format!("  export REDIS_URL={url}    # in both\n") };
     output::line(&format!(
         "A server is at {url}, its data in {}\n\n\
          Try, each in a terminal of its own:\n{export}  \

@@ -15,14 +15,16 @@ const OFFSET: Duration = Duration::from_secs(1);
 #[derive(Args)]
 #[command(after_help = "\
 Looks at the server: version, eviction, persistence, replicas, memory, clients, buffers, round trip, clock, scripts and
-functions; and at each queue: whether every id is in one state, with its payload, claim and attributes, and whether keys,
-sentinels, limits, encodings and the bell are as they must be. It names what follows from each finding and what mends it.
+functions; and at each queue: whether due messages are delivered, and if not, why; whether every id is in one state, with
+its payload, claim and attributes; whether keys, sentinels, limits, encodings and the bell are as they must be. It names
+what follows from each finding and what mends it.
 In small steps, safe while workers and producers go on; it reads each id once.
 
 With --repair it mends the queues, never the server: what had no state is put among the dead, so that nothing is lost and
 nothing runs twice unasked; what had no payload is removed. PROTOCOL.md says it of each finding.
 
-Exit code 0 if nothing was found, 1 if something was, mended or not. What could not be checked is said, and is no finding.
+Exit code 0 if nothing was found, 1 if something was, mended or not, or if a queue could not be read. A remark, such as
+on dead messages, is no finding, nor is what could not be checked for lack of a right.
 
 Examples:
   dueq doctor
@@ -37,17 +39,18 @@ pub(crate) struct Doctor {
 }
 
 /// Counts what is printed.
-struct Report {
-    json: bool,
+struct Report<'a> {
+    common: &'a Common,
     found: u64,
     mended: u64,
+    remarks: u64,
     unchecked: u64,
 }
 
 impl Doctor {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let client = Client::connect_with(&common.redis, &common.options()?.accept_unfit()).await?;
-        let mut report = Report { json: common.json, found: 0, mended: 0, unchecked: 0 };
+        let client = Client::connect_with(common.url(), &common.options()?.accept_unfit()).await?;
+        let mut report = Report { common, found: 0, mended: 0, remarks: 0, unchecked: 0 };
         let mut server = client.examine().await?;
         if let Ok(time) = client.server_time().await {
             let here = SystemTime::now().checked_sub(time.at.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -57,16 +60,15 @@ impl Doctor {
             report.clock(offset_us)?;
         }
         report.checkup(None, &server)?;
-        let mut failed = None;
+        let mut unread = false;
         for name in self.names(&client, &mut report).await? {
             let checkup = match client.queue(&name)?.examine(self.repair).await {
                 Ok(checkup) => checkup,
                 // What was found so far is told all the same. A server that is away is away for the other queues, too.
                 Err(error) => {
-                    report.unchecked(Some(&name), "the queue", &error.to_string())?;
-                    let is_away = error.is_retryable();
-                    failed.get_or_insert(error);
-                    if is_away {
+                    report.unchecked(Some(&name), "the queue", &common.remedy(&error.to_string()))?;
+                    unread = true;
+                    if error.is_retryable() {
                         break;
                     }
                     continue;
@@ -88,11 +90,10 @@ impl Doctor {
                 )?;
             }
         }
-        let outcome = report.end()?;
-        failed.map_or(Ok(outcome), |error| Err(error.into()))
+        Ok(report.end()?.and(Outcome::done_if(!unread)))
     }
 
-    async fn names(&self, client: &Client, report: &mut Report) -> anyhow::Result<Vec<String>> {
+    async fn names(&self, client: &Client, report: &mut Report<'_>) -> anyhow::Result<Vec<String>> {
         if let Some(name) = &self.queue {
             return Ok(vec![name.clone()]);
         }
@@ -130,9 +131,22 @@ impl<'a> From<&'a Finding> for Line<'a> {
     }
 }
 
-impl Report {
+/// A fact as JSON has it.
+fn number_or_text(fact: &str) -> serde_json::Value {
+    match fact {
+        "true" | "false" => (fact == "true").into(),
+        _ => fact.parse::<i64>().map_or_else(|_| fact.into(), Into::into),
+    }
+}
+
+/// Whether the server's clock is that far from this machine's.
+fn is_off(offset_us: i128) -> bool {
+    offset_us.unsigned_abs() > OFFSET.as_micros()
+}
+
+impl Report<'_> {
     fn clock(&mut self, offset_us: i128) -> io::Result<()> {
-        if offset_us.unsigned_abs() <= OFFSET.as_micros() {
+        if !is_off(offset_us) {
             return Ok(());
         }
         self.line(None, &Line {
@@ -146,9 +160,9 @@ impl Report {
     }
 
     fn checkup(&mut self, queue: Option<&str>, checkup: &Checkup) -> io::Result<()> {
-        if self.json {
+        if self.common.json {
             let mut object: serde_json::Map<_, _> =
-                checkup.facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect();
+                checkup.facts.iter().map(|(name, value)| ((*name).to_owned(), number_or_text(value))).collect();
             object.insert("queue".to_owned(), queue.into());
             output::json_line(&serde_json::json!({ "facts": object }))?;
         } else {
@@ -159,10 +173,13 @@ impl Report {
         for finding in &checkup.findings {
             self.line(queue, &finding.into())?;
         }
+        for remark in &checkup.remarks {
+            self.remark(queue, &remark.into())?;
+        }
         if checkup.more > 0 {
             self.found += checkup.more;
             self.mended += checkup.more_mended;
-            if self.json {
+            if self.common.json {
                 let (more, mended) = (checkup.more, checkup.more_mended);
                 output::json_line(&serde_json::json!({ "queue": queue, "more": more, "mended": mended }))?;
             } else {
@@ -175,40 +192,58 @@ impl Report {
         Ok(())
     }
 
-    fn line(&mut self, queue: Option<&str>, line: &Line) -> io::Result<()> {
+    fn line(&mut self, queue: Option<&str>, line: &Line<'_>) -> io::Result<()> {
         self.found += 1;
         self.mended += u64::from(line.mended);
-        if self.json {
+        self.print(queue, "finding", line)
+    }
+
+    fn remark(&mut self, queue: Option<&str>, line: &Line<'_>) -> io::Result<()> {
+        self.remarks += 1;
+        self.print(queue, "remark", line)
+    }
+
+    fn print(&self, queue: Option<&str>, kind: &str, line: &Line<'_>) -> io::Result<()> {
+        let remedy = self.common.remedy(line.remedy);
+        if self.common.json {
             let mut object = output::id_fields(line.subject);
             object.insert("queue".to_owned(), queue.into());
-            object.insert("finding".to_owned(), line.code.into());
+            object.insert(kind.to_owned(), line.code.into());
             object.insert("problem".to_owned(), line.problem.into());
             object.insert("consequence".to_owned(), line.consequence.into());
-            object.insert("remedy".to_owned(), line.remedy.into());
+            object.insert("remedy".to_owned(), remedy.into());
             object.insert("mended".to_owned(), line.mended.into());
             return output::json_line(&object.into());
         }
         let visible = |text: &str| output::visible(text.as_bytes());
+        let kind = if kind == "remark" { "remark: " } else { "" };
         let mended = if line.mended { "mended: " } else { "" };
-        output::line(&format!("  {} {}: {mended}{}", line.code, output::visible(line.subject), visible(line.problem)))?;
+        let (subject, problem) = (output::visible(line.subject), visible(line.problem));
+        output::line(&format!("  {kind}{} {subject}: {mended}{problem}", line.code))?;
         output::line(&format!("    so   {}", visible(line.consequence)))?;
-        if line.remedy.is_empty() { Ok(()) } else { output::line(&format!("    run  {}", visible(line.remedy))) }
+        if remedy.is_empty() { Ok(()) } else { output::line(&format!("    run  {}", visible(&remedy))) }
     }
 
     fn unchecked(&mut self, queue: Option<&str>, what: &str, why: &str) -> io::Result<()> {
         self.unchecked += 1;
-        if self.json {
+        if self.common.json {
             return output::json_line(&serde_json::json!({ "queue": queue, "unchecked": what, "why": why }));
         }
         output::line(&format!("  not checked: {what}: {}", output::visible(why.as_bytes())))
     }
 
     fn end(self) -> anyhow::Result<Outcome> {
-        let Self { json, found, mended, unchecked } = self;
-        if json {
-            output::json_line(&serde_json::json!({ "found": found, "mended": mended, "not_checked": unchecked }))?;
+        let Self { common, found, mended, remarks, unchecked } = self;
+        if common.json {
+            let object = serde_json::json!({
+                "found": found, "mended": mended, "remarks": remarks, "not_checked": unchecked,
+            });
+            output::json_line(&object)?;
         } else {
-            let all = if unchecked == 0 { String::new() } else { format!(", {unchecked} not checked") };
+            let remark = if remarks == 1 { "remark" } else { "remarks" };
+            let all = [(remarks, remark), (unchecked, "not checked")]
+                .map(|(count, what)| if count == 0 { String::new() } else { format!(", {count} {what}") })
+                .concat();
             output::line(&match found {
                 0 => format!("nothing found{all}"),
                 _ => format!("{found} found, {mended} mended{all}"),
@@ -224,10 +259,10 @@ mod tests {
 
     #[test]
     fn a_second_of_difference_is_a_finding() {
-        for (offset_us, found) in [(0, 0), (1_000_000, 0), (-1_000_000, 0), (1_000_001, 1), (-3_600_000_000, 1)] {
-            let mut report = Report { json: true, found: 0, mended: 0, unchecked: 0 };
-            report.clock(offset_us).expect("standard output");
-            assert_eq!(report.found, found, "{offset_us}");
+        for (offset_us, found) in
+            [(0, false), (1_000_000, false), (-1_000_000, false), (1_000_001, true), (-3_600_000_000, true)]
+        {
+            assert_eq!(is_off(offset_us), found, "{offset_us}");
         }
     }
 }

@@ -107,7 +107,7 @@ Examples:
 pub(crate) struct Requeue {
     /// The queue
     queue: String,
-    /// The ids
+    /// The ids, if not --all
     #[arg(required_unless_present = "all", value_name = "ID")]
     ids: Vec<OsString>,
     /// All messages that are dead now, the oldest first

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use dueq::{Cursor, Listed, State};
@@ -37,7 +37,7 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let id = self.id.into_vec();
-        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let (client, queue) = common.client_and_queue_to_read(&self.queue).await?;
         let Some(stored) = queue.get(&id).await? else {
             if self.payload {
                 existing::require(&client, &queue).await?;
@@ -61,19 +61,20 @@ impl Show {
             object.insert("max_attempts".to_owned(), stored.max_attempts.into());
             object.insert("traceparent".to_owned(), stored.trace_parent.into());
             object.insert("error".to_owned(), stored.error.into());
-            object.insert("payload_base64".to_owned(), STANDARD.encode(&stored.payload).into());
+            output::payload_fields(&mut object, &stored.payload);
             output::json_line(&object.into())?;
             return Ok(Outcome::Done);
         }
         let limit = stored.max_attempts.map_or("the queue's".to_owned(), |limit| limit.to_string());
         let mut table = table();
         for (name, value) in [
-            ("id", output::visible(&id)),
+            ("id", output::shown_id(&id)),
             ("state", stored.state.to_string()),
             (time, format!("{} ({})", output::moment(stored.time_ms), stored.time_ms)),
             ("failures", stored.failures.to_string()),
             ("crashes", stored.crashes.to_string()),
             ("max_attempts", limit),
+            ("traceparent", output::visible(stored.trace_parent.unwrap_or_default().as_bytes())),
             ("error", output::visible(stored.error.as_bytes())),
             ("payload", output::visible(&stored.payload)),
         ] {
@@ -130,7 +131,7 @@ impl Ls {
             Some(text) => Some(decode(text)?),
             None => None,
         };
-        let (queue, mut left) = (common.existing_queue(&self.queue).await?, self.limit);
+        let (queue, mut left) = (common.existing_queue_to_read(&self.queue).await?, self.limit);
         while left > 0 {
             let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
             let page = queue.list(state, cursor.as_ref(), limit).await?;
@@ -183,7 +184,7 @@ fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
         for message in messages {
             table.add_row([
                 output::moment(message.time_ms),
-                output::visible(&message.id),
+                output::shown_id(&message.id),
                 message.failures.to_string(),
                 message.crashes.to_string(),
                 output::visible(message.error.as_bytes()),

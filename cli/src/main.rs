@@ -17,12 +17,14 @@ mod ids;
 mod import;
 mod inspect;
 mod keys;
+mod log;
 mod ndjson;
 mod output;
 mod push;
 mod push_file;
 mod queues;
 mod reschedule;
+mod server;
 mod shown;
 mod snippets;
 mod stats;
@@ -31,24 +33,22 @@ mod when;
 mod work;
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use anyhow::anyhow;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use dueq::{Client, ClientOptions, Error, Queue};
-use failure::Told;
-use output::{Outcome, Usage};
+use clap::{Args, Parser, Subcommand};
+use output::Outcome;
 
 /// Delay queues on Redis: push a message with a time, and one live worker gets it at that time.
 ///
 /// The server is named by --redis or REDIS_URL: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS,
 /// or redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE].
-/// Everybody on this machine can read its command lines: a URL with a password belongs into REDIS_URL.
+/// Without both it is redis://127.0.0.1/; `dueq dev` runs a server there.
+/// Put a URL with a password into REDIS_URL: other users of this machine can read its command lines.
 #[derive(Parser)]
 #[command(
+    name = "dueq",
     version,
     after_help = "\
 Examples:
@@ -70,17 +70,9 @@ const COMMON: &str = "Common options";
 
 #[derive(Args)]
 struct Common {
-    /// The server
-    #[arg(
-        long,
-        global = true,
-        help_heading = COMMON,
-        value_name = "URL",
-        env = "REDIS_URL",
-        hide_env_values = true,
-        default_value = "redis://127.0.0.1/"
-    )]
-    redis: String,
+    /// The server [default: redis://127.0.0.1/]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "URL", env = "REDIS_URL", hide_env_values = true)]
+    redis: Option<String>,
     /// Certificates, in PEM, of those who may have signed the server's, instead of those that this machine trusts
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_CACERT", hide_env_values = true)]
     cacert: Option<PathBuf>,
@@ -94,19 +86,14 @@ struct Common {
     #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
     /// How warnings and errors are written to standard error
-    #[arg(long, global = true, help_heading = COMMON, value_enum, default_value_t = Log::Text, value_name = "FORMAT")]
-    log: Log,
+    #[arg(long, global = true, help_heading = COMMON, value_enum, default_value_t = log::Style::Text, value_name = "FORMAT")]
+    log: log::Style,
+    /// How much of the log is written: off, error, warn, info, debug or trace; overrides RUST_LOG [default: warn]
+    #[arg(long, global = true, help_heading = COMMON, value_enum, value_name = "LEVEL", hide_possible_values = true)]
+    log_level: Option<log::Level>,
     /// The queue that the command is about: errors name it.
     #[arg(skip)]
     about: OnceLock<String>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Log {
-    /// Lines for people
-    Text,
-    /// One JSON object a line
-    Json,
 }
 
 #[derive(Subcommand)]
@@ -139,7 +126,7 @@ enum Command {
     Purge(queues::Purge),
     /// Remove a queue with everything in it
     DeleteQueue(queues::DeleteQueue),
-    /// Set limits of a queue
+    /// Show or set the limits of a queue
     Configure(configure::Configure),
     /// What is wrong with the server and its queues, and what mends it
     Doctor(doctor::Doctor),
@@ -159,87 +146,6 @@ enum Command {
     Completions(completions::Completions),
 }
 
-impl Common {
-    async fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::connect_with(&self.redis, &self.options()?).await?)
-    }
-
-    /// Which certificates to use.
-    fn options(&self) -> anyhow::Result<ClientOptions> {
-        let read = |path: &PathBuf| fs::read(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()));
-        let mut options = ClientOptions::new();
-        if let Some(path) = &self.cacert {
-            options = options.ca_certificates(read(path)?);
-        }
-        match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => options = options.client_certificate(read(cert)?, read(key)?),
-            (None, None) => {}
-            _ => return Err(Usage("--cert and --key go together".to_owned()).into()),
-        }
-        Ok(options)
-    }
-
-    async fn queue(&self, name: &str) -> anyhow::Result<Queue> {
-        Ok(self.client_and_queue(name).await?.1)
-    }
-
-    async fn client_and_queue(&self, name: &str) -> anyhow::Result<(Client, Queue)> {
-        let client = self.client().await?;
-        let queue = client.queue(name)?;
-        let _ = self.about.set(name.to_owned());
-        Ok((client, queue))
-    }
-
-    /// The same of one that must exist.
-    async fn existing_queue(&self, name: &str) -> anyhow::Result<Queue> {
-        let (client, queue) = self.client_and_queue(name).await?;
-        existing::require(&client, &queue).await?;
-        Ok(queue)
-    }
-
-    /// An error of the library, with what it leaves open.
-    fn told(&self, error: &Error) -> Told {
-        Told::of(error, self.about.get().map(String::as_str))
-    }
-
-    /// Warnings go to standard error; RUST_LOG shows more, or less.
-    fn start_log(&self) {
-        let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-        let json = self.log == Log::Json;
-        let writer = move || output::Log { json };
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
-        match self.log {
-            Log::Text => log.init(),
-            Log::Json => log.json().flatten_event(true).init(),
-        }
-    }
-
-    /// What is worth a look, and no failure.
-    fn remark(&self, text: &str) {
-        match self.log {
-            Log::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
-            Log::Json => output::note(&output::json(&serde_json::json!({ "level": "WARN", "message": text }))),
-        }
-    }
-
-    fn complain(&self, error: &anyhow::Error) {
-        let of_library = error.downcast_ref::<Error>().map(|error| self.told(error));
-        let told = of_library.as_ref().or_else(|| error.downcast_ref::<Told>());
-        let text = told.map_or_else(|| error.to_string(), ToString::to_string);
-        match self.log {
-            Log::Text if error.is::<output::Advice>() => output::note(&format!("dueq: {error}")),
-            Log::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
-            Log::Json => {
-                let mut object = serde_json::json!({ "level": "ERROR", "message": text });
-                if let Some(told) = told {
-                    object["applied"] = failure::applied(&told.error).into();
-                }
-                output::note(&output::json(&object));
-            }
-        }
-    }
-}
-
 fn main() -> ExitCode {
     // Without a word of the user's: help, not an error, even if REDIS_URL is set.
     let args: Vec<OsString> = if std::env::args_os().len() == 1 {
@@ -251,7 +157,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(refusal) => return refuse(&refusal),
     };
-    cli.common.start_log();
+    log::start(cli.common.log, cli.common.log_level);
     match run(cli.command, &cli.common) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Refused) => ExitCode::FAILURE,

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dueq::{Due, Message, OnConflict};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::time;
 use crate::when::When;
@@ -21,8 +22,9 @@ const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line<'a> {
+    /// Text, or any other JSON value.
     #[serde(borrow)]
-    payload: Option<Cow<'a, str>>,
+    payload: Option<&'a RawValue>,
     #[serde(borrow)]
     payload_base64: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -128,7 +130,7 @@ impl Defaults {
             format!("{reason} (column {})", error.column())
         })?;
         let payload = match (line.payload, line.payload_base64) {
-            (Some(payload), None) => payload.into_owned().into_bytes(),
+            (Some(payload), None) => bytes_of(payload)?,
             (None, Some(payload)) => {
                 STANDARD.decode(payload.as_bytes()).map_err(|error| format!("payload_base64: {error}"))?
             }
@@ -164,6 +166,15 @@ impl Defaults {
         // Padded: of messages due in the same millisecond the lesser id is first, and so is the earlier line.
         format!("line:{number:010}:{hash:016x}")
     }
+}
+
+/// The characters of a text; any other JSON value as it is written.
+fn bytes_of(payload: &RawValue) -> Result<Vec<u8>, String> {
+    let json = payload.get();
+    if !json.starts_with('"') {
+        return Ok(json.as_bytes().to_vec());
+    }
+    serde_json::from_str(json).map(String::into_bytes).map_err(|error| format!("payload: {error}"))
 }
 
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;

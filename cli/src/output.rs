@@ -66,7 +66,7 @@ pub(crate) fn message(json: bool, id: &[u8], word: &str, detail: &str, fields: &
         return json_line(&Value::Object(object));
     }
     let detail = if detail.is_empty() { String::new() } else { format!(" ({})", visible(detail.as_bytes())) };
-    line(&format!("{word}{detail} {}", visible(id)))
+    line(&format!("{word}{detail} {}", shown_id(id)))
 }
 
 /// What became of a queue: `WORD [COUNT] QUEUE`, or an object.
@@ -90,6 +90,19 @@ pub(crate) fn id_fields(id: &[u8]) -> Map<String, Value> {
         object.insert("id_base64".to_owned(), STANDARD.encode(id).into());
     }
     object
+}
+
+/// A payload for a program: as text where it is text, and byte for byte always.
+pub(crate) fn payload_fields(object: &mut Map<String, Value>, payload: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(payload) {
+        object.insert("payload".to_owned(), text.into());
+    }
+    object.insert("payload_base64".to_owned(), STANDARD.encode(payload).into());
+}
+
+/// An id for people, in words that can be pasted: where it is no text, as a shell writes it.
+pub(crate) fn shown_id(id: &[u8]) -> String {
+    if std::str::from_utf8(id).is_ok() { visible(id) } else { dueq::shell_word(id) }
 }
 
 /// Writes a line at once, so that whoever reads along sees it. Its own line ends are kept.

@@ -25,12 +25,13 @@ Prints a word and the id:
   finished  an earlier attempt of this very call stored the message, and it is gone already: delivered or cancelled
 Exit code 0 if the message is, or was, in the queue as asked; 1 if not, or if an error leaves it open, which it then says.
 
-A line of --ndjson holds payload (text) or payload_base64; optionally id, delay or at, max_attempts and traceparent. What
-it does not say is taken from the flags. A line without id gets one made of file, line number and text: so an interrupted
-push can be run again, and changes no message that is still there. A line whose message was delivered or cancelled in the
-meantime is pushed once more: --from-line leaves it out.
+A line of --ndjson holds payload or payload_base64; optionally id, delay or at, max_attempts and traceparent. A payload
+that is a text is stored without its quotes, any other JSON value as it is written. What a line does not say is taken
+from the flags. A line without id gets one made of file, line number and text: so an interrupted push can be run again,
+and changes no message that is still there. A line whose message was delivered or cancelled in the meantime is pushed
+once more: --from-line leaves it out.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
-  {\"payload\": \"mail 7\", \"at\": \"2026-12-01T20:00:00+08:00\"}
+  {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
 
 Examples:
   dueq push orders 'rate order 42' --id order:42 --delay 48h

@@ -62,8 +62,11 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read + Send>, u64, String)> {
         return Ok((Box::new(io::stdin()), 0, "-".to_owned()));
     }
     let (file, source) = (File::open(path)?, fs::canonicalize(path)?);
-    let length = file.metadata()?.len();
-    Ok((Box::new(file), length, source.to_string_lossy().into_owned()))
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok((Box::new(file), metadata.len(), source.to_string_lossy().into_owned()))
 }
 
 impl FileFlags {

@@ -12,7 +12,7 @@ pub(crate) struct Queues {}
 
 impl Queues {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        for name in common.client().await?.queues().await? {
+        for name in common.client_to_read().await?.queues().await? {
             if common.json {
                 output::json_line(&serde_json::json!({ "queue": name }))?;
             } else {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use dueq::{Client, Stats as Counts};
+use dueq::{Client, Error, Stats as Counts};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Outcome;
@@ -16,6 +16,8 @@ const EVERY: Duration = Duration::from_secs(1);
 #[derive(Args)]
 #[command(after_help = "\
 overdue_ms is the one to watch: the age of the oldest message that is due and that nobody has claimed.
+The limits are those that `dueq configure` sets. A queue that cannot be read is named, with the reason; the others are
+shown all the same, and the exit code is 1.
 
 Examples:
   dueq stats
@@ -29,18 +31,30 @@ pub(crate) struct Stats {
     watch: bool,
 }
 
+/// What is printed of some queues, and whether all of them could be read.
+struct Shown {
+    text: String,
+    outcome: Outcome,
+}
+
 impl Stats {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let client = common.client().await?;
+        let client = common.client_to_read().await?;
         if let Some(name) = &self.queue {
-            existing::require(&client, &client.queue(name)?).await?;
+            let queue = common.queue_of(&client, name)?;
+            match existing::absence(&client, &queue).await {
+                Ok(Some(reason)) => return Err(anyhow::anyhow!(reason)),
+                Err(error) if error.downcast_ref().is_some_and(Error::is_retryable) => return Err(error),
+                // A queue that cannot be read is told below.
+                _ => {}
+            }
         }
         // From before the first output on: who has read it may stop us.
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
-            let text = match &self.queue {
-                Some(name) => one(&client, name, common.json).await?,
-                None => all(&client, common.json).await?,
+            let Shown { text, outcome } = match &self.queue {
+                Some(name) => one(&client, name, common).await?,
+                None => all(&client, common).await?,
             };
             if self.watch && !common.json {
                 output::clear_screen()?;
@@ -49,38 +63,67 @@ impl Stats {
                 output::line(text.trim_end_matches('\n'))?;
             }
             if !self.watch {
-                return Ok(Outcome::Done);
+                return Ok(outcome);
             }
             tokio::select! {
                 () = tokio::time::sleep(EVERY) => {}
-                _ = interrupt.recv() => return Ok(Outcome::Done),
+                _ = interrupt.recv() => return Ok(outcome),
             }
         }
     }
 }
 
-async fn one(client: &Client, name: &str, json: bool) -> anyhow::Result<String> {
-    let stats = client.queue(name)?.stats().await?;
-    if json {
-        return Ok(object(name, &stats));
-    }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    for (name, value, meaning) in rows(&stats) {
-        table.add_row([name.to_owned(), value.to_string(), meaning.to_owned()]);
-    }
-    align_right(&mut table, 1..2);
-    let paused = if stats.paused { "paused: nothing is claimed until `dueq resume`\n" } else { "" };
-    Ok(format!("{}\n{paused}", table.trim_fmt()))
+async fn one(client: &Client, name: &str, common: &Common) -> anyhow::Result<Shown> {
+    let stats = match client.queue(name)?.stats().await {
+        Ok(stats) => stats,
+        Err(error) => {
+            common.complain(&anyhow::Error::msg(unread(name, error, common)?));
+            return Ok(Shown { text: String::new(), outcome: Outcome::Refused });
+        }
+    };
+    let text = if common.json { object(name, &stats) } else { table_of(name, &stats) };
+    Ok(Shown { text, outcome: Outcome::Done })
 }
 
-async fn all(client: &Client, json: bool) -> anyhow::Result<String> {
-    let (mut lines, mut table) = (String::new(), Table::new());
+fn table_of(name: &str, stats: &Counts) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    for (name, value, meaning) in counts(stats) {
+        table.add_row([name.to_owned(), value.to_string(), meaning.to_owned()]);
+    }
+    for (name, value, meaning) in limits(stats) {
+        table.add_row([
+            name.to_owned(),
+            value.map_or("none".to_owned(), |value| value.to_string()),
+            meaning.to_owned(),
+        ]);
+    }
+    align_right(&mut table, 1..2);
+    let resume = format!("paused: nothing is claimed until `dueq resume {}`\n", dueq::shell_word(name.as_bytes()));
+    format!("{}\n{}", table.trim_fmt(), if stats.paused { &resume } else { "" })
+}
+
+async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
+    let (mut lines, mut table, mut outcome) = (String::new(), Table::new(), Outcome::Done);
     table.load_style(presets::NOTHING);
     table.set_header(["queue", "scheduled", "due", "ready", "leased", "dead", "overdue_ms", "nodes", ""]);
     for name in client.queues().await? {
-        let stats = client.queue(&name)?.stats().await?;
-        if json {
+        let stats = match client.queue(&name)?.stats().await {
+            Ok(stats) => stats,
+            // The others are shown all the same.
+            Err(error) => {
+                let reason = unread(&name, error, common)?;
+                lines.push_str(&if common.json {
+                    output::json(&serde_json::json!({ "queue": name, "error": reason }))
+                } else {
+                    output::visible(reason.as_bytes())
+                });
+                lines.push('\n');
+                outcome = Outcome::Refused;
+                continue;
+            }
+        };
+        if common.json {
             lines.push_str(&object(&name, &stats));
             continue;
         }
@@ -92,7 +135,17 @@ async fn all(client: &Client, json: bool) -> anyhow::Result<String> {
         table.add_row(row);
     }
     align_right(&mut table, 1..8);
-    Ok(if json { lines } else { format!("{}\n", table.trim_fmt()) })
+    let text = if common.json { lines } else { format!("{}\n{lines}", table.trim_fmt()) };
+    Ok(Shown { text, outcome })
+}
+
+/// What is said of a queue that cannot be read. An error that is not the queue's ends the look at all of them.
+fn unread(name: &str, error: Error, common: &Common) -> anyhow::Result<String> {
+    if error.is_retryable() {
+        return Err(error.into());
+    }
+    let reason = common.remedy(&error.to_string());
+    Ok(format!("{name} cannot be read: {reason}; run dueq doctor {}", dueq::shell_word(name.as_bytes())))
 }
 
 fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
@@ -105,13 +158,14 @@ fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
 
 fn object(name: &str, stats: &Counts) -> String {
     let mut object: serde_json::Map<_, _> =
-        rows(stats).into_iter().map(|(name, value, _)| (name.to_owned(), value.into())).collect();
+        counts(stats).into_iter().map(|(name, value, _)| (name.to_owned(), value.into())).collect();
+    object.extend(limits(stats).into_iter().map(|(name, value, _)| (name.to_owned(), value.into())));
     object.insert("queue".to_owned(), name.into());
     object.insert("paused".to_owned(), stats.paused.into());
     format!("{}\n", output::json(&serde_json::Value::from(object)))
 }
 
-fn rows(stats: &Counts) -> [(&'static str, u64, &'static str); 19] {
+fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 19] {
     [
         ("scheduled", stats.scheduled, "wait for their time"),
         ("due", stats.due, "of these, past their time"),
@@ -132,5 +186,17 @@ fn rows(stats: &Counts) -> [(&'static str, u64, &'static str); 19] {
         ("requeued", stats.requeued, ""),
         ("purged", stats.purged, ""),
         ("trimmed", stats.trimmed, ""),
+    ]
+}
+
+/// The limits of the queue; `None` for no limit.
+pub(crate) fn limits(stats: &Counts) -> [(&'static str, Option<u64>, &'static str); 6] {
+    [
+        ("max_attempts", Some(stats.max_attempts), "limit: failed attempts until a message is dead"),
+        ("max_crashes", Some(stats.max_crashes), "limit: crashes that a message survives"),
+        ("max_messages", Some(stats.max_messages).filter(|most| *most > 0), "limit: messages that the queue holds"),
+        ("max_payload_bytes", Some(stats.max_payload_bytes), "limit: the largest payload"),
+        ("keep_dead_ms", Some(stats.keep_dead_ms), "how long dead messages are kept"),
+        ("keep_dead", Some(stats.keep_dead), "how many dead messages are kept"),
     ]
 }

@@ -26,18 +26,26 @@ pub(crate) fn zone(name: &str) -> Result<TimeZone, String> {
         .map_err(|_| format!("{name:?} is no time zone: write its IANA name, such as Asia/Shanghai or UTC"))
 }
 
-/// A moment: with its offset or zone (`2026-12-01T20:00:00+08:00`, `2026-12-01T20:00:00[Asia/Shanghai]`), or as clocks in
+/// A moment: Unix milliseconds, or with its offset or zone (`2026-12-01T20:00:00+08:00`, `2026-12-01T20:00:00[Asia/Shanghai]`), or as clocks in
 /// `zone` show it (`2026-12-01 20:00`, `today 20:00`, `tomorrow 20:00`). What they never show, or show twice, is refused.
 pub(crate) fn moment(text: &str, zone: Option<&TimeZone>, now: Timestamp) -> Result<SystemTime, String> {
     let no_moment = || {
         format!(
             "{text:?} is no moment: write 2026-12-01T20:00:00+08:00, 2026-12-01T20:00:00[Asia/Shanghai], \
-             or with --tz '2026-12-01 20:00', 'today 20:00' or 'tomorrow 20:00'"
+             Unix milliseconds such as 1796126400000, or with --tz '2026-12-01 20:00', 'today 20:00' or 'tomorrow 20:00'"
         )
     };
     let no_zone =
         || format!("{text:?} has no zone: add --tz, such as --tz Asia/Shanghai, or an offset, such as +08:00");
 
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // From 2001 until 2286: neither seconds nor a date without separators has 13 digits.
+        let ms = text.parse().ok().filter(|ms| text.len() == 13 && *ms >= 1_000_000_000_000);
+        let time = ms.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
+        return time.ok_or_else(|| {
+            format!("{text:?} is no Unix time in milliseconds, which has 13 digits, such as 1796126400000")
+        });
+    }
     if let Some((day, time)) = text.split_once(' ').filter(|(day, _)| matches!(*day, "today" | "tomorrow")) {
         let time: Time = time.trim().parse().map_err(|_| no_moment())?;
         let zone = zone.ok_or_else(no_zone)?;
@@ -123,6 +131,7 @@ mod tests {
     #[test]
     fn one_moment_in_many_notations() {
         for text in [
+            "1796126400000",
             "2026-12-01T12:00:00Z",
             "2026-12-01T20:00:00+08:00",
             "2026-12-01 20:00+08",
@@ -163,6 +172,12 @@ mod tests {
     fn moments_that_are_none_are_refused_with_the_way_out() {
         for (text, word) in [
             ("soon", "no moment"),
+            ("1796126400", "milliseconds"),
+            ("20261201", "milliseconds"),
+            ("202612012000", "milliseconds"),
+            ("20261201200000", "milliseconds"),
+            ("0000000000001", "milliseconds"),
+            ("99999999999999999999999", "milliseconds"),
             ("tomorrow", "no moment"),
             ("tomorrow 25:00", "no moment"),
             ("2026-02-30 20:00", "no moment"),

@@ -15,7 +15,8 @@ pub(crate) struct When {
     /// Due so long from now: 48h, 1500ms, '1h 30m'
     #[arg(long, value_name = "TIME", value_parser = time::delay, allow_hyphen_values = true)]
     pub(crate) delay: Option<Duration>,
-    /// Due at this moment: 2026-12-01T20:00:00+08:00, or with --tz '2026-12-01 20:00', 'today 20:00', 'tomorrow 20:00'
+    /// Due at this moment: 2026-12-01T20:00:00+08:00, Unix milliseconds, or with --tz '2026-12-01 20:00', 'today 20:00',
+    /// 'tomorrow 20:00'
     #[arg(long, value_name = "MOMENT", conflicts_with = "delay")]
     pub(crate) at: Option<String>,
     /// The time zone of an --at without one: Asia/Shanghai

@@ -1,5 +1,6 @@
 //! Is all well? What is wrong with a server or a queue, what follows from it, and what mends it.
 
+mod deliveries;
 mod queue;
 mod server;
 mod shell;
@@ -25,6 +26,8 @@ pub struct Checkup {
     pub more: u64,
     /// How many of these this checkup has mended.
     pub more_mended: u64,
+    /// What is worth a look and not wrong, such as dead messages.
+    pub remarks: Vec<Finding>,
     /// What could not be looked at.
     pub unchecked: Vec<Unchecked>,
     /// What was seen, wrong or not: names that stay the same from release to release, and values.
@@ -84,6 +87,19 @@ impl Checkup {
     ) {
         let (subject, remedy) = (subject.as_bytes().to_vec(), remedy.into());
         self.found(Finding { code, subject, problem, consequence, remedy, mended: false });
+    }
+
+    /// Something that an operator wants to know, and that is not wrong.
+    fn remark(
+        &mut self,
+        code: &'static str,
+        subject: &str,
+        problem: String,
+        consequence: &'static str,
+        remedy: String,
+    ) {
+        let subject = subject.as_bytes().to_vec();
+        self.remarks.push(Finding { code, subject, problem, consequence, remedy, mended: false });
     }
 
     /// What was found before an error is not lost with it, least of all what was mended; without any, the error is all.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::doctor::shell::{dueq, shell_word};
-use crate::doctor::{Checkup, Finding, is_denied};
+use crate::doctor::deliveries::is_late;
+use crate::doctor::shell::{dueq, redis_cli, shell_word};
+use crate::doctor::{Checkup, Finding, Unchecked, is_denied};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::lane::Repeat;
 use crate::protocol::replies::Body;
@@ -47,12 +48,30 @@ impl Queue {
     }
 
     async fn examined(&self, mend: bool, checkup: &mut Checkup) -> Result<(), Error> {
-        let (mut exists, mut found) = self.verify(false).await?;
-        if found.iter().any(|one| one.kind == "silent") {
-            // Said of a queue that nobody serves. Its nodes may have stood still with all else: the next beat tells.
-            tokio::time::sleep(BEAT).await;
-            (exists, found) = self.verify(false).await?;
+        // Read-only, so it also answers where a server refuses writes. A wrong type or count is for the audit to find.
+        let mut stats = self.stats().await;
+        if let Err(error) = &stats
+            && error.is_retryable()
+        {
+            return Err(error.clone());
         }
+        if stats.as_ref().is_ok_and(is_late) {
+            // The nodes may have stood still with the server: the next beat tells.
+            tokio::time::sleep(BEAT).await;
+            stats = self.stats().await;
+        }
+        let mut frame = self.verify(false).await;
+        let is_silent = |frame: &Result<(bool, Vec<Raw>), Error>| {
+            frame.as_ref().is_ok_and(|(_, found)| found.iter().any(|one| one.kind == "silent"))
+        };
+        if is_silent(&frame) {
+            tokio::time::sleep(BEAT).await;
+            frame = self.verify(false).await;
+        }
+        if let Ok(stats) = &stats {
+            checkup.deliveries(self.name(), stats, is_silent(&frame));
+        }
+        let (mut exists, mut found) = frame?;
         if mend && !found.is_empty() {
             (exists, found) = self.verify(true).await?;
         }
@@ -77,6 +96,13 @@ impl Queue {
             }
             checkup.fact(part, looked);
         }
+        if let Err(error) = stats
+            && checkup.findings.is_empty()
+        {
+            checkup
+                .unchecked
+                .push(Unchecked { what: "whether messages are delivered (stats)", why: error.to_string() });
+        }
         Ok(())
     }
 
@@ -96,7 +122,7 @@ impl Queue {
             if kind != due && kind != "none" {
                 let problem = format!("{key} is a {kind}, not a {due}: somebody else wrote it");
                 let consequence = "calls that need it are refused with WRONGTYPE";
-                let remedy = format!("redis-cli RENAME {} ELSEWHERE", shell_word(key.as_bytes()));
+                let remedy = redis_cli(&format!("RENAME {} ELSEWHERE", shell_word(key.as_bytes())));
                 checkup.wrong("type", key, problem, consequence, remedy);
             }
         }
@@ -139,14 +165,15 @@ impl Queue {
                 format!("{subject} is a listpack"),
                 "each write scans all of it",
                 format!(
-                    "{repair}; for queues to come: redis-cli CONFIG SET zset-max-listpack-value 64, and the same for hash-"
+                    "{repair}; for queues to come: {}, and the same for hash-",
+                    redis_cli("CONFIG SET zset-max-listpack-value 64")
                 ),
             ),
             "bell" => (
                 "bell",
                 format!("{subject} is no list: somebody else wrote it"),
                 "nobody is woken: messages are up to a second late",
-                format!("redis-cli RENAME {} ELSEWHERE", shell_word(&raw.what)),
+                redis_cli(&format!("RENAME {} ELSEWHERE", shell_word(&raw.what))),
             ),
             "silent" => (
                 "silent",

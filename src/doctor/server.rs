@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::doctor::Checkup;
+use crate::doctor::shell::redis_cli;
 use crate::error::Error;
 use crate::functions::Functions;
 use crate::protocol::scripts::Verb;
@@ -15,6 +16,8 @@ const SAMPLES: usize = 5;
 const SLOW: Duration = Duration::from_millis(100);
 /// The least buffer for subscribers: a burst of notices fits in, tens of thousands of them.
 const BUFFER_BYTES: u64 = 1024 * 1024;
+/// What is set by CONFIG SET is gone after a restart.
+const CONF: &str = "; and the same in redis.conf";
 
 /// The server's clock, as the fastest of a few questions told it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,10 +60,22 @@ impl Client {
         if let Some(info) = checkup.allowed("version, eviction policy, persistence, replicas, memory (INFO)", info)? {
             checkup.version(&info);
             checkup.memory(&info);
-            checkup.replication(&info);
+            let mut least = None;
+            // INFO has the field only where replicas must follow.
+            if info.field("min_slaves_good_slaves").is_some() {
+                let setting = lane.setting("min-replicas-to-write").await;
+                least = checkup.allowed("how many replicas must follow (CONFIG GET)", setting)?.flatten();
+            }
+            checkup.replication(&info, least.and_then(|least| least.parse().ok()));
             let save = lane.setting("save").await;
             let save = checkup.allowed("when snapshots are made (CONFIG GET save)", save)?;
-            checkup.persistence(&info, save.flatten().as_deref());
+            let mut stops = true;
+            if info.field("rdb_last_bgsave_status").is_some_and(|status| status != "ok") {
+                let setting = lane.setting("stop-writes-on-bgsave-error").await;
+                let setting = checkup.allowed("what a failed snapshot stops (CONFIG GET)", setting)?;
+                stops = setting.flatten().is_none_or(|setting| setting == "yes");
+            }
+            checkup.persistence(&info, save.flatten().as_deref(), stops);
         }
         let buffers = lane.setting("client-output-buffer-limit").await;
         if let Some(Some(buffers)) = checkup.allowed("subscriber buffers (CONFIG GET)", buffers)? {
@@ -98,7 +113,7 @@ impl Checkup {
         self.fact("maxmemory_policy", policy);
         if policy.starts_with("allkeys-") {
             let consequence = "with memory full it drops whole queues, while every call succeeds";
-            let remedy = "redis-cli CONFIG SET maxmemory-policy noeviction; and the same in redis.conf";
+            let remedy = redis_cli("CONFIG SET maxmemory-policy noeviction") + CONF;
             self.wrong("eviction", "maxmemory-policy", format!("maxmemory-policy is {policy}"), consequence, remedy);
         }
         let (used, most) = (info.number("used_memory").unwrap_or(0), info.number("maxmemory").unwrap_or(0));
@@ -106,35 +121,49 @@ impl Checkup {
         if most > 0 && used > most / 10 * 9 {
             let problem = format!("{used} of maxmemory {most} bytes are in use");
             let consequence = "when it is full pushes are refused with OOM; workers go on draining";
-            self.wrong("memory", "maxmemory", problem, consequence, "redis-cli CONFIG SET maxmemory BYTES");
+            self.wrong("memory", "maxmemory", problem, consequence, redis_cli("CONFIG SET maxmemory BYTES"));
         }
         let (clients, most) = (info.number("connected_clients").unwrap_or(0), info.number("maxclients").unwrap_or(0));
         self.fact("clients", clients);
         if most > 0 && clients > most / 10 * 9 {
             let problem = format!("{clients} of maxclients {most} are connected");
             let consequence = "when all are in use no worker or producer can connect";
-            self.wrong("clients", "maxclients", problem, consequence, "redis-cli CONFIG SET maxclients NUMBER");
+            self.wrong("clients", "maxclients", problem, consequence, redis_cli("CONFIG SET maxclients NUMBER"));
         }
     }
 
-    fn replication(&mut self, info: &Info) {
+    /// `least` is `min-replicas-to-write`.
+    fn replication(&mut self, info: &Info, least: Option<u64>) {
         let (role, replicas) = (info.field("role").unwrap_or("unknown"), info.number("connected_slaves").unwrap_or(0));
         self.fact("role", role);
         if role == "slave" {
             let consequence = "every call that writes is refused with READONLY";
-            let remedy = "redis-cli ROLE, then the URL of the primary";
+            let remedy = redis_cli("ROLE") + ", then use the URL of the primary";
             self.wrong("replica", "role", "the server is a replica".to_owned(), consequence, remedy);
+        } else if let (Some(good), Some(least)) = (info.number("min_slaves_good_slaves"), least)
+            && good < least
+        {
+            let problem = format!("{good} replicas follow in time, and min-replicas-to-write is {least}");
+            let consequence =
+                "every call that writes is refused with NOREPLICAS: nothing is pushed, claimed or delivered until then";
+            let remedy = format!(
+                "{}, and bring replicas back; or do without them: {}",
+                redis_cli("INFO replication"),
+                redis_cli("CONFIG SET min-replicas-to-write 0")
+            );
+            self.wrong("noreplicas", "min-replicas-to-write", problem, consequence, remedy);
         } else if replicas > 0 && info.field("min_slaves_good_slaves").is_none() {
             let problem = format!("{replicas} replicas, and min-replicas-to-write is 0");
             let consequence =
                 "cut off from its replicas, it goes on acknowledging pushes, which a failover to one of them loses";
-            let remedy = "redis-cli CONFIG SET min-replicas-to-write 1; and the same in redis.conf";
+            let remedy = redis_cli("CONFIG SET min-replicas-to-write 1") + CONF;
             self.wrong("replicas", "min-replicas-to-write", problem, consequence, remedy);
         }
         self.fact("replicas", replicas);
     }
 
-    fn persistence(&mut self, info: &Info, save: Option<&str>) {
+    /// `stops` says whether the server refuses writes after a failed snapshot.
+    fn persistence(&mut self, info: &Info, save: Option<&str>, stops: bool) {
         let appends = info.field("aof_enabled") == Some("1");
         self.fact(
             "persistence",
@@ -152,17 +181,30 @@ impl Checkup {
                 None => "no append-only file".to_owned(),
             };
             let consequence = "a crash loses all that came after the last snapshot, or everything if there is none";
-            let remedy = "redis-cli CONFIG SET appendonly yes; and the same in redis.conf";
+            let remedy = redis_cli("CONFIG SET appendonly yes") + CONF;
             self.wrong("persistence", "appendonly", problem, consequence, remedy);
         }
-        for (field, what) in [
-            ("aof_last_write_status", "the last write to the append-only file failed"),
-            ("aof_last_bgrewrite_status", "the last rewrite of the append-only file failed"),
-            ("rdb_last_bgsave_status", "the last snapshot failed"),
+        const LOST: &str = "a restart loses what is not on disk";
+        const MISCONF: &str = "every call that writes is refused with MISCONF, beats and claims too: nothing is pushed or \
+                               delivered; and a restart loses what is not on disk";
+        let failed = |field| info.field(field).is_some_and(|status| status != "ok");
+        let snapshots = save.is_none_or(|save| !save.is_empty());
+        for (field, what, consequence) in [
+            (
+                "aof_last_write_status",
+                "the last write to the append-only file failed",
+                if appends { MISCONF } else { LOST },
+            ),
+            (
+                "aof_last_bgrewrite_status",
+                "the last rewrite of the append-only file failed",
+                "the file grows until the disk is full",
+            ),
+            ("rdb_last_bgsave_status", "the last snapshot failed", if snapshots && stops { MISCONF } else { LOST }),
         ] {
-            if info.field(field).is_some_and(|status| status != "ok") {
-                let consequence = "a restart loses what is not on disk, and pushes are refused with MISCONF";
-                self.wrong("disk", field, what.to_owned(), consequence, "df; and the server's log");
+            if failed(field) {
+                let remedy = "df, and the server's log; it goes on by itself once it can write";
+                self.wrong("disk", field, what.to_owned(), consequence, remedy);
             }
         }
     }
@@ -176,7 +218,7 @@ impl Checkup {
         if small(hard) || small(soft) {
             let problem = format!("client-output-buffer-limit of subscribers is {hard} bytes, {soft} for longer");
             let consequence = "a burst of notices cuts workers off from them, and messages are up to a second late";
-            let remedy = "redis-cli CONFIG SET client-output-buffer-limit 'pubsub 32mb 8mb 60'";
+            let remedy = redis_cli("CONFIG SET client-output-buffer-limit 'pubsub 32mb 8mb 60'");
             self.wrong("buffers", "client-output-buffer-limit", problem, consequence, remedy);
         }
     }
@@ -191,7 +233,7 @@ impl Checkup {
                 "round trip",
                 problem,
                 consequence,
-                "run workers nearer to the server; redis-cli --latency",
+                "run workers nearer to the server; ".to_owned() + &redis_cli("--latency"),
             );
         }
     }
@@ -238,14 +280,27 @@ mod tests {
         assert_eq!(codes(|it| it.memory(&info("maxmemory_policy:allkeys-lru"))), ["eviction"]);
         assert_eq!(codes(|it| it.memory(&info("used_memory:95\nmaxmemory:100"))), ["memory"]);
         assert_eq!(codes(|it| it.memory(&info("connected_clients:95\nmaxclients:100"))), ["clients"]);
-        assert_eq!(codes(|it| it.replication(&info("role:slave"))), ["replica"]);
-        assert_eq!(codes(|it| it.replication(&info("role:master\nconnected_slaves:1"))), ["replicas"]);
+        assert_eq!(codes(|it| it.replication(&info("role:slave"), None)), ["replica"]);
+        assert_eq!(codes(|it| it.replication(&info("role:master\nconnected_slaves:1"), Some(0))), ["replicas"]);
         let sound = info("role:master\nconnected_slaves:1\nmin_slaves_good_slaves:1");
-        assert_eq!(codes(|it| it.replication(&sound)), [""; 0]);
-        assert_eq!(codes(|it| it.persistence(&info("aof_enabled:0"), Some("3600 1"))), ["persistence"]);
-        assert_eq!(codes(|it| it.persistence(&info("aof_enabled:1\naof_last_write_status:err"), None)), ["disk"]);
+        assert_eq!(codes(|it| it.replication(&sound, Some(1))), [""; 0]);
+        assert_eq!(codes(|it| it.replication(&sound, Some(2))), ["noreplicas"]);
+        assert_eq!(codes(|it| it.persistence(&info("aof_enabled:0"), Some("3600 1"), true)), ["persistence"]);
+        assert_eq!(codes(|it| it.persistence(&info("aof_enabled:1\naof_last_write_status:err"), None, true)), ["disk"]);
         assert_eq!(codes(|it| it.round_trip(Duration::from_millis(101))), ["slow"]);
         assert_eq!(codes(|it| it.functions(Functions::Older(0))), ["functions"]);
+        let consequence = |text: &str, save: &str, stops: bool| {
+            let mut checkup = Checkup::default();
+            checkup.persistence(&info(text), Some(save), stops);
+            checkup.findings[0].consequence
+        };
+        let (written, saved) =
+            ("aof_enabled:1\naof_last_write_status:err", "aof_enabled:1\nrdb_last_bgsave_status:err");
+        assert!(consequence(written, "", false).contains("MISCONF"));
+        assert!(consequence(saved, "3600 1", true).contains("MISCONF"));
+        assert!(!consequence(saved, "3600 1", false).contains("MISCONF"));
+        assert!(!consequence(saved, "", true).contains("MISCONF"));
+        assert!(!consequence("aof_enabled:1\naof_last_bgrewrite_status:err", "", true).contains("MISCONF"));
         let limits = "normal 0 0 0 slave 268435456 67108864 60 pubsub ";
         assert_eq!(codes(|it| it.buffers(&format!("{limits}1000 0 0"))), ["buffers"]);
         assert_eq!(codes(|it| it.buffers(&format!("{limits}0 1000 60"))), ["buffers"]);

@@ -134,7 +134,10 @@ where
             let claimed = Instant::now();
             match self.queue.claim_up_to(places.count(), self.lease_ms).await {
                 Ok(claim) => {
-                    failures = 0;
+                    if failures > 0 {
+                        events::recovered(self.queue.name(), "claim", failures);
+                        failures = 0;
+                    }
                     left = leaves(&claim);
                     more = left && claim.granted.len() == places.count();
                     self.start(claim, claimed, places, woken, &mut number);

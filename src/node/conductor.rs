@@ -47,6 +47,8 @@ pub(super) struct Conductor {
     last_beat: Instant,
     /// How many calls failed since the last beat that did not.
     failures: u32,
+    /// How many beats failed since the last one that did not.
+    failed_beats: u32,
 }
 
 impl Conductor {
@@ -74,6 +76,7 @@ impl Conductor {
             newest: Newest::default(),
             last_beat: now,
             failures: 0,
+            failed_beats: 0,
         }
     }
 
@@ -149,6 +152,10 @@ impl Conductor {
                 match result {
                     Ok(Beat { header, lead, nodes, ready }) => {
                         self.failures = 0;
+                        if self.failed_beats > 0 {
+                            events::recovered(self.queue.name(), "beat", self.failed_beats);
+                            self.failed_beats = 0;
+                        }
                         self.agenda.set_lead(lead, nodes, sent);
                         if self.absorb(&header, now) {
                             let head_ms = header.head_ms.filter(|_| !header.paused);
@@ -159,7 +166,10 @@ impl Conductor {
                             self.nudge.look();
                         }
                     }
-                    Err(error) => self.failed("beat", &error, now),
+                    Err(error) => {
+                        self.failed_beats += 1;
+                        self.failed("beat", &error, now);
+                    }
                 }
             }
         }

@@ -172,7 +172,8 @@ fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionI
     // redis-rs takes `#insecure` for "trust everybody", where some crate of the program has switched that on.
     if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
         return Err(Error::invalid(
-            "a URL that ends with #insecure would have TLS trust everybody: name the server's CA by ClientOptions instead",
+            "a URL that ends with #insecure would have TLS trust everybody: name the server's CA instead (--cacert FILE, \
+             ClientOptions::ca_certificates)",
         ));
     }
     if options.want_tls() && !tls {

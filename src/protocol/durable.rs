@@ -81,7 +81,7 @@ impl Lane {
     fn unfit(&self, line: &Line, error: RedisError) -> Error {
         let detail = error.detail().unwrap_or_default().to_lowercase();
         let reason = if detail.contains("unknown command") {
-            "Durability::Fsynced needs WAITAOF: Redis 7.2 or newer, or Valkey"
+            "waiting for disks (Durability::Fsynced, --fsync) needs WAITAOF: Redis 7.2 or newer, or Valkey"
         } else if detail.contains("appendonly is disabled") {
             "it keeps no append-only file, so that nothing can be on its disk: CONFIG SET appendonly yes"
         } else {

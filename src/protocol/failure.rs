@@ -57,6 +57,10 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         "OOM" => " (its memory is full: raise maxmemory; workers drain it meanwhile)",
         "NOAUTH" | "WRONGPASS" => " (give user and password in the URL: redis://USER:PASSWORD@HOST/)",
         "MISCONF" => " (it cannot persist: look at its log and disk)",
+        "WRONGTYPE" => " (another program uses a key of this queue: `dueq doctor QUEUE` names it)",
+        "READONLY" => " (it is a replica: redis-cli -u \"$REDIS_URL\" ROLE names its master)",
+        "NOREPLICAS" => " (too few replicas follow it: redis-cli -u \"$REDIS_URL\" INFO replication)",
+        "BUSY" => " (a script runs for long: redis-cli -u \"$REDIS_URL\" SCRIPT KILL, or FUNCTION KILL, ends it)",
         "MOVED" => {
             " (the queue is on another node of this cluster, and dueq does not follow redirections: connect to the node named)"
         }
@@ -86,7 +90,10 @@ pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
 }
 
 fn denied(address: &str, error: RedisError) -> Error {
-    let message = format!("redis at {address} refused the user or password: {}", reason(&error));
+    let message = format!(
+        "redis at {address} refused the user or password (WRONGPASS, or it has no such user): {}",
+        reason(&error)
+    );
     Error::with_source(ErrorKind::Denied, Applied::No, message, error)
 }
 

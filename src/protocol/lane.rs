@@ -10,6 +10,7 @@ use redis::{Cmd, RedisError, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{Applied, Error};
+use crate::events;
 use crate::protocol::clock::Clock;
 use crate::protocol::connect::Connector;
 use crate::protocol::failure;
@@ -317,6 +318,8 @@ pub(crate) struct Patience {
     retry: Retry,
     /// A call that was repeated may have been applied.
     unknown: bool,
+    /// Why the call is about to be repeated.
+    reason: Option<Error>,
 }
 
 impl Patience {
@@ -326,7 +329,7 @@ impl Patience {
 
     /// Of somebody who has been waiting since `start`.
     pub(crate) fn since(start: Instant) -> Self {
-        Self { end: start + PATIENCE, attempt: 0, retry: reconnect_delays(), unknown: false }
+        Self { end: start + PATIENCE, attempt: 0, retry: reconnect_delays(), unknown: false, reason: None }
     }
 
     /// Whether a call that ended so may be sent again.
@@ -335,6 +338,9 @@ impl Patience {
         let harmless = error.was_applied() == Applied::No || repeat == Repeat::Harmless;
         let allowed = harmless && matches!(error.kind(), Timeout | Unavailable) && Instant::now() < self.end;
         self.unknown |= allowed && error.was_applied() != Applied::No;
+        if allowed {
+            self.reason = Some(error.clone());
+        }
         allowed
     }
 
@@ -345,6 +351,9 @@ impl Patience {
 
     pub(crate) async fn pause(&mut self) {
         self.attempt += 1;
+        if let Some(reason) = self.reason.take().filter(|_| self.attempt == 1) {
+            events::call_repeated(&reason);
+        }
         tokio::time::sleep(self.retry.delay(self.attempt, fastrand::f64())).await;
     }
 }

@@ -196,7 +196,10 @@ impl ItemReply {
     pub(crate) fn refusal(&self) -> Error {
         match &*self.word {
             "INVALID" => Error::invalid(self.detail.clone()),
-            "FULL" => Error::new(ErrorKind::Full, Applied::No, self.detail.clone()),
+            "FULL" => {
+                let way_out = "work it off, or raise the limit: dueq configure QUEUE --max-messages N";
+                Error::new(ErrorKind::Full, Applied::No, format!("FULL: {}; {way_out}", self.detail))
+            }
             _ => self.unexpected(),
         }
     }
@@ -253,7 +256,11 @@ impl Options {
 
 fn unexpected(verb: Verb, what: &str) -> Error {
     let what = failure::shown(&what.chars().take(200).collect::<String>());
-    Error::new(ErrorKind::Server, Applied::Unknown, format!("the reply to {} is not the protocol: {what}", verb.name()))
+    Error::new(
+        ErrorKind::Server,
+        Applied::Unknown,
+        format!("the reply to {} is not the protocol: {what} (`dueq doctor QUEUE` finds why)", verb.name()),
+    )
 }
 
 #[cfg(test)]

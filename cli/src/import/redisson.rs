@@ -65,9 +65,9 @@ impl Redisson {
             None if self.name.contains(['/', '{', '}']) => anyhow!("{error}; choose a name by --into"),
             _ => error,
         })?;
-        let from = Store::open(self.from.as_deref().unwrap_or(&common.redis)).await?;
+        let from = Store::open(self.from.as_deref().unwrap_or(common.url())).await?;
         let journal = Journal {
-            store: Store::open(&common.redis).await?,
+            store: Store::open(common.url()).await?,
             key: format!("dueq-import:redisson:{{{into}}}:{}", self.name),
             is_ignored: false,
         };

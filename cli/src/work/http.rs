@@ -38,6 +38,7 @@ impl Http {
         over: CancellationToken,
     ) -> anyhow::Result<Self> {
         let url = parse(url)?;
+        install_provider();
         // Proxies of the environment are not used: they would connect to what is not checked here.
         let mut client = Client::builder()
             .user_agent(concat!("dueq/", env!("CARGO_PKG_VERSION")))
@@ -87,6 +88,12 @@ impl Http {
     }
 }
 
+/// Gives the process the TLS provider that reqwest asks for: the library installs one for rediss:// only.
+pub(super) fn install_provider() {
+    // If there is one already, it stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 fn parse(text: &str) -> anyhow::Result<Url> {
     let url = Url::parse(text).context("--http needs a URL such as https://example.com/hook")?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
@@ -131,8 +138,9 @@ fn settlement(status: StatusCode, headers: &HeaderMap, now: SystemTime, said: &s
     let error = if said.is_empty() { format!("HTTP {status}") } else { format!("HTTP {status}: {said}") };
     match status.as_u16() {
         200..=299 => Settlement::Ack,
-        // 408 too slow, 409 in conflict, 425 too early, 429 too many: another time may do.
-        400..=499 if !matches!(status.as_u16(), 408 | 409 | 425 | 429) => Settlement::bury(error),
+        // The receiver refuses this payload, or says 410, which means never again. A wrong path, secret or right (401, 403,
+        // 404) is a mistake of a deployment, which must not bury a whole queue.
+        400 | 410 | 413 | 415 | 422 => Settlement::bury(error),
         429 | 503 => match retry_after(headers, now) {
             Some(after) => Settlement::retry_after(after, error),
             None => Settlement::retry(error),
@@ -165,10 +173,10 @@ mod tests {
         for code in [200, 201, 202, 204, 299] {
             assert_eq!(of(code), Settlement::Ack, "{code}");
         }
-        for code in [400, 401, 403, 404, 410, 413, 422] {
+        for code in [400, 410, 413, 415, 422] {
             assert!(matches!(of(code), Settlement::Bury(_)), "{code}");
         }
-        for code in [301, 302, 307, 308, 408, 409, 425, 429, 500, 502, 503, 504, 599] {
+        for code in [301, 302, 307, 308, 401, 403, 404, 405, 408, 409, 425, 429, 451, 500, 502, 503, 504, 599] {
             assert!(matches!(of(code), Settlement::Retry { after: None, .. }), "{code}");
         }
     }

@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use dueq::{Delivery, Limits, Settlement};
+use dueq::{Client, Delivery, ErrorKind, Limits, Retry, Settlement};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Common, existing, group, time};
+use crate::log::{self, Style};
+use crate::output::Usage;
+use crate::{Common, existing, group, output, time};
 
 /// What the ends of handlers may take after the grace, before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
@@ -24,6 +26,8 @@ const HOW: &str = "What to do with a message, one of";
 
 /// A receiver that says nothing for so long has failed.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait before connecting is tried again at the start.
+const START_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -39,8 +43,15 @@ const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
   not visible ASCII, % and . percent-encoded), webhook-timestamp the time of this attempt, webhook-signature an
   HMAC-SHA256; traceparent, if there is one, the push's. The secret, whsec_ and base64, comes from --secret-file or
   DUEQ_WEBHOOK_SECRET; several, one a line, sign side by side while you change them.
-  2xx: done. 4xx: hopeless, set aside as dead, but for 408, 409, 425 and 429. These and all else: retried; 429 and 503
-  after what Retry-After says (1 second to a day). Redirects are not followed, proxies not used.
+  2xx: done. 400, 410, 413, 415 and 422: hopeless, set aside as dead. Everything else, 401, 403 and 404 included, is
+  retried; 429 and 503 after what Retry-After says (1 second to a day). Redirects are not followed, proxies not used.
+
+A failed attempt is retried after --retry-min, and after twice as long each time, up to --retry-max; each delay is
+  shortened by a random part of up to half of it. The limit of attempts is the message's, else the queue's.
+
+It writes to standard error that it has started, which attempts failed and why, and when an outage of the server begins
+  and ends. One error has one line a minute (failed attempts ten), with a count. --log-level error leaves out all that.
+  While the server is away, at the start too, it keeps trying.
 
 --print: a line that cannot be written, as the disk is full or the reader gone, gives its message back and ends the
 worker with exit code 1.
@@ -76,6 +87,12 @@ pub(crate) struct Work {
     /// never set). A message pushed with a limit of its own keeps that
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
+    /// The delay after the first failed attempt of a message
+    #[arg(long, value_parser = limit, value_name = "TIME", default_value = "1s")]
+    retry_min: Duration,
+    /// The longest delay between two attempts
+    #[arg(long, value_parser = limit, value_name = "TIME", default_value = "1h")]
+    retry_max: Duration,
     #[command(flatten)]
     http: HttpOptions,
 }
@@ -100,7 +117,7 @@ struct How {
     /// Print each message and ack it
     #[arg(long, help_heading = HOW)]
     print: bool,
-    /// Post each message to this URL: 2xx done, most 4xx hopeless, anything else retry
+    /// Post each message to this URL: 2xx done, 400, 410, 413, 415 and 422 hopeless, anything else retry
     #[arg(long, help_heading = HOW, value_name = "URL")]
     http: Option<String>,
 }
@@ -140,7 +157,16 @@ impl Handler {
 
 impl Work {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<()> {
-        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let retry = Retry::exponential(self.retry_min, self.retry_max)
+            .map_err(|_| Usage("--retry-min must not be above --retry-max".to_owned()))?;
+        // Heard from now on: a signal must not kill us with a command half done.
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let client = tokio::select! {
+            client = connected(common) => client?,
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+        };
+        let (queue, fails) = (common.queue_of(&client, &self.queue)?, !self.how.print);
         if let Ok(Some(absence)) = existing::absence(&client, &queue).await {
             tracing::warn!("{absence}; waiting for its first push");
         }
@@ -158,23 +184,31 @@ impl Work {
             }
             How { .. } => Handler::Print(print::Print::new(common.json, stop.clone())),
         });
-        // Heard from now on: a signal must not kill us with a command half done.
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         if let Some(max_attempts) = self.max_attempts {
             queue.configure(Limits::new().max_attempts(max_attempts)).await?;
         }
 
+        announce(common, &client, queue.name(), self.concurrency, self.lease);
         let handling = Arc::clone(&handler);
         // The library would release a message as soon as the grace is over; here its command is ended before.
         let worker = queue
             .worker()
             .concurrency(self.concurrency)
             .lease(self.lease)
+            .retry(retry)
             .grace(self.grace.saturating_add(ENDING))
             .run(
                 move |delivery: Delivery| {
                     let handler = Arc::clone(&handling);
-                    async move { handler.handle(&delivery).await }
+                    async move {
+                        let settlement = handler.handle(&delivery).await;
+                        if let Settlement::Retry { error, .. } = &settlement
+                            && fails
+                        {
+                            tell_failure(&delivery, error);
+                        }
+                        settlement
+                    }
                 },
                 stop.cancelled(),
             );
@@ -208,4 +242,46 @@ impl Work {
             _ => Ok(()),
         }
     }
+}
+
+/// Says on standard error what is worked, where and how; not to those who want errors alone.
+fn announce(common: &Common, client: &Client, queue: &str, concurrency: usize, lease: Duration) {
+    if !tracing::enabled!(target: "dueq", tracing::Level::WARN) {
+        return;
+    }
+    let address = client.address();
+    output::note(&match common.log {
+        Style::Text => format!(
+            "dueq: working {} at {}: {concurrency} at once, lease {lease:?}; Ctrl-C stops",
+            output::visible(queue.as_bytes()),
+            output::visible(address.as_bytes())
+        ),
+        Style::Json => output::json(&serde_json::json!({
+            "level": "INFO", "message": "working", "queue": queue, "server": address, "concurrency": concurrency,
+            "lease_ms": u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
+        })),
+    });
+}
+
+/// A client, once the server can be reached: a worker that starts while it is away waits, as one does that is at work.
+async fn connected(common: &Common) -> anyhow::Result<Client> {
+    loop {
+        match common.client().await {
+            Err(error) if error.downcast_ref::<dueq::Error>().is_some_and(is_away) => {
+                let error = common.explained(&error);
+                tracing::warn!(name: log::NOT_STARTED, target: "dueq", error, "not started yet: it goes on trying");
+                tokio::time::sleep(START_AGAIN).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_away(error: &dueq::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
+}
+
+fn tell_failure(delivery: &Delivery, error: &str) {
+    let (id, attempt) = (delivery.id(), delivery.attempt());
+    tracing::warn!(name: log::ATTEMPT_FAILED, target: "dueq", %id, attempt, error, "an attempt failed");
 }

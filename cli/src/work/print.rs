@@ -3,8 +3,6 @@
 use std::io;
 use std::sync::OnceLock;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use dueq::{Delivery, Settlement};
 use tokio_util::sync::CancellationToken;
 
@@ -44,9 +42,9 @@ impl Print {
     }
 
     fn print(&self, delivery: &Delivery) -> io::Result<()> {
-        let lateness_ms = delivery.lateness().as_secs_f64() * 1_000.0;
+        let lateness_ms = delivery.lateness().as_micros() as f64 / 1_000.0;
         if !self.json {
-            let (id, payload) = (output::visible(delivery.id_bytes()), output::visible(delivery.payload()));
+            let (id, payload) = (output::shown_id(delivery.id_bytes()), output::visible(delivery.payload()));
             return output::line(&format!(
                 "{id} (attempt {}, {lateness_ms:.1} ms late): {payload}",
                 delivery.attempt()
@@ -57,7 +55,7 @@ impl Print {
         object.insert("due_ms".to_owned(), delivery.due_ms().into());
         object.insert("started_ms".to_owned(), (delivery.due_ms() as f64 + lateness_ms).into());
         object.insert("lateness_ms".to_owned(), lateness_ms.into());
-        object.insert("payload_base64".to_owned(), STANDARD.encode(delivery.payload()).into());
+        output::payload_fields(&mut object, delivery.payload());
         output::json_line(&object.into())
     }
 }

@@ -34,7 +34,11 @@ fn found(lines: &[Value]) -> Vec<String> {
 fn well(server: &Server) -> Result<()> {
     let (code, lines) = doctor(server, &[])?;
     assert_eq!((code, found(&lines)), (Some(0), Vec::new()), "{lines:#?}");
-    assert_eq!(lines.last(), Some(&serde_json::json!({ "found": 0, "mended": 0, "not_checked": 0 })));
+    let remarks = lines.iter().filter(|line| line.get("remark").is_some()).count();
+    assert_eq!(
+        lines.last(),
+        Some(&serde_json::json!({ "found": 0, "mended": 0, "remarks": remarks, "not_checked": 0 }))
+    );
     Ok(())
 }
 
@@ -67,11 +71,12 @@ async fn each_planted_fault_of_a_queue_is_found_and_mended() -> Result<()> {
     let key = |suffix: &str| format!("dueq:{{q}}:{suffix}");
     let sentinel = format!("\0{}", "-".repeat(70));
     // What is planted, what is found, and what is there to plant the next one in.
+    let entry = format!("{LATER}:nobody");
     let count = format!("\u{2}{}", "k".repeat(16));
     let faults: [(&[&str], &str, &[&str]); 18] = [
         (&["ZREM", "scheduled", "waits"], "unplaced waits", &["requeue", "q", "waits"]),
         (&["ZADD", "dead", "5", "waits"], "doubled waits", &["requeue", "q", "waits"]),
-        (&["ZADD", "scheduled", "5", "leased"], "doubled leased", &[]),
+        (&["ZADD", "scheduled", LATER, "leased"], "doubled leased", &[]),
         (&["HDEL", "claims", "leased"], "unclaimed leased", &[]),
         (&["ZREM", "leases", "leased"], "unleased leased", &[]),
         (&["HSET", "claims", "nobody", "xxxxxxxxxxxxxxxx5"], "unleased nobody", &[]),
@@ -80,8 +85,8 @@ async fn each_planted_fault_of_a_queue_is_found_and_mended() -> Result<()> {
         (&["HSET", "attrs", "nobody", "1 0 0 \n"], "attrs nobody", &[]),
         (&["HSET", "attrs", "dead", "gibberish"], "attrs dead", &[]),
         (&["RPUSH", "ready", "gibberish"], "entry gibberish", &[]),
-        (&["RPUSH", "ready", "5:nobody"], "hollow nobody", &[]),
-        (&["ZADD", "scheduled", "5", "nobody"], "hollow nobody", &[]),
+        (&["RPUSH", "ready", &entry], "hollow nobody", &[]),
+        (&["ZADD", "scheduled", LATER, "nobody"], "hollow nobody", &[]),
         (&["ZADD", "dead", "+inf", "dead"], "score dead", &[]),
         (&["ZREM", "dead", &sentinel], "sentinel dueq:{q}:dead", &[]),
         (&["LPOP", "ready"], "sentinel dueq:{q}:ready", &[]),
@@ -97,6 +102,8 @@ async fn each_planted_fault_of_a_queue_is_found_and_mended() -> Result<()> {
         well(&server)?;
         if !then.is_empty() {
             assert_eq!(dueq(&server, then)?.status.code(), Some(0), "{then:?}");
+            // Else it would be overdue.
+            dueq(&server, &["reschedule", "q", "waits", "--at", LATER])?;
         }
     }
     // The payload by hand.
@@ -180,5 +187,105 @@ async fn people_read_what_follows_and_what_to_run() -> Result<()> {
     run(&server, &["HSET", "dueq:{q}:messages", "\x1b[2J", "x"])?;
     let said = text(&dueq(&server, &["doctor", "q", "--repair"])?.stdout);
     assert!(said.contains("mended: ") && said.contains("2 found, 2 mended") && !said.contains('\x1b'), "{said}");
+    Ok(())
+}
+
+/// Unix milliseconds of the year 2100: what is due then is not overdue.
+const LATER: &str = "4102444800000";
+const LONG_AGO: &str = "2020-01-01T00:00:00Z";
+
+#[test]
+fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
+    let server = server()?;
+    for id in ["a", "b", "c"] {
+        dueq(&server, &["push", "q", "x", "--id", id, "--at", LONG_AGO])?;
+    }
+    let overdue = finds(&server, &["q"], "overdue q")?;
+    assert_eq!(overdue["remedy"], "dueq work q --exec COMMAND", "{overdue}");
+    dueq(&server, &["pause", "q"])?;
+    let paused = finds(&server, &[], "paused q")?;
+    assert_eq!(paused["remedy"], "dueq resume q", "{paused}");
+    assert!(paused["problem"].as_str().is_some_and(|problem| problem.contains("3 messages are due")), "{paused}");
+    dueq(&server, &["resume", "q"])?;
+    // Any value of the field means paused.
+    run(&server, &["HSET", "dueq:{q}:meta", "paused", "0"])?;
+    finds(&server, &[], "paused q")?;
+    run(&server, &["HDEL", "dueq:{q}:meta", "paused"])?;
+
+    let mut worker = crate::command(&server)
+        .args(["work", "q", "--concurrency", "1", "--exec", "echo; exec sleep 1000"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()?;
+    // The line of the first command: then the only handler is busy.
+    let mut line = [0];
+    std::io::Read::read_exact(&mut worker.stdout.take().context("its output")?, &mut line)?;
+    let busy = finds(&server, &["q"], "overdue q");
+    worker.kill()?;
+    worker.wait()?;
+    let busy = busy?;
+    assert!(busy["problem"].as_str().is_some_and(|problem| problem.contains("1 workers are alive")), "{busy}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn dead_messages_are_a_remark_and_no_finding() -> Result<()> {
+    let server = server()?;
+    let _leased = one_in_each_state(&server).await?;
+    let (code, lines) = doctor(&server, &["q"])?;
+    let remark = lines.iter().find(|line| line.get("remark").is_some()).context("a remark")?;
+    assert_eq!((code, &remark["remark"], found(&lines).len()), (Some(0), &"dead".into(), 0));
+    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    assert!(said.contains("remark: dead q: 1 messages are dead"), "{said}");
+    assert!(said.contains("nothing found, 1 remark\n"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn doctor_finds_that_too_few_replicas_stop_all_writes() -> Result<()> {
+    let server = server()?;
+    dueq(&server, &["push", "q", "x", "--id", "a", "--at", LONG_AGO])?;
+    run(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"])?;
+    let output = dueq(&server, &["doctor"])?;
+    let said = text(&output.stdout);
+    assert!(said.contains("noreplicas min-replicas-to-write: 0 replicas follow"), "{said}");
+    assert!(said.contains("nothing is pushed, claimed or delivered"), "{said}");
+    assert!(said.contains("run  redis-cli -u \"$REDIS_URL\" INFO replication"), "{said}");
+    assert!(said.contains("overdue q"), "what only reads is looked at all the same: {said}");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), String::new()));
+    Ok(())
+}
+
+#[test]
+fn doctor_says_what_a_failed_snapshot_stops() -> Result<()> {
+    let server = Server::start(&["--enable-protected-configs", "yes", "--save", "3600 1"])?;
+    dueq(&server, &["push", "q", "x", "--delay", "1h"])?;
+    let folder = server.folder().join("gone");
+    std::fs::create_dir(&folder)?;
+    run(&server, &["CONFIG", "SET", "dir", &folder.display().to_string()])?;
+    std::fs::remove_dir(&folder)?;
+    server.command(&["BGSAVE"])?;
+    let start = std::time::Instant::now();
+    while !server.command(&["INFO", "persistence"])?.contains("rdb_last_bgsave_status:err") {
+        anyhow::ensure!(start.elapsed().as_secs() < 60, "the snapshot did not fail");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    assert!(said.contains("disk rdb_last_bgsave_status"), "{said}");
+    assert!(said.contains("refused with MISCONF, beats and claims too"), "{said}");
+    run(&server, &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"])?;
+    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    assert!(said.contains("disk rdb_last_bgsave_status") && !said.contains("MISCONF"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn remedies_name_the_server_of_the_call() -> Result<()> {
+    let server = Server::start(&["--appendonly", "no"])?;
+    let by_variable = text(&dueq(&server, &["doctor"])?.stdout);
+    assert!(by_variable.contains("run  redis-cli -u \"$REDIS_URL\" CONFIG SET appendonly yes"), "{by_variable}");
+    let url = server.url();
+    let output = crate::command(&server).env_remove("REDIS_URL").args(["doctor", "--redis", &url]).output()?;
+    let by_flag = text(&output.stdout);
+    assert!(by_flag.contains(&format!("run  redis-cli -u {url} CONFIG SET appendonly yes")), "{by_flag}");
     Ok(())
 }

@@ -164,9 +164,9 @@ fn more_findings_than_are_named_are_counted_with_what_was_mended() -> Result<()>
     let plant = "for i = 1, 1500 do redis.call('HSET', KEYS[1], 'lost:' .. i, 'x') end";
     server.command(&["EVAL", plant, "1", "dueq:{q}:messages"])?;
     let said = text(&command(&server).args(["doctor", "q", "--repair"]).output()?.stdout);
-    assert!(said.contains("  and 500 more, 500 mended\n") && said.ends_with("1500 found, 1500 mended\n"), "{said}");
+    assert!(said.contains("  and 500 more, 500 mended\n") && said.contains("1500 found, 1500 mended"), "{said}");
     let said = text(&command(&server).args(["doctor", "q"]).output()?.stdout);
-    assert!(said.ends_with("nothing found\n"), "{said}");
+    assert!(said.ends_with("nothing found, 1 remark\n"), "{said}");
     Ok(())
 }
 

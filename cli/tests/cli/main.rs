@@ -2,6 +2,7 @@
 
 mod absent;
 mod bench;
+mod counts;
 mod doctor;
 mod foreign;
 mod help;
@@ -9,9 +10,11 @@ mod hostile;
 mod lost;
 mod ndjson;
 mod operator;
+mod readme;
 mod roles;
 mod secrets;
 mod tls;
+mod words;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};

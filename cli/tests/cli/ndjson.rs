@@ -99,7 +99,7 @@ fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
         ("nonsense", "expected"),
         ("{\"payload\":\"x\"", "EOF"),
         ("[1]", "not an object"),
-        ("{\"payload\":1}", "integer"),
+        ("{\"payload\":\"x\",\"id\":1}", "integer"),
         ("{\"payload\":\"x\",\"dealy\":\"1h\"}", "dealy"),
         ("{\"id\":\"x\"}", "neither payload"),
         ("{\"payload\":\"x\",\"payload_base64\":\"\"}", "both payload"),
@@ -125,6 +125,8 @@ fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
     assert_eq!(scheduled(&server)?, 2, "the good lines are the same each time");
     let invalid = file(&server, b"{\"payload\":\"\xff\"}\n")?;
     assert!(text(&push(&server, &invalid, &[])?.stderr).contains("line 1: "));
+    let folder = push(&server, "/tmp", &[])?;
+    assert!(text(&folder.stderr).contains("cannot read /tmp: is a directory"), "{}", text(&folder.stderr));
     let missing = push(&server, "/nowhere", &[])?;
     assert!(text(&missing.stderr).contains("cannot read /nowhere"), "{}", text(&missing.stderr));
     Ok(())
@@ -174,5 +176,19 @@ fn a_full_queue_stops_the_push_at_its_line() -> Result<()> {
     let output = push(&server, &path, &["--skip-bad"])?;
     assert_eq!(output.status.code(), Some(1), "a full queue is not a bad line");
     assert!(text(&output.stderr).contains("line 3: "), "{}", text(&output.stderr));
+    Ok(())
+}
+
+#[test]
+fn a_payload_may_be_any_json_value() -> Result<()> {
+    let server = Server::start(&[])?;
+    let lines = "{\"payload\": {\"a\": [1, \"\u{e9}\"]}, \"id\": \"object\", \"delay\": \"1h\"}\n\
+        {\"payload\": 4.20, \"id\": \"number\", \"delay\": \"1h\"}\n\
+        {\"payload\": \"te\\u0078t\", \"id\": \"text\", \"delay\": \"1h\"}\n";
+    let output = push(&server, &file(&server, lines)?, &[])?;
+    assert_eq!(json(&output.stdout)?["created"], 3, "{}", text(&output.stderr));
+    for (id, payload) in [("object", "{\"a\": [1, \"\u{e9}\"]}"), ("number", "4.20"), ("text", "text")] {
+        assert_eq!(json(&dueq(&server, &["show", "q", id, "--json"])?.stdout)?["payload"], payload, "{id}");
+    }
     Ok(())
 }

@@ -122,7 +122,7 @@ async fn the_trace_of_a_message_goes_along() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_and_4xx_is_hopeless() -> Result<()> {
+async fn a_redirect_is_not_followed_and_410_is_hopeless() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut elsewhere = Receiver::start(&["200 OK"]).await?;
     let location: &'static str = format!("307 Temporary Redirect\r\nLocation: {}", elsewhere.url).leak();

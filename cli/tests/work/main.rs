@@ -4,5 +4,6 @@ mod dev;
 mod exec;
 mod hostile;
 mod http;
+mod log;
 mod print;
 mod support;

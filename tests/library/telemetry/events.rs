@@ -164,5 +164,15 @@ async fn an_emptied_store_and_a_server_that_is_away_are_told() -> Result<()> {
         assert_eq!((told[0].level.as_str(), told[0].names()), ("WARN", fields.to_vec()), "{name}");
         assert_eq!(told[0].field("queue"), "orders", "{name}");
     }
+    let (queue, message) = (setup.queue.clone(), Message::new("").id("waits").due(HOUR));
+    let pushing = tokio::spawn(async move { queue.push(message).await });
+    let repeated = collector.wait("dueq.call_repeated", 1).await?;
+    assert_eq!((repeated[0].level.as_str(), repeated[0].names()), ("INFO", vec!["error", "message"]));
+
+    setup.server.restart()?;
+    pushing.await??;
+    let recovered = collector.wait("dueq.recovered", 1).await?;
+    assert_eq!((recovered[0].level.as_str(), recovered[0].field("queue")), ("WARN", "orders"));
+    assert_eq!(recovered[0].names(), ["call", "failures", "message", "queue"]);
     worker.abort().await
 }

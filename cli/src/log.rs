@@ -1,0 +1,298 @@
+//! The log on standard error: which events it shows, and how often it repeats the same error.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::fmt::format::{Format, JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::output;
+
+/// For so long a repeated error is only counted.
+const PERIOD: Duration = Duration::from_secs(60);
+/// The event of a failed attempt, which the program tells itself.
+pub(crate) const ATTEMPT_FAILED: &str = "dueq.attempt_failed";
+/// The event of a worker that cannot reach the server yet.
+pub(crate) const NOT_STARTED: &str = "dueq.not_started";
+/// How many lines of one error a period may have: failed attempts name different messages.
+const ATTEMPTS: u32 = 10;
+/// How many errors are remembered.
+const REMEMBERED: usize = 1_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Style {
+    /// Lines for people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Starts the log. `level` counts more than RUST_LOG, and that more than warnings, the default.
+pub(crate) fn start(style: Style, level: Option<Level>) {
+    let chosen = match level {
+        Some(Level::Warn) => None,
+        Some(level @ (Level::Off | Level::Error)) => Some(EnvFilter::new(level.name())),
+        Some(level) => Some(EnvFilter::new(format!("warn,dueq={}", level.name()))),
+        None => EnvFilter::try_from_default_env().ok(),
+    };
+    // A person at a prompt wants to know why a call takes ten seconds. Those who chose a level get that level.
+    let is_default = chosen.is_none();
+    let waits = filter_fn(move |metadata: &Metadata<'_>| is_default && metadata.name() == "dueq.call_repeated");
+    let filter = chosen.unwrap_or_else(|| EnvFilter::new("warn")).or(waits);
+    let json = style == Style::Json;
+    let layer = tracing_subscriber::fmt::layer().with_writer(move || output::Log { json });
+    let floods = Mutex::new(Floods::default());
+    let layer = match style {
+        Style::Text => {
+            layer.event_format(Sparing { format: Format::default().with_target(false), json, floods }).boxed()
+        }
+        Style::Json => layer
+            .fmt_fields(JsonFields::new())
+            .event_format(Sparing {
+                format: Format::default().json().flatten_event(true).with_target(false),
+                json,
+                floods,
+            })
+            .boxed(),
+    };
+    tracing_subscriber::registry().with(layer.with_filter(filter)).init();
+}
+
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// A format that leaves out what [`Floods`] withholds, and says how much that was.
+struct Sparing<F> {
+    format: F,
+    json: bool,
+    floods: Mutex<Floods>,
+}
+
+impl<S, N, F> FormatEvent<S, N> for Sparing<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let judged = {
+            let mut floods = self.floods.lock().unwrap_or_else(PoisonError::into_inner);
+            floods.judge(event.metadata().name(), &fields, Instant::now())
+        };
+        match judged {
+            Judged::Withhold => Ok(()),
+            Judged::Tell(0) => self.format.format_event(context, to, event),
+            Judged::Tell(withheld) => {
+                let mut line = String::new();
+                self.format.format_event(context, Writer::new(&mut line), event)?;
+                writeln!(to, "{}", with_count(line.trim_end(), withheld, self.json))
+            }
+        }
+    }
+}
+
+/// A line of the log that also says how often it was withheld.
+fn with_count(line: &str, withheld: u64, json: bool) -> String {
+    match line.strip_suffix('}').filter(|_| json) {
+        Some(object) => format!("{object},\"withheld\":{withheld}}}"),
+        None => format!("{line} (and {withheld} more times since the last such line)"),
+    }
+}
+
+/// What decides whether an event is told.
+#[derive(Default)]
+struct Fields {
+    queue: String,
+    call: String,
+    error: String,
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "queue" => value.clone_into(&mut self.queue),
+            "call" => value.clone_into(&mut self.call),
+            "error" => value.clone_into(&mut self.error),
+            _ => {}
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if matches!(field.name(), "queue" | "call" | "error") {
+            self.record_str(field, &format!("{value:?}"));
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Judged {
+    /// Tell it, and that it was withheld so often.
+    Tell(u64),
+    Withhold,
+}
+
+/// What was told: of each error one line in each period, and one line when an outage is over.
+#[derive(Default)]
+struct Floods {
+    told: HashMap<String, Told>,
+    /// Queue and call of what fails and says when it works again.
+    failing: HashSet<(String, String)>,
+    /// Whether a line told of a failure since the last one that told of its end.
+    is_outage_told: bool,
+}
+
+struct Told {
+    since: Instant,
+    lines: u32,
+    withheld: u64,
+}
+
+impl Floods {
+    fn judge(&mut self, name: &str, fields: &Fields, now: Instant) -> Judged {
+        let most = match name {
+            "dueq.recovered" => return self.recovered(fields),
+            ATTEMPT_FAILED => ATTEMPTS,
+            "dueq.call_failed"
+            | "dueq.call_repeated"
+            | "dueq.waiting_failed"
+            | "dueq.listening_failed"
+            | "dueq.listening_denied"
+            | "dueq.extend_failed"
+            | "dueq.master_unknown"
+            | NOT_STARTED => 1,
+            _ => return Judged::Tell(0),
+        };
+        if name == "dueq.call_failed" && matches!(&*fields.call, "claim" | "beat") {
+            self.failing.insert((fields.queue.clone(), fields.call.clone()));
+        }
+        if self.told.len() >= REMEMBERED {
+            self.told.retain(|_, told| now.duration_since(told.since) < PERIOD);
+        }
+        if self.told.len() >= REMEMBERED {
+            self.told.clear();
+        }
+        let told = self.told.entry(fields.error.clone()).or_insert(Told { since: now, lines: 0, withheld: 0 });
+        if now.duration_since(told.since) >= PERIOD {
+            (told.since, told.lines) = (now, 0);
+        }
+        if told.lines >= most {
+            told.withheld += 1;
+            return Judged::Withhold;
+        }
+        told.lines += 1;
+        self.is_outage_told |= most == 1;
+        Judged::Tell(std::mem::take(&mut told.withheld))
+    }
+
+    /// The end of an outage is told once, when nothing fails any more.
+    fn recovered(&mut self, fields: &Fields) -> Judged {
+        self.failing.remove(&(fields.queue.clone(), fields.call.clone()));
+        if self.failing.is_empty() && std::mem::take(&mut self.is_outage_told) {
+            Judged::Tell(0)
+        } else {
+            Judged::Withhold
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(floods: &mut Floods, call: &str, error: &str, at: Instant) -> Judged {
+        let fields = Fields { queue: "q".to_owned(), call: call.to_owned(), error: error.to_owned() };
+        floods.judge("dueq.call_failed", &fields, at)
+    }
+
+    fn recovered(floods: &mut Floods, call: &str, at: Instant) -> Judged {
+        let fields = Fields { queue: "q".to_owned(), call: call.to_owned(), error: String::new() };
+        floods.judge("dueq.recovered", &fields, at)
+    }
+
+    #[test]
+    fn one_error_is_told_once_a_minute_with_a_count() {
+        let (mut floods, start) = (Floods::default(), Instant::now());
+        let mut lines = Vec::new();
+        for tenth in 0..1_300 {
+            let at = start + Duration::from_millis(100) * tenth;
+            if let Judged::Tell(withheld) = failed(&mut floods, "claim", "READONLY", at) {
+                lines.push((tenth, withheld));
+            }
+        }
+        assert_eq!(lines, [(0, 0), (600, 599), (1_200, 599)]);
+        assert_eq!(failed(&mut floods, "claim", "MISCONF", start), Judged::Tell(0), "another error is told at once");
+    }
+
+    #[test]
+    fn the_end_of_an_outage_is_told_once_after_all_calls_work() {
+        let (mut floods, now) = (Floods::default(), Instant::now());
+        assert_eq!(recovered(&mut floods, "beat", now), Judged::Withhold, "no failure was told");
+        assert_eq!(failed(&mut floods, "claim", "away", now), Judged::Tell(0));
+        assert_eq!(failed(&mut floods, "beat", "away", now), Judged::Withhold);
+        assert_eq!(recovered(&mut floods, "beat", now), Judged::Withhold, "claims still fail");
+        assert_eq!(recovered(&mut floods, "claim", now), Judged::Tell(0));
+        assert_eq!(failed(&mut floods, "claim", "away", now), Judged::Withhold);
+        assert_eq!(recovered(&mut floods, "claim", now), Judged::Withhold, "its failure was not told again");
+    }
+
+    #[test]
+    fn failed_attempts_of_one_error_have_ten_lines_a_minute() {
+        let (mut floods, now) = (Floods::default(), Instant::now());
+        let mut lines = |at| {
+            let fields = Fields { error: "HTTP 503".to_owned(), ..Fields::default() };
+            (0..100).filter(|_| floods.judge(ATTEMPT_FAILED, &fields, at) != Judged::Withhold).count()
+        };
+        assert_eq!((lines(now), lines(now), lines(now + PERIOD)), (10, 0, 10));
+    }
+
+    #[test]
+    fn a_count_fits_a_line_for_people_and_an_object() {
+        assert_eq!(
+            with_count("failed error=x", 7, false),
+            "failed error=x (and 7 more times since the last such line)"
+        );
+        let object = with_count("{\"error\":\"x\"}", 7, true);
+        let value: serde_json::Value = serde_json::from_str(&object).expect("JSON");
+        assert_eq!(value, serde_json::json!({ "error": "x", "withheld": 7 }));
+    }
+
+    #[test]
+    fn remembered_errors_are_bounded() {
+        let (mut floods, now) = (Floods::default(), Instant::now());
+        for number in 0..10 * REMEMBERED {
+            failed(&mut floods, "claim", &number.to_string(), now);
+        }
+        assert!(floods.told.len() <= REMEMBERED);
+    }
+}

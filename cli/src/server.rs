@@ -1,0 +1,173 @@
+//! Which server is meant, how to connect to it, and what to do about errors of it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use dueq::{Client, ClientOptions, Error, ErrorKind, Queue, shell_word};
+
+use crate::failure::{self, Told};
+use crate::log::Style;
+use crate::output::Usage;
+use crate::{Common, existing, output};
+
+/// The server if none is named.
+const DEFAULT: &str = "redis://127.0.0.1/";
+/// How the library's remedies name the server.
+const NAMED: &str = " -u \"$REDIS_URL\"";
+
+impl Common {
+    pub(crate) fn url(&self) -> &str {
+        self.redis.as_deref().unwrap_or(DEFAULT)
+    }
+
+    pub(crate) async fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::connect_with(self.url(), &self.options()?).await?)
+    }
+
+    /// For verbs that only read: they also look at a server that must not hold queues, and warn.
+    pub(crate) async fn client_to_read(&self) -> anyhow::Result<Client> {
+        match Client::connect_with(self.url(), &self.options()?).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                let client = Client::connect_with(self.url(), &self.options()?.accept_unfit()).await?;
+                self.remark(&format!("warning: {error}"));
+                Ok(client)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// Which certificates to use.
+    pub(crate) fn options(&self) -> anyhow::Result<ClientOptions> {
+        let read = |path: &PathBuf| fs::read(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()));
+        let mut options = ClientOptions::new();
+        if let Some(path) = &self.cacert {
+            options = options.ca_certificates(read(path)?);
+        }
+        match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => options = options.client_certificate(read(cert)?, read(key)?),
+            (None, None) => {}
+            _ => return Err(Usage("--cert and --key go together".to_owned()).into()),
+        }
+        Ok(options)
+    }
+
+    pub(crate) async fn queue(&self, name: &str) -> anyhow::Result<Queue> {
+        Ok(self.client_and_queue(name).await?.1)
+    }
+
+    pub(crate) async fn client_and_queue(&self, name: &str) -> anyhow::Result<(Client, Queue)> {
+        let client = self.client().await?;
+        let queue = self.queue_of(&client, name)?;
+        Ok((client, queue))
+    }
+
+    pub(crate) async fn client_and_queue_to_read(&self, name: &str) -> anyhow::Result<(Client, Queue)> {
+        let client = self.client_to_read().await?;
+        let queue = self.queue_of(&client, name)?;
+        Ok((client, queue))
+    }
+
+    /// The queue that the command is about.
+    pub(crate) fn queue_of(&self, client: &Client, name: &str) -> anyhow::Result<Queue> {
+        let queue = client.queue(name)?;
+        let _ = self.about.set(name.to_owned());
+        Ok(queue)
+    }
+
+    /// The same of one that must exist.
+    pub(crate) async fn existing_queue(&self, name: &str) -> anyhow::Result<Queue> {
+        let (client, queue) = self.client_and_queue(name).await?;
+        existing::require(&client, &queue).await?;
+        Ok(queue)
+    }
+
+    pub(crate) async fn existing_queue_to_read(&self, name: &str) -> anyhow::Result<Queue> {
+        let (client, queue) = self.client_and_queue_to_read(name).await?;
+        existing::require(&client, &queue).await?;
+        Ok(queue)
+    }
+
+    /// An error of the library, with what it leaves open.
+    pub(crate) fn told(&self, error: &Error) -> Told {
+        Told::of(error, self.about.get().map(String::as_str))
+    }
+
+    /// Commands to paste, with redis-cli at the server of this call: it does not read REDIS_URL by itself.
+    pub(crate) fn remedy(&self, text: &str) -> String {
+        let Some(url) = &self.redis else { return text.replace(NAMED, "") };
+        if std::env::var("REDIS_URL").is_ok_and(|variable| variable == *url) && is_for_redis_cli(url) {
+            return text.to_owned();
+        }
+        let server = match url.rsplit_once('@') {
+            None if is_for_redis_cli(url) => shell_word(url.as_bytes()),
+            // A password is not repeated.
+            _ => "URL".to_owned(),
+        };
+        text.replace(NAMED, &format!(" -u {server}"))
+    }
+
+    /// What to look at, or to do, after an error that the library cannot explain by itself.
+    fn way_out(&self, error: &Error) -> Option<&'static str> {
+        let (text, tls) = (error.to_string(), self.url().starts_with("rediss"));
+        let says = |words: &str| text.contains(words);
+        let is_unreached = says("cannot reach redis") || says("the connection to redis");
+        match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Server if says("UnknownIssuer") => {
+                Some("--cacert FILE names the CA that signed its certificate")
+            }
+            ErrorKind::Unavailable | ErrorKind::Server if says("Parse error") || says("invalid response") => {
+                Some("it does not speak Redis's protocol: is this the port of another program?")
+            }
+            ErrorKind::Timeout | ErrorKind::Unavailable if tls && is_unreached => {
+                Some("if this port has no TLS, use redis://")
+            }
+            ErrorKind::Unavailable if self.redis.is_none() && is_unreached => {
+                Some("neither --redis nor REDIS_URL is set, so this is the default; `dueq dev` runs a server there")
+            }
+            ErrorKind::Unavailable if says("onnection reset") || says("roken pipe") || says("end of file") => {
+                Some("the server may have reached its maxclients, or this port needs rediss://")
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn explained(&self, error: &anyhow::Error) -> String {
+        let of_library = error.downcast_ref::<Error>().map(|error| self.told(error));
+        let told = of_library.as_ref().or_else(|| error.downcast_ref::<Told>());
+        let text = self.remedy(&told.map_or_else(|| error.to_string(), ToString::to_string));
+        match told.and_then(|told| self.way_out(&told.error)) {
+            Some(way_out) => format!("{text} ({way_out})"),
+            None => text,
+        }
+    }
+
+    /// What is worth a look, and no failure.
+    pub(crate) fn remark(&self, text: &str) {
+        match self.log {
+            Style::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
+            Style::Json => output::note(&output::json(&serde_json::json!({ "level": "WARN", "message": text }))),
+        }
+    }
+
+    pub(crate) fn complain(&self, error: &anyhow::Error) {
+        let text = self.explained(error);
+        match self.log {
+            Style::Text if error.is::<output::Advice>() => output::note(&format!("dueq: {error}")),
+            Style::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
+            Style::Json => {
+                let mut object = serde_json::json!({ "level": "ERROR", "message": text });
+                let told = error.downcast_ref::<Told>().map(|told| &told.error);
+                if let Some(error) = error.downcast_ref::<Error>().or(told) {
+                    object["applied"] = failure::applied(error).into();
+                }
+                output::note(&output::json(&object));
+            }
+        }
+    }
+}
+
+/// Whether redis-cli understands it: it knows no Sentinels and no sockets in URLs.
+fn is_for_redis_cli(url: &str) -> bool {
+    url.starts_with("redis://") || url.starts_with("rediss://")
+}
