@@ -52,7 +52,7 @@ fn main() -> Result<ExitCode> {
     let well = runtime.enable_all().build()?.block_on(async {
         match command {
             Command::Run(options) => tokio::select! {
-                well = run(options) => well,
+                well = Box::pin(run(options)) => well,
                 ended = interrupted() => ended,
             },
             Command::Check { folder } => {
@@ -64,12 +64,12 @@ fn main() -> Result<ExitCode> {
                 Ok(verdict.is_green())
             }
             Command::Broken { names, options } => tokio::select! {
-                well = broken(&names, &options) => well,
+                well = Box::pin(broken(&names, &options)) => well,
                 ended = interrupted() => ended,
             },
             Command::Role(options) => {
                 answer_about_the_clock()?;
-                roles::run(options).await.map(|()| true)
+                Box::pin(roles::run(options)).await.map(|()| true)
             }
         }
     })?;
