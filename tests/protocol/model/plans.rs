@@ -67,4 +67,35 @@ impl Driver {
         }
         push
     }
+
+    /// New messages that are due within so many ms.
+    fn fresh(&mut self, count: usize, within: u64) -> Operation {
+        let item = |driver: &mut Self| {
+            let mut item = Item { id: driver.make(), due: Due::In(driver.random.u64(0..within)), ..driver.item() };
+            item.drop_options();
+            item
+        };
+        Operation::Push { attempt: None, items: (0..count).map(|_| item(self)).collect() }
+    }
+
+    /// A release by a clock that shows less than the due.
+    pub(super) fn plan_a_release_in_the_past(&mut self) -> Operation {
+        let push = self.fresh(2, 1);
+        let Operation::Push { items, .. } = &push else { return push };
+        let token = self.token();
+        let release = Operation::Release(items.iter().map(|item| (item.id.clone(), token.clone())).collect());
+        self.plan([release, Operation::Claim { count: 50, token, lease: 30_000, due: true }]);
+        self.set_back = Some((1, self.random.u64(500_000..3_000_000)));
+        push
+    }
+
+    /// Messages that are ready, of which some are due only later by a clock that was set back, and others behind them.
+    pub(super) fn plan_a_claim_in_the_past(&mut self) -> Operation {
+        let (first, second) = (self.fresh(8, 900), self.fresh(4, 2));
+        let promote = || Operation::Promote { limit: 1_000, followed: false };
+        let claim = Operation::Claim { count: 50, token: self.token(), lease: 2_000, due: self.chance(50) };
+        self.plan([claim, promote(), second, promote()]);
+        self.set_back = Some((3, self.random.u64(100_000..1_000_000)));
+        first
+    }
 }
