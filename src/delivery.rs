@@ -256,9 +256,14 @@ impl Delivery {
     /// An extension found it gone. A settle that has had its answer, or waits for it, says itself what became of it.
     pub(crate) fn found_gone(&self) {
         // In this order: a settle is marked as answered before it ends.
-        if self.0.settling.load(Ordering::SeqCst) == 0 && !self.is_settled() {
+        if !self.is_settling() && !self.is_settled() {
             self.lose("an extension found it gone");
         }
+    }
+
+    /// Whether some settle waits for its answer.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.0.settling.load(Ordering::SeqCst) > 0
     }
 
     pub(crate) fn settling(&self) -> Settling<'_> {

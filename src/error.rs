@@ -41,8 +41,9 @@ pub enum ErrorKind {
     Unavailable,
     /// No answer came in time.
     Timeout,
-    /// The call took effect on the master, but too few replicas or disks confirmed it in time: a failover may undo it. The
-    /// same call again waits again; a cancel, within 12 s (later it is told that there is no such message, and waits for nobody).
+    /// The call took effect on the master, but too few replicas or disks confirmed it in time, or the wait for them failed: a
+    /// failover may undo it. The same call again waits again. A cancel does so within 12 s only: later it answers that there
+    /// is no such message.
     Unconfirmed,
     /// The queue's limit of messages, or the server's memory, is reached.
     Full,

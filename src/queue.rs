@@ -52,9 +52,11 @@ pub(crate) struct Batchers {
 impl Queue {
     pub(crate) fn new(client: Client, name: &str) -> Result<Self, Error> {
         let keys = Arc::new(Keys::of_queue(name)?);
-        let (meters, lane) = (Arc::new(Meters::new()), &client.lanes().settles);
-        let batcher =
-            |verb| Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(lane), Arc::clone(&meters));
+        let (meters, lanes) = (Arc::new(Meters::new()), client.lanes());
+        let batcher_on = |verb, lane: &Arc<Lane>| {
+            Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(lane), Arc::clone(&meters))
+        };
+        let batcher = |verb| batcher_on(verb, &lanes.settles);
         let batchers = Batchers {
             ack: batcher(Verb::Ack),
             ack_behind: batcher(Verb::Ack).unhurried(),
@@ -62,9 +64,10 @@ impl Queue {
             retry: batcher(Verb::Retry),
             release: batcher(Verb::Release),
             bury: batcher(Verb::Bury),
-            extend: batcher(Verb::Extend),
+            // Settles that stall must not keep leases from being extended.
+            extend: batcher_on(Verb::Extend, &lanes.control),
         };
-        let sets = Sets::new(&keys, &client.lanes().pushes, &meters);
+        let sets = Sets::new(&keys, &lanes.pushes, &meters);
         let name = name.to_owned();
         Ok(Self(Arc::new(Inner { name, client, keys, meters, sets, batchers }), Durability::Memory))
     }

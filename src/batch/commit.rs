@@ -11,6 +11,7 @@ use crate::batch::{Pending, Prefix, tally};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::id::compact;
 use crate::protocol::connect::RESPONSE_LIMIT;
+use crate::protocol::durable::Waited;
 use crate::protocol::lane::{PATIENCE, Patience, Repeat};
 use crate::protocol::replies::ItemReply;
 use crate::protocol::scripts::Verb;
@@ -64,8 +65,18 @@ impl Commit {
             Err(error) => return self.fail(&error),
         };
         match self.call(prefix.as_deref()).await {
-            Ok(replies) => {
+            Ok((replies, unwaited)) => {
+                let (replies, again) = match unwaited {
+                    Some(error) => self.part_unwaited(replies, &error),
+                    None => (replies, Vec::new()),
+                };
+                // Then the next attempt is one of this call, and none of it may be sent as a new one.
+                self.repeated |= !again.is_empty();
                 self.distribute(replies);
+                if !again.is_empty() {
+                    self.batch.extend(again);
+                    return;
+                }
                 // At its first attempt what is left was refused as too late, or taken for the repetition of an older call: our
                 // idea of the server's time was wrong, and the reply has corrected it.
                 self.first_push = None;
@@ -135,7 +146,27 @@ impl Commit {
         answer.inspect_err(|error| self.work.meters.call_failed(error))
     }
 
-    async fn call(&self, prefix: Option<&str>) -> Result<Vec<ItemReply>, Error> {
+    /// The master has answered and the wait for replicas failed. Parts the items that are sent again, as the new master may
+    /// lack them, from those that get their answers now: of these a change is unconfirmed.
+    fn part_unwaited(&mut self, replies: Vec<ItemReply>, error: &Error) -> (Vec<ItemReply>, Vec<Pending>) {
+        self.work.meters.call_failed(error);
+        let allowed = self.patience.allows(error, Repeat::Harmless);
+        let shortfall = format!("the wait for replicas or disks failed: {error}");
+        let (mut told, mut again) = (Vec::with_capacity(replies.len()), Vec::new());
+        for (pending, mut reply) in std::mem::take(&mut self.batch).into_iter().zip(replies) {
+            reply.shortfall = Some(shortfall.clone());
+            if allowed && pending.item.repeat == Repeat::Harmless && reply.is_unconfirmed() {
+                again.push(pending);
+            } else {
+                self.batch.push(pending);
+                told.push(reply);
+            }
+        }
+        (told, again)
+    }
+
+    /// The answer to each item; and the error of the wait for replicas, if that failed.
+    async fn call(&self, prefix: Option<&str>) -> Result<(Vec<ItemReply>, Option<Error>), Error> {
         let (Work { verb, keys, lane, durability, .. }, batch) = (&*self.work, &self.batch);
         let mut args: Vec<&[u8]> = vec![b""];
         args.extend(prefix.map(str::as_bytes));
@@ -144,7 +175,7 @@ impl Commit {
             Some(by_claim) => args.extend(by_claim.args(batch)),
             None => args.extend(batch.iter().flat_map(|pending| pending.item.args())),
         }
-        let (mut reply, shortfall) = lane.call_durably(*verb, keys, &args, *durability).await?;
+        let (mut reply, waited) = lane.call_durably(*verb, keys, &args, *durability).await?;
         let mut items = reply.body.parts()?;
         // One result may stand for all.
         let same = items.len() == 1 && matches!(verb, Verb::Push | Verb::Ack);
@@ -155,15 +186,21 @@ impl Commit {
                 format!("{} answered {} items of {}", verb.name(), items.len(), batch.len()),
             ));
         }
+        let (shortfall, unwaited) = match waited {
+            Waited::Confirmed => (None, None),
+            Waited::Short(shortfall) => (Some(shortfall), None),
+            Waited::Failed(error) => (None, Some(error)),
+        };
         let item = |text: &str| ItemReply { shortfall: shortfall.clone(), ..ItemReply::parse(*verb, text) };
         if same {
-            return Ok(vec![item(&items.text()?); batch.len()]);
+            return Ok((vec![item(&items.text()?); batch.len()], unwaited));
         }
         let told = batch.iter().map(|_| Ok(item(&items.text()?))).collect::<Result<_, Error>>()?;
-        Ok(match by_claim {
+        let told = match by_claim {
             Some(by_claim) => by_claim.answers(told),
             None => told,
-        })
+        };
+        Ok((told, unwaited))
     }
 
     /// Hands out the answers. Keeps what was refused as too late, or as the repetition of an older call, although no earlier

@@ -26,7 +26,7 @@ use crate::protocol::scripts::Verb;
 use work::Work;
 
 /// A script call takes at most so many items and bytes, so that none holds Redis for more than a few milliseconds.
-const BATCH_ITEMS: usize = 256;
+pub(crate) const BATCH_ITEMS: usize = 256;
 const BATCH_BYTES: usize = 1024 * 1024;
 const _: () = assert!(BATCH_ITEMS <= MAX_ITEMS);
 /// How much may wait for an answer, in bytes; callers beyond it wait for room: memory is bounded.

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::batch::BATCH_ITEMS;
 use crate::claiming::Claim;
 use crate::delivery::Delivery;
 use crate::events;
@@ -30,10 +31,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Free places wait so long at most for others to become free, about as long as a claim takes.
 const GATHER: Duration = Duration::from_millis(1);
 
+/// How many deliveries may wait for the answer to their settle, beside those whose handlers run: two calls, as many as are in
+/// flight at once. Handlers never wait for settles then, and a worker whose settles stall stops claiming.
+const UNSETTLED: usize = 2 * BATCH_ITEMS;
+
 /// How the conductor tells an idle claimer that something is due this very moment.
 pub(super) struct Nudge {
     /// A place for each handler that may run.
     places: Arc<Semaphore>,
+    /// A permit for each delivery from its claim until it is settled.
+    held: Arc<Semaphore>,
     concurrency: usize,
     /// Whether the claimer waits for the bell, with a place in hand.
     waits: AtomicBool,
@@ -44,7 +51,8 @@ pub(super) struct Nudge {
 impl Nudge {
     pub(super) fn new(concurrency: usize) -> Self {
         let places = Arc::new(Semaphore::new(concurrency));
-        Self { places, concurrency, waits: AtomicBool::new(false), due: Notify::new(), look: Notify::new() }
+        let held = Arc::new(Semaphore::new((concurrency + UNSETTLED).min(Semaphore::MAX_PERMITS)));
+        Self { places, held, concurrency, waits: AtomicBool::new(false), due: Notify::new(), look: Notify::new() }
     }
 
     /// Whether the claimer claims what is due now: then it answers by an event, as a promote does. It does not while a handler
@@ -104,7 +112,7 @@ where
             let places = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                places = free(&nudge.places) => places,
+                places = Places::free(&nudge) => places,
                 () = self.bell.wait(), if self.bell.is_waiting() => {
                     // It rang for somebody with a place.
                     ring(&self.queue, self.lease_ms).await;
@@ -122,13 +130,13 @@ where
                     break;
                 }
             }
-            let places = with_others(places, &nudge.places);
+            let places = places.with_others(&nudge);
             let claimed = Instant::now();
-            match self.queue.claim_up_to(places.num_permits(), self.lease_ms).await {
+            match self.queue.claim_up_to(places.count(), self.lease_ms).await {
                 Ok(claim) => {
                     failures = 0;
                     left = leaves(&claim);
-                    more = left && claim.granted.len() == places.num_permits();
+                    more = left && claim.granted.len() == places.count();
                     self.start(claim, claimed, places, woken, &mut number);
                 }
                 Err(error) => {
@@ -173,7 +181,7 @@ where
         woken
     }
 
-    fn start(&self, claim: Claim, claimed: Instant, mut permits: OwnedSemaphorePermit, woken: Woken, number: &mut u64) {
+    fn start(&self, claim: Claim, claimed: Instant, mut places: Places, woken: Woken, number: &mut u64) {
         let _ = self.events.send(match woken {
             Woken::ByNudge => Event::Promoted(Ok((claim.header, claim.left + claim.granted.len() as u64))),
             _ => Event::Header(claim.header),
@@ -182,15 +190,15 @@ where
             return;
         }
         // There are as many places as were asked for, and never more deliveries than that.
-        let granted = claim.granted.into_iter().take(permits.num_permits());
+        let granted = claim.granted.into_iter().take(places.count());
         let deliveries: Vec<_> = granted.map(|granted| Delivery::new(self.queue.clone(), granted)).collect();
         *number += 1;
         let leased = Arc::new(Leased::new(*number, deliveries.clone(), claimed, self.lease));
         let _ = self.events.send(Event::Claimed(Arc::clone(&leased)));
         for (place, delivery) in deliveries.into_iter().enumerate() {
-            let occupied = leased.occupied(place, self.events.clone());
-            let Some(permit) = permits.split(1) else { return };
-            self.handlers.spawn(Arc::clone(&self.handling).handle(delivery, occupied, permit));
+            let Some((running, held)) = places.split() else { return };
+            let occupied = leased.occupied(place, self.events.clone(), held);
+            self.handlers.spawn(Arc::clone(&self.handling).handle(delivery, occupied, running));
         }
     }
 }
@@ -212,7 +220,7 @@ fn leaves(claim: &Claim) -> bool {
     !claim.header.paused && (claim.left > 0 || due)
 }
 
-/// Completes when a handler is free.
+/// Completes when a permit is free.
 async fn free(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     match Arc::clone(places).acquire_owned().await {
         Ok(place) => place,
@@ -235,13 +243,41 @@ async fn gather(places: &Semaphore, enough: usize, most: Duration) {
     }
 }
 
-/// All other places that are free right now, up to what one claim takes.
-fn with_others(mut places: OwnedSemaphorePermit, all: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-    let others = all.available_permits().min(MAX_CLAIM - 1);
-    if let Ok(more) = Arc::clone(all).try_acquire_many_owned(u32::try_from(others).unwrap_or(0)) {
-        places.merge(more);
+/// What deliveries that are about to be claimed need: as many permits of one kind as of the other.
+struct Places {
+    /// Until the handler has ended.
+    running: OwnedSemaphorePermit,
+    /// Until the delivery is settled.
+    held: OwnedSemaphorePermit,
+}
+
+impl Places {
+    /// Completes when a handler is free, and not too much waits for its settle.
+    async fn free(nudge: &Nudge) -> Self {
+        Self { running: free(&nudge.places).await, held: free(&nudge.held).await }
     }
-    places
+
+    /// With all others that are free right now, up to what one claim takes.
+    fn with_others(mut self, nudge: &Nudge) -> Self {
+        let others = nudge.places.available_permits().min(nudge.held.available_permits()).min(MAX_CLAIM - 1);
+        let others = u32::try_from(others).unwrap_or(0);
+        let more = |all: &Arc<Semaphore>| Arc::clone(all).try_acquire_many_owned(others).ok();
+        // This task alone takes permits, so that they are there.
+        if let (Some(running), Some(held)) = (more(&nudge.places), more(&nudge.held)) {
+            self.running.merge(running);
+            self.held.merge(held);
+        }
+        self
+    }
+
+    fn count(&self) -> usize {
+        self.running.num_permits()
+    }
+
+    /// Those of one delivery.
+    fn split(&mut self) -> Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
+        Some((self.running.split(1)?, self.held.split(1)?))
+    }
 }
 
 #[cfg(test)]

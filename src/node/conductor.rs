@@ -39,7 +39,7 @@ pub(super) struct Conductor {
     pub(super) stop: CancellationToken,
     nudge: Arc<Nudge>,
     agenda: Agenda,
-    /// What handlers work on, by the number of the claim, with the timer of its next look.
+    /// What is not settled, by the number of the claim, with the timer of its next look.
     leased: HashMap<u64, (Arc<Leased>, Option<Key>)>,
     newest: Newest,
     last_beat: Instant,

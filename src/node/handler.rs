@@ -19,6 +19,7 @@ use crate::metrics::Count;
 use crate::node::leased::Occupied;
 use crate::node::settlement::{IntoSettlement, Settlement};
 use crate::outcome::{Retried, Settled};
+use crate::protocol::lane::reconnect_delays;
 use crate::retry::Retry;
 
 /// A worker's delays may grow without limit; what Redis is asked for has one.
@@ -29,6 +30,8 @@ pub(super) struct Handling<H> {
     pub(super) handler: H,
     pub(super) retry: Retry,
     pub(super) time_limit: Option<Duration>,
+    /// The worker is to stop: a settle that fails is not repeated any more.
+    pub(super) stop: CancellationToken,
     /// The grace is over: give back what is not finished.
     pub(super) abort: CancellationToken,
 }
@@ -39,16 +42,17 @@ where
     F: Future<Output = S>,
     S: IntoSettlement,
 {
-    /// Runs the handler, then frees its place, then settles.
-    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, occupied: Occupied, permit: OwnedSemaphorePermit) {
+    /// Runs the handler, then gives its permit back, then settles. The lease is extended until that is answered.
+    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, occupied: Occupied, running: OwnedSemaphorePermit) {
         // Now and not when the task was spawned: what it waited for a thread is lateness too.
         let began = Instant::now();
         delivery.begin(began);
         let span = events::handle(delivery.subject(), delivery.due_ms(), delivery.lateness(), delivery.trace_parent());
         let work = async {
             let settlement = self.run(&delivery, began, &span).await;
-            drop((occupied, permit));
+            drop(running);
             events::outcome(&span, self.end(&delivery, settlement).await);
+            drop(occupied);
         };
         work.instrument(span.clone()).await;
     }
@@ -97,8 +101,9 @@ where
         }
     }
 
-    /// Settles what the handler has not; says how it ended.
-    async fn end(&self, delivery: &Delivery, settlement: Settlement) -> &'static str {
+    /// Settles what the handler has not; says how it ended. While Redis is away it tries until the worker is to stop: the lease
+    /// is extended as soon as Redis is back, or found lost by the answer.
+    async fn end(&self, delivery: &Delivery, mut settlement: Settlement) -> &'static str {
         // Given back is what never began, too: as long as nobody has taken it, that spares it a crash.
         if delivery.is_lost() && !matches!(settlement, Settlement::Release) {
             return "lost";
@@ -106,18 +111,29 @@ where
         if delivery.is_settled() {
             return "by_handler";
         }
-        let mut settled = self.settle(delivery, settlement).await;
-        // What cannot be asked for, such as a delay of 101 years, is the handler's failure: the message must not wait for
-        // its lease to run out, nor be charged a crash.
-        if let Err(error) = &settled
-            && error.kind() == ErrorKind::InvalidInput
-        {
-            settled = self.settle(delivery, Settlement::retry(error)).await;
+        let _settling = delivery.settling();
+        let (mut invalid, mut failures) = (false, 0);
+        loop {
+            let error = match self.settle(delivery, settlement.clone()).await {
+                Ok(outcome) => return outcome,
+                Err(error) => error,
+            };
+            match error.kind() {
+                // What cannot be asked for, such as a delay of 101 years, is the handler's failure: the message must not
+                // wait for its lease to run out, nor be charged a crash.
+                ErrorKind::InvalidInput if !invalid => (settlement, invalid) = (Settlement::retry(error), true),
+                ErrorKind::Unavailable | ErrorKind::Timeout if !self.stop.is_cancelled() => {
+                    events::call_failed(delivery.queue().name(), "settle", &error, "it is repeated");
+                    failures += 1;
+                    let pause = tokio::time::sleep(reconnect_delays().delay(failures, fastrand::f64()));
+                    self.stop.run_until_cancelled(pause).await;
+                }
+                _ => {
+                    events::settle_failed(delivery.subject(), &error);
+                    return "unsettled";
+                }
+            }
         }
-        settled.unwrap_or_else(|error| {
-            events::settle_failed(delivery.subject(), &error);
-            "unsettled"
-        })
     }
 
     async fn settle(&self, delivery: &Delivery, settlement: Settlement) -> Result<&'static str, Error> {
@@ -208,6 +224,7 @@ mod tests {
             handler,
             retry: Retry::default(),
             time_limit: None,
+            stop: CancellationToken::new(),
             abort: abort.clone(),
         };
         let abort = CancellationToken::new();

@@ -1,8 +1,9 @@
-//! What one claim granted, while handlers work on it: whose lease is to be extended, and until when it lasts.
+//! What one claim granted, until it is settled: whose lease is to be extended, and until when it lasts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::delivery::Delivery;
@@ -11,7 +12,7 @@ use crate::events;
 use crate::node::Event;
 use crate::outcome::Extended;
 
-/// The deliveries of one claim, each in its place until its handler has ended.
+/// The deliveries of one claim, each in its place until it is settled.
 pub(super) struct Leased {
     pub(super) number: u64,
     /// When the claim was sent: no lease of it began sooner.
@@ -20,11 +21,13 @@ pub(super) struct Leased {
     running: Mutex<Running>,
 }
 
-/// The place of a delivery: empty once this is dropped, whatever becomes of the handler's task.
+/// The place of a delivery, and its share of what the worker may hold: empty once this is dropped, whatever becomes of the
+/// handler's task.
 pub(super) struct Occupied {
     leased: Arc<Leased>,
     place: usize,
     events: UnboundedSender<Event>,
+    _held: OwnedSemaphorePermit,
 }
 
 impl Drop for Occupied {
@@ -62,11 +65,16 @@ impl Leased {
         self.claimed + self.lease / 3
     }
 
-    pub(super) fn occupied(self: &Arc<Self>, place: usize, events: UnboundedSender<Event>) -> Occupied {
-        Occupied { leased: Arc::clone(self), place, events }
+    pub(super) fn occupied(
+        self: &Arc<Self>,
+        place: usize,
+        events: UnboundedSender<Event>,
+        held: OwnedSemaphorePermit,
+    ) -> Occupied {
+        Occupied { leased: Arc::clone(self), place, events, _held: held }
     }
 
-    /// The handler of this place has ended; whether it was the last one.
+    /// The delivery of this place was settled, or given up; whether it was the last one.
     fn finish(&self, place: usize) -> bool {
         let mut running = self.lock();
         let ended = running.places.get_mut(place).and_then(Option::take);
@@ -77,7 +85,7 @@ impl Leased {
     }
 
     /// A third of a lease has passed, or the end of one has come: which are to be extended, and when to look again. One that has
-    /// run out is lost.
+    /// run out is lost; unless a settle is on its way, whose answer says so.
     pub(super) fn look(&self, now: Instant) -> (Vec<(usize, Delivery)>, Option<Instant>) {
         let (mut extend, mut lost, mut next) = (Vec::new(), Vec::new(), None::<Instant>);
         for (at, place) in self.lock().places.iter_mut().enumerate() {
@@ -85,11 +93,12 @@ impl Leased {
             else {
                 continue;
             };
-            if now >= place.deadline {
+            let (over, third) = (now >= place.deadline, now + self.lease / 3);
+            if over && !place.delivery.is_settling() {
                 lost.push(place.delivery.clone());
                 continue;
             }
-            let again = (now + self.lease / 3).min(place.deadline);
+            let again = if over { third } else { third.min(place.deadline) };
             next = Some(next.map_or(again, |next| next.min(again)));
             if !std::mem::replace(&mut place.extending, true) {
                 extend.push((at, place.delivery.clone()));
@@ -106,7 +115,7 @@ impl Leased {
         let asked = Instant::now();
         let result = delivery.extend(self.lease).await;
         if !self.extended(place, asked, &result) {
-            // Its handler has ended meanwhile, and may have settled it already.
+            // It was settled meanwhile.
             return;
         }
         match result {
@@ -116,7 +125,7 @@ impl Leased {
         }
     }
 
-    /// Whether its handler still runs.
+    /// Whether it is not settled yet.
     fn extended(&self, place: usize, asked: Instant, result: &Result<Extended, Error>) -> bool {
         let mut running = self.lock();
         let Some(Some(place)) = running.places.get_mut(place) else { return false };
@@ -134,6 +143,8 @@ impl Leased {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::Semaphore;
+
     use super::*;
 
     const S: Duration = Duration::from_secs(1);
@@ -191,16 +202,34 @@ mod tests {
     fn a_place_is_left_whatever_becomes_of_the_task_and_the_last_one_tells() {
         let (leased, _) = leased(2, Instant::now());
         let (leased, (sender, mut events)) = (Arc::new(leased), tokio::sync::mpsc::unbounded_channel());
-        let [first, second] = [0, 1].map(|place| leased.occupied(place, sender.clone()));
+        let held = Arc::new(Semaphore::new(2));
+        let permit = || Arc::clone(&held).try_acquire_owned().expect("a permit");
+        let [first, second] = [0, 1].map(|place| leased.occupied(place, sender.clone(), permit()));
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
             let _occupied = first;
             panic!("in the middle of the task");
         }));
         assert!(panicked.is_err());
         assert!(events.try_recv().is_err(), "one still runs");
+        assert_eq!(held.available_permits(), 1);
         drop(second);
         assert!(matches!(events.try_recv(), Ok(Event::Finished(1))));
         assert!(events.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_lease_is_extended_while_its_settle_waits() {
+        let claimed = Instant::now();
+        let (leased, deliveries) = leased(1, claimed);
+        let settling = deliveries[0].settling();
+        assert_eq!(look(&leased, claimed, 10), (vec![0], Some(20)));
+        assert_eq!(look(&leased, claimed, 29).1, Some(30));
+        assert_eq!(look(&leased, claimed, 30), (vec![], Some(40)), "it ran out, and the answer tells what that means");
+        assert!(leased.extended(0, claimed + 35 * S, &Ok(Extended::Until(1))));
+        assert_eq!(look(&leased, claimed, 40), (vec![0], Some(50)));
+        drop(settling);
+        assert_eq!(look(&leased, claimed, 65), (vec![], None));
+        assert!(deliveries[0].is_lost());
     }
 
     #[test]

@@ -35,7 +35,7 @@ enum Event {
     Resync,
     /// Something was claimed, and handlers are about to start.
     Claimed(Arc<Leased>),
-    /// All handlers of the claim of this number have ended.
+    /// All deliveries of the claim of this number were settled, or given up.
     Finished(u64),
     /// A promote, or the claim in its place, was answered: how many messages it moved.
     Promoted(Result<(Header, u64), Error>),

@@ -69,6 +69,9 @@ impl Worker {
     }
 
     /// How many handlers run at once: at least 1, 64 unless set.
+    ///
+    /// A worker holds at most 512 deliveries more: those whose handlers have ended and whose settles wait for an answer. If
+    /// settles stall, it claims nothing beyond that, and extends the leases of all that it holds.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency;
@@ -76,7 +79,7 @@ impl Worker {
     }
 
     /// How long a delivery is this worker's without a sign of life: 1 ms to a day, 30 s unless set. It is extended at a third
-    /// of it, from the claim until the handler has ended. If the worker dies, its messages come back after it.
+    /// of it, from the claim until the delivery is settled. If the worker dies, its messages come back after it.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -155,7 +158,7 @@ impl Worker {
             lease,
             lease_ms,
             nudge,
-            handling: Arc::new(Handling { handler, retry, time_limit, abort: abort.clone() }),
+            handling: Arc::new(Handling { handler, retry, time_limit, stop: stopping.clone(), abort: abort.clone() }),
             handlers: handlers.clone(),
             events: sender.clone(),
             stop: stopping.clone(),

@@ -11,7 +11,9 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushInfo};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use crate::error::{Applied, Error, ErrorKind};
+use crate::error::Error;
+#[cfg(feature = "tls")]
+use crate::error::{Applied, ErrorKind};
 use crate::protocol::master::Master;
 use crate::protocol::options::ClientOptions;
 use crate::protocol::sentinel::Sentinels;

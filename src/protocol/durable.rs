@@ -1,9 +1,8 @@
 //! Calls whose effect must be on replicas or disks before they are answered: WAIT and WAITAOF.
 //!
-//! Redis waits for what the *connection* has written so far, so the command comes after the script on the same connection. A
-//! script that finds its work done by somebody else writes nothing, and from Redis 7.2 on there is then nothing to wait for: so
-//! a write that changes nothing goes before it, and comes after all that others have done. Whatever else is sent on the
-//! connection meanwhile stands behind the wait: hence a lane of its own for each durability of each queue.
+//! Redis waits for what the *connection* has written so far, so WAIT comes after the script on the same connection. A script
+//! that finds its work already done writes nothing, and from Redis 7.2 on WAIT then waits for nothing. So a write that changes
+//! nothing ([`TOUCH`]) precedes each WAIT. WAIT blocks its connection: each durability of a queue has a lane of its own.
 
 use std::time::{Duration, Instant};
 
@@ -18,23 +17,32 @@ use crate::protocol::harness;
 use crate::protocol::keys::{self, Keys};
 use crate::protocol::lane::{Lane, Line};
 use crate::protocol::replies::Reply;
-use crate::protocol::scripts::Verb;
+use crate::protocol::scripts::{TOUCH, Verb};
+
+/// What became of the wait for replicas or disks.
+pub(crate) enum Waited {
+    Confirmed,
+    /// Too few confirmed in time: which.
+    Short(String),
+    /// The wait itself failed. Nothing is known of the replicas; the master has done what the script answered.
+    Failed(Error),
+}
 
 impl Lane {
-    /// Calls a script once and waits until its effect is as durable as is asked. Beside the reply: who has not confirmed in
-    /// time, if somebody has not.
+    /// Calls a script once and waits until its effect is as durable as is asked. An error means that the script was not
+    /// answered; what became of the wait is beside the reply.
     ///
-    /// A script that changes nothing is waited for all the same, as is whatever came before it: so the repetition of a push whose
-    /// first reply was lost says as much as the first.
+    /// A script that changes nothing is waited for, too, and so is every write before it: the repetition of a push whose first
+    /// reply was lost says as much as the first.
     pub(crate) async fn call_durably(
         &self,
         verb: Verb,
         keys: &Keys,
         args: &[&[u8]],
         durability: Durability,
-    ) -> Result<(Reply, Option<String>), Error> {
+    ) -> Result<(Reply, Waited), Error> {
         if durability == Durability::Memory {
-            return Ok((self.call(verb, keys, args).await?, None));
+            return Ok((self.call(verb, keys, args).await?, Waited::Confirmed));
         }
         let _turn = self.turn.lock().await;
         let (mut connection, line) = self.connection().await?;
@@ -57,18 +65,16 @@ impl Lane {
         let reply = self.decode(verb, answer, sent, &line)?;
         if reply.header.born.is_empty() {
             // There is no queue, so nothing that could be lost.
-            return Ok((reply, None));
+            return Ok((reply, Waited::Confirmed));
         }
         let limit = RESPONSE_LIMIT + durability.timeout();
         let waiting = async { Ok(limited(limit, wait(&mut connection, keys, durability)).await) };
-        // An error here, such as that this server is a master no more, says nothing about the replicas. The call is made again,
-        // on the new master, if that is harmless.
-        let waited = line.unless_left(Applied::Unknown, waiting).await?.map_err(|error| {
-            let error = self.fail(&line, error);
-            let message = format!("nobody knows who has the change besides the master: {error}");
-            Error::with_source(error.kind(), Applied::Unknown, message, error)
-        })?;
-        Ok((reply, shortfall(durability, &waited)))
+        let waited = match line.unless_left(Applied::Unknown, waiting).await {
+            Ok(Ok(answer)) => shortfall(durability, &answer).map_or(Waited::Confirmed, Waited::Short),
+            Ok(Err(error)) => Waited::Failed(self.fail(&line, error)),
+            Err(error) => Waited::Failed(error),
+        };
+        Ok((reply, waited))
     }
 
     /// Why the server cannot wait. Nothing was changed yet.
@@ -102,9 +108,9 @@ async fn wait(
     Ok(answers.into_iter().next_back().unwrap_or(Value::Nil))
 }
 
-/// A write that changes nothing, and that a producer may do: the sentinel that each queue has among its attrs.
+/// A write that changes nothing, that a producer may do, and that a full server allows: the sentinel in the queue's attrs.
 fn touch(keys: &Keys) -> Cmd {
-    redis::cmd("HSET").arg(keys.attrs()).arg(&keys::SENTINEL).arg("").to_owned()
+    redis::cmd("EVAL").arg(TOUCH).arg(1).arg(keys.attrs()).arg(&keys::SENTINEL).to_owned()
 }
 
 fn waiting(durability: Durability) -> Cmd {

@@ -27,6 +27,13 @@ macro_rules! verbs {
     };
 }
 
+/// Writes the sentinel of a hash that is there already, so that a WAIT after it covers all writes before it.
+///
+/// Plain HSET is refused when the server's memory is full. In a script Redis allows every command after a first write that
+/// needs no memory, hence the HDEL of a field that is never there. A queue that was deleted is not made again.
+pub(crate) const TOUCH: &str = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then \
+redis.call('HDEL', KEYS[1], '') redis.call('HSET', KEYS[1], ARGV[1], '') end";
+
 /// The scripts of this process, and what EVALSHA calls them by; computed once.
 static SCRIPTS: OnceLock<Vec<(&'static str, Script)>> = OnceLock::new();
 

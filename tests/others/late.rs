@@ -23,7 +23,8 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     let (worker, mut seen) = acking(queue.worker());
     stats_until(&setup.queue, "a live worker", |stats| stats.nodes == 1).await?;
     let (held, pushed) = tokio::join!(proxy.hold(), setup.queue.push(Message::new("").id("old")));
-    (held?, pushed?);
+    held?;
+    pushed?;
     setup.command::<()>(&["FLUSHALL"]).await?;
     setup.queue.push(Message::new("").id("new").due(HOUR)).await?;
     let emptied = || queue.metrics().count(Count::StoreEmptied);

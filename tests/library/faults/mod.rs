@@ -5,6 +5,7 @@ mod durability;
 mod emptied;
 mod failover;
 mod full;
+mod full_durable;
 mod notices;
 mod proxied;
 mod restarts;

@@ -21,6 +21,11 @@ struct Rules {
     /// Bytes in a request whose reply is lost, once, together with its connection.
     cut: Mutex<Option<Vec<u8>>>,
     cuts: AtomicU64,
+    /// Bytes in a request, and a command that the server gets, once, after it has answered and before the client reads that.
+    then: Mutex<Option<(Vec<u8>, Vec<String>)>>,
+    port: u16,
+    /// Bytes in a request that stops its connection, in both directions, for as long as they are here.
+    stalled: watch::Sender<Option<Vec<u8>>>,
     /// Nothing passes, in either direction.
     silent: AtomicBool,
     /// Connections accepted before this many were accepted never pass anything again.
@@ -34,7 +39,7 @@ impl Proxy {
     /// Between its own port and `port`, both on this machine.
     pub(crate) async fn start(port: u16) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let (address, rules) = (listener.local_addr()?, Arc::new(Rules::default()));
+        let (address, rules) = (listener.local_addr()?, Arc::new(Rules { port, ..Rules::default() }));
         let task = tokio::spawn(accept(listener, port, Arc::clone(&rules)));
         Ok(Self { address, rules, task })
     }
@@ -47,6 +52,23 @@ impl Proxy {
     pub(crate) fn cut_reply_of(&self, script: &str) {
         let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
         *self.rules.cut.lock().unwrap_or_else(PoisonError::into_inner) = Some(sha);
+    }
+
+    /// Stops each connection from the next call of this script on; the others go on.
+    pub(crate) fn stall_calls_of(&self, script: &str) {
+        self.rules.stalled.send_replace(Some(redis::Script::new(script).get_hash().as_bytes().to_vec()));
+    }
+
+    /// Lets the connections that were stopped go on.
+    pub(crate) fn end_stall(&self) {
+        self.rules.stalled.send_replace(None);
+    }
+
+    /// Sends `words` to the server between the next call of this script and its reply, on a connection of its own.
+    pub(crate) fn after_call_of(&self, script: &str, words: &[&str]) {
+        let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        *self.rules.then.lock().unwrap_or_else(PoisonError::into_inner) = Some((sha, words));
     }
 
     /// How many replies were lost so far.
@@ -109,8 +131,17 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, number: u64, rules:
             continue;
         }
         if request {
+            let request = &up[..length];
+            let has = |sha: &Vec<u8>| request.windows(sha.len()).any(|window| window == sha);
+            let _ = rules.stalled.subscribe().wait_for(|sha| !sha.as_ref().is_some_and(has)).await;
             let cut = rules.takes_cut(&up[..length]);
             server.write_all(&up[..length]).await?;
+            if let Some(words) = rules.takes_command(&up[..length]) {
+                let read = server.read(&mut down).await?;
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                dueq_testkit::command(rules.port, &words).map_err(std::io::Error::other)?;
+                client.write_all(&down[..read]).await?;
+            }
             if cut {
                 let _lost = server.read(&mut down).await?;
                 rules.cuts.fetch_add(1, Ordering::SeqCst);
@@ -125,6 +156,12 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, number: u64, rules:
 impl Rules {
     fn blocks(&self, number: u64) -> bool {
         self.silent.load(Ordering::SeqCst) || number < self.forsaken.load(Ordering::SeqCst)
+    }
+
+    fn takes_command(&self, request: &[u8]) -> Option<Vec<String>> {
+        let mut then = self.then.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = then.take_if(|(sha, _)| request.windows(sha.len()).any(|window| window == sha));
+        taken.map(|(_, words)| words)
     }
 
     fn takes_cut(&self, request: &[u8]) -> bool {

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, Message, Settled};
+use dueq::{Client, Count, Delivery, Message, Settled};
 
-use crate::support::{Running, acking, holding, messages, push_all, seen, server_us, setup, stats_until, steal, until};
+use crate::support::proxy::Proxy;
+use crate::support::{
+    Running, acking, holding, messages, push_all, push_and_claim, seen, server_us, setup, stats_until, steal, until,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
@@ -66,6 +69,57 @@ async fn a_handler_whose_message_was_flushed_away_is_told() -> Result<()> {
     crate::support::within("the loss", delivery.lost()).await?;
     assert_eq!(delivery.ack().await?, Settled::Gone);
     worker.abort().await
+}
+
+/// The connection of the acks stalls, and the others do not: the worker goes on claiming, up to a limit, and extends the leases
+/// of what it has handled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
+    const MESSAGES: u64 = 1_500;
+    const HELD: u64 = 4 + 512;
+    let setup = setup().await?;
+    let proxy = Proxy::start(setup.server.port()).await?;
+    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
+    push_and_claim(&queue, Message::new("").id("so that the server knows the script")).await?.ack().await?;
+    push_all(&setup.queue, messages(1_500)).await?;
+    proxy.stall_calls_of(include_str!("../../../lua/ack.lua"));
+    let (worker, mut seen) = acking(queue.worker().concurrency(4).lease(Duration::from_secs(9)));
+    let extended = async || {
+        let stats = setup.queue.stats().await?;
+        assert!(stats.leased <= HELD, "{} are held", stats.leased);
+        assert_eq!((stats.crashed, stats.acked), (0, 1));
+        anyhow::Ok(queue.metrics().count(Count::LeaseExtended))
+    };
+    until("extensions", extended, |extended| *extended >= HELD).await?;
+    proxy.end_stall();
+    seen.take(1_500).await?;
+    let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 1 + MESSAGES).await?;
+    assert_eq!((stats.crashed, stats.claimed), (0, 1 + MESSAGES));
+    assert_eq!(queue.metrics().count(Count::LeaseLost), 0);
+    worker.stop().await?;
+    assert_eq!(seen.rest(), Vec::<String>::new());
+    Ok(())
+}
+
+/// Redis answers no ack for longer than a call is repeated, and everything else: the handler does not run again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
+    let setup = setup().await?;
+    let proxy = Proxy::start(setup.server.port()).await?;
+    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
+    push_and_claim(&queue, Message::new("").id("so that the server knows the script")).await?.ack().await?;
+    proxy.stall_calls_of(include_str!("../../../lua/ack.lua"));
+    let (worker, mut seen) = acking(queue.worker().lease(Duration::from_secs(9)));
+    push_all(&setup.queue, messages(3)).await?;
+    seen.take(3).await?;
+    let failed = async || anyhow::Ok(queue.metrics().count(Count::SettleFailed));
+    until("settles that are given up", failed, |failed| *failed >= 3).await?;
+    proxy.end_stall();
+    let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 1 + 3).await?;
+    assert_eq!((stats.crashed, stats.leased), (0, 0));
+    worker.stop().await?;
+    assert_eq!(seen.rest(), Vec::<String>::new());
+    Ok(())
 }
 
 /// What a handler settles itself while the lease keeper extends it must not be reported as lost.

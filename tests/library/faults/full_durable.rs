@@ -1,0 +1,235 @@
+//! A server whose memory is full, for each durability and verb: what an answer says about the message is true.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{
+    Applied, Cancelled, Client, Durability, Error, ErrorKind, Message, OnConflict, Pushed, Queue, Requeued,
+    Rescheduled, RunNow, Stored,
+};
+use dueq_testkit::Server;
+use redis::Value;
+
+use crate::faults::restarts::signal;
+use crate::support::proxy::Proxy;
+use crate::support::{HOUR, LIMIT, Setup, push_and_claim, setup_with, until};
+
+const PUSH: &str = include_str!("../../../lua/push.lua");
+const CANCEL: &str = include_str!("../../../lua/cancel.lua");
+const RESCHEDULE: &str = include_str!("../../../lua/reschedule.lua");
+const RUN_NOW: &str = include_str!("../../../lua/run_now.lua");
+const REQUEUE: &str = include_str!("../../../lua/requeue.lua");
+
+/// Less than an empty server uses.
+const FULL: [&str; 4] = ["CONFIG", "SET", "maxmemory", "1mb"];
+const ROOMY: [&str; 4] = ["CONFIG", "SET", "maxmemory", "0"];
+
+const REPLICATED: Durability = Durability::Replicated { replicas: 1, timeout: LIMIT };
+const FSYNCED: Durability = Durability::Fsynced { local: true, replicas: 1, timeout: LIMIT };
+
+/// A server with a replica, the queue reached directly and through a proxy; all scripts are known to the server.
+struct Bench {
+    setup: Setup,
+    replica: Server,
+    proxy: Proxy,
+    proxied: Queue,
+}
+
+async fn bench() -> Result<Bench> {
+    let disks = ["--appendonly", "yes", "--appendfsync", "always"];
+    let setup = setup_with(&[&["--repl-diskless-sync-delay", "0"], &disks[..]].concat()).await?;
+    let port = setup.server.port().to_string();
+    let replica = Server::start(&[&["--replicaof", "127.0.0.1", &port], &disks[..]].concat())?;
+    let info = async || Ok(setup.server.command(&["INFO", "replication"])?);
+    until("a replica", info, |info| info.contains("state=online")).await?;
+    let proxy = Proxy::start(setup.server.port()).await?;
+    let proxied = Client::connect(&proxy.url()).await?.queue("orders")?;
+    for verb in VERBS {
+        verb.prepare(&setup.queue, &format!("{verb:?}")).await?;
+        verb.call(&setup.queue, &format!("{verb:?}")).await?;
+        setup.queue.cancel(&format!("{verb:?}")).await?;
+    }
+    Ok(Bench { setup, replica, proxy, proxied })
+}
+
+impl Bench {
+    /// The durabilities that this server has.
+    async fn durabilities(&self) -> Result<Vec<Durability>> {
+        let known = self.setup.command::<Vec<Value>>(&["COMMAND", "INFO", "WAITAOF"]).await? != [Value::Nil];
+        Ok([Durability::Memory, REPLICATED].into_iter().chain(known.then_some(FSYNCED)).collect())
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Verb {
+    Push,
+    Cancel,
+    Reschedule,
+    RunNow,
+    Requeue,
+}
+
+const VERBS: [Verb; 5] = [Verb::Push, Verb::Cancel, Verb::Reschedule, Verb::RunNow, Verb::Requeue];
+
+impl Verb {
+    fn script(self) -> &'static str {
+        match self {
+            Self::Push => PUSH,
+            Self::Cancel => CANCEL,
+            Self::Reschedule => RESCHEDULE,
+            Self::RunNow => RUN_NOW,
+            Self::Requeue => REQUEUE,
+        }
+    }
+
+    /// Makes the message that a call changes.
+    async fn prepare(self, queue: &Queue, id: &str) -> Result<()> {
+        match self {
+            Self::Push => {}
+            Self::Requeue => {
+                let _ = push_and_claim(queue, Message::new("x").id(id)).await?.bury("why").await?;
+            }
+            _ => assert_eq!(queue.push(message(id)).await?, Pushed::Created),
+        }
+        Ok(())
+    }
+
+    /// Calls it; an answer that says that nothing was done is a failure.
+    async fn call(self, queue: &Queue, id: &str) -> Result<(), Error> {
+        match self {
+            Self::Push => assert_eq!(queue.push(message(id)).await?, Pushed::Created),
+            Self::Cancel => assert_eq!(queue.cancel(id).await?, Cancelled::Cancelled),
+            Self::Reschedule => {
+                let moved = queue.reschedule(id, 2 * HOUR).await?;
+                assert!(matches!(moved, Rescheduled::Moved(_)), "{moved:?}");
+            }
+            Self::RunNow => assert_eq!(queue.run_now(id).await?, RunNow::Moved),
+            Self::Requeue => assert_eq!(queue.requeue(id).await?, Requeued::Requeued),
+        }
+        Ok(())
+    }
+}
+
+fn message(id: &str) -> Message {
+    Message::new("x").id(id).due(HOUR)
+}
+
+/// What a change of a message changes.
+fn seen(stored: Option<Stored>) -> impl PartialEq + Debug {
+    stored.map(|stored| (stored.state, stored.time_ms))
+}
+
+#[tokio::test]
+async fn a_call_on_a_full_server_is_done_or_refused_as_told() -> Result<()> {
+    let bench = bench().await?;
+    let direct = &bench.setup.queue;
+    for durability in bench.durabilities().await? {
+        let queue = direct.clone().durability(durability);
+        for verb in VERBS {
+            let what = format!("{verb:?} {durability:?}");
+            verb.prepare(direct, &what).await?;
+            bench.setup.server.command(&FULL)?;
+            let before = seen(direct.get(&what).await?);
+            let told = verb.call(&queue, &what).await;
+            let changed = seen(direct.get(&what).await?) != before;
+            direct.cancel(&what).await?;
+            bench.setup.server.command(&ROOMY)?;
+            match told {
+                Ok(()) => assert!(changed, "{what}: it was not done"),
+                Err(error) => {
+                    assert!(!changed, "{what} was done, and told as {error:?}");
+                    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Full, Applied::No), "{what}: {error}");
+                    assert!(!matches!(verb, Verb::Cancel), "{what} needs no memory: {error}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The call itself takes the last memory.
+#[tokio::test]
+async fn a_call_that_fills_the_server_is_confirmed() -> Result<()> {
+    let bench = bench().await?;
+    let direct = &bench.setup.queue;
+    for durability in bench.durabilities().await? {
+        let queue = bench.proxied.clone().durability(durability);
+        for verb in VERBS {
+            let what = format!("{verb:?} {durability:?}");
+            verb.prepare(direct, &what).await?;
+            let before = seen(direct.get(&what).await?);
+            bench.proxy.after_call_of(verb.script(), &FULL);
+            let told = verb.call(&queue, &what).await;
+            assert!(told.is_ok(), "{what}: {told:?}");
+            assert_ne!(seen(direct.get(&what).await?), before, "{what}");
+            direct.cancel(&what).await?;
+            bench.setup.server.command(&ROOMY)?;
+        }
+    }
+    Ok(())
+}
+
+/// The connection is lost, or a right, after the change and before the wait.
+#[tokio::test]
+async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
+    const KILL: [&str; 4] = ["CLIENT", "KILL", "TYPE", "normal"];
+    let bench = bench().await?;
+    let direct = &bench.setup.queue;
+    let queue = bench.proxied.clone().durability(REPLICATED);
+    for id in ["run", "moved", "replaced", "cancelled", "denied"] {
+        direct.push(message(id)).await?;
+    }
+    bench.proxy.after_call_of(RUN_NOW, &KILL);
+    expect_unconfirmed(queue.run_now("run").await, "run")?;
+    bench.proxy.after_call_of(RESCHEDULE, &KILL);
+    expect_unconfirmed(queue.reschedule("moved", 2 * HOUR).await, "moved")?;
+    bench.proxy.after_call_of(PUSH, &KILL);
+    let replaced = queue.push(message("replaced").on_conflict(OnConflict::Replace)).await;
+    expect_unconfirmed(replaced, "replaced")?;
+    // What may be repeated is repeated, and then waited for.
+    bench.proxy.after_call_of(CANCEL, &KILL);
+    assert_eq!(queue.cancel("cancelled").await?, Cancelled::Cancelled);
+    // A repetition would meet this error again.
+    bench.proxy.after_call_of(CANCEL, &["ACL", "SETUSER", "default", "-wait"]);
+    let text = expect_unconfirmed(queue.cancel("denied").await, "denied")?;
+    assert!(text.contains("NOPERM") && text.contains("wait"), "{text}");
+    assert_eq!(direct.get("denied").await?, None);
+    Ok(())
+}
+
+fn expect_unconfirmed<T: Debug>(told: Result<T, Error>, id: &str) -> Result<String> {
+    let error = told.err().context("it was confirmed")?;
+    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unconfirmed, Applied::Yes), "{error}");
+    assert_eq!(error.message_id(), Some(id.as_bytes()));
+    Ok(error.to_string())
+}
+
+/// The repetition writes nothing itself: WAIT must cover the first call, of another connection, all the same.
+#[tokio::test]
+async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
+    let bench = bench().await?;
+    let direct = &bench.setup.queue;
+    direct.push(message("id")).await?;
+    signal("-STOP", bench.replica.pid())?;
+    bench.setup.server.command(&FULL)?;
+    assert_eq!(direct.cancel("id").await?, Cancelled::Cancelled);
+    let short = Durability::Replicated { replicas: 1, timeout: Duration::from_millis(50) };
+    expect_unconfirmed(bench.proxied.clone().durability(short).cancel("id").await, "id")?;
+    signal("-CONT", bench.replica.pid())?;
+    assert_eq!(bench.proxied.clone().durability(REPLICATED).cancel("id").await?, Cancelled::Cancelled);
+    Ok(())
+}
+
+/// A queue that was deleted before the wait is not made again by it.
+#[tokio::test]
+async fn a_wait_leaves_a_deleted_queue_alone() -> Result<()> {
+    let bench = bench().await?;
+    bench.setup.queue.push(message("id")).await?;
+    let queue =
+        bench.proxied.clone().durability(Durability::Replicated { replicas: 1, timeout: Duration::from_secs(1) });
+    bench.proxy.after_call_of(CANCEL, &["FLUSHALL"]);
+    queue.cancel("id").await?;
+    assert_eq!(bench.setup.server.command(&["DBSIZE"])?.trim(), ":0");
+    Ok(())
+}
