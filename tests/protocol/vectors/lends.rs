@@ -19,7 +19,7 @@ fn lease_of(token: &Text) -> Text {
 #[test]
 fn an_audit_leaves_leases_of_up_to_a_day_alone() -> Result<()> {
     let mut queue = Queue::start()?;
-    for (id, letter, lease) in [("minute", 'm', 60 * SECOND + 1), ("hour", 'h', HOUR + 1), ("day", 'd', DAY)] {
+    for (id, letter, lease) in [("minute", 'm', 60 * SECOND + 1), ("order-42", 'h', HOUR + 1), ("day", 'd', DAY)] {
         queue.push(T0, id, T0, "payload")?;
         queue.ok("claim", T0, words![1, token(letter), lease, "1"])?;
     }
