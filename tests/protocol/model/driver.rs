@@ -29,7 +29,7 @@ pub(crate) struct Driver {
     /// Whether it was: then what is still planned follows at once.
     at_once: bool,
     /// Whether nothing is to be stored in attrs.
-    plain: bool,
+    pub(super) plain: bool,
     pub(super) calls: usize,
 }
 
@@ -127,10 +127,7 @@ impl Driver {
 
     fn choose(&mut self, world: &World) -> Operation {
         if self.plain && self.chance(10) {
-            let held = Self::current(world);
-            // Nothing comes back by itself there: it must not grow.
-            let crowded = world.messages.len() >= 40 && !held.is_empty();
-            return if crowded { Operation::Ack(held) } else { self.plan_a_claim_in_the_past() };
+            return self.plan_of_a_plain_run(world);
         }
         match self.random.u32(0..1_000) {
             0..10 => self.plan_a_repeated_push(),
@@ -189,7 +186,7 @@ impl Driver {
         }
     }
 
-    fn current(world: &World) -> Vec<Hold> {
+    pub(super) fn current(world: &World) -> Vec<Hold> {
         let current = |(id, message): (&Text, &crate::model::world::Message)| match &message.place {
             Place::Leased { token, .. } => Some((id.clone(), token.clone())),
             _ => None,
@@ -197,22 +194,7 @@ impl Driver {
         world.messages.iter().filter_map(current).collect()
     }
 
-    /// The same, or what a plain run does instead.
-    fn simplified(&mut self, operation: Operation) -> Operation {
-        match operation {
-            _ if !self.plain => operation,
-            Operation::Push { attempt, mut items } => {
-                items.iter_mut().for_each(Item::drop_options);
-                Operation::Push { attempt, items }
-            }
-            Operation::Retry(items) => Operation::Release(items.into_iter().map(|(hold, ..)| hold).collect()),
-            Operation::Bury(items) => Operation::Release(items.into_iter().map(|(hold, _)| hold).collect()),
-            Operation::Beat { .. } | Operation::Reap { .. } => self.claim(),
-            other => other,
-        }
-    }
-
-    fn claim(&mut self) -> Operation {
+    pub(super) fn claim(&mut self) -> Operation {
         let (count, due) = (self.random.usize(0..if self.plain { 30 } else { 6 }), self.chance(50));
         Operation::Claim { count, token: self.token(), lease: self.lease().clamp(1, DAY), due }
     }
