@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help demo test matrix chaos fuzz instructions check unused msrv package clean
+.PHONY: help demo test matrix mutants chaos fuzz instructions check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -11,6 +11,8 @@ help:
 	@echo '               DUEQ_TEST_SERVERS=/path/redis-server:/path/valkey-server tests on these, one after the other'
 	@echo 'make matrix    the tests of protocol and library on Redis 7.0, Redis 8.0, Valkey 8.0 and Valkey 9.1, one after the other'
 	@echo '               (the first is what scripts/server finds; the others are fetched); DUEQ_TEST_SERVERS names others'
+	@echo 'make mutants   breaks the scripts on purpose, more than a hundred times, and has the tests of the protocol notice; in 10 minutes'
+	@echo '               ARGS="--only claim --some 10 --jobs 4" are passed on'
 	@echo 'make chaos     a run under faults: SEED=1 DURATION=60 are what it does unless told otherwise, chaos/README.md says the rest'
 	@echo '               ARGS="--rate 5000 --faults worker_kill,net_cut" are passed on'
 	@echo 'make fuzz      whatever is read from outside, by bytes that nobody thought of: TARGET=reply DURATION=60 (seconds a target);'
@@ -23,7 +25,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/: all that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of them (of matrix, the tests of protocol) but demo, fuzz, instructions and clean.'
+	@echo '.ci/run runs all of them (of matrix the tests of protocol, of mutants ten) but demo, fuzz, instructions and clean.'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -42,6 +44,10 @@ test:
 matrix:
 	@echo 'dueq matrix: finds and fetches servers, compiles (1 to 3 minutes the first time), then takes some minutes a server'
 	@scripts/matrix --test protocol --test library
+
+mutants:
+	@echo 'dueq mutants: finds a Redis server, compiles (1 to 3 minutes the first time), then takes about 10 minutes'
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && scripts/mutants $(ARGS)
 
 SEED ?= 1
 DURATION ?= 60

@@ -9,7 +9,7 @@ use dueq_testkit::Server;
 use redis::{Cmd, Connection, ConnectionLike};
 
 use crate::reply::{Reply, Text, words};
-use crate::scripts::SCRIPTS;
+use crate::scripts::{self, SCRIPTS};
 use crate::state::{KEYS, State};
 
 /// When the tests begin, in unix ms.
@@ -113,7 +113,7 @@ impl Queue {
         let (calls, users, called, tokens) = (Calls::Evalsha, Vec::new(), 0, 0);
         let mut queue = Self { server, connection, base, scripts, calls, users, called, tokens, cluster };
         for (verb, source) in SCRIPTS {
-            queue.load(verb, source)?;
+            queue.load(verb, &scripts::read(verb, source)?)?;
         }
         queue.command(words!["HSET", "dueq:{q}:meta", "test", "1"])?;
         Ok(queue)
@@ -185,7 +185,7 @@ impl Queue {
         let script = self.scripts.get(verb).with_context(|| format!("no script {verb}"))?;
         self.called += 1;
         let in_turn = [Calls::InTurn, Calls::ByRole].contains(&self.calls) && self.called.is_multiple_of(2);
-        let function = self.calls == Calls::Fcall || in_turn;
+        let function = (self.calls == Calls::Fcall || in_turn) && !scripts::are_replaced();
         let mut words = match function {
             true => words!["FCALL", format!("dueq_{verb}"), keys.len() as u64],
             false => words!["EVALSHA", script, keys.len() as u64],

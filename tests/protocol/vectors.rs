@@ -2,10 +2,12 @@
 
 mod bytes;
 mod claims;
+mod clock;
 mod crashes;
 mod due;
 mod hints;
 mod leases;
+mod lends;
 mod memory;
 mod nodes;
 mod pages;
@@ -14,6 +16,7 @@ mod refusals;
 mod repairs;
 mod repeats;
 mod roles;
+mod tokens;
 mod trims;
 mod types;
 

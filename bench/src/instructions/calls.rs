@@ -20,8 +20,9 @@ const WAITING: usize = 15_000;
 const WAITING_DELAY_MS: &str = "+31536000000";
 const LATER_MS: &str = "+3600000";
 const DAY_MS: u64 = 86_400_000;
-/// Size of a call, and how many calls are counted together: many, because the garbage collector of Lua works by fits.
-const SIZES: [(usize, usize); 2] = [(1, 200), (100, 100)];
+/// Size of a call, and how many calls are counted together: many, since the garbage collector of Lua and the tasks of the server
+/// that run once a second work in large steps.
+const SIZES: [(usize, usize); 2] = [(1, 400), (100, 100)];
 /// Time between two calls: what a push remembers for 10 s is forgotten by the call that comes 50 later.
 const STEP_MS: u64 = 200;
 

@@ -24,13 +24,17 @@ pub(crate) struct Driver {
     made: (Vec<Text>, usize),
     /// What comes next, a second apart: the last one first, with the number of the call that it repeats.
     pub(super) planned: Vec<(Option<usize>, Operation)>,
-    /// Whether the clock is set back before that.
-    set_back: bool,
+    /// When so many planned operations are left the clock is set back by so many microseconds.
+    pub(super) set_back: Option<(usize, u64)>,
+    /// Whether it was: then what is still planned follows at once.
+    at_once: bool,
+    /// Whether nothing is to be stored in attrs.
+    pub(super) plain: bool,
     pub(super) calls: usize,
 }
 
 impl Driver {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, plain: bool) -> Self {
         let now = Now(T0 * 1_000);
         Self {
             random: Rng::with_seed(seed),
@@ -39,7 +43,9 @@ impl Driver {
             kept: Vec::new(),
             made: (Vec::new(), 0),
             planned: Vec::new(),
-            set_back: false,
+            set_back: None,
+            at_once: false,
+            plain,
             calls: 0,
         }
     }
@@ -51,12 +57,14 @@ impl Driver {
     /// Goes on in time: mostly a little, often exactly to (or a hair beside) a moment that matters, sometimes back.
     pub(crate) fn pass_time(&mut self, world: &World) {
         let us = self.now.0;
-        if std::mem::take(&mut self.set_back) {
-            self.now.0 -= self.random.u64(0..400_000);
+        if let Some((_, us)) = self.set_back.take_if(|(left, _)| *left == self.planned.len()) {
+            self.now.0 -= us;
+            self.at_once = true;
             return;
         }
+        self.at_once &= !self.planned.is_empty();
         if !self.planned.is_empty() {
-            self.now.0 += self.random.u64(900_000..1_100_000);
+            self.now.0 += if self.at_once { self.random.u64(0..20_000) } else { self.random.u64(900_000..1_100_000) };
             return;
         }
         self.now.0 = match self.random.u32(0..100) {
@@ -92,13 +100,14 @@ impl Driver {
     pub(crate) fn next(&mut self, world: &World) -> (usize, Operation) {
         self.calls += 1;
         if let Some((number, planned)) = self.planned.pop() {
-            return (number.unwrap_or(self.calls), planned);
+            return (number.unwrap_or(self.calls), self.simplified(planned));
         }
         if !self.kept.is_empty() && self.chance(8) {
             let kept = self.random.usize(0..self.kept.len());
             return self.kept[kept].clone();
         }
         let operation = self.choose(world);
+        let operation = self.simplified(operation);
         let repeated_by_clients = !matches!(operation, Operation::Claim { .. } | Operation::Beat { .. });
         if repeated_by_clients && self.chance(30) {
             if self.kept.len() == KEPT {
@@ -117,14 +126,17 @@ impl Driver {
     }
 
     fn choose(&mut self, world: &World) -> Operation {
+        if self.plain && self.chance(10) {
+            return self.plan_of_a_plain_run(world);
+        }
         match self.random.u32(0..1_000) {
             0..10 => self.plan_a_repeated_push(),
             10..200 => self.push(),
             200..300 => {
                 if self.chance(10) {
-                    self.set_back = true;
                     let claim = self.claim();
                     self.plan([claim]);
+                    self.set_back = Some((self.planned.len(), self.random.u64(0..400_000)));
                 }
                 Operation::Promote { limit: self.limit(), followed: self.chance(30) }
             }
@@ -139,6 +151,7 @@ impl Driver {
                 let holds = self.holds(world);
                 Operation::Retry(holds.into_iter().map(|hold| retry(hold, self)).collect())
             }
+            525..550 if self.chance(10) => self.plan_a_release_in_the_past(),
             525..550 => Operation::Release(self.holds(world)),
             550..570 => {
                 let holds = self.holds(world);
@@ -173,8 +186,16 @@ impl Driver {
         }
     }
 
-    fn claim(&mut self) -> Operation {
-        let (count, due) = (self.random.usize(0..6), self.chance(50));
+    pub(super) fn current(world: &World) -> Vec<Hold> {
+        let current = |(id, message): (&Text, &crate::model::world::Message)| match &message.place {
+            Place::Leased { token, .. } => Some((id.clone(), token.clone())),
+            _ => None,
+        };
+        world.messages.iter().filter_map(current).collect()
+    }
+
+    pub(super) fn claim(&mut self) -> Operation {
+        let (count, due) = (self.random.usize(0..if self.plain { 30 } else { 6 }), self.chance(50));
         Operation::Claim { count, token: self.token(), lease: self.lease().clamp(1, DAY), due }
     }
 
@@ -273,15 +294,16 @@ impl Driver {
 
     /// Mostly claims that last, sometimes stale ones, a token that nobody was given, or one hold twice.
     fn holds(&mut self, world: &World) -> Vec<Hold> {
-        let current = |(id, message): (&Text, &crate::model::world::Message)| match &message.place {
-            Place::Leased { token, .. } => Some((id.clone(), token.clone())),
-            _ => None,
-        };
-        let current: Vec<Hold> = world.messages.iter().filter_map(current).collect();
+        let current = Self::current(world);
         let count = self.random.usize(1..5);
         (0..count)
             .map(|_| {
                 let stranger = (self.id(), self.token());
+                if !current.is_empty() && self.chance(4) {
+                    let (id, mut token) = current[self.random.usize(0..current.len())].clone();
+                    token.0[self.random.usize(0..16)] ^= 1;
+                    return (id, token);
+                }
                 let known = if self.chance(80) { &current } else { &self.holds };
                 if self.random.u32(0..100) < 90 && !known.is_empty() {
                     known[self.random.usize(0..known.len())].clone()

@@ -2,7 +2,7 @@
 
 use crate::model::driver::{Driver, NODES};
 use crate::model::operation::{Item, Operation};
-use crate::model::world::Due;
+use crate::model::world::{Due, World};
 use crate::reply::Text;
 
 impl Driver {
@@ -66,5 +66,69 @@ impl Driver {
             self.plan([ack, Operation::Claim { count: 50, token, lease: 5_000, due: true }]);
         }
         push
+    }
+
+    /// New messages that are due within so many ms.
+    fn fresh(&mut self, count: usize, within: u64) -> Operation {
+        let item = |driver: &mut Self| {
+            let mut item = Item { id: driver.make(), due: Due::In(driver.random.u64(0..within)), ..driver.item() };
+            item.drop_options();
+            item
+        };
+        Operation::Push { attempt: None, items: (0..count).map(|_| item(self)).collect() }
+    }
+
+    /// A release by a clock that shows less than the due.
+    pub(super) fn plan_a_release_in_the_past(&mut self) -> Operation {
+        let push = self.fresh(2, 1);
+        let Operation::Push { items, .. } = &push else { return push };
+        let token = self.token();
+        let release = Operation::Release(items.iter().map(|item| (item.id.clone(), token.clone())).collect());
+        self.plan([release, Operation::Claim { count: 50, token, lease: 30_000, due: true }]);
+        self.set_back = Some((1, self.random.u64(500_000..3_000_000)));
+        push
+    }
+
+    /// Messages that are ready, of which some are due only later by a clock that was set back, and others behind them.
+    pub(super) fn plan_a_claim_in_the_past(&mut self) -> Operation {
+        let (first, second) = (self.fresh(8, 900), self.fresh(4, 2));
+        let promote = || Operation::Promote { limit: 1_000, followed: false };
+        let claim = Operation::Claim { count: 50, token: self.token(), lease: 2_000, due: self.chance(50) };
+        self.plan([claim, promote(), second, promote()]);
+        self.set_back = Some((3, self.random.u64(100_000..1_000_000)));
+        first
+    }
+
+    /// A claim of many that are due within few milliseconds, and of nothing else: their dues are counted, not read.
+    pub(super) fn plan_a_dense_claim(&mut self) -> Operation {
+        let claim = |driver: &mut Self| Operation::Claim { count: 50, token: driver.token(), lease: 2_000, due: true };
+        let (all, push, them) = (claim(self), self.fresh(9, 3), claim(self));
+        self.plan([them, push]);
+        all
+    }
+
+    /// What a plain run does now and then. Nothing comes back by itself there, so it must not grow.
+    pub(super) fn plan_of_a_plain_run(&mut self, world: &World) -> Operation {
+        let held = Self::current(world);
+        match self.chance(50) {
+            _ if world.messages.len() >= 40 && !held.is_empty() => Operation::Ack(held),
+            true => self.plan_a_claim_in_the_past(),
+            false => self.plan_a_dense_claim(),
+        }
+    }
+
+    /// The same, or what a plain run does instead.
+    pub(super) fn simplified(&mut self, operation: Operation) -> Operation {
+        match operation {
+            _ if !self.plain => operation,
+            Operation::Push { attempt, mut items } => {
+                items.iter_mut().for_each(Item::drop_options);
+                Operation::Push { attempt, items }
+            }
+            Operation::Retry(items) => Operation::Release(items.into_iter().map(|(hold, ..)| hold).collect()),
+            Operation::Bury(items) => Operation::Release(items.into_iter().map(|(hold, _)| hold).collect()),
+            Operation::Beat { .. } | Operation::Reap { .. } => self.claim(),
+            other => other,
+        }
     }
 }

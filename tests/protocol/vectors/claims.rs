@@ -1,6 +1,6 @@
 //! What a claim hands out, and what it does with what should not be there.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::{count, expect, remove};
 use crate::queue::{Queue, SECOND, T0, token};
@@ -263,5 +263,60 @@ fn what_has_no_payload_is_passed_over_and_the_others_keep_theirs() -> Result<()>
     ensure!(queue.items("ack", T0, words![token('a'), 4, "a", "b", "d", "f"])? == ["OK"; 4]);
     let state = queue.state()?;
     ensure!((state.claims.len(), state.leases.len(), state.messages.len()) == (1, 1, 1), "{:?}", state.claims);
+    Ok(())
+}
+
+/// As it is handed out by claims of ten: what is beyond 4 MiB comes with the next one, whatever a claim looks at first.
+#[test]
+fn claims_at_4_mib_hand_out_every_message_once() -> Result<()> {
+    for (options, due) in [("", ""), ("", "1"), ("max_attempts=3", ""), ("max_attempts=3", "1")] {
+        let mut queue = Queue::start()?;
+        for place in 0..10u64 {
+            let (id, size) = (place.to_string(), if place % 3 == 0 { 10 } else { 1_048_576 });
+            queue.ok(
+                "push",
+                T0,
+                words!["", &id, T0 + place, "x".repeat(size), if place == 0 { options } else { "" }],
+            )?;
+        }
+        let (now, mut all) = (T0 + 10, Vec::new());
+        if due.is_empty() {
+            queue.ok("promote", now, words![10, ""])?;
+        }
+        for _ in 0..3 {
+            let token = queue.new_token();
+            let claim = queue.ok("claim", now, words![10, token, 30 * SECOND, due])?;
+            for [id, payload, ..] in claim.deliveries()? {
+                let size = payload.bytes()?.0.len();
+                let id = id.text()?;
+                ensure!(size == if id.parse::<u64>()? % 3 == 0 { 10 } else { 1_048_576 }, "{id} has {size} bytes");
+                all.push(id);
+            }
+        }
+        ensure!(all == (0..10).map(|place| place.to_string()).collect::<Vec<_>>(), "{options:?} {due:?}: {all:?}");
+    }
+    Ok(())
+}
+
+/// The most memory that the server has had, in bytes.
+fn peak(queue: &mut Queue) -> Result<u64> {
+    let info = queue.command(words!["INFO", "memory"])?.text()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("used_memory_peak:"));
+    Ok(line.context("INFO has no peak")?.trim().parse()?)
+}
+
+/// What the server needs at its peak, for payloads of 1 MiB behind a few short ones.
+#[test]
+fn a_claim_reads_hardly_more_than_it_grants() -> Result<()> {
+    const MIB: u64 = 1_048_576;
+    let mut queue = Queue::start()?;
+    for place in 0..64 {
+        let payload = "x".repeat(if place < 4 { 10 } else { MIB as usize });
+        queue.push(T0, &format!("{place:02}"), T0, &payload)?;
+    }
+    let before = peak(&mut queue)?;
+    ensure!(queue.ok("claim", T0, words![64, token('t'), 30 * SECOND, "1"])?.deliveries()?.len() >= 6);
+    let more = peak(&mut queue)? - before;
+    ensure!(more < 24 * MIB, "{more} bytes more, for 4 MiB that are granted");
     Ok(())
 }

@@ -173,3 +173,23 @@ fn reaping_goes_on_while_paused_and_crashes_may_be_forbidden() -> Result<()> {
     ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"0 1 - \nthe lease ran out 1 times".into()));
     Ok(())
 }
+
+#[test]
+fn a_reschedule_of_a_crashed_message_replaces_its_due() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.push(T0, "a", T0, "payload")?;
+    let mut now = T0 + 10 * SECOND;
+    for crash in 1..=2 {
+        ensure!(queue.take(now, 1, &token('a'))? == ["a"], "crash {crash}");
+        awake(&mut queue, now, now + 30 * SECOND)?;
+        now += 30 * SECOND;
+        ensure!(reap(&mut queue, now, 10)? == (1, 0));
+    }
+    let due = now + 5 * SECOND;
+    ensure!(queue.items("reschedule", now, words!["a", due, ""])? == [format!("MOVED {due}")]);
+    let claim = queue.ok("claim", due, words![1, token('b'), 1_000, "1"])?;
+    let deliveries = claim.deliveries()?;
+    let [[_, _, told, attempt, _]] = &deliveries[..] else { anyhow::bail!("{claim:?}") };
+    ensure!((told.int()? as u64, attempt.int()?) == (due, 3), "{told:?}, {attempt:?}");
+    Ok(())
+}

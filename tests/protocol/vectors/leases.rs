@@ -273,3 +273,23 @@ fn a_page_of_the_leased_is_short_where_claims_granted_much_and_hold_little() -> 
     ensure!([first, second].concat() == left);
     Ok(())
 }
+
+/// It looks at each id that a claim granted, also where one of a thousand is left.
+#[test]
+fn a_reap_looks_at_10_000_ids_at_most() -> Result<()> {
+    const SIZE: usize = 1_000;
+    let mut queue = Queue::start()?;
+    for claim in 0..12 {
+        let ids: Vec<String> = (0..SIZE).map(|place| format!("{claim}-{place}")).collect();
+        let items = ids.iter().flat_map(|id| words![id, T0, "", ""]);
+        queue.ok("push", T0, words![""].into_iter().chain(items).collect())?;
+        let token = queue.new_token();
+        queue.ok("claim", T0, words![SIZE as u64, &token, SECOND, "1"])?;
+        let acks = words![&token, SIZE as u64 - 1].into_iter().chain(ids[1..].iter().map(Text::from)).collect();
+        ensure!(queue.items("ack", T0, acks)?.iter().all(|reply| reply == "OK"));
+    }
+    alive(&mut queue, T0 + SECOND)?;
+    ensure!(reap(&mut queue, T0 + SECOND, 1_000)? == 10, "ten claims granted 10,000 ids");
+    ensure!(reap(&mut queue, T0 + SECOND, 1_000)? == 2);
+    Ok(())
+}

@@ -269,3 +269,13 @@ fn a_cancel_is_recognised_for_12_s() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_cancel_is_recognised_in_every_state() -> Result<()> {
+    let mut queue = super::with_every_state()?;
+    for id in ["s", "r", "d"] {
+        ensure!(queue.items("cancel", T0, words!["1", id])? == ["CANCELLED"], "{id}");
+        ensure!(queue.items("cancel", T0 + 1, words!["1", id])? == ["CANCELLED"], "{id}, the reply was lost");
+    }
+    Ok(())
+}

@@ -180,3 +180,13 @@ fn counters_count_each_transition_once() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn dead_beyond_number_and_age_are_trimmed_once() -> Result<()> {
+    let mut queue = dead(6)?;
+    queue.ok("configure", T0 + 5, words!["dead_keep", 4, "dead_keep_ms", 1_000])?;
+    // Two are too many, and three are too old: three go, the two among them.
+    queue.ok("beat", T0 + 1_002, words!["node", "stay"])?;
+    ensure!(ids(&queue.state()?.dead) == ["3", "4", "5"]);
+    Ok(())
+}
