@@ -93,7 +93,7 @@ pub const VARIANTS: [Variant; 9] = [
         what: "push does not look whether this call was made before",
         verb: "push",
         shipped: shipped!("push"),
-        exchanges: &[("mark = until_ms and marked and live(marked)", "mark = false")],
+        exchanges: &[("mark = redis.call('ZSCORE', RECENT, call)", "mark = false")],
     },
 ];
 
