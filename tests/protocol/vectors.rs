@@ -17,6 +17,7 @@ mod refusals;
 mod repairs;
 mod repeats;
 mod roles;
+mod shares;
 mod tokens;
 mod trims;
 mod types;

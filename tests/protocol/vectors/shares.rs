@@ -1,0 +1,111 @@
+//! What a claim takes of much, and how long each message of it waits when its lease runs out again and again.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::queue::{Queue, SECOND, T0, token};
+use crate::reply::{Text, words};
+use crate::state::State;
+
+const MEGABYTE: usize = 1_000_000;
+
+/// Payloads so long that a claim reads four at a time, and among them an entry that it does not grant.
+#[test]
+fn a_hole_between_two_reads_shifts_no_payload() -> Result<()> {
+    for payload_is_gone in [false, true] {
+        let mut queue = Queue::start()?;
+        let long = |name: &str| name.repeat(MEGABYTE / name.len());
+        for id in ["e0", "e1", "e2"] {
+            queue.push(T0, id, T0, &long(id))?;
+        }
+        queue.push(T0, "hole", if payload_is_gone { T0 } else { T0 + 2_000 }, "hole")?;
+        for number in 0..8 {
+            queue.push(T0, &format!("m{number}"), if payload_is_gone { T0 } else { T0 + 1 }, &format!("m{number}"))?;
+        }
+        // Without the hole's own due it stands between the others: it is promoted with them.
+        queue.ok("promote", T0 + 2_000, words![100, "1"])?;
+        if payload_is_gone {
+            queue.command(words!["HDEL", "dueq:{q}:messages", "hole"])?;
+        }
+        let claim = queue.ok("claim", T0 + 1_000, words![100, token('a'), 30_000])?;
+        let mut granted = BTreeSet::new();
+        for [id, payload, ..] in &claim.deliveries()? {
+            let (id, payload) = (id.text()?, payload.text()?);
+            ensure!(payload.starts_with(&id), "{id} has another payload: {}", &payload[..4]);
+            granted.insert(Text::from(id));
+        }
+        let state = queue.state()?;
+        let leased: BTreeSet<Text> =
+            state.claims.keys().filter(|id| id.0.first().is_some_and(|byte| *byte > 31)).cloned().collect();
+        ensure!(granted == leased && granted.len() == 11, "granted {granted:?}, leased {leased:?}");
+    }
+    Ok(())
+}
+
+/// What is due counts up to a full window, what is ready included.
+#[test]
+fn a_share_is_of_a_full_window_at_most() -> Result<()> {
+    for ready in [0, 600] {
+        let mut queue = Queue::start()?;
+        for part in 0..3 {
+            let item = |place: u64| words![format!("{part}-{place}"), T0, "", ""];
+            queue.ok("push", T0, [words![""], (0..900).flat_map(item).collect()].concat())?;
+        }
+        if ready > 0 {
+            queue.ok("promote", T0, words![ready, "1"])?;
+        }
+        for node in ["a", "b", "c", "d"] {
+            queue.ok("beat", T0, words![node, "stay"])?;
+        }
+        let granted = queue.ok("claim", T0, words![1_000, token('t'), 30_000, "1"])?.deliveries()?.len();
+        ensure!(granted == 250, "{ready} ready: {granted} of a window of 1,000 to one of four nodes");
+    }
+    Ok(())
+}
+
+fn crash(queue: &mut Queue, now: u64, ids: u64, letter: char) -> Result<()> {
+    queue.ok("beat", now, words!["node", "stay"])?;
+    let claim = queue.ok("claim", now, words![ids, token(letter), 1_000, "1"])?;
+    ensure!(claim.deliveries()?.len() as u64 == ids, "{claim:?}");
+    queue.ok("beat", now + 1_000, words!["node", "stay"])?;
+    let reaped = queue.ok("reap", now + 1_000, words![1_000])?.part(1)?.int()?;
+    ensure!(reaped as u64 == ids, "{reaped} of {ids}");
+    Ok(())
+}
+
+/// A message that kills its node comes back beside others each time.
+#[test]
+fn messages_that_crash_together_wait_for_different_times() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for number in 0..20 {
+        queue.push(T0, &number.to_string(), T0, "")?;
+    }
+    crash(&mut queue, T0, 20, 'a')?;
+    crash(&mut queue, T0 + 2_000, 20, 'b')?;
+    let scheduled = queue.state()?.scheduled;
+    let waits: BTreeSet<u64> =
+        scheduled.iter().filter(|(_, due)| due.is_finite()).map(|(_, due)| *due as u64 - (T0 + 3_000)).collect();
+    let (first, last) = (waits.first().context("no wait")?, waits.last().context("no wait")?);
+    ensure!(*first >= 1_000 && *last <= 3_000, "{waits:?}");
+    ensure!(waits.len() >= 10 && last - first > 500, "{waits:?}");
+    Ok(())
+}
+
+#[test]
+fn the_wait_after_a_crash_doubles_up_to_crash_21() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.ok("configure", T0, words!["max_crashes", 100])?;
+    queue.push(T0, "a", T0, "")?;
+    for number in 1..=24u32 {
+        let now = T0 + u64::from(number) * 2 * SECOND;
+        queue.ok("beat", now, words!["node", "stay"])?;
+        queue.ok("run_now", now, words!["a"])?;
+        crash(&mut queue, now, 1, 'a')?;
+        let due = State::score(&queue.state()?.scheduled, &"a".into()).context("scheduled")? as u64;
+        let wait = due.saturating_sub(now + 1_000) as f64;
+        let factor = wait / (1_000.0 * f64::from(number.min(21) - 1).exp2());
+        ensure!(number == 1 && wait == 0.0 || (0.5..=1.5).contains(&factor), "crash {number}: {wait} ms");
+    }
+    Ok(())
+}
