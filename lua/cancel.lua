@@ -92,7 +92,8 @@ local function remember(score, name) memory[#memory + 1] = score; memory[#memory
 local function remember_end(id) remember(memory_ms, '\4' .. id) end
 local function keep_memory()
   if #memory == 0 then return end
-  local later = now_up + REPEAT_MS + 1 - tonumber(redis.call('HGET', META, 'ended_until') or 0)
+  local latest = redis.call('HGET', META, 'ended_until') or '0'
+  local later = string.find(latest, '^%d+$') and now_up + REPEAT_MS + 1 - tonumber(latest) or 0
   redis.call('ZADD', RECENT, unpack(memory))
   if later > 0 then redis.call('HINCRBY', META, 'ended_until', int(later)) end
   forget(#memory)
@@ -107,7 +108,7 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAG
 local replies, gone, unlisted, cancelled = {}, 0, {}, {}
 local function anew(id) -- whether a message of this id was cancelled since the first call, and the id pushed again
   local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
-  return recent > now and recent % 1 == 0.25 and math.floor(recent) - REPEAT_MS >= tonumber(since)
+  return recent > now and recent <= now_up + REPEAT_MS + 1 and recent % 1 == 0.25 and math.floor(recent) - REPEAT_MS >= tonumber(since)
 end
 for i = 3, #ARGV do
   local id = ARGV[i]
@@ -116,7 +117,7 @@ for i = 3, #ARGV do
   elseif state == 'leased' or state == 'dead' and dead == '' then replies[#replies + 1] = string.upper(state)
   elseif state == 'absent' then
     local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
-    replies[#replies + 1] = (cancelled[id] or recent > now and recent % 1 == 0.5) and 'CANCELLED' or 'ABSENT'
+    replies[#replies + 1] = (cancelled[id] or recent > now and recent <= now_up + REPEAT_MS + 1 and recent % 1 == 0.5) and 'CANCELLED' or 'ABSENT'
   else
     if state == 'scheduled' then redis.call('ZREM', SCHEDULED, id)
     elseif state == 'ready' then unlisted[entry(id) or ''] = true

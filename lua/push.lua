@@ -79,19 +79,23 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is ne
 end
 --- end
 local count, attempt = (#ARGV - 2) / 4, ARGV[2] or ''
-local limit, after = string.sub(attempt, 1, 13), string.byte(attempt, 14) -- a pattern costs as much as a command
-local until_ms = tonumber(limit)
-if count < 1 or count > 1000 or count % 1 ~= 0 or attempt ~= '' and not (until_ms and (after == 32 or after == 46) and #attempt >= 22 and #attempt <= 100) then
-  return redis.error_reply('BADARGS push takes now, attempt (until, 13 digits of ms with or without a fraction, a blank and a nonce of 8 to 64 bytes; or empty), then id, due, payload, options for 1 to 1000 messages')
+local limit, dot = string.sub(attempt, 1, 13), string.byte(attempt, 14) -- a pattern costs as much as a command
+local until_ms, blank = tonumber(limit), dot == 32 and 14 or dot == 46 and string.byte(attempt, 18) == 32 and 18
+if count < 1 or count > 1000 or count % 1 ~= 0 or attempt ~= '' and not (until_ms and blank and #attempt - blank >= 8 and #attempt - blank <= 64
+  and string.byte(limit) > 48 and string.byte(limit, 13) > 47) then
+  return redis.error_reply('BADARGS push takes now, attempt (until, 13 digits of ms and perhaps a dot and 3 digits, a blank and a nonce of 8 to 64 bytes; or empty), then id, due, payload, options for 1 to 1000 messages')
 end
 local max_messages, max_payload, any_ended = unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
 max_payload = tonumber(max_payload or 1048576)
-local largest = (count > 1 or #ARGV[5] > 4096) and tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 4096
+local largest = 4096
+if count > 1 or #ARGV[5] > 4096 then
+  local stored = redis.call('HGET', META, 'largest_payload_bytes') -- what is no number is as good as the most that there may be
+  if stored then largest = string.find(stored, '^%d+$') and tonumber(stored) or 16777216 end
+end
 local ARGV, ids, bytes = ARGV, {}, 0 -- a local is found faster than a global
 for i = 1, count do
-  ids[i] = ARGV[4 * i - 1]
-  bytes = bytes + #ids[i]
+  ids[i], bytes = ARGV[4 * i - 1], bytes + #ARGV[4 * i - 1]
 end
 local found
 if largest > 4096 or count == 1 then -- a payload may be long: ask for each id alone, which reads none
@@ -103,12 +107,10 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 local plain = count > 1 and #cjson.encode(ids) == bytes + 3 * count + 1
 -- RECENT holds, under byte 3 and the attempt, that this call was made before: all its messages, or (.5) some, each under its
 -- own name. Under byte 4 and an id, when that message ended or moved near its due, plus REPEAT_MS; META, the latest of those.
-local ended, call, mark = nil, '\3' .. attempt, nil
-if until_ms then
-  mark = redis.call('ZSCORE', RECENT, call)
-  mark = mark and tonumber(mark) > now and tonumber(mark) or nil
-else redis.call('ZCARD', RECENT) end
-if any_ended and tonumber(any_ended) > now then
+local ended, mark, call = nil, nil, '\3' .. attempt
+if until_ms then mark = redis.call('ZSCORE', RECENT, call) else redis.call('ZCARD', RECENT) end
+mark = mark and tonumber(mark) > now and tonumber(mark) or nil
+if any_ended and (not string.find(any_ended, '^%d+$') or tonumber(any_ended) > now) then
   local names = {}
   for i = 1, count do names[i] = '\4' .. ids[i] end
   ended = redis.call('ZMSCORE', RECENT, unpack(names))
@@ -202,7 +204,7 @@ local function known(i) -- FINISHED, if this is a repetition and the message has
   if mark and (mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i])) then return 'FINISHED' end
   local last = until_ms and ended and ended[i] and live(ended[i])
   -- Until is the first attempt + 10,000, with a fraction. Half a microsecond: scores are rounded.
-  return last and last - REPEAT_MS > tonumber(string.match(attempt, '^[%d.]+')) - 10000 + 0.0005 and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
+  return last and last - REPEAT_MS > (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005 and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
 end
 local function one(i)
   local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
@@ -229,10 +231,8 @@ local function one(i)
       payloads[p + 1], payloads[p + 2], p, options[id] = id, payload, p + 2, stored
       longest = math.max(longest, #payload)
     else options[id] = options[id] or false end
-    if soon then
-      remember(string.format('%.3f', now_us / 1000 + REPEAT_MS), '\4' .. id)
-      moved_near = true
-    end
+    if soon then remember(string.format('%.3f', now_us / 1000 + REPEAT_MS), '\4' .. id) end
+    moved_near = moved_near or soon
     dues[d + 1], dues[d + 2], d, taken[id] = due_text[text], id, d + 2, true
     return 'MOVED'
   end
@@ -274,11 +274,9 @@ for id, stored in pairs(options) do
 end
 head, length = nil, nil
 end -- of what is not all new
-if near and until_ms then
-  memory = memory or {}
-  memory[#memory + 1], memory[#memory + 2] = limit, call
-end
-if memory and #memory > 0 then
+memory = memory or {}
+if near and until_ms then memory[#memory + 1], memory[#memory + 2] = limit, call end
+if #memory > 0 then
 --- block: forget
 local function forget(count) -- up to so many remembered ids whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
@@ -288,8 +286,9 @@ end
 redis.call('ZADD', RECENT, unpack(memory))
 forget(#memory)
 end
-if moved_near and now_up + REPEAT_MS + 1 > tonumber(any_ended or 0) then
-  redis.call('HINCRBY', META, 'ended_until', int(now_up + REPEAT_MS + 1 - tonumber(any_ended or 0)))
+any_ended = any_ended or '0'
+if moved_near and string.find(any_ended, '^%d+$') and now_up + REPEAT_MS + 1 > tonumber(any_ended) then
+  redis.call('HINCRBY', META, 'ended_until', int(now_up + REPEAT_MS + 1 - tonumber(any_ended)))
 end
 if longest > largest then -- of all payloads that were ever stored, as a power of two: what reads many reckons with it
   local bytes = 4096

@@ -84,7 +84,8 @@ local function remember(score, name) memory[#memory + 1] = score; memory[#memory
 local function remember_end(id) remember(memory_ms, '\4' .. id) end
 local function keep_memory()
   if #memory == 0 then return end
-  local later = now_up + REPEAT_MS + 1 - tonumber(redis.call('HGET', META, 'ended_until') or 0)
+  local latest = redis.call('HGET', META, 'ended_until') or '0'
+  local later = string.find(latest, '^%d+$') and now_up + REPEAT_MS + 1 - tonumber(latest) or 0
   redis.call('ZADD', RECENT, unpack(memory))
   if later > 0 then redis.call('HINCRBY', META, 'ended_until', int(later)) end
   forget(#memory)

@@ -30,7 +30,7 @@ public class Push {
         if (result.equals("CREATED")) {
             return true;
         }
-        if (result.startsWith("FINISHED") || result.startsWith("EXISTS")) {
+        if (result.equals("FINISHED") || result.startsWith("EXISTS")) {
             return false;
         }
         throw new IllegalStateException(result);

@@ -41,7 +41,7 @@ func push(ctx context.Context, client *redis.Client, queue, id, delayMs string, 
 	switch {
 	case result == "CREATED":
 		return true, nil
-	case strings.HasPrefix(result, "FINISHED") || strings.HasPrefix(result, "EXISTS"):
+	case result == "FINISHED" || strings.HasPrefix(result, "EXISTS"):
 		return false, nil
 	}
 	return false, fmt.Errorf("%s", result)

@@ -18,7 +18,7 @@ async function push(client, queue, id, delayMs, payload) {
   const reply = await client.fcall('dueq_push', keys.length, ...keys, '', attempt, id, `+${delayMs}`, payload, '');
   const result = reply[1][0];
   if (result === 'CREATED') return true;
-  if (result.startsWith('FINISHED') || result.startsWith('EXISTS')) return false;
+  if (result === 'FINISHED' || result.startsWith('EXISTS')) return false;
   throw new Error(result);
 }
 

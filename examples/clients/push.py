@@ -22,7 +22,7 @@ def push(client, queue, id, delay_ms, payload):
     result = bytes(reply[1][0]).decode()
     if result == "CREATED":
         return True
-    if result.startswith(("EXISTS", "FINISHED")):
+    if result == "FINISHED" or result.startswith("EXISTS"):
         return False
     raise RuntimeError(result)
 

@@ -26,6 +26,6 @@ reply=$(payload | redis -X "$tag" FCALL dueq_push 10 "$@" "" "$attempt" "$id" "+
 result=$(printf '%s\n' "$reply" | tail -n 1)
 case $result in
 CREATED) echo "created $id" ;;
-EXISTS* | FINISHED*) echo "$id was pushed before" ;;
+EXISTS* | FINISHED) echo "$id was pushed before" ;;
 *) echo "push.sh: $result" >&2 && exit 1 ;;
 esac

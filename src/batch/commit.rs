@@ -123,10 +123,10 @@ impl Commit {
     /// `until` counts from the earliest time at which the first attempt may begin: what ended before this call is then never
     /// taken for its own message, if this client has seen a reply from after that end.
     async fn first_push(&self) -> Result<FirstPush, Error> {
-        let Work { lane, keys, .. } = &*self.work;
+        let lane = &self.work.lane;
         let clock = lane.clock();
         if clock.server_us(Instant::now()).is_none() {
-            self.ask(lane.call(Verb::Stats, keys, &[b""])).await?;
+            self.ask(lane.time()).await?;
         }
         let now = Instant::now();
         let patience_us = i64::try_from(PATIENCE.as_micros()).unwrap_or(i64::MAX);

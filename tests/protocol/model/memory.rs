@@ -105,12 +105,12 @@ impl World {
 
     /// Whether the last message of this id was cancelled, or purged.
     pub(super) fn was_cancelled(&self, now: Now, id: &Text) -> bool {
-        self.score(id).is_some_and(|score| score > now.floor() as f64 && score.fract() == 0.5)
+        self.score(id).is_some_and(|score| lasts(score, now) && score.fract() == 0.5)
     }
 
     /// Whether a message of this id was cancelled at this time or later, and another one pushed since.
     pub(super) fn was_cancelled_before_this_one(&self, now: Now, id: &Text, since: u64) -> bool {
-        let again = self.score(id).filter(|score| *score > now.floor() as f64 && score.fract() == 0.25);
+        let again = self.score(id).filter(|score| lasts(*score, now) && score.fract() == 0.25);
         again.is_some_and(|score| score.trunc() as u64 >= since + REPEAT_MS)
     }
 

@@ -178,12 +178,14 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         "push" => {
             let mut bad = vec![words![], words![""], words!["", "a"], words!["", "a", "+1", "", "", "b"]];
             let (long, short) = (format!("{T0} {}", "n".repeat(90)), format!("{T0} nonce67"));
-            let bare = T0.to_string();
+            let (bare, unnamed) = (T0.to_string(), format!("{T0}.12345678"));
+            let odd = [" 1795258732e3 nonce678", "1795258732e3  nonce678", "0x1a1fe12d600 nonce678"];
             let attempts = ["x", "-1", "10", "1.5", "+5", "10 nonce678", "nonce678", "nonce678901234567890123"];
             bad.extend(
                 attempts
                     .into_iter()
-                    .chain([&*long, &short, &bare])
+                    .chain([&*long, &short, &bare, &unnamed])
+                    .chain(odd)
                     .map(|attempt| [words![attempt], item.clone()].concat()),
             );
             bad.push([words![""], many(item, 1_001)].concat());
@@ -307,5 +309,23 @@ fn nobodys(id: &Text) -> Result<()> {
     }
     ensure!(queue.ok("get", T0, words![id])?.part(1)?.list()?.is_empty());
     ensure!(queue.items("push", T0, words!["", id, "+1", "", "on_conflict=replace"])?[0].starts_with("INVALID"));
+    Ok(())
+}
+
+/// What no script wrote into meta stops no call halfway.
+#[test]
+fn numbers_that_are_none_stop_no_push_or_cancel() -> Result<()> {
+    for nonsense in ["abc", "1.5", "1e4", "-5", ""] {
+        let mut queue = Queue::start()?;
+        queue.push(T0, "a", T0 + 1, "payload")?;
+        let fields = ["ended_until", nonsense, "largest_payload_bytes", nonsense].map(Text::from);
+        queue.command([words!["HSET", "dueq:{q}:meta"], fields.to_vec()].concat())?;
+        let push = words![attempt(T0, 1), "b", T0, "x".repeat(9_000), "", "c", T0, "", "max_attempts=2"];
+        ensure!(queue.items("push", T0, push)? == ["CREATED", "CREATED"], "{nonsense:?}");
+        ensure!(queue.items("cancel", T0, words!["", "a"])? == ["CANCELLED"], "{nonsense:?}");
+        ensure!(queue.items("run_now", T0 - 1, words!["b"])? == ["MOVED 1699999999999"], "{nonsense:?}");
+        ensure!(queue.push(T0, "a", T0, "again")? == "CREATED", "{nonsense:?}");
+        ensure!(queue.ok("claim", T0, words![10, token('a'), 1_000, "1"])?.deliveries()?.len() == 3, "{nonsense:?}");
+    }
     Ok(())
 }
