@@ -40,8 +40,10 @@ impl Case<'_> {
     pub(super) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
         let mut wrong = Verdict::default();
         let mut found = self.pass(false, &mut wrong, name);
-        // An answer that all allows may have come after a hidden claim all the same, which only a later one shows.
-        if !wrong.is_clean() && self.context.queue.lost.iter().any(|lost| lost.most > 0) {
+        // An answer that all allows may have come after a hidden claim or a purge all the same, which only a later one shows.
+        let queue = self.context.queue;
+        let hidden = queue.lost.iter().any(|lost| lost.most > 0) || queue.operators.first_purge_us().is_some();
+        if !wrong.is_clean() && hidden {
             let mut second = Verdict::default();
             let again = self.pass(true, &mut second, name);
             if second.is_clean() {
@@ -62,8 +64,12 @@ impl Case<'_> {
                 verdict.found(Kind::TwoStates, tell);
                 continue;
             }
-            let few = spread(&mut lives, self.unknown, record, &self.context)
-                && (!eager || hide(&mut lives, record, &self.context));
+            // A call without an answer may have come after what is hidden, such as a push after a purge.
+            let mut few = spread(&mut lives, self.unknown, record, &self.context);
+            if few && eager {
+                few =
+                    hide(&mut lives, record, &self.context) && spread(&mut lives, self.unknown, record, &self.context);
+            }
             if !few {
                 verdict.unjudged += 1;
                 return Found::default();

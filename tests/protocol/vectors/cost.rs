@@ -150,7 +150,8 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
 /// In whatever order short and long payloads wait.
 #[test]
 fn payloads_cost_what_is_stored_or_returned_of_them() -> Result<()> {
-    let orders: [(&str, fn(u64) -> usize); 4] = [
+    type Length = fn(u64) -> usize;
+    let orders: [(&str, Length); 4] = [
         ("short ones first", |number| if number < 4 { 10 } else { MEBIBYTE }),
         ("long ones first", |number| if number < 60 { MEBIBYTE } else { 10 }),
         ("in turn", |number| if number % 2 == 0 { 10 } else { MEBIBYTE }),
