@@ -11,8 +11,9 @@ use crate::reply::{Reply, Text, words};
 /// As many as a client should put into one call.
 const MANY: u64 = 256;
 const MEBIBYTE: usize = 1_048_576;
-/// How often each call is measured: the quickest counts, since the machine may do something else meanwhile.
-const TRIES: usize = 3;
+/// A call is measured until its quickest run is within the limit, and at most this often. Interference by other processes
+/// only ever adds time, so the quickest of many runs is the nearest to what the script costs.
+const ROUNDS: usize = 40;
 
 fn ids(count: u64) -> Vec<Text> {
     (0..count).map(|number| format!("{number:04}").into()).collect()
@@ -30,34 +31,27 @@ fn script_us(queue: &mut Queue, command: &str) -> Result<u64> {
     Ok(us.unwrap_or(0))
 }
 
-/// What 5 ms are here.
+/// The microseconds that this server takes for what a quiet machine does in 5 ms.
 fn five_ms(queue: &mut Queue) -> Result<u64> {
     let script = "for i = 1, 10000 do redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end";
-    let mut best = u64::MAX;
-    for _ in 0..TRIES {
-        let before = script_us(queue, "eval")?;
-        queue.command(words!["EVAL", script, 1, "calibration", "field", "x".repeat(100)])?;
-        best = best.min(script_us(queue, "eval")? - before);
-    }
+    let before = script_us(queue, "eval")?;
+    queue.command(words!["EVAL", script, 1, "calibration", "field", "x".repeat(100)])?;
+    let us = script_us(queue, "eval")? - before;
     queue.command(words!["DEL", "calibration"])?;
-    Ok(best)
+    Ok(us)
 }
 
-/// The quickest of several runs of this call, each after `prepare`.
+/// The microseconds of one run of this call after `prepare`.
 fn cost(
     queue: &mut Queue,
     prepare: &dyn Fn(&mut Queue) -> Result<()>,
     (verb, words): (&str, Vec<Text>),
 ) -> Result<u64> {
-    let mut best = u64::MAX;
-    for _ in 0..TRIES {
-        queue.empty()?;
-        prepare(queue)?;
-        let before = script_us(queue, "evalsha")?;
-        queue.ok(verb, T0, words.clone())?;
-        best = best.min(script_us(queue, "evalsha")? - before);
-    }
-    Ok(best)
+    queue.empty()?;
+    prepare(queue)?;
+    let before = script_us(queue, "evalsha")?;
+    queue.ok(verb, T0, words)?;
+    Ok(script_us(queue, "evalsha")? - before)
 }
 
 fn pushed(queue: &mut Queue, due: u64) -> Result<()> {
@@ -138,11 +132,17 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
         ("peek", far, words!["scheduled", "", MANY]),
     ];
     let mut queue = Queue::start()?;
-    let limit = five_ms(&mut queue)?;
     for (number, (verb, prepare, words)) in calls.into_iter().enumerate() {
-        let us = cost(&mut queue, &prepare, (verb, words))?;
-        println!("{verb} ({number}): {:.2} of 5 ms", us as f64 / limit as f64);
-        ensure!(us <= limit, "{verb} ({number}) takes {us} us, and 5 ms are {limit} us here");
+        let (mut call_us, mut limit_us) = (u64::MAX, u64::MAX);
+        for _ in 0..ROUNDS {
+            limit_us = limit_us.min(five_ms(&mut queue)?);
+            call_us = call_us.min(cost(&mut queue, &prepare, (verb, words.clone()))?);
+            if call_us <= limit_us {
+                break;
+            }
+        }
+        println!("{verb} ({number}): {:.2} of 5 ms", call_us as f64 / limit_us as f64);
+        ensure!(call_us <= limit_us, "{verb} ({number}) takes {call_us} us, and 5 ms are {limit_us} us here");
     }
     Ok(())
 }
@@ -160,7 +160,6 @@ fn payloads_cost_what_is_stored_or_returned_of_them() -> Result<()> {
     for (order, length) in orders {
         let mut queue = Queue::start()?;
         queue.ok("configure", T0, words!["max_payload_bytes", 16 * MEBIBYTE as u64])?;
-        let limit = five_ms(&mut queue)?;
         for number in 0..64 {
             queue.push(T0, &format!("{number:04}"), T0 + number, &"x".repeat(length(number)))?;
         }
@@ -171,25 +170,29 @@ fn payloads_cost_what_is_stored_or_returned_of_them() -> Result<()> {
         };
         let push = [words![""], each(64, |id| words![id, "+0", "y", ""])].concat();
         let claim = |letter| words![MANY, token(letter), 30_000, "1"];
-        for (verb, calls) in [("push", vec![push; TRIES]), ("claim", ['a', 'b', 'c'].map(claim).to_vec())] {
+        for (verb, calls) in [("push", vec![push; 12]), ("claim", ('a'..='l').map(claim).collect())] {
             let mut best = f64::INFINITY;
             for words in calls {
+                let limit = five_ms(&mut queue)?;
                 let held = memory(&mut queue, "used_memory")?;
                 let gap = memory(&mut queue, "used_memory_peak")? - held;
                 let before = script_us(&mut queue, "evalsha")?;
                 let reply = queue.ok(verb, T0 + 100, words)?;
                 let us = script_us(&mut queue, "evalsha")? - before;
-                let returned: usize = match verb {
-                    "claim" => reply.deliveries()?.iter().map(|[_, payload, ..]| length_of(payload)).sum(),
-                    _ => 0,
-                };
+                let granted = if verb == "claim" { reply.deliveries()? } else { Vec::new() };
+                if verb == "claim" && granted.is_empty() {
+                    break;
+                }
+                let returned: usize = granted.iter().map(|[_, payload, ..]| length_of(payload)).sum();
                 // What a call returns is in memory a few times: Lua's strings, its reply, the buffer of the connection.
                 let room = gap.max(4 * returned as i64 + 2 * MEBIBYTE as i64);
                 let peak = memory(&mut queue, "used_memory_peak")? - held;
                 ensure!(peak <= room, "{order}: {verb} took {peak} B to return {returned} B");
-                let granted = if verb == "claim" { reply.deliveries()? } else { Vec::new() };
                 let floor = returning(&mut queue, granted.iter().map(|[id, ..]| id.bytes()).collect::<Result<_>>()?)?;
                 best = best.min(us as f64 / (limit + 2 * floor) as f64);
+                if best <= 1.0 {
+                    break;
+                }
             }
             println!("{order}: {verb}: {best:.2} of what it may take");
             ensure!(best <= 1.0, "{order}: {verb} takes {best:.2} of what it may");
