@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- beat: a node says that it lives. Nodes silent for 3 s are forgotten; the lead is taken or renewed for 2.5 s; `recent`
+-- beat: a node says that it lives. Nodes silent for 3 s are forgotten; the leader is taken or renewed for 2.5 s; `recent`
 -- and `dead` are trimmed, 500 a beat. If no node was seen for 3 s, or the clock went back, nothing is reaped for 5 s, so
 -- that live nodes can extend first.
 -- KEYS   the ten of the queue
 -- ARGV   now | node: 1 to 200 bytes | stay, or leave to be forgotten at once
--- Reply  {header, 1 if this node has the lead, live nodes, hold ms, ready messages}
+-- Reply  {header, 1 if this node has the leader, live nodes, hold ms, ready messages}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(log nodes + trimmed)
 -- Again  harmless
@@ -17,7 +17,7 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~
   or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+local layout, incarnation, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
 if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
 local now_us
 if ARGV[1] == '' then
@@ -40,16 +40,16 @@ local function finish(changed, quiet, head, deadline, length) -- what a script d
   head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
   if not paused and not quiet then
     if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local bell = base .. ':bell'
-      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
-      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
-      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- Where a slot arrives the wake-up list may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', wake, '1') end
     elseif head < old_head and head - now <= 2000 then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+  return {now_us, incarnation, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
 --- block: forget
@@ -63,7 +63,7 @@ if #ARGV ~= 3 or #node < 1 or #node > 200 or string.find(node, '%c') or not (ARG
   return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay or leave')
 end
 if not layout then return {finish(false), 0, 0, 0, 0} end
-local lead, lead_until, seen, hold, keep_ms, keep = unpack(redis.call('HMGET', META, 'lead', 'lead_until', 'seen', 'hold', 'dead_keep_ms', 'dead_keep'))
+local leader, leader_until, seen, hold, keep_ms, keep = unpack(redis.call('HMGET', META, 'leader', 'leader_until', 'last_beat', 'reap_after', 'dead_keep_ms', 'dead_keep'))
 local dead = redis.call('ZCARD', DEAD) - 1
 redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
 
@@ -71,16 +71,16 @@ local silence = now - tonumber(seen or now)
 if silence > 3000 or silence < 0 then hold = now + 5000 end
 redis.call('ZREMRANGEBYSCORE', NODES, '-inf', now - 3000)
 redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(now), '(inf') -- seen in the future: the clock went back
-local free = not lead or lead == '' or tonumber(lead_until) <= now or tonumber(lead_until) > now + 2500
+local free = not leader or leader == '' or tonumber(leader_until) <= now or tonumber(leader_until) > now + 2500
 if ARGV[3] == 'leave' then
   redis.call('ZREM', NODES, node)
-  if lead == node then lead = '' end
+  if leader == node then leader = '' end
 else
   redis.call('ZADD', NODES, now, node)
-  if free then lead = node end
-  if lead == node then lead_until = now + 2500 end
+  if free then leader = node end
+  if leader == node then leader_until = now + 2500 end
 end
-redis.call('HSET', META, 'seen', now, 'hold', hold or 0, 'lead', lead or '', 'lead_until', lead_until or 0)
+redis.call('HSET', META, 'last_beat', now, 'reap_after', hold or 0, 'leader', leader or '', 'leader_until', leader_until or 0)
 
 forget(500)
 local over = math.max(dead - tonumber(keep or 100000), redis.call('ZCOUNT', DEAD, '-inf', now - tonumber(keep_ms or 2592000000)))
@@ -91,4 +91,4 @@ if over > 0 then
   redis.call('HDEL', ATTRS, unpack(ids))
   redis.call('HINCRBY', META, 'trimmed', #ids)
 end
-return {finish(over > 0), lead == node and 1 or 0, redis.call('ZCARD', NODES) - 1, tonumber(hold or 0), math.max(0, redis.call('LLEN', READY) - 1)}
+return {finish(over > 0), leader == node and 1 or 0, redis.call('ZCARD', NODES) - 1, tonumber(hold or 0), math.max(0, redis.call('LLEN', READY) - 1)}

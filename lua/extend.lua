@@ -15,7 +15,7 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~
   or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+local layout, incarnation, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
 if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
 local now_us
 if ARGV[1] == '' then
@@ -38,16 +38,16 @@ local function finish(changed, quiet, head, deadline, length) -- what a script d
   head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
   if not paused and not quiet then
     if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local bell = base .. ':bell'
-      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
-      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
-      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- Where a slot arrives the wake-up list may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', wake, '1') end
     elseif head < old_head and head - now <= 2000 then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+  return {now_us, incarnation, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
 --- block: own

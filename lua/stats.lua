@@ -4,7 +4,7 @@
 -- ARGV   now
 -- Reply  {header, {name, value, ...}}: scheduled, due (of these, past their due), ready, leased, dead, recent, nodes; overdue_ms: age of the
 --        oldest due, unclaimed message; the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled,
---        requeued, purged, trimmed; the limits; lead, lead_until, hold. An absent queue: {header, {}}
+--        requeued, purged, trimmed; the limits; leader, leader_until, reap_after. An absent queue: {header, {}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n)
 -- Again  harmless
@@ -17,7 +17,7 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~
   or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+local layout, incarnation, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
 if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
 local now_us
 if ARGV[1] == '' then
@@ -40,16 +40,16 @@ local function finish(changed, quiet, head, deadline, length) -- what a script d
   head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
   if not paused and not quiet then
     if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local bell = base .. ':bell'
-      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
-      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
-      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- Where a slot arrives the wake-up list may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', wake, '1') end
     elseif head < old_head and head - now <= 2000 then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+  return {now_us, incarnation, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
 if #ARGV ~= 1 then return redis.error_reply('BADARGS stats takes now') end
@@ -64,10 +64,10 @@ local pairs_of = {
 }
 local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 1048576, dead_keep_ms = 2592000000, dead_keep = 100000}
 for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed',
-  'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'lead_until', 'hold'}) do
+  'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'leader_until', 'reap_after'}) do
   pairs_of[#pairs_of + 1] = name
   pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or defaults[name] or 0)
 end
-pairs_of[#pairs_of + 1] = 'lead'
-pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'lead') or ''
+pairs_of[#pairs_of + 1] = 'leader'
+pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'leader') or ''
 return {finish(false, true), pairs_of}

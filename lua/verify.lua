@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- verify: looks whether the frame of the queue, what holds whatever its messages are, is as PROTOCOL.md says, and mends it, if asked:
--- sentinels, numbers in meta, encodings, the bell, the window. `audit` looks at the messages.
+-- sentinels, numbers in meta, encodings, the wake-up list, the window. `audit` looks at the messages.
 -- KEYS   the ten of the queue
 -- ARGV   now | 1 to mend, else empty
 -- Reply  {header, {{kind, what, detail, 1 if mended else 0}, ...}}
@@ -16,7 +16,7 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~
   or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, born, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'born', 'seq', 'paused', 'test'))
+local layout, incarnation, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
 if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
 local now_us
 if ARGV[1] == '' then
@@ -39,16 +39,16 @@ local function finish(changed, quiet, head, deadline, length) -- what a script d
   head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
   if not paused and not quiet then
     if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local bell = base .. ':bell'
-      local tokens = tonumber(redis.pcall('LLEN', bell)) or 2
-      -- Where a slot arrives the bell may follow, and one made here would stand in its way: there these two keys are refused.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, bell)) then tokens = 2 end
-      for _ = tokens, 1 do redis.pcall('RPUSH', bell, '1') end
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- Where a slot arrives the wake-up list may follow, and one made here would stand in its way: there these two keys are refused.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then tokens = 2 end
+      for _ = tokens, 1 do redis.pcall('RPUSH', wake, '1') end
     elseif head < old_head and head - now <= 2000 then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  return {now_us, born, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
+  return {now_us, incarnation, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
 end
 --- end
 --- block: create
@@ -56,11 +56,11 @@ local function create()
   if layout then return end
   local sentinel = '\0' .. string.rep('-', 70)
   for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD'}) do redis.call(read, KEYS[i]) end
-  layout, born = '1', string.sub(redis.sha1hex(int(now_us) .. base .. table.concat(ARGV, ' ', 1, math.min(#ARGV, 4))), 1, 16)
+  layout, incarnation = '1', string.sub(redis.sha1hex(int(now_us) .. base .. table.concat(ARGV, ' ', 1, math.min(#ARGV, 4))), 1, 16)
   for _, zset in ipairs({SCHEDULED, LEASES, DEAD, RECENT, NODES}) do redis.call('ZADD', zset, '+inf', sentinel) end
   for _, hash in ipairs({CLAIMS, MESSAGES, ATTRS}) do redis.call('HSET', hash, sentinel, '') end
   if redis.call('LINDEX', READY, 0) ~= sentinel then redis.call('LPUSH', READY, sentinel) end
-  redis.call('HSET', META, sentinel, '', 'born', born, 'layout', layout) -- last: until then the queue does not exist
+  redis.call('HSET', META, sentinel, '', 'incarnation', incarnation, 'layout', layout) -- last: until then the queue does not exist
 end
 --- end
 --- block: counts
@@ -79,20 +79,20 @@ end
 
 if not layout and entries > 0 then found('meta', 'layout', '', create) end
 if not layout then return {finish(false, true), findings} end
-if not born or born == '' then
-  found('meta', 'born', '', function()
-    born = string.sub(redis.sha1hex(int(now_us) .. base), 1, 16)
-    redis.call('HSET', META, 'born', born)
+if not incarnation or incarnation == '' then
+  found('meta', 'incarnation', '', function()
+    incarnation = string.sub(redis.sha1hex(int(now_us) .. base), 1, 16)
+    redis.call('HSET', META, 'incarnation', incarnation)
   end)
 end
 if seq and not counts(seq) then -- a call later than all that were counted
   found('meta', 'seq', seq, function() redis.call('HSET', META, 'seq', int(now_us)) end)
 end
-if not repair then seq, born = seq and counts(seq) and seq or '0', born or '' end -- the header wants them
+if not repair then seq, incarnation = seq and counts(seq) and seq or '0', incarnation or '' end -- the header wants them
 if test and ARGV[1] == '' then -- who calls by another clock wants it
   found('meta', 'test', test, function() redis.call('HDEL', META, 'test') end)
 end
-local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'lead_until', 'seen', 'hold', 'ended_until', 'largest_payload_bytes',
+local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'leader_until', 'last_beat', 'reap_after', 'ended_until', 'largest_payload_bytes',
   'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed'}
 local values = redis.call('HMGET', META, unpack(numbers))
 for i, name in ipairs(numbers) do
@@ -121,12 +121,12 @@ for i, key in ipairs(KEYS) do
   end
 end
 
-local bell, window = base .. ':bell', redis.call('LLEN', READY) - 1
-local tokens, ready = redis.pcall('LLEN', bell), tonumber(string.match(redis.call('LINDEX', READY, 1) or '', '^%d+') or 'inf')
-local waits, silence = now - math.min(first(SCHEDULED), ready), now - (tonumber(redis.call('HGET', META, 'seen') or 0) or 0)
-if type(tokens) == 'table' and string.find(tokens.err or '', 'WRONGTYPE') then found('bell', bell, '')
+local wake, window = base .. ':wake', redis.call('LLEN', READY) - 1
+local tokens, ready = redis.pcall('LLEN', wake), tonumber(string.match(redis.call('LINDEX', READY, 1) or '', '^%d+') or 'inf')
+local waits, silence = now - math.min(first(SCHEDULED), ready), now - (tonumber(redis.call('HGET', META, 'last_beat') or 0) or 0)
+if type(tokens) == 'table' and string.find(tokens.err or '', 'WRONGTYPE') then found('wake', wake, '')
 elseif tokens == 0 and not paused and waits > 3000 and silence > 3000 then -- a node that lives rings it with each beat
-  found('silent', bell, int(waits), function() end) -- finish rings
+  found('silent', wake, int(waits), function() end) -- finish rings
 end
 if window > 1000 then found('window', READY, int(window)) end
 return {finish(mended > 0, not repair), findings}

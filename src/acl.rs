@@ -9,7 +9,7 @@ pub enum Role {
     /// Pushes, cancels, reschedules, runs now, and looks at messages: `push`, `cancel`, `reschedule`, `run_now`, `get`, `peek`.
     /// The queue must exist: an operator makes it, with any `configure`.
     Producer,
-    /// Works the queue: `beat`, `promote`, `claim`, the settles, `extend`, `reap`, `stats`; hears notices and the bell.
+    /// Works the queue: `beat`, `promote`, `claim`, the settles, `extend`, `reap`, `stats`; hears notices and the wake-up list.
     Consumer,
     /// Everything with this queue: limits, pause, requeue, purge, audit, deletion, and what the others may.
     Operator,
@@ -27,14 +27,14 @@ const PRODUCER: Grants = &[
     ("+hmget +hget +hlen +hexists", "%messages %attrs %meta"),
     ("+hget +hlen +hexists", "%claims"), // and no +hmget: without it an ack is refused at once
     ("+zrange +zcard +zcount +zscore +zmscore +zrank", "%scheduled %leases %dead %recent"),
-    ("+lrange +llen +lindex +exists", "%ready %bell %meta"),
+    ("+lrange +llen +lindex +exists", "%ready %wake %meta"),
     ("+zadd +zrem", "scheduled"),
     ("+lrem", "ready"),
     ("+hset +hdel", "messages attrs"),
     ("+zrem", "dead"),
     ("+zadd +zremrangebyrank", "recent"),
     ("+hincrby", "meta"),
-    ("+rpush", "bell"),
+    ("+rpush", "wake"),
 ];
 
 const CONSUMER: Grants = &[
@@ -43,7 +43,7 @@ const CONSUMER: Grants = &[
     ("+zrange +zcard +zcount", "%scheduled %leases %dead %recent %nodes"),
     ("+zscore", "%leases"),
     ("+zmscore", "%scheduled"), // and no +zscore: without it the scripts of producers are refused
-    ("+lrange +llen +lindex +exists", "%ready %bell %meta"),
+    ("+lrange +llen +lindex +exists", "%ready %wake %meta"),
     ("+zadd +zremrangebyrank", "scheduled dead"),
     ("+rpush +ltrim +lset", "ready"),
     ("+zadd +zrem", "leases"),
@@ -52,7 +52,7 @@ const CONSUMER: Grants = &[
     ("+zremrangebyrank", "recent"),
     ("+zadd +zrem +zremrangebyscore", "nodes"),
     ("+hset +hincrby", "meta"),
-    ("+rpush +blpop", "bell"),
+    ("+rpush +blpop", "wake"),
 ];
 
 const OPERATOR: Grants = &[(
@@ -83,7 +83,7 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
     if let Some(bad) = queue.chars().find(|c| c.is_whitespace() || "()'\"".contains(*c)) {
         return Err(Error::invalid(format!("queue name {queue:?} holds {bad:?}, which no rule of an ACL can")));
     }
-    let base = glob(keys.bell.trim_end_matches(":bell"));
+    let base = glob(keys.wake.trim_end_matches(":wake"));
     let mut rules: Vec<String> = ["reset", "resetchannels"].map(str::to_owned).to_vec();
     rules.push(format!("&{base}:notice"));
     rules.extend(SERVER.into_iter().chain(["+spublish"]).map(str::to_owned));

@@ -72,7 +72,7 @@ fn header(sent: &Sent, header: &Header) {
     // -1 says that there is none; whatever else is below zero is past.
     let time = |place: usize| Some(sent.integer(&[0, place])).filter(|ms| *ms != -1).map(|ms| ms.max(0).unsigned_abs());
     assert_eq!(header.now_us, sent.integer(&[0, 0]));
-    assert_eq!(header.born, sent.text(&[0, 1]));
+    assert_eq!(header.incarnation, sent.text(&[0, 1]));
     assert_eq!(header.seq, sent.integer(&[0, 2]));
     assert_eq!(header.head_ms, time(3));
     assert_eq!(header.lease_deadline_ms, time(4));

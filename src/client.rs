@@ -144,7 +144,7 @@ impl Client {
             }
         }
         let mut unlink = redis::cmd("UNLINK");
-        unlink.arg(&keys.vector[..]).arg(&keys.bell);
+        unlink.arg(&keys.vector[..]).arg(&keys.wake);
         match self.lanes.control.command(&unlink).await? {
             Value::Int(removed) => Ok(removed > 0),
             other => Err(Error::new(ErrorKind::Server, Applied::Unknown, format!("UNLINK answered {other:?}"))),

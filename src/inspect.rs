@@ -315,7 +315,7 @@ impl Stats {
                 "max_payload_bytes" => &mut stats.max_payload_bytes,
                 "dead_keep_ms" => &mut stats.keep_dead_ms,
                 "dead_keep" => &mut stats.keep_dead,
-                "lead" => {
+                "leader" => {
                     fields.text()?;
                     continue;
                 }

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Counts how often a waiting task was woken.
 #[derive(Default)]
-struct Bell(AtomicUsize);
+struct WakeUps(AtomicUsize);
 
-impl Wake for Bell {
+impl Wake for WakeUps {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -23,18 +23,18 @@ impl Wake for Bell {
 /// Timers polled by hand, by a task that notices when it is woken.
 struct Task {
     timers: Timers<&'static str>,
-    bell: Arc<Bell>,
+    wake: Arc<WakeUps>,
 }
 
 impl Task {
     fn new() -> Self {
-        Self { timers: Timers::new(), bell: Arc::default() }
+        Self { timers: Timers::new(), wake: Arc::default() }
     }
 
     /// `Some(None)`: the stream ended; `None`: it waits.
     fn poll(&mut self) -> Option<Option<&'static str>> {
-        self.bell.0.store(0, Ordering::Relaxed);
-        let waker = Waker::from(self.bell.clone());
+        self.wake.0.store(0, Ordering::Relaxed);
+        let waker = Waker::from(self.wake.clone());
         match Pin::new(&mut self.timers).poll_next(&mut Context::from_waker(&waker)) {
             Poll::Ready(expired) => Some(expired.map(|expired| expired.value)),
             Poll::Pending => None,
@@ -46,7 +46,7 @@ impl Task {
     }
 
     fn is_woken(&self) -> bool {
-        self.bell.0.load(Ordering::Relaxed) > 0
+        self.wake.0.load(Ordering::Relaxed) > 0
     }
 
     fn insert(&mut self, delay: u64, value: &'static str) -> dueq::wheel::Key {

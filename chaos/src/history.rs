@@ -21,7 +21,7 @@ pub enum Event {
     /// A script call is about to be sent.
     Invoke { call: u64, queue: String, what: Call },
     /// Its reply. `seq` counts it if it changed something; otherwise it is that of the last change before it.
-    Ok { call: u64, seq: u64, now_us: i64, born: String, answer: Answer },
+    Ok { call: u64, seq: u64, now_us: i64, incarnation: String, answer: Answer },
     /// It was certainly not applied.
     Refused { call: u64, error: String },
     /// It may or may not have been applied. A call with neither of the three is as unknown.
@@ -46,11 +46,11 @@ pub enum Event {
     NoticedEmpty,
     /// The harness does something to somebody.
     Fault { fault: String, number: u64, phase: Phase, detail: String },
-    /// The last of a store's writes are gone, cut off by the harness or left behind by a failover: of this `born` only what has
+    /// The last of a store's writes are gone, cut off by the harness or left behind by a failover: of this `incarnation` only what has
     /// at most `survived` is left, and from now on `seq` counts from beyond `next`.
-    Undone { queue: String, born: String, survived: u64, next: u64 },
+    Undone { queue: String, incarnation: String, survived: u64, next: u64 },
     /// The harness emptied the store.
-    Emptied { queue: String, born: String },
+    Emptied { queue: String, incarnation: String },
     /// What is left when all is quiet: some ids of one state.
     Left { queue: String, state: State, items: Vec<LeftItem> },
     /// What does not fit together in what is left, such as an id in two places.
@@ -292,7 +292,7 @@ mod tests {
                 call: 1,
                 seq: 9,
                 now_us: 5,
-                born: "b".into(),
+                incarnation: "b".into(),
                 answer: Answer::Claimed {
                     deadline_ms: 3,
                     items: vec![ClaimedItem("a".into(), 1, 2, 1, 9, String::new())],

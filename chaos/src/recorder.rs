@@ -203,7 +203,7 @@ fn push_item(item: &[&[u8]]) -> PushItem {
 fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option<Event> {
     let Reply::List(parts) = reply else { return None };
     let [Reply::List(header), body @ ..] = &parts[..] else { return None };
-    let [Reply::Int(now_us), Reply::Bytes(born), Reply::Int(seq), rest @ ..] = &header[..] else { return None };
+    let [Reply::Int(now_us), Reply::Bytes(incarnation), Reply::Int(seq), rest @ ..] = &header[..] else { return None };
     let answer = match (verb, body) {
         ("claim", [_, Reply::Int(deadline_ms), Reply::List(ids), Reply::List(payloads), Reply::List(details), ..]) => {
             // One detail may stand for all.
@@ -228,7 +228,7 @@ fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option<Event> {
         (_, [Reply::List(words)]) => Answer::Items(words.iter().map(word).collect()),
         _ => Answer::Other(body.iter().map(word).collect()),
     };
-    Some(Event::Ok { call, seq: u64::try_from(*seq).ok()?, now_us: *now_us, born: text(born), answer })
+    Some(Event::Ok { call, seq: u64::try_from(*seq).ok()?, now_us: *now_us, incarnation: text(incarnation), answer })
 }
 
 fn claimed_item(id: &Reply, payload: &Reply, details: &Reply) -> Option<ClaimedItem> {
@@ -274,8 +274,8 @@ mod tests {
     }
 
     fn header() -> Reply {
-        let born = Reply::Bytes(b"abc".to_vec());
-        Reply::List(vec![Reply::Int(5_000), born, Reply::Int(9), Reply::Int(-1), Reply::Int(-1), Reply::Int(0)])
+        let incarnation = Reply::Bytes(b"abc".to_vec());
+        Reply::List(vec![Reply::Int(5_000), incarnation, Reply::Int(9), Reply::Int(-1), Reply::Int(-1), Reply::Int(0)])
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
             let first = ClaimedItem("a".into(), 3, 4, 2, 50, String::new());
             let items = vec![first, ClaimedItem("a".into(), 0, 4, attempt, spoilt, options.into())];
             let answer = Answer::Claimed { deadline_ms: 77, items, paused: false };
-            Event::Ok { call: 1, seq: 9, now_us: 5_000, born: "abc".into(), answer }
+            Event::Ok { call: 1, seq: 9, now_us: 5_000, incarnation: "abc".into(), answer }
         };
         assert_eq!(answered(1, "claim", "", &claim(&["4 2 "])), Some(event(2, "")));
         let options = "max_attempts=2 traceparent=00-1";

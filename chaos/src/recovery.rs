@@ -49,10 +49,10 @@ struct Claim {
     void: bool,
 }
 
-/// When the last writes were gone, of which `born`, and which `seq` they had.
+/// When the last writes were gone, of which `incarnation`, and which `seq` they had.
 struct Undone {
     t_us: u64,
-    born: String,
+    incarnation: String,
     survived: u64,
     next: u64,
 }
@@ -158,8 +158,8 @@ fn harness(path: &Path) -> Result<Harness> {
     for line in crate::history::read(path)? {
         let (t_us, fault, number, phase, detail) = match line? {
             (t_us, Event::Fault { fault, number, phase, detail }) => (t_us, fault, number, phase, detail),
-            (t_us, Event::Undone { queue, born, survived, next }) if queue == QUEUE => {
-                undone.push(Undone { t_us, born, survived, next });
+            (t_us, Event::Undone { queue, incarnation, survived, next }) if queue == QUEUE => {
+                undone.push(Undone { t_us, incarnation, survived, next });
                 continue;
             }
             (t_us, Event::Stalled { ms }) => {
@@ -222,9 +222,10 @@ fn read_claims(
     let words = ["\"claim\":{", "\"claimed\":{", "\"lost_lease\"", "\"wants\":\"panic\""];
     lines(path, &words, |t_us, event| match event {
         Event::Invoke { call, queue, what: Call::Claim { .. } } if queue == QUEUE => drop(asked.insert(call, t_us)),
-        Event::Ok { call, seq, born, answer: Answer::Claimed { items, .. }, .. } => {
+        Event::Ok { call, seq, incarnation, answer: Answer::Claimed { items, .. }, .. } => {
             if let Some(asked_us) = asked.remove(&call).filter(|_| !items.is_empty()) {
-                let is_void = |undone: &Undone| undone.born == born && undone.survived < seq && seq <= undone.next;
+                let is_void =
+                    |undone: &Undone| undone.incarnation == incarnation && undone.survived < seq && seq <= undone.next;
                 tell(Claim { asked_us, told_us: t_us, void: undone.iter().any(is_void) }, &items);
             }
         }
@@ -337,7 +338,7 @@ mod tests {
             let items = vec![crate::history::ClaimedItem("a".into(), 1, 1, 1, 9, String::new())];
             let answer = Answer::Claimed { deadline_ms: 1, items, paused: false };
             let asked = Event::Invoke { call: 1, queue: QUEUE.into(), what };
-            let told = Event::Ok { call: 1, seq: 1, now_us: 1, born: "b".into(), answer };
+            let told = Event::Ok { call: 1, seq: 1, now_us: 1, incarnation: "b".into(), answer };
             for (name, lines) in [
                 ("harness.jsonl", [&begun[..], lines].concat()),
                 ("w1.jsonl", vec![(claimed_us - 1, asked), (claimed_us, told)]),
@@ -366,7 +367,7 @@ mod tests {
             Ok(std::fs::write(folder.join(name), lines)?)
         };
         let fault = |phase| Event::Fault { fault: "failover".into(), number: 1, phase, detail: String::new() };
-        let undone = Event::Undone { queue: QUEUE.into(), born: "b".into(), survived: 10, next: 100 };
+        let undone = Event::Undone { queue: QUEUE.into(), incarnation: "b".into(), survived: 10, next: 100 };
         write("harness.jsonl", &[(1_000, fault(Phase::Begin)), (50_000, undone), (900_000, fault(Phase::End))])?;
         let claim = |call| {
             let what = Call::Claim { n: 1, token: "00".into(), lease_ms: 1, due: true };
@@ -375,7 +376,7 @@ mod tests {
         let granted = |call, seq| {
             let items = vec![crate::history::ClaimedItem("a".into(), 1, 1, 1, 9, String::new())];
             let answer = Answer::Claimed { deadline_ms: 1, items, paused: false };
-            Event::Ok { call, seq, now_us: 1, born: "b".into(), answer }
+            Event::Ok { call, seq, now_us: 1, incarnation: "b".into(), answer }
         };
         // The first was asked for too early, the second granted by the old master.
         let lines = [(40_000, claim(1)), (60_000, granted(1, 101)), (61_000, claim(2)), (62_000, granted(2, 12))];

@@ -16,7 +16,7 @@ const OFFSET: Duration = Duration::from_secs(1);
 #[command(after_help = "\
 Looks at the server: version, eviction, persistence, replicas, memory, clients, buffers, round trip, clock, scripts and
 functions; and at each queue: whether due messages are delivered, and if not, why; whether every id is in one state, with
-its payload, claim and attributes; whether keys, sentinels, limits, encodings and the bell are as they must be. It names
+its payload, claim and attributes; whether keys, sentinels, limits, encodings and the wake-up list are as they must be. It names
 what follows from each finding and what mends it.
 In small steps, safe while workers and producers go on; it reads each id once.
 

@@ -28,7 +28,7 @@ pub(crate) struct Raw {
 
 impl Queue {
     /// Looks whether the queue is as it must be: each id in exactly one state, its payload, claim and attributes there, the
-    /// sentinels, the numbers in its meta, encodings, the bell. With `mend` it mends what can be mended; PROTOCOL.md says of
+    /// sentinels, the numbers in its meta, encodings, the wake-up list. With `mend` it mends what can be mended; PROTOCOL.md says of
     /// each finding into what. Takes the rights of an operator.
     ///
     /// In bounded steps, each of which decides and mends in one script call: safe while producers and workers go on.
@@ -110,12 +110,12 @@ impl Queue {
     async fn verify(&self, mend: bool) -> Result<(bool, Vec<Raw>), Error> {
         let word: &[u8] = if mend { b"1" } else { b"" };
         let mut reply = self.call(Verb::Verify, &[word], Repeat::Harmless).await?;
-        Ok((!reply.header.born.is_empty(), raws(&mut reply.body)?))
+        Ok((!reply.header.incarnation.is_empty(), raws(&mut reply.body)?))
     }
 
     /// Names the keys that are somebody else's.
     async fn strangers(&self, checkup: &mut Checkup) -> Result<(), Error> {
-        // A foreign bell stops no call; `verify` finds it.
+        // A foreign wake-up list stops no call; `verify` finds it.
         for (key, due) in self.all_keys().typed().take(self.keys().len()) {
             let kind = self.control().type_of(key).await;
             let Some(kind) = checkup.allowed("types of the keys (TYPE)", kind)? else { return Ok(()) };
@@ -169,16 +169,16 @@ impl Queue {
                     redis_cli("CONFIG SET zset-max-listpack-value 64")
                 ),
             ),
-            "bell" => (
-                "bell",
+            "wake" => (
+                "wake",
                 format!("{subject} is no list: somebody else wrote it"),
                 "nobody is woken: messages are up to a second late",
                 redis_cli(&format!("RENAME {} ELSEWHERE", shell_word(&raw.what))),
             ),
             "silent" => (
                 "silent",
-                format!("a message has been due for {detail} ms, the bell is empty, and no worker beats"),
-                "a client that waits for the bell is not woken",
+                format!("a message has been due for {detail} ms, the wake-up list is empty, and no worker beats"),
+                "a client that waits for the wake-up list is not woken",
                 then(format!("start a worker: {}", dueq("work", &[name]))),
             ),
             "window" => (

@@ -10,9 +10,9 @@ pub(super) const FLOOR: Duration = Duration::from_secs(1);
 pub(super) const BEAT_EVERY: Duration = Duration::from_millis(900);
 /// The least time between two promotes that found nothing.
 pub(super) const TICK: Duration = Duration::from_micros(100);
-/// A lead that was not renewed for so long is somebody else's.
+/// A leader that was not renewed for so long is somebody else's.
 const LEAD_LIFE: Duration = Duration::from_millis(2_500);
-/// A node without the lead leaves it this much time, and then a share of up to as much for each live node.
+/// A node without the leader leaves it this much time, and then a share of up to as much for each live node.
 const STAND_IN_MS: u64 = 25;
 const MAX_STAND_IN_MS: u64 = 1_000;
 
@@ -33,9 +33,9 @@ pub(super) struct Agenda {
     promote: Slot,
     reap: Slot,
     beat: Slot,
-    lead_until: Option<Instant>,
+    leader_until: Option<Instant>,
     nodes: u64,
-    /// What spreads the nodes that stand in for a lead.
+    /// What spreads the nodes that stand in for a leader.
     hash: u64,
 }
 
@@ -59,7 +59,7 @@ impl Agenda {
             promote: Slot::default(),
             reap: Slot::default(),
             beat: Slot::default(),
-            lead_until: None,
+            leader_until: None,
             nodes: 1,
             hash,
         }
@@ -97,13 +97,13 @@ impl Agenda {
         self.slot(action).is_some_and(|slot| slot.in_flight.is_some())
     }
 
-    /// The head of the queue is due at this instant: the lead promotes then, the others a little later.
+    /// The head of the queue is due at this instant: the leader promotes then, the others a little later.
     pub(super) fn head_at(&mut self, at: Instant, now: Instant) {
         self.arm(Action::Promote, at, now);
     }
 
-    /// The head of the queue is due at this instant, or there is none, and nothing else is: whoever would stand in for the lead
-    /// at another time need not. The lead itself forgets no time.
+    /// The head of the queue is due at this instant, or there is none, and nothing else is: whoever would stand in for the leader
+    /// at another time need not. The leader itself forgets no time.
     pub(super) fn head_is(&mut self, at: Option<Instant>, now: Instant) {
         if !self.leads(now) {
             let armed = self.promote.armed.take();
@@ -126,14 +126,14 @@ impl Agenda {
     }
 
     /// A beat that was sent at `sent` said who leads and how many nodes live.
-    pub(super) fn set_lead(&mut self, lead: bool, nodes: u64, sent: Instant) {
-        self.lead_until = lead.then(|| sent + LEAD_LIFE);
+    pub(super) fn set_lead(&mut self, leader: bool, nodes: u64, sent: Instant) {
+        self.leader_until = leader.then(|| sent + LEAD_LIFE);
         self.nodes = nodes.max(1);
     }
 
-    /// Whether this node has the lead.
+    /// Whether this node has the leader.
     pub(super) fn leads(&self, now: Instant) -> bool {
-        self.lead_until.is_some_and(|until| now < until)
+        self.leader_until.is_some_and(|until| now < until)
     }
 
     /// Whether no other node lived at the last beat.
@@ -251,10 +251,10 @@ mod tests {
         assert_eq!(due(&mut stand_in, start + 1_500 * MS), []);
         assert_eq!(due(&mut stand_in, start + 1_600 * MS), [Action::Promote]);
 
-        let mut lead = leading(start);
-        lead.head_at(start + 10 * MS, start);
-        lead.head_is(Some(start + 20 * MS), start);
-        assert_eq!(due(&mut lead, start + 10 * MS), [Action::Promote]);
+        let mut leader = leading(start);
+        leader.head_at(start + 10 * MS, start);
+        leader.head_is(Some(start + 20 * MS), start);
+        assert_eq!(due(&mut leader, start + 10 * MS), [Action::Promote]);
     }
 
     #[test]

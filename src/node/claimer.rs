@@ -1,4 +1,4 @@
-//! Feeding the handlers: waits for the bell while some are free, claims a batch, starts them.
+//! Feeding the handlers: waits for the wake-up list while some are free, claims a batch, starts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,18 +14,18 @@ use crate::claiming::Claim;
 use crate::delivery::Delivery;
 use crate::events;
 use crate::node::Event;
-use crate::node::bell::Bell;
 use crate::node::handler::Handling;
 use crate::node::leased::Leased;
 use crate::node::settlement::IntoSettlement;
+use crate::node::wake::WakeUps;
 use crate::protocol::lane::reconnect_delays;
 use crate::queue::Queue;
 
 /// How many messages one claim takes at most.
 const MAX_CLAIM: usize = 256;
 
-/// Who left something to others looks again after so long, if the bell has not rung: they may have taken it and every wake
-/// token, and then nobody tells a lead when the next message is due.
+/// Who left something to others looks again after so long, if the wake-up list has not rung: they may have taken it and every wake
+/// token, and then nobody tells a leader when the next message is due.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Free places wait so long at most for others to become free, about as long as a claim takes.
@@ -42,7 +42,7 @@ pub(super) struct Nudge {
     /// A permit for each delivery from its claim until it is settled.
     held: Arc<Semaphore>,
     concurrency: usize,
-    /// Whether the claimer waits for the bell, with a place in hand.
+    /// Whether the claimer waits for the wake-up list, with a place in hand.
     waits: AtomicBool,
     due: Notify,
     look: Notify,
@@ -56,7 +56,7 @@ impl Nudge {
     }
 
     /// Whether the claimer claims what is due now: then it answers by an event, as a promote does. It does not while a handler
-    /// runs, lest one node take what others, which hear the bell, are free for; unless there are no others.
+    /// runs, lest one node take what others, which hear the wake-up list, are free for; unless there are no others.
     pub(super) fn take(&self, alone: bool) -> bool {
         let idle = alone || self.places.available_permits() + 1 == self.concurrency;
         let taken = idle && self.waits.swap(false, Ordering::AcqRel);
@@ -66,7 +66,7 @@ impl Nudge {
         taken
     }
 
-    /// A beat said that something is ready: whoever waits claims, whether the bell rang or others took its tokens along.
+    /// A beat said that something is ready: whoever waits claims, whether the wake-up list rang or others took its tokens along.
     pub(super) fn look(&self) {
         self.look.notify_one();
     }
@@ -74,7 +74,7 @@ impl Nudge {
 
 pub(super) struct Claimer<H> {
     pub(super) queue: Queue,
-    pub(super) bell: Bell,
+    pub(super) wake: WakeUps,
     pub(super) lease: Duration,
     pub(super) lease_ms: u64,
     pub(super) nudge: Arc<Nudge>,
@@ -84,13 +84,13 @@ pub(super) struct Claimer<H> {
     pub(super) stop: CancellationToken,
 }
 
-/// Why a wait for the bell ended.
+/// Why a wait for the wake-up list ended.
 #[derive(PartialEq, Eq)]
 enum Woken {
     /// It did not wait: the last claim left something.
     KnowsMore,
     /// Or by a beat that found something ready, or because something was left a moment ago.
-    ByBell,
+    ByWakeUp,
     /// The conductor waits for an answer.
     ByNudge,
     ToStop,
@@ -113,7 +113,7 @@ where
                 biased;
                 () = stop.cancelled() => break,
                 places = Places::free(&nudge) => places,
-                () = self.bell.wait(), if self.bell.is_waiting() => {
+                () = self.wake.wait(), if self.wake.is_waiting() => {
                     // It rang for somebody with a place.
                     ring(&self.queue, self.lease_ms).await;
                     continue;
@@ -159,23 +159,23 @@ where
         }
         // A token that the dropped wait may have taken along is given back. The server may not have heard yet that nobody waits
         // here, and serve this wait first: then the second token wakes somebody, or the goodbye or any beat rings again.
-        drop(self.bell);
+        drop(self.wake);
         ring(&self.queue, self.lease_ms).await;
     }
 
-    /// Waits for the bell, or for the conductor. Whatever came, a nudge that was given is answered.
+    /// Waits for the wake-up list, or for the conductor. Whatever came, a nudge that was given is answered.
     async fn wait(&mut self, left: bool) -> Woken {
         self.nudge.waits.store(true, Ordering::Release);
         let mut woken = tokio::select! {
             () = self.stop.cancelled() => Woken::ToStop,
             () = self.nudge.due.notified() => return Woken::ByNudge,
-            () = self.nudge.look.notified() => Woken::ByBell,
-            () = self.bell.wait() => Woken::ByBell,
-            () = tokio::time::sleep(LOOK_AGAIN), if left => Woken::ByBell,
+            () = self.nudge.look.notified() => Woken::ByWakeUp,
+            () = self.wake.wait() => Woken::ByWakeUp,
+            () = tokio::time::sleep(LOOK_AGAIN), if left => Woken::ByWakeUp,
         };
         if !self.nudge.waits.swap(false, Ordering::AcqRel) {
             self.nudge.due.notified().await;
-            if woken == Woken::ByBell {
+            if woken == Woken::ByWakeUp {
                 woken = Woken::ByNudge;
             } else {
                 let _ = self.events.send(Event::NotTaken);
@@ -213,7 +213,7 @@ async fn ring(queue: &Queue, lease_ms: u64) {
     }
 }
 
-/// Whether there was more to claim. If we took as much as we had free places, the next claim needs no bell; one that was
+/// Whether there was more to claim. If we took as much as we had free places, the next claim needs no wake-up list; one that was
 /// limited by our fair share goes back to it, so that the others get theirs.
 fn leaves(claim: &Claim) -> bool {
     let due = claim

@@ -80,7 +80,7 @@ impl Conductor {
         }
     }
 
-    /// Runs until `stop`; then says goodbye, so that another node takes the lead at once.
+    /// Runs until `stop`; then says goodbye, so that another node takes the leader at once.
     pub(super) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
         let now = Instant::now();
         self.agenda.beat_at(now, now);
@@ -102,7 +102,7 @@ impl Conductor {
                 self.perform(action, now);
             }
         }
-        // A beat that is under way must not come after the goodbye: it would bring a node back that is no more, with the lead.
+        // A beat that is under way must not come after the goodbye: it would bring a node back that is no more, with the leader.
         let faults = self.faults.clone();
         while self.agenda.is_in_flight(Action::Beat) {
             tokio::select! {
@@ -124,7 +124,7 @@ impl Conductor {
             }
             Event::Notice(due_ms) => {
                 if self.newest.has_no_queue() {
-                    // The first word of a new queue: its lead is free, and who has it fires on the dot.
+                    // The first word of a new queue: its leader is free, and who has it fires on the dot.
                     self.agenda.beat_at(now, now);
                 }
                 let at = due_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
@@ -150,13 +150,13 @@ impl Conductor {
                 self.agenda.landed(Action::Beat, now, Duration::ZERO);
                 self.agenda.beat_at(sent + BEAT_EVERY, now);
                 match result {
-                    Ok(Beat { header, lead, nodes, ready }) => {
+                    Ok(Beat { header, leader, nodes, ready }) => {
                         self.failures = 0;
                         if self.failed_beats > 0 {
                             events::recovered(self.queue.name(), "beat", self.failed_beats);
                             self.failed_beats = 0;
                         }
-                        self.agenda.set_lead(lead, nodes, sent);
+                        self.agenda.set_lead(leader, nodes, sent);
                         if self.absorb(&header, now) {
                             let head_ms = header.head_ms.filter(|_| !header.paused);
                             let at = head_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
@@ -186,7 +186,7 @@ impl Conductor {
                     self.queue.meters().add(Count::StoreEmptied);
                     events::store_emptied(self.queue.name());
                 }
-                // The lead of a new queue is free.
+                // The leader of a new queue is free.
                 self.agenda.beat_at(now, now);
             }
         }
@@ -297,8 +297,8 @@ async fn step(lane: &Lane, queue: &Queue, verb: Verb, args: &[&[u8]]) -> Result<
 /// What a beat answered.
 pub(super) struct Beat {
     header: Header,
-    /// Whether this node has the lead.
-    lead: bool,
+    /// Whether this node has the leader.
+    leader: bool,
     /// How many nodes live.
     nodes: u64,
     /// How many messages wait for a claim.
@@ -309,6 +309,6 @@ pub(super) struct Beat {
 pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<Beat, Error> {
     let answer = lane.call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word]).await;
     let Reply { header, mut body } = answer.inspect_err(|error| queue.meters().call_failed(error))?;
-    let (lead, nodes, _hold) = (body.integer()? == 1, body.count()?, body.integer()?);
-    Ok(Beat { header, lead, nodes, ready: body.count()? })
+    let (leader, nodes, _hold) = (body.integer()? == 1, body.count()?, body.integer()?);
+    Ok(Beat { header, leader, nodes, ready: body.count()? })
 }

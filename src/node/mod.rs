@@ -3,12 +3,11 @@
 //!
 //! ```text
 //!   notices, reply headers ─► agenda ─► conductor ─► promote / reap / beat / extend
-//!   bell ─► claimer ─► handlers ─► settles, sent together
+//!   wake-up list ─► claimer ─► handlers ─► settles, sent together
 //! ```
 
 mod agenda;
 mod alarm;
-mod bell;
 mod claimer;
 mod conductor;
 mod faults;
@@ -17,6 +16,7 @@ mod leased;
 mod newest;
 mod notices;
 pub(crate) mod settlement;
+mod wake;
 pub(crate) mod worker;
 
 use std::sync::Arc;

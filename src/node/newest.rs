@@ -9,7 +9,7 @@ use crate::protocol::replies::Header;
 pub(super) struct Newest(Option<Taken>);
 
 struct Taken {
-    born: String,
+    incarnation: String,
     seq: i64,
     now_us: i64,
     at: Instant,
@@ -33,17 +33,17 @@ impl Newest {
     pub(super) fn take(&mut self, header: &Header, at: Instant) -> News {
         let news = match &self.0 {
             Some(taken) if taken.is_newer_than(header) => return News::Stale,
-            Some(taken) if taken.born == header.born => News::Same,
-            Some(taken) if !taken.born.is_empty() => News::Emptied,
+            Some(taken) if taken.incarnation == header.incarnation => News::Same,
+            Some(taken) if !taken.incarnation.is_empty() => News::Emptied,
             _ => News::Made,
         };
-        self.0 = Some(Taken { born: header.born.clone(), seq: header.seq, now_us: header.now_us, at });
+        self.0 = Some(Taken { incarnation: header.incarnation.clone(), seq: header.seq, now_us: header.now_us, at });
         news
     }
 
     /// Whether no queue is known.
     pub(super) fn has_no_queue(&self) -> bool {
-        self.0.as_ref().is_none_or(|taken| taken.born.is_empty())
+        self.0.as_ref().is_none_or(|taken| taken.incarnation.is_empty())
     }
 }
 
@@ -54,7 +54,7 @@ impl Taken {
         if header.sent > self.at {
             return false;
         }
-        if header.born == self.born {
+        if header.incarnation == self.incarnation {
             (header.seq, header.now_us) < (self.seq, self.now_us)
         } else {
             header.now_us < self.now_us
@@ -70,8 +70,16 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn header(sent: Instant, born: &str, seq: i64, now_us: i64) -> Header {
-        Header { sent, now_us, born: born.into(), seq, head_ms: None, lease_deadline_ms: None, paused: false }
+    fn header(sent: Instant, incarnation: &str, seq: i64, now_us: i64) -> Header {
+        Header {
+            sent,
+            now_us,
+            incarnation: incarnation.into(),
+            seq,
+            head_ms: None,
+            lease_deadline_ms: None,
+            paused: false,
+        }
     }
 
     #[test]

@@ -12,13 +12,13 @@ use crate::delivery::Delivery;
 use crate::error::{Error, ErrorKind};
 use crate::events;
 use crate::id::compact;
-use crate::node::bell::Bell;
 use crate::node::claimer::{Claimer, Nudge};
 use crate::node::conductor::{self, Conductor};
 use crate::node::faults::Faults;
 use crate::node::handler::Handling;
 use crate::node::notices;
 use crate::node::settlement::IntoSettlement;
+use crate::node::wake::WakeUps;
 use crate::protocol::limits;
 use crate::queue::Queue;
 use crate::retry::Retry;
@@ -164,7 +164,7 @@ impl Worker {
         let handlers = TaskTracker::new();
         let claimer = Claimer {
             queue: queue.clone(),
-            bell: Bell::new(queue.name(), Arc::clone(&connector), keys.bell.clone()),
+            wake: WakeUps::new(queue.name(), Arc::clone(&connector), keys.wake.clone()),
             lease,
             lease_ms,
             nudge,

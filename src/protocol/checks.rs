@@ -142,7 +142,7 @@ pub fn name(bytes: &[u8]) {
     match Keys::of_queue(text) {
         Ok(keys) => {
             assert!(is_name, "{text:?} is no name");
-            for key in keys.vector.iter().chain([&keys.bell, &keys.notice]) {
+            for key in keys.vector.iter().chain([&keys.wake, &keys.notice]) {
                 // As a cluster reads it: what is between the first brace and the next one that closes.
                 let (_, rest) = key.split_once('{').expect("a hash tag");
                 assert_eq!(rest.split_once('}').expect("its end").0, text);

@@ -63,7 +63,7 @@ impl Lane {
         #[cfg(feature = "harness")]
         harness::done(told, &answer);
         let reply = self.decode(verb, answer, sent, &line)?;
-        if reply.header.born.is_empty() {
+        if reply.header.incarnation.is_empty() {
             // There is no queue, so nothing that could be lost.
             return Ok((reply, Waited::Confirmed));
         }

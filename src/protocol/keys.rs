@@ -13,7 +13,7 @@ pub(crate) struct Keys {
     /// In the order of the KEYS vector.
     pub(crate) vector: [String; 10],
     /// The list that idle nodes block on.
-    pub(crate) bell: String,
+    pub(crate) wake: String,
     /// The shard channel of hints about the head.
     pub(crate) notice: String,
 }
@@ -25,7 +25,7 @@ impl Keys {
         let base = format!("dueq:{{{name}}}");
         Ok(Self {
             vector: SUFFIXES.map(|suffix| format!("{base}:{suffix}")),
-            bell: format!("{base}:bell"),
+            wake: format!("{base}:wake"),
             notice: format!("{base}:notice"),
         })
     }
@@ -38,7 +38,7 @@ impl Keys {
     /// All keys but the channel, each with the type that it has or will have.
     pub(crate) fn typed(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let kinds = ["zset", "list", "zset", "hash", "hash", "hash", "zset", "zset", "zset", "hash", "list"];
-        self.vector.iter().chain([&self.bell]).map(String::as_str).zip(kinds)
+        self.vector.iter().chain([&self.wake]).map(String::as_str).zip(kinds)
     }
 
     /// The hash of what is known about messages beside their payloads.
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn all_keys_share_the_hash_tag_of_their_queue() {
         let keys = Keys::of_queue("orders").expect("a valid name");
-        for key in keys.vector.iter().chain([&keys.bell, &keys.notice]) {
+        for key in keys.vector.iter().chain([&keys.wake, &keys.notice]) {
             assert!(key.starts_with("dueq:{orders}:"), "{key}");
         }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Header {
     /// The server's clock, in Unix microseconds.
     pub(crate) now_us: i64,
     /// A random word made with the queue, empty while there is no queue: if it changes, the store was emptied.
-    pub(crate) born: String,
+    pub(crate) incarnation: String,
     /// How many calls have changed the queue.
     pub(crate) seq: i64,
     /// When the first scheduled message is due, in Unix milliseconds.
@@ -50,7 +50,7 @@ impl Reply {
         let header = Header {
             sent,
             now_us: header.integer()?,
-            born: header.text()?,
+            incarnation: header.text()?,
             seq: header.integer()?,
             head_ms: time_ms(header.integer()?),
             lease_deadline_ms: time_ms(header.integer()?),
@@ -294,7 +294,7 @@ mod tests {
             Header {
                 sent,
                 now_us: 5_000,
-                born: "b".into(),
+                incarnation: "b".into(),
                 seq: 9,
                 head_ms: None,
                 lease_deadline_ms: None,

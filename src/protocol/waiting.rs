@@ -1,4 +1,4 @@
-//! Blocking on a bell, on a connection that does nothing else.
+//! Blocking on a wake-up list, on a connection that does nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ const WAIT_LIMIT: Duration = Duration::from_secs(4);
 /// A connection for one blocking wait at a time, opened when it is needed.
 pub(crate) struct Waiting {
     connector: Arc<Connector>,
-    bell: String,
+    wake: String,
     connection: Option<(MultiplexedConnection, Arc<Target>)>,
 }
 
 impl Waiting {
-    pub(crate) fn new(connector: Arc<Connector>, bell: String) -> Self {
-        Self { connector, bell, connection: None }
+    pub(crate) fn new(connector: Arc<Connector>, wake: String) -> Self {
+        Self { connector, wake, connection: None }
     }
 
     /// Waits for a token for about two seconds; whether one came. After an error, or dropped, the connection is closed, and a
@@ -37,7 +37,7 @@ impl Waiting {
                 None => self.connector.dedicated().await?,
             };
         let mut blpop = redis::cmd("BLPOP");
-        blpop.arg(&self.bell).arg(WAIT_SECONDS);
+        blpop.arg(&self.wake).arg(WAIT_SECONDS);
         let address = &target.address;
         let answer = async {
             tokio::time::timeout(WAIT_LIMIT, blpop.query_async::<Value>(&mut connection))

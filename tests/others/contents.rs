@@ -56,7 +56,7 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     {
         setup.command::<()>(&["HSET", &format!("dueq:{{orders}}:{key}"), field, value]).await?;
     }
-    setup.command::<()>(&["RPUSH", "dueq:{orders}:bell", "not", "", "tokens"]).await?;
+    setup.command::<()>(&["RPUSH", "dueq:{orders}:wake", "not", "", "tokens"]).await?;
 
     // What the handler cannot read: nothing at all, no text, no JSON, not the JSON that it wants.
     let poison: [&[u8]; 5] = [b"", b"\xff\xfe", b"{\"unfinished\":", b"\"a text\"", b"-1"];

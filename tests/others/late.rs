@@ -33,7 +33,7 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     setup.queue.push(Message::new("").id("last").due(Duration::from_millis(50))).await?;
     while seen.next().await? != "last" {}
     // Beats of the new queue come after the late reply.
-    let beats = async || setup.command::<u64>(&["HGET", "dueq:{orders}:meta", "seen"]).await;
+    let beats = async || setup.command::<u64>(&["HGET", "dueq:{orders}:meta", "last_beat"]).await;
     for _ in 0..2 {
         let before = beats().await?;
         until("another beat", beats, |seen| *seen != before).await?;

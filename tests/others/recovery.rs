@@ -63,7 +63,7 @@ async fn a_leader_killed_just_before_due_within_the_floor() -> Result<()> {
     setup.queue.push(Message::new("").id("far").due(Duration::from_secs(3_600))).await?;
     let (mut kills, mut pushed) = (vec![0, 2, 20], 0);
     while let Some(&before_ms) = kills.last() {
-        ensure!(pushed < 20 * 20, "no process kept the lead until it was killed");
+        ensure!(pushed < 20 * 20, "no process kept the leader until it was killed");
         let started = kill_leader(&setup, before_ms, pushed).await?;
         pushed += 20;
         let Some(started) = started else { continue };
@@ -85,17 +85,17 @@ async fn a_leader_killed_just_before_due_within_the_floor() -> Result<()> {
 }
 
 /// Pushes twenty messages, of which half are due at one instant and the others a millisecond apart, and kills the leader so long
-/// before. Returns what the standby handled; nothing if the process had lost the lead before it was killed.
+/// before. Returns what the standby handled; nothing if the process had lost the leader before it was killed.
 async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Option<Vec<Started>>> {
     let key = |name: &str| format!("dueq:{{orders}}:{name}");
-    let lead = async || setup.command::<Option<String>>(&["HGET", &key("meta"), "lead"]).await;
+    let named = async || setup.command::<Option<String>>(&["HGET", &key("meta"), "leader"]).await;
     let nodes = async || setup.command::<Vec<String>>(&["ZRANGE", &key("nodes"), "0", "-1"]).await;
-    let earlier = (nodes().await?, lead().await?);
+    let earlier = (nodes().await?, named().await?);
     let mut leader = Process::start(Part::Hold, &setup.server.url(), &[])?;
-    let is_new = |lead: &Option<String>| {
-        *lead != earlier.1 && lead.as_ref().is_some_and(|lead| !lead.is_empty() && !earlier.0.contains(lead))
+    let is_new = |leader: &Option<String>| {
+        *leader != earlier.1 && leader.as_ref().is_some_and(|leader| !leader.is_empty() && !earlier.0.contains(leader))
     };
-    let name = until("a leader", lead, is_new).await?;
+    let name = until("a leader", named, is_new).await?;
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {
         let id = delivery.id().into_owned();
@@ -112,7 +112,7 @@ async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Optio
     let due = |place: u64| UNIX_EPOCH + Duration::from_millis(due_ms + place.saturating_sub(9));
     push_all(&setup.queue, (0..).zip(&ids).map(|(place, id)| Message::new("").id(id).due(due(place))).collect())
         .await?;
-    let led = lead().await? == name;
+    let led = named().await? == name;
     let left_us = ((due_ms - before_ms) * 1_000).saturating_sub(server_us(&mut redis).await?);
     tokio::time::sleep(Duration::from_micros(left_us)).await; // the fault has its instant
     leader.kill().await?;
@@ -145,24 +145,24 @@ async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<
     Ok(())
 }
 
-/// Notices and bell dead: the user has no right to channels, and the bell's key is somebody else's.
+/// Notices and wake-up list dead: the user has no right to channels, and the wake-up list's key is somebody else's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_notices_and_bell_within_the_floor() -> Result<()> {
     let server = Server::start(&[])?;
     let mut admin = connection(&server.url()).await?;
     let rule = ["ACL", "SETUSER", "worker", "on", ">secret", "~dueq:*", "+@all", "resetchannels"];
     command::<()>(&mut admin, &rule).await?;
-    command::<()>(&mut admin, &["SET", "dueq:{orders}:bell", "no list"]).await?;
+    command::<()>(&mut admin, &["SET", "dueq:{orders}:wake", "no list"]).await?;
     let url = format!("redis://worker:secret@127.0.0.1:{}/", server.port());
     let queue = Client::connect(&url).await?.queue("orders")?;
     let (worker, mut seen) = lateness(&queue);
-    latest("no right to notices, no bell", &queue, &mut seen).await?;
+    latest("no right to notices, no wake-up list", &queue, &mut seen).await?;
     let subscribers: (String, u64) = command(&mut admin, &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"]).await?;
     assert_eq!(subscribers.1, 0, "it had no right to listen");
     worker.stop().await
 }
 
-/// The bell rings, and nobody hears it: eight strangers take its tokens, as connections do whose machine is gone.
+/// The wake-up list rings, and nobody hears it: eight strangers take its tokens, as connections do whose machine is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_notices_and_with_stolen_wake_tokens_within_the_floor() -> Result<()> {
     let setup = setup().await?;
@@ -172,7 +172,7 @@ async fn without_notices_and_with_stolen_wake_tokens_within_the_floor() -> Resul
         let mut redis = connection(&setup.server.url()).await?;
         thieves.spawn(async move {
             loop {
-                command::<(String, String)>(&mut redis, &["BLPOP", "dueq:{orders}:bell", "0"]).await?;
+                command::<(String, String)>(&mut redis, &["BLPOP", "dueq:{orders}:wake", "0"]).await?;
             }
             #[expect(unreachable_code, reason = "it names the type of the errors")]
             anyhow::Ok(())
@@ -192,7 +192,7 @@ async fn saboteur(server: &Server) -> Result<JoinHandle<Result<()>>> {
         let mut ticks = tokio::time::interval(Duration::from_millis(10));
         loop {
             ticks.tick().await;
-            command::<u64>(&mut redis, &["DEL", "dueq:{orders}:bell"]).await?;
+            command::<u64>(&mut redis, &["DEL", "dueq:{orders}:wake"]).await?;
             command::<u64>(&mut redis, &["CLIENT", "KILL", "TYPE", "pubsub"]).await?;
             let clients: String = command(&mut redis, &["CLIENT", "LIST", "TYPE", "normal"]).await?;
             for client in clients.lines().filter(|client| client.contains(" flags=b ")) {
@@ -209,7 +209,7 @@ async fn with_bell_and_subscription_killed_every_10_ms_within_the_floor() -> Res
     let setup = setup().await?;
     let (worker, mut seen) = lateness(&setup.queue);
     let saboteur = saboteur(&setup.server).await?;
-    let fired = latest("bell and subscription killed", &setup.queue, &mut seen).await;
+    let fired = latest("wake and subscription killed", &setup.queue, &mut seen).await;
     assert!(!saboteur.is_finished(), "the fault went on: {:?}", saboteur.await);
     saboteur.abort();
     fired?;

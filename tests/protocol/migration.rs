@@ -102,12 +102,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// The state is the twin's, but for the bell, which may fall silent while it moves.
+    /// The state is the twin's, but for the wake-up list, which may fall silent while it moves.
     fn same(&mut self, at_target: bool) -> Result<()> {
         let mut state = if at_target { &mut self.target } else { &mut self.source }.state()?;
         let expected = self.twin.state()?;
-        ensure!(state.bell.len() <= 2);
-        state.bell.clone_from(&expected.bell);
+        ensure!(state.wake.len() <= 2);
+        state.wake.clone_from(&expected.wake);
         let difference = state.difference(&expected);
         ensure!(difference.is_none(), "{}", difference.unwrap_or_default());
         Ok(())
@@ -167,7 +167,7 @@ fn the_calls_of_a_round_are_of_every_verb() -> Result<()> {
     Ok(())
 }
 
-/// Moves the queue in this order of its keys, with the bell (if it is in it) as one of them.
+/// Moves the queue in this order of its keys, with the wake-up list (if it is in it) as one of them.
 fn moves(order: &[&str]) -> Result<()> {
     let mut cluster = Cluster::start()?;
     let at_source: fn(&mut Cluster, &Call) -> Result<Reply> =
@@ -176,16 +176,16 @@ fn moves(order: &[&str]) -> Result<()> {
         |cluster, (verb, argv)| cluster.target.call_with(verb, keys_of(BASE), argv.clone());
 
     cluster.served(&calls(0), at_source)?;
-    let bell = format!("{BASE}:bell");
-    if !order.contains(&"bell") {
-        cluster.source.command(words!["DEL", &bell])?;
+    let wake = format!("{BASE}:wake");
+    if !order.contains(&"wake") {
+        cluster.source.command(words!["DEL", &wake])?;
     }
     cluster.begin()?;
-    // Nothing has moved, and all ten keys are there: the source serves, whether or not there is a bell.
+    // Nothing has moved, and all ten keys are there: the source serves, whether or not there is a wake-up list.
     cluster.served(&calls(1), at_source)?;
     cluster.same(false)?;
-    if !order.contains(&"bell") {
-        ensure!(cluster.source.state()?.bell.is_empty(), "an absent bell is not made where the slot leaves");
+    if !order.contains(&"wake") {
+        ensure!(cluster.source.state()?.wake.is_empty(), "an absent wake is not made where the slot leaves");
     }
 
     let (mut moved, mut data) = (Vec::new(), 0);
@@ -193,7 +193,7 @@ fn moves(order: &[&str]) -> Result<()> {
         let reply = cluster.migrate(&format!("{BASE}:{suffix}"))?;
         fine(reply).with_context(|| format!("MIGRATE of {suffix} after {moved:?}"))?;
         moved.push((*suffix).to_owned());
-        data += usize::from(*suffix != "bell");
+        data += usize::from(*suffix != "wake");
         match data {
             0 => {
                 cluster.served(&calls(9), at_source)?;
@@ -214,7 +214,7 @@ fn moves(order: &[&str]) -> Result<()> {
     cluster.end()?;
     cluster.served(&calls(20), at_target)?;
     cluster.same(true)?;
-    ensure!(cluster.target.state()?.bell.len() == 2, "the bell rings again");
+    ensure!(cluster.target.state()?.wake.len() == 2, "the wake-up list rings again");
     ensure!(cluster.source.contents()?.is_empty(), "nothing is left behind");
     let call = calls(21).swap_remove(1);
     let sent_on = cluster.source.call_with(call.0, keys_of(BASE), call.1)?;
@@ -224,19 +224,19 @@ fn moves(order: &[&str]) -> Result<()> {
 
 #[test]
 fn a_queue_moves_with_its_bell_first() -> Result<()> {
-    moves(&[&["bell"], &KEYS[..]].concat())
+    moves(&[&["wake"], &KEYS[..]].concat())
 }
 
 #[test]
 fn a_queue_moves_with_its_bell_in_the_middle() -> Result<()> {
     let mut order: Vec<&str> = KEYS.into_iter().rev().collect();
-    order.insert(5, "bell");
+    order.insert(5, "wake");
     moves(&order)
 }
 
 #[test]
 fn a_queue_moves_with_its_bell_last() -> Result<()> {
-    moves(&[&KEYS[..], &["bell"]].concat())
+    moves(&[&KEYS[..], &["wake"]].concat())
 }
 
 #[test]

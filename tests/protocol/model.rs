@@ -160,10 +160,10 @@ fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -
 impl Run {
     fn step(&mut self) -> Result<()> {
         self.driver.pass_time(&self.world);
-        if self.world.bell > 0 && self.driver.chance(30) {
-            let bell = self.queue.key("bell");
-            self.queue.command(words!["LPOP", bell])?;
-            self.world.bell -= 1;
+        if self.world.wake > 0 && self.driver.chance(30) {
+            let wake = self.queue.key("wake");
+            self.queue.command(words!["LPOP", wake])?;
+            self.world.wake -= 1;
         }
         let (now, (number, operation)) = (self.driver.now, self.driver.next(&self.world));
         if self.shown.len() == SHOWN {

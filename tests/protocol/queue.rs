@@ -248,7 +248,7 @@ impl Queue {
                 let items = found.map(|(_, content)| content.iter().map(Reply::from).collect());
                 Reply::List(items.unwrap_or_default())
             };
-            let replies: Vec<Reply> = KEYS.iter().copied().chain(["bell"]).map(content).collect();
+            let replies: Vec<Reply> = KEYS.iter().copied().chain(["wake"]).map(content).collect();
             return State::from_replies(&replies);
         }
         let mut pipeline = redis::pipe();

@@ -225,7 +225,7 @@ impl Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) now_us: i64,
-    pub(crate) born: String,
+    pub(crate) incarnation: String,
     pub(crate) seq: i64,
     pub(crate) head: i64,
     pub(crate) deadline: i64,
@@ -234,12 +234,12 @@ pub(crate) struct Header {
 
 impl Header {
     pub(crate) fn of(reply: &Reply) -> Result<Self> {
-        let [now_us, born, seq, head, deadline, paused] = reply.part(0)?.list()? else {
+        let [now_us, incarnation, seq, head, deadline, paused] = reply.part(0)?.list()? else {
             bail!("not a header in {reply:?}");
         };
         Ok(Self {
             now_us: now_us.int()?,
-            born: born.text()?,
+            incarnation: incarnation.text()?,
             seq: seq.int()?,
             head: head.int()?,
             deadline: deadline.int()?,

@@ -1,4 +1,4 @@
-//! The whole state of a queue as Redis holds it: its ten keys and the bell.
+//! The whole state of a queue as Redis holds it: its ten keys and the wake-up list.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -32,7 +32,7 @@ pub(crate) struct State {
     pub(crate) recent: Scores,
     pub(crate) nodes: Scores,
     pub(crate) meta: Fields,
-    pub(crate) bell: Vec<Text>,
+    pub(crate) wake: Vec<Text>,
 }
 
 impl State {
@@ -40,18 +40,18 @@ impl State {
     pub(crate) fn commands(base: &str) -> Vec<Vec<String>> {
         let read = |suffix: &str| {
             let words: &[&str] = match suffix {
-                "ready" | "bell" => &["LRANGE", "", "0", "-1"],
+                "ready" | "wake" => &["LRANGE", "", "0", "-1"],
                 "claims" | "messages" | "attrs" | "meta" => &["HGETALL", ""],
                 _ => &["ZRANGE", "", "0", "-1", "WITHSCORES"],
             };
             let key = format!("{base}:{suffix}");
             words.iter().map(|word| if word.is_empty() { key.clone() } else { (*word).to_owned() }).collect()
         };
-        KEYS.iter().copied().chain(["bell"]).map(read).collect()
+        KEYS.iter().copied().chain(["wake"]).map(read).collect()
     }
 
     pub(crate) fn from_replies(replies: &[Reply]) -> Result<Self> {
-        let [scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta, bell] = replies else {
+        let [scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta, wake] = replies else {
             bail!("{} replies to the commands that read the state", replies.len());
         };
         Ok(Self {
@@ -65,7 +65,7 @@ impl State {
             recent: scores(recent)?,
             nodes: scores(nodes)?,
             meta: fields(meta)?,
-            bell: texts(bell)?,
+            wake: texts(wake)?,
         })
     }
 
@@ -78,7 +78,7 @@ impl State {
         macro_rules! compare {
             ($($key:ident)*) => { $(if self.$key != expected.$key { compare(stringify!($key), &self.$key, &expected.$key); })* };
         }
-        compare!(scheduled ready leases claims messages attrs dead recent nodes meta bell);
+        compare!(scheduled ready leases claims messages attrs dead recent nodes meta wake);
         (!lines.is_empty()).then_some(lines)
     }
 

@@ -186,7 +186,7 @@ fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize>
         ensure!(last == *then, "{condition:?}: the state is {last}, not {then}");
         let changed = condition != &"same due" && (found.starts_with("OK") || found.starts_with("MOVED"));
         if first == last && !changed {
-            before.bell.clone_from(&after.bell);
+            before.wake.clone_from(&after.wake);
             let difference = after.difference(&before);
             ensure!(difference.is_none(), "{condition:?}: it was refused, but {}", difference.unwrap_or_default());
         }

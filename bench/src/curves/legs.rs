@@ -2,7 +2,7 @@
 //!
 //! Each delivery's way is cut into legs by what the nodes' script calls show:
 //! **wheel**, from the due time until anybody asks the server for due messages; **promote**, that call, if it was not the
-//! one that granted the message; **bell**, from its answer until the call that did was made; **claim**, that call; and
+//! one that granted the message; **wake-up list**, from its answer until the call that did was made; **claim**, that call; and
 //! **dispatch**, from its answer until the handler starts.
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ const STEP_US: u64 = 100_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 const ID: &str = "leg-";
 
-/// Where the time between a due moment and the start of a handler goes: wheel, promote, bell, claim, dispatch.
+/// Where the time between a due moment and the start of a handler goes: wheel, promote, wake-up list, claim, dispatch.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// How many messages a second
@@ -192,7 +192,7 @@ fn legs(handled: &[Handled], mut calls: Calls) -> Result<Value> {
         leg("wheel", *due_us, first.from_us);
         if first.from_us != claim.from_us {
             leg("promote", first.from_us, first.to_us);
-            leg("bell", first.to_us, claim.from_us);
+            leg("wake", first.to_us, claim.from_us);
         }
         leg("claim", claim.from_us, claim.to_us);
         leg("dispatch", claim.to_us, *started_us);
@@ -221,7 +221,7 @@ mod tests {
         let handled = |id: &str, started_us| Handled { id: id.into(), due_us: 1_000, started_us };
         let cut = legs(&[handled("leg-a", 1_530), handled("leg-b", 5_150)], calls).expect("legs");
         let max = |leg: &str| cut["legs_ms"][leg]["max"].as_f64();
-        assert_eq!((max("wheel"), max("promote"), max("bell")), (Some(0.2), Some(0.3), Some(3.5)));
+        assert_eq!((max("wheel"), max("promote"), max("wake")), (Some(0.2), Some(0.3), Some(3.5)));
         assert_eq!((max("claim"), max("dispatch")), (Some(0.3), Some(0.05)));
         assert_eq!((cut["legs_ms"]["promote"]["n"].as_u64(), cut["late_ms"]["n"].as_u64()), (Some(1), Some(2)));
         assert_eq!(cut["late_ms"]["max"].as_f64(), Some(4.15));

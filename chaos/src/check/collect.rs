@@ -98,10 +98,15 @@ impl Collection {
             .unwrap_or_default()
     }
 
-    pub(super) fn epoch(&mut self, queue: u16, born: &str) -> u16 {
-        let known = self.epochs.iter().rposition(|epoch| epoch.queue == queue && epoch.born == born);
+    pub(super) fn epoch(&mut self, queue: u16, incarnation: &str) -> u16 {
+        let known = self.epochs.iter().rposition(|epoch| epoch.queue == queue && epoch.incarnation == incarnation);
         let place = known.unwrap_or_else(|| {
-            self.epochs.push(Epoch { queue, born: born.to_owned(), first_us: u64::MAX, ..Epoch::default() });
+            self.epochs.push(Epoch {
+                queue,
+                incarnation: incarnation.to_owned(),
+                first_us: u64::MAX,
+                ..Epoch::default()
+            });
             self.replies.push(Vec::new());
             self.epochs.len() - 1
         });

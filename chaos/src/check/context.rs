@@ -61,11 +61,11 @@ fn one(values: &BTreeSet<u64>, default: u64) -> Option<u64> {
     }
 }
 
-/// The store as one `born`.
+/// The store as one `incarnation`.
 #[derive(Debug, Default)]
 pub(super) struct Epoch {
     pub(super) queue: u16,
-    pub(super) born: String,
+    pub(super) incarnation: String,
     /// When its first and its last reply came.
     pub(super) first_us: u64,
     pub(super) last_us: u64,

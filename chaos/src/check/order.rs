@@ -57,8 +57,11 @@ fn went_back(epoch: &Epoch, queue: &Queue, replies: &mut [Reply], verdict: &mut 
         }
         if reply.seq < highest {
             verdict.found(Kind::RolledBack, || {
-                let (name, born) = (&queue.name, &epoch.born);
-                format!("queue {name} {born}: seq {} was answered at {} us after {highest}", reply.seq, reply.told_us)
+                let (name, incarnation) = (&queue.name, &epoch.incarnation);
+                format!(
+                    "queue {name} {incarnation}: seq {} was answered at {} us after {highest}",
+                    reply.seq, reply.told_us
+                )
             });
         }
     }
@@ -70,7 +73,7 @@ fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Ve
         epoch.made.push(reply.seq);
         if known.replace(reply.seq) == Some(reply.seq) {
             verdict.found(Kind::RolledBack, || {
-                format!("queue {} {}: two changes have seq {}", queue.name, epoch.born, reply.seq)
+                format!("queue {} {}: two changes have seq {}", queue.name, epoch.incarnation, reply.seq)
             });
         }
     }
@@ -85,7 +88,7 @@ fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Ve
             let (missing, lost) = (sure.len(), queue.lost.len());
             format!(
                 "queue {} {}: {missing} changes that no answered call made; {unpaid} of them in the time of none of {lost} calls without an answer",
-                queue.name, epoch.born
+                queue.name, epoch.incarnation
             )
         });
     }

@@ -78,7 +78,7 @@ impl Process<'_> {
                 self.asking.invoked(call, &what);
                 self.open.insert(call, Open { number: call, asked_us: t_us, queue, call: what });
             }
-            Event::Ok { call, seq, now_us, born, answer } => {
+            Event::Ok { call, seq, now_us, incarnation, answer } => {
                 let open = self.open.remove(&call).context("an answer to no call")?;
                 let answer = answer.of_items(what_of(&open.call).len());
                 if let Answer::Items(verdicts) = &answer {
@@ -91,7 +91,7 @@ impl Process<'_> {
                     seq,
                     changed: changes(&open.call, &answer),
                 };
-                self.answered(&open, &born, reply, answer)?;
+                self.answered(&open, &incarnation, reply, answer)?;
             }
             Event::Refused { call, .. } => {
                 let open = self.open.remove(&call).context("a refusal of no call")?;
@@ -119,12 +119,12 @@ impl Process<'_> {
             }
             Event::Stalled { ms } => self.all.disturbed.push((t_us.saturating_sub(ms * 1_000), t_us)),
             Event::Fault { fault, number, phase, .. } => self.all.fault(t_us, fault, number, phase),
-            Event::Undone { queue, born, survived, next } => {
-                let epoch = self.epoch(&queue, &born);
+            Event::Undone { queue, incarnation, survived, next } => {
+                let epoch = self.epoch(&queue, &incarnation);
                 self.all.epochs[epoch].undone.push((survived, next));
             }
-            Event::Emptied { queue, born } => {
-                let epoch = self.epoch(&queue, &born);
+            Event::Emptied { queue, incarnation } => {
+                let epoch = self.epoch(&queue, &incarnation);
                 self.all.epochs[epoch].emptied = true;
             }
             Event::Left { queue, state, items } => {
@@ -143,9 +143,9 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn epoch(&mut self, queue: &str, born: &str) -> usize {
+    fn epoch(&mut self, queue: &str, incarnation: &str) -> usize {
         let queue = self.all.queue(queue);
-        usize::from(self.all.epoch(queue, born))
+        usize::from(self.all.epoch(queue, incarnation))
     }
 
     /// What a caller who waited for replicas was told was pushed has to be there whatever becomes of the master.
@@ -207,13 +207,13 @@ impl Process<'_> {
         }
     }
 
-    fn answered(&mut self, open: &Open, born: &str, reply: Reply, answer: Answer) -> Result<()> {
+    fn answered(&mut self, open: &Open, incarnation: &str, reply: Reply, answer: Answer) -> Result<()> {
         // Where there is no queue nothing is said about any message.
-        if born.is_empty() {
+        if incarnation.is_empty() {
             return Ok(());
         }
         *self.all.verdict.verbs.entry(open.call.verb().to_owned()).or_default() += 1;
-        let epoch = self.all.epoch(open.queue, born);
+        let epoch = self.all.epoch(open.queue, incarnation);
         let known = &mut self.all.epochs[usize::from(epoch)];
         known.first_us = known.first_us.min(reply.told_us);
         known.last_us = known.last_us.max(reply.told_us);

@@ -154,13 +154,13 @@ async fn take_over(stage: &Stage, servers: &Servers, before: &Found) -> Result<u
     new.follow(None).await?;
     ensure!(new.info("replication", "role").await? == "master", "the replica is no master");
     let found = main_queue(new).await?;
-    ensure!(found.born == before.born, "the queue was {before:?} and is {found:?}");
+    ensure!(found.incarnation == before.incarnation, "the queue was {before:?} and is {found:?}");
     // What the old one may still answer is then between the two.
     let next = new.raise_seq(QUEUE).await?;
     new.fence()?;
     stage.replace_store(Arc::clone(new));
-    let Found { born, seq: survived } = found;
-    stage.log.write(&Event::Undone { queue: QUEUE.to_owned(), born, survived, next });
+    let Found { incarnation, seq: survived } = found;
+    stage.log.write(&Event::Undone { queue: QUEUE.to_owned(), incarnation, survived, next });
     stage.back();
     Ok(survived)
 }

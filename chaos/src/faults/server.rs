@@ -30,7 +30,8 @@ pub(super) async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     mark.trace("the process is another one");
     for ((queue, before), (_, after)) in before.iter().zip(&after) {
         let Some(before) = before else { continue };
-        let kept = after.as_ref().is_some_and(|after| after.born == before.born && after.seq >= before.seq);
+        let kept =
+            after.as_ref().is_some_and(|after| after.incarnation == before.incarnation && after.seq >= before.seq);
         if !kept {
             stage.log.wrong(format!("kill -9 of the server lost writes of {queue}: {before:?}, now {after:?}"));
         }
@@ -41,10 +42,10 @@ pub(super) async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     Ok(())
 }
 
-/// `queue=NAME born=.. seq=..`, for each queue.
+/// `queue=NAME incarnation=.. seq=..`, for each queue.
 pub(super) fn seqs(found: &[(String, Option<Found>)]) -> String {
     let words = found.iter().map(|(queue, found)| match found {
-        Some(found) => format!("queue={queue} born={} seq={}", found.born, found.seq),
+        Some(found) => format!("queue={queue} incarnation={} seq={}", found.incarnation, found.seq),
         None => format!("queue={queue} absent"),
     });
     words.collect::<Vec<_>>().join(", ")
@@ -97,12 +98,17 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
         match (before, after) {
             // Nobody writes down what is done to that one.
             _ if queue == ASIDE => {}
-            (Some(before), Some(after)) if before.born == after.born => {
+            (Some(before), Some(after)) if before.incarnation == after.incarnation => {
                 let next = stage.store().raise_seq(&queue).await?;
-                stage.log.write(&Event::Undone { queue, born: after.born.clone(), survived: after.seq, next });
+                stage.log.write(&Event::Undone {
+                    queue,
+                    incarnation: after.incarnation.clone(),
+                    survived: after.seq,
+                    next,
+                });
             }
             (Some(before), None) => {
-                stage.log.write(&Event::Emptied { queue, born: before.born.clone() });
+                stage.log.write(&Event::Emptied { queue, incarnation: before.incarnation.clone() });
             }
             (None, None) => {}
             (before, after) => anyhow::bail!("{queue} was {before:?} and is {after:?}: the cut went too deep"),
@@ -203,20 +209,20 @@ pub(super) async fn flushall(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let mut pipeline = redis::pipe();
     pipeline.atomic();
     for (queue, _) in &before {
-        pipeline.cmd("HGET").arg(format!("dueq:{{{queue}}}:meta")).arg("born");
+        pipeline.cmd("HGET").arg(format!("dueq:{{{queue}}}:meta")).arg("incarnation");
     }
     pipeline.cmd("FLUSHALL").ignore();
     let borns: Vec<Option<String>> = pipeline.query_async(&mut stage.store().connection().await?).await?;
-    for ((queue, _), born) in before.iter().zip(&borns) {
-        if let Some(born) = born {
-            stage.log.write(&Event::Emptied { queue: queue.clone(), born: born.clone() });
+    for ((queue, _), incarnation) in before.iter().zip(&borns) {
+        if let Some(incarnation) = incarnation {
+            stage.log.write(&Event::Emptied { queue: queue.clone(), incarnation: incarnation.clone() });
         }
     }
     let main = borns.first().cloned().flatten();
     let now = until("a queue that was made anew", async || {
-        Ok(stage.found().await?.swap_remove(0).1.filter(|found| Some(&found.born) != main.as_ref()))
+        Ok(stage.found().await?.swap_remove(0).1.filter(|found| Some(&found.incarnation) != main.as_ref()))
     });
-    mark.trace(&format!("born was {}, is {}", main.clone().unwrap_or_default(), now.await?.born));
+    mark.trace(&format!("incarnation was {}, is {}", main.clone().unwrap_or_default(), now.await?.incarnation));
     stage.store().fence()?;
     mark.end("");
     Ok(())

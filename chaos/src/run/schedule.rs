@@ -60,13 +60,13 @@ pub async fn disturb(stage: &Arc<Stage>, kinds: Vec<Kind>) -> u64 {
 
 /// Until it has lasted long enough and enough messages were pushed: how many that are.
 async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
-    let (mut pushed, mut last, mut born, mut said) = (0_u64, 0_u64, None, begun);
+    let (mut pushed, mut last, mut incarnation, mut said) = (0_u64, 0_u64, None, begun);
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
         if let Ok((now_born, now)) = stage.store().born_and_pushed(QUEUE).await {
             // It begins anew in a store that was emptied, and goes back where the last writes are gone.
-            pushed += if now_born == born { now.saturating_sub(last) } else { now };
-            (born, last) = (now_born, now);
+            pushed += if now_born == incarnation { now.saturating_sub(last) } else { now };
+            (incarnation, last) = (now_born, now);
         }
         let elapsed = begun.elapsed();
         if said.elapsed() > Duration::from_secs(10) {

@@ -53,7 +53,7 @@ pub struct Store {
 /// What a queue is after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    pub born: String,
+    pub incarnation: String,
     pub seq: u64,
 }
 
@@ -161,11 +161,12 @@ impl Store {
         self.shim.set_clock(offset_ms)
     }
 
-    /// `born` and `seq` of a queue, if it exists.
+    /// `incarnation` and `seq` of a queue, if it exists.
     pub async fn found(&self, queue: &str) -> Result<Option<Found>> {
         let meta = format!("dueq:{{{queue}}}:meta");
-        let (born, seq): (Option<String>, Option<u64>) = self.command(&["HMGET", &meta, "born", "seq"]).await?;
-        Ok(born.map(|born| Found { born, seq: seq.unwrap_or(0) }))
+        let (incarnation, seq): (Option<String>, Option<u64>) =
+            self.command(&["HMGET", &meta, "incarnation", "seq"]).await?;
+        Ok(incarnation.map(|incarnation| Found { incarnation, seq: seq.unwrap_or(0) }))
     }
 
     /// What a queue is, in one field.
@@ -182,8 +183,8 @@ impl Store {
     /// Which queue of this name it is, and how many messages were pushed to that.
     pub async fn born_and_pushed(&self, queue: &str) -> Result<(Option<String>, u64)> {
         let meta = format!("dueq:{{{queue}}}:meta");
-        let (born, pushed): (_, Option<u64>) = self.command(&["HMGET", &meta, "born", "pushed"]).await?;
-        Ok((born, pushed.unwrap_or(0)))
+        let (incarnation, pushed): (_, Option<u64>) = self.command(&["HMGET", &meta, "incarnation", "pushed"]).await?;
+        Ok((incarnation, pushed.unwrap_or(0)))
     }
 
     /// Raises `seq` beyond whatever was answered before; returns what it is now.

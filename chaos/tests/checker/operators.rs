@@ -181,6 +181,6 @@ fn an_audit_that_finds_something_is_a_violation() {
     audited("audit", &["0", "12"]).is_clean();
     audited("audit", &["0", "12", "doubled a ready, dead 1"]).has(Kind::TwoStates);
     audited("verify", &["meta seq x 0"]).has(Kind::TwoStates);
-    audited("verify", &["silent dueq:{q}:bell 4000 1"]).is_clean();
+    audited("verify", &["silent dueq:{q}:wake 4000 1"]).is_clean();
     audited("pause", &["no"]).has(Kind::ApiLies);
 }

@@ -16,7 +16,7 @@ pub(crate) struct Story {
     /// How far the server's clock was set, forward or back.
     pub(crate) server_step_ms: i64,
     pub(crate) seq: u64,
-    pub(crate) born: &'static str,
+    pub(crate) incarnation: &'static str,
     call: u64,
     token: u64,
     /// The lease that claims are granted; they ask for a second.
@@ -45,7 +45,7 @@ impl Story {
             ms: 0,
             server_step_ms: 0,
             seq: 0,
-            born: "b1",
+            incarnation: "b1",
             call: 0,
             token: 0,
             lease_ms: 1_000,
@@ -96,7 +96,7 @@ impl Story {
         let call = self.invoke(what);
         self.seq += u64::from(changed);
         let now_us = i64::try_from(self.now_ms() * 1_000).expect("a time");
-        self.write(Event::Ok { call, seq: self.seq, now_us, born: self.born.into(), answer })
+        self.write(Event::Ok { call, seq: self.seq, now_us, incarnation: self.incarnation.into(), answer })
     }
 
     /// What is left of each id later has the time that was told last.
@@ -156,7 +156,7 @@ impl Story {
     /// Another master, which has what has at most this `seq`.
     pub(crate) fn failed_over(&mut self, survived: u64) -> &mut Self {
         self.seq = survived + 1_000_000;
-        self.write(Event::Undone { queue: "q".into(), born: self.born.into(), survived, next: self.seq })
+        self.write(Event::Undone { queue: "q".into(), incarnation: self.incarnation.into(), survived, next: self.seq })
     }
 
     pub(crate) fn push_with(&mut self, id: &str, due: &str, until: u64, options: &str, verdict: &str) -> &mut Self {

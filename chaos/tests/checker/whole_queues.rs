@@ -26,7 +26,7 @@ fn a_server_that_forgets_what_it_answered() {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED").push("b", "+0", "CREATED").push("c", "+0", "CREATED");
         if undone {
-            story.write(Event::Undone { queue: "q".into(), born: "b1".into(), survived: 1, next: 1_000_000 });
+            story.write(Event::Undone { queue: "q".into(), incarnation: "b1".into(), survived: 1, next: 1_000_000 });
             story.seq = 1_000_000;
         } else {
             story.seq = 1;
@@ -62,9 +62,9 @@ fn an_emptied_store_promises_nothing() {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
         if by_us {
-            story.write(Event::Emptied { queue: "q".into(), born: "b1".into() });
+            story.write(Event::Emptied { queue: "q".into(), incarnation: "b1".into() });
         }
-        (story.born, story.seq) = ("b2", 0);
+        (story.incarnation, story.seq) = ("b2", 0);
         story.at(50).push("a", "+0", "CREATED").left(State::Scheduled, &[("a", 0, 0)]);
         story
     };

@@ -137,7 +137,7 @@ async fn what_only_a_person_can_mend_is_found_each_time() -> Result<()> {
             &["CONFIG", "SET", "client-output-buffer-limit", "pubsub 33554432 8388608 60"],
         ),
         (&["FUNCTION", "LOAD", "REPLACE", &stale], "functions dueq", &["FUNCTION", "FLUSH"]),
-        (&["SET", "dueq:{q}:bell", "x"], "bell dueq:{q}:bell", &["DEL", "dueq:{q}:bell"]),
+        (&["SET", "dueq:{q}:wake", "x"], "wake dueq:{q}:wake", &["DEL", "dueq:{q}:wake"]),
         (&["HSET", "dueq:{q}:meta", "layout", "2"], "layout layout", &["HSET", "dueq:{q}:meta", "layout", "1"]),
     ];
     for (plant, expected, mend) in faults {

@@ -28,7 +28,7 @@ fn delete_queue_leaves_a_queue_of_another_layout_alone() -> Result<()> {
 #[test]
 fn delete_queue_leaves_a_key_of_a_foreign_type_alone() -> Result<()> {
     let suffixes =
-        ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta", "bell"];
+        ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta", "wake"];
     let server = queue()?;
     for suffix in suffixes {
         let (key, kept) = (format!("dueq:{{q}}:{suffix}"), format!("kept:{suffix}"));
@@ -60,7 +60,7 @@ fn delete_queue_removes_a_damaged_queue() -> Result<()> {
         &["HSET", "dueq:{q}:meta", "seq", "abc"][..],
         &["DEL", "dueq:{q}:meta"],
         &["DEL", "dueq:{q}:ready", "dueq:{q}:scheduled"],
-        &["HSET", "dueq:{q}:meta", "born", ""],
+        &["HSET", "dueq:{q}:meta", "incarnation", ""],
     ] {
         let server = queue()?;
         server.command(damage)?;

@@ -55,7 +55,7 @@ fn each_role_does_its_work_and_no_other() -> Result<()> {
     done(&producer, &["show", "orders", "far"])?;
     done(&producer, &["ls", "orders", "--state", "scheduled"])?;
 
-    // A worker that hears the bell and the notices.
+    // A worker that hears the wake-up list and the notices.
     let mut work = Work::start_as(&consumer, "orders")?;
     done(&producer, &["push", "orders", "soon", "--id", "soon", "--delay", "50ms"])?;
     assert_eq!(work.delivery()?["id"], "soon");

@@ -87,7 +87,7 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-/// A worker needs all kinds of connections: of the pool, for the bell, for notices.
+/// A worker needs all kinds of connections: of the pool, for the wake-up list, for notices.
 async fn works(url: &str, options: &ClientOptions) -> Result<()> {
     let queue = Client::connect_with(url, options).await?.queue("orders")?;
     let (worker, mut handled) = acking(queue.worker());

@@ -41,7 +41,7 @@ async fn ends_by(
 #[tokio::test]
 async fn a_panic_in_the_claimer_ends_the_worker() -> Result<()> {
     ends_by(1, "dueq.waiting_failed", "orders", async |setup| {
-        setup.command::<()>(&["SET", "dueq:{orders}:bell", "no list"]).await?;
+        setup.command::<()>(&["SET", "dueq:{orders}:wake", "no list"]).await?;
         // Ends the wait that is under way.
         setup.command(&["CLIENT", "KILL", "TYPE", "normal"]).await.or(Ok(()))
     })

@@ -234,30 +234,30 @@ impl World {
     }
 
     pub(super) fn beat(&mut self, now: Now, node: &Text, leave: bool) -> Reply {
-        if self.born.is_none() {
+        if self.incarnation.is_none() {
             return Reply::List([vec![self.header(now)], vec![0i64.into(); 4]].concat());
         }
         let clock = now.floor();
         let never = || (Default::default(), 0, clock, 0);
-        let (mut lead, mut until, seen, mut hold) = self.beats.take().unwrap_or_else(never);
+        let (mut leader, mut until, seen, mut hold) = self.beats.take().unwrap_or_else(never);
         if seen > clock || clock - seen > SILENCE_MS {
             hold = clock + HOLD_MS;
         }
         self.nodes.retain(|_, seen| *seen + SILENCE_MS > clock && *seen <= clock);
         if leave {
             self.nodes.remove(node);
-            if lead == *node {
-                lead = Text::default();
+            if leader == *node {
+                leader = Text::default();
             }
         } else {
             self.nodes.insert(node.clone(), clock);
-            let free = lead.0.is_empty() || until <= clock || until > clock + LEAD_MS;
-            if free || lead == *node {
-                (lead, until) = (node.clone(), clock + LEAD_MS);
+            let free = leader.0.is_empty() || until <= clock || until > clock + LEAD_MS;
+            if free || leader == *node {
+                (leader, until) = (node.clone(), clock + LEAD_MS);
             }
         }
-        let leads = i64::from(lead == *node);
-        self.beats = Some((lead, until, clock, hold));
+        let leads = i64::from(leader == *node);
+        self.beats = Some((leader, until, clock, hold));
 
         self.forget(now, TRIM);
         let trimmed = self.trim_dead(clock);

@@ -82,8 +82,8 @@ impl Driver {
     fn moment(&mut self, world: &World, within_us: u64) -> Option<u64> {
         let mut moments: Vec<u64> = world.messages.values().map(|message| message.place.time()).collect();
         moments.extend(world.recent.values().map(|score| *score as u64));
-        if let Some((_, lead_until, seen, hold)) = &world.beats {
-            moments.extend([*lead_until, seen + 3_000, *hold, *hold]);
+        if let Some((_, leader_until, seen, hold)) = &world.beats {
+            moments.extend([*leader_until, seen + 3_000, *hold, *hold]);
         }
         moments.extend(self.kept.iter().filter_map(|(_, operation)| match operation {
             Operation::Push { attempt: Some(attempt), .. } => Some(attempt.until_us / 1_000),

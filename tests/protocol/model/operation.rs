@@ -115,7 +115,7 @@ impl Operation {
         }
     }
 
-    /// Reads, and a promote that a claim follows, leave the bell alone.
+    /// Reads, and a promote that a claim follows, leave the wake-up list alone.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats | Self::Promote { followed: true, .. })
     }

@@ -11,12 +11,12 @@ use crate::state::State;
 const MEBIBYTE: u64 = 1_048_576;
 
 impl World {
-    /// A queue begins with the first call that has something to keep. Its `born` is Redis's to choose, once.
+    /// A queue begins with the first call that has something to keep. Its `incarnation` is Redis's to choose, once.
     fn create(&mut self, after: &State) -> Result<()> {
-        if self.born.is_none() {
-            let born = after.meta.get(&Text::from("born")).context("the queue was not created")?;
-            ensure!(born.0.len() == 16, "born is {born:?}");
-            self.born = Some(born.clone());
+        if self.incarnation.is_none() {
+            let incarnation = after.meta.get(&Text::from("incarnation")).context("the queue was not created")?;
+            ensure!(incarnation.0.len() == 16, "incarnation is {incarnation:?}");
+            self.incarnation = Some(incarnation.clone());
         }
         Ok(())
     }

@@ -110,7 +110,7 @@ impl World {
     }
 
     fn stats(&self, now: Now) -> Reply {
-        if self.born.is_none() {
+        if self.incarnation.is_none() {
             return Reply::List(vec![self.header(now), Reply::List(Vec::new())]);
         }
         let clock = now.floor();
@@ -131,8 +131,8 @@ impl World {
         ];
         pairs.extend(COUNTERS.map(|name| (name, self.counters.get(name).copied().unwrap_or(0).into())));
         pairs.extend(LIMITS.map(|(name, default)| (name, self.limit(name).unwrap_or(default).into())));
-        let (lead, lead_until, _, hold) = self.beats.clone().unwrap_or_default();
-        pairs.extend([("lead_until", lead_until.into()), ("hold", hold.into()), ("lead", lead.into())]);
+        let (leader, leader_until, _, hold) = self.beats.clone().unwrap_or_default();
+        pairs.extend([("leader_until", leader_until.into()), ("reap_after", hold.into()), ("leader", leader.into())]);
         let flat = pairs.into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
         Reply::List(vec![self.header(now), Reply::List(flat)])
     }

@@ -37,10 +37,10 @@ pub(crate) fn check_structure(state: &State, paused: bool, rung_at: Option<Now>)
     ensure!(placed == fields(&state.messages), "an id is not in exactly one state: {placed:?}");
     ensure!(fields(&state.attrs).iter().all(|id| state.messages.contains_key(id)), "attrs of no message");
     ensure!(state.ready.len() <= WINDOW + 1, "more than a window is ready");
-    ensure!(state.bell.len() <= 2, "the bell has {} tokens", state.bell.len());
+    ensure!(state.wake.len() <= 2, "the wake-up list has {} tokens", state.wake.len());
     if let Some(now) = rung_at.filter(|_| !paused) {
         let due = state.scheduled.iter().any(|(_, due)| *due <= now.floor() as f64);
-        ensure!(!(due || state.ready.len() > 1) || state.bell.len() == 2, "work is left and nobody is rung");
+        ensure!(!(due || state.ready.len() > 1) || state.wake.len() == 2, "work is left and nobody is rung");
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ fn record(kind: char, token: &Text) -> Text {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     /// The text is Redis's choice; that it never changes is ours to check.
-    pub(crate) born: Option<Text>,
+    pub(crate) incarnation: Option<Text>,
     pub(crate) seq: u64,
     pub(crate) paused: bool,
     pub(crate) messages: BTreeMap<Text, Message>,
@@ -122,11 +122,11 @@ pub(crate) struct World {
     /// At least the length of any payload, a power of two; 0 while none was longer than 4,096.
     pub(crate) largest: u64,
     pub(crate) nodes: BTreeMap<Text, u64>,
-    /// lead, lead_until, seen, hold.
+    /// leader, leader_until, seen, hold.
     pub(crate) beats: Option<(Text, u64, u64, u64)>,
     pub(crate) limits: BTreeMap<&'static str, Text>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
-    pub(crate) bell: usize,
+    pub(crate) wake: usize,
 }
 
 impl World {
@@ -183,7 +183,7 @@ impl World {
 
     /// What every reply begins with.
     pub(crate) fn header(&self, now: Now) -> Reply {
-        let Some(born) = &self.born else {
+        let Some(incarnation) = &self.incarnation else {
             return Reply::List(vec![
                 now.0.into(),
                 "".into(),
@@ -196,7 +196,7 @@ impl World {
         let first = |state| self.listed(state).first().map_or(-1, |(time, _)| *time as i64);
         Reply::List(vec![
             now.0.into(),
-            born.into(),
+            incarnation.into(),
             self.seq.into(),
             first("scheduled").into(),
             first("leased").into(),
@@ -204,14 +204,14 @@ impl World {
         ])
     }
 
-    /// Ends a call: the change is numbered, and a bell rung for what waits; `quiet` calls do not ring.
+    /// Ends a call: the change is numbered, and a wake-up list rung for what waits; `quiet` calls do not ring.
     pub(crate) fn finish(&mut self, now: Now, changed: bool, quiet: bool) -> Reply {
         let held: Vec<Text> = self.grants.keys().filter(|token| self.held_by(token) > 0).cloned().collect();
         self.grants.retain(|token, _| held.contains(token));
-        if self.born.is_some() {
+        if self.incarnation.is_some() {
             self.seq += u64::from(changed);
             if self.has_work(now) && !self.paused && !quiet {
-                self.bell = 2;
+                self.wake = 2;
             }
         }
         self.header(now)
@@ -226,7 +226,7 @@ impl World {
     /// How Redis must hold this.
     pub(crate) fn expected(&self) -> State {
         let mut meta = Fields::from([("test".into(), "1".into())]);
-        let Some(born) = &self.born else { return State { meta, ..State::default() } };
+        let Some(incarnation) = &self.incarnation else { return State { meta, ..State::default() } };
         let zset = |members: Vec<(Text, f64)>| -> Scores {
             in_order(members.into_iter().chain([(sentinel(), f64::INFINITY)]).collect())
         };
@@ -253,16 +253,20 @@ impl World {
         let entry = |(due, id): (u64, Text)| Text([format!("{due}:").as_bytes(), &id.0].concat());
         let attributes = |(id, message): (&Text, &Message)| message.attributes().map(|text| (id.clone(), text));
 
-        meta.extend([("layout".into(), "1".into()), ("born".into(), born.clone()), (sentinel(), "".into())]);
+        meta.extend([
+            ("layout".into(), "1".into()),
+            ("incarnation".into(), incarnation.clone()),
+            (sentinel(), "".into()),
+        ]);
         if self.seq > 0 {
             meta.insert("seq".into(), self.seq.into());
         }
         if self.paused {
             meta.insert("paused".into(), "1".into());
         }
-        if let Some((lead, lead_until, seen, hold)) = &self.beats {
-            meta.insert("lead".into(), lead.clone());
-            for (name, time) in [("lead_until", lead_until), ("seen", seen), ("hold", hold)] {
+        if let Some((leader, leader_until, seen, hold)) = &self.beats {
+            meta.insert("leader".into(), leader.clone());
+            for (name, time) in [("leader_until", leader_until), ("last_beat", seen), ("reap_after", hold)] {
                 meta.insert(name.into(), (*time).into());
             }
         }
@@ -285,7 +289,7 @@ impl World {
             recent: zset(self.recent.iter().map(|(id, score)| (id.clone(), *score)).collect()),
             nodes: zset(self.nodes.iter().map(|(node, seen)| (node.clone(), *seen as f64)).collect()),
             meta,
-            bell: vec!["1".into(); self.bell],
+            wake: vec!["1".into(); self.wake],
         }
     }
 }

@@ -145,18 +145,18 @@ fn what_strangers_did_to_keys_is_told_as_counts_all_the_same() -> Result<()> {
 #[test]
 fn a_claim_of_none_only_rings() -> Result<()> {
     let mut queue = ready(&[1])?;
-    let bell: Text = queue.key("bell").into();
-    queue.command(words!["DEL", &bell])?;
+    let wake: Text = queue.key("wake").into();
+    queue.command(words!["DEL", &wake])?;
     let before = queue.state()?;
     let reply = queue.ok("claim", T0, words![0, token('a'), SECOND])?;
     ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? == -1);
-    expect(&mut queue, before, |state| state.bell = words!["1", "1"])
+    expect(&mut queue, before, |state| state.wake = words!["1", "1"])
 }
 
 #[test]
 fn paused_nobody_claims_and_afterwards_everybody_does() -> Result<()> {
     let mut queue = ready(&[1, 1])?;
-    queue.command(words!["DEL", "dueq:{q}:bell"])?;
+    queue.command(words!["DEL", "dueq:{q}:wake"])?;
     queue.ok("pause", T0, words![])?;
     let before = queue.state()?;
     ensure!(granted(&mut queue, 10)? == 0);
@@ -165,7 +165,7 @@ fn paused_nobody_claims_and_afterwards_everybody_does() -> Result<()> {
     queue.ok("pause", T0, words![])?;
     expect(&mut queue, before, |_| {})?;
     queue.ok("resume", T0, words![])?;
-    ensure!(queue.state()?.bell.len() == 2, "resume rings for what waits");
+    ensure!(queue.state()?.wake.len() == 2, "resume rings for what waits");
     ensure!(granted(&mut queue, 10)? == 2);
     Ok(())
 }
@@ -200,7 +200,7 @@ fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Resul
         queue.ok("claim", T0 + 3, words![10, token('u'), 500, ""])?.deliveries()?.is_empty(),
         "it is not asked for"
     );
-    expect(&mut queue, before, |state| state.bell = words!["1", "1"])?;
+    expect(&mut queue, before, |state| state.wake = words!["1", "1"])?;
     ensure!(queue.ok("claim", T0 + 3, words![0, token('u'), 500, "1"])?.deliveries()?.is_empty(), "none is asked for");
     queue.ok("pause", T0 + 3, words![])?;
     ensure!(queue.ok("claim", T0 + 3, words![10, token('u'), 500, "1"])?.deliveries()?.is_empty(), "paused");

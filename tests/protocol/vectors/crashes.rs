@@ -52,7 +52,7 @@ fn the_first_crash_is_due_at_once_and_the_next_ones_wait() -> Result<()> {
         expect(&mut queue, before, |state| {
             super::ended(state, &token('a'));
             state.claims.remove(&Text::from("a"));
-            let (attrs, bell) = match (crash, due) {
+            let (attrs, wake) = match (crash, due) {
                 (1, _) => ("0 1 - \n".to_owned(), 2),
                 (_, Some(_)) => (format!("0 {crash} {} \n", T0 + 7), 0),
                 _ => ("0 6 - \nthe lease ran out 6 times".to_owned(), 0),
@@ -67,7 +67,7 @@ fn the_first_crash_is_due_at_once_and_the_next_ones_wait() -> Result<()> {
                 count(state, "died", 1);
             }
             count(state, "seq", 1);
-            state.bell = vec!["1".into(); bell.max(state.bell.len())];
+            state.wake = vec!["1".into(); wake.max(state.wake.len())];
         })?;
         now = due.unwrap_or(now).max(now) + 10 * SECOND;
     }

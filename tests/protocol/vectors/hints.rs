@@ -1,4 +1,4 @@
-//! The bell and the notices: who is told, when, and that nothing depends on it.
+//! The wake-up list and the notices: who is told, when, and that nothing depends on it.
 
 use anyhow::{Context, Result, ensure};
 use dueq::Role;
@@ -59,11 +59,11 @@ fn a_notice_tells_of_an_earlier_head_within_2_s() -> Result<()> {
     hears(&mut queue, 1, &[1])?;
     // What is due is rung for, not told.
     hears(&mut queue, 0, &[])?;
-    ensure!(queue.state()?.bell.len() == 2);
+    ensure!(queue.state()?.wake.len() == 2);
     Ok(())
 }
 
-/// A delay counts from the next whole millisecond, which is due in less than one: who waits for the bell would come too early.
+/// A delay counts from the next whole millisecond, which is due in less than one: who waits for the wake-up list would come too early.
 #[test]
 fn a_push_for_now_rings_or_tells_of_the_next_millisecond() -> Result<()> {
     for (now, told, tokens) in [("", false, 2), (".001", true, 0), (".999", true, 0)] {
@@ -74,10 +74,10 @@ fn a_push_for_now_rings_or_tells_of_the_next_millisecond() -> Result<()> {
         let expected = if told { vec![(T0 + 1).to_string()] } else { vec![] };
         let heard = listener.heard(&mut queue)?;
         ensure!(heard == expected, "{now}: {heard:?}");
-        ensure!(queue.state()?.bell.len() == tokens, "{now}");
+        ensure!(queue.state()?.wake.len() == tokens, "{now}");
         // Among others that come later, and behind one that is due already, too.
         queue.push(T0, "past", T0 - 5, "")?;
-        ensure!(queue.state()?.bell.len() == 2, "{now}");
+        ensure!(queue.state()?.wake.len() == 2, "{now}");
         ensure!(listener.heard(&mut queue)?.is_empty(), "{now}");
     }
     Ok(())
@@ -178,9 +178,9 @@ fn work_that_is_left_rings_twice_and_never_more() -> Result<()> {
             queue.empty()?;
             seed(&mut queue)?;
             queue.push(T0, "due", T0, "")?;
-            queue.command(words!["DEL", "dueq:{q}:bell"])?;
+            queue.command(words!["DEL", "dueq:{q}:wake"])?;
             for _ in 0..tokens {
-                queue.command(words!["RPUSH", "dueq:{q}:bell", "1"])?;
+                queue.command(words!["RPUSH", "dueq:{q}:wake", "1"])?;
             }
             // Reads do not ring, and a paused queue is silent; everything else leaves something due.
             let silent = ["get", "peek", "stats", "pause"].contains(verb);
@@ -193,7 +193,7 @@ fn work_that_is_left_rings_twice_and_never_more() -> Result<()> {
             }
             queue.ok(verb, T0, arguments)?;
             let expected = if silent { tokens } else { 2 };
-            ensure!(queue.state()?.bell.len() == expected, "{verb} with {tokens}: {:?}", queue.state()?.bell);
+            ensure!(queue.state()?.wake.len() == expected, "{verb} with {tokens}: {:?}", queue.state()?.wake);
         }
     }
     Ok(())
@@ -206,12 +206,12 @@ fn a_promote_that_a_claim_follows_leaves_the_ringing_to_it() -> Result<()> {
         queue.push(T0, id, T0 + 1, "")?;
     }
     queue.ok("promote", T0 + 1, words![10, "1"])?;
-    ensure!(queue.state()?.bell.is_empty());
+    ensure!(queue.state()?.wake.is_empty());
     queue.ok("claim", T0 + 1, words![1, token('a'), SECOND])?;
-    ensure!(queue.state()?.bell.len() == 2, "one is left");
-    queue.command(words!["DEL", "dueq:{q}:bell"])?;
+    ensure!(queue.state()?.wake.len() == 2, "one is left");
+    queue.command(words!["DEL", "dueq:{q}:wake"])?;
     queue.ok("claim", T0 + 1, words![1, token('b'), SECOND])?;
-    ensure!(queue.state()?.bell.is_empty(), "nothing is left");
+    ensure!(queue.state()?.wake.is_empty(), "nothing is left");
     Ok(())
 }
 
@@ -220,15 +220,15 @@ fn a_push_rings_for_what_is_ready_now_not_for_what_was() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "moved", T0, "")?;
     queue.ok("promote", T0, words![1, "1"])?;
-    queue.command(words!["DEL", "dueq:{q}:bell"])?;
+    queue.command(words!["DEL", "dueq:{q}:wake"])?;
     queue.ok("push", T0, words!["", "moved", "+5000", "", "on_conflict=reschedule"])?;
-    ensure!(queue.state()?.bell.is_empty(), "nothing is left");
+    ensure!(queue.state()?.wake.is_empty(), "nothing is left");
 
     // A stranger's entry waits where a push makes the queue.
     queue.empty()?;
     queue.command(words!["RPUSH", "dueq:{q}:ready", "5:stranger"])?;
     queue.ok("push", T0, words!["", "new", "+5000", "", ""])?;
-    ensure!(queue.state()?.bell.len() == 2, "it is rung for");
+    ensure!(queue.state()?.wake.len() == 2, "it is rung for");
     Ok(())
 }
 
@@ -263,13 +263,13 @@ fn the_rights_that_the_document_names_are_enough() -> Result<()> {
     for (verb, _) in SCRIPTS {
         queue.empty()?;
         seed(&mut queue)?;
-        queue.command(words!["DEL", "dueq:{q}:bell"])?;
+        queue.command(words!["DEL", "dueq:{q}:wake"])?;
         let mut limited = queue.user(role_of(verb), "q")?;
         queue.command(words!["ACL", "LOG", "RESET"])?;
         std::mem::swap(&mut queue.connection, &mut limited);
         queue.ok(verb, T0, plausible(verb))?;
         std::mem::swap(&mut queue.connection, &mut limited);
-        // Nor in a protected call, of which nobody else would hear: the bell, the notice.
+        // Nor in a protected call, of which nobody else would hear: the wake-up list, the notice.
         let denied = queue.command(words!["ACL", "LOG"])?;
         ensure!(denied.list()?.is_empty(), "{verb}: {denied:?}");
     }

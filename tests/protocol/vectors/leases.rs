@@ -22,7 +22,7 @@ fn sound(queue: &mut Queue) -> Result<()> {
 }
 
 fn alive(queue: &mut Queue, now: u64) -> Result<()> {
-    queue.command(words!["HSET", "dueq:{q}:meta", "seen", now, "hold", 0]).map(drop)
+    queue.command(words!["HSET", "dueq:{q}:meta", "last_beat", now, "reap_after", 0]).map(drop)
 }
 
 fn reap(queue: &mut Queue, now: u64, limit: u64) -> Result<i64> {

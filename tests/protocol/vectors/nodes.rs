@@ -1,4 +1,4 @@
-//! Who lives, and who has the lead.
+//! Who lives, and who has the leader.
 
 use anyhow::{Result, ensure};
 
@@ -26,9 +26,9 @@ fn a_beat_is_one_transition_of_the_whole_state() -> Result<()> {
     ensure!(beat(&mut queue, T0, "north", "stay")? == (true, 1));
     expect(&mut queue, before, |state| {
         add(&mut state.nodes, "north", T0);
-        let times = [("lead_until", T0 + 2_500), ("seen", T0), ("hold", 0)];
+        let times = [("leader_until", T0 + 2_500), ("last_beat", T0), ("reap_after", 0)];
         state.meta.extend(times.map(|(field, time)| (field.into(), time.into())));
-        state.meta.insert("lead".into(), "north".into());
+        state.meta.insert("leader".into(), "north".into());
     })
 }
 
@@ -62,7 +62,7 @@ fn a_lead_that_leaves_is_followed_at_once() -> Result<()> {
 fn a_clock_that_goes_back_keeps_no_lead_for_ever() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0 + 60_000, "dead", "stay")? == (true, 1));
-    ensure!(beat(&mut queue, T0, "alive", "stay")? == (true, 1), "its lead is further ahead than any can be");
+    ensure!(beat(&mut queue, T0, "alive", "stay")? == (true, 1), "its leader is further ahead than any can be");
     ensure!(ids(&queue.state()?.nodes) == ["alive"], "it was seen in the future");
     Ok(())
 }

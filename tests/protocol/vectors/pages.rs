@@ -127,12 +127,12 @@ fn stats_tell_states_limits_and_how_late_the_oldest_is() -> Result<()> {
         "max_payload_bytes",
         "dead_keep_ms",
         "dead_keep",
-        "lead_until",
-        "hold",
+        "leader_until",
+        "reap_after",
     ];
     let values = [20, 5, 0, 1_048_576, 2_592_000_000, 100_000, T0 + 2_600, 0];
     let expected = tail.into_iter().zip(values).flat_map(|(name, value)| [Reply::from(name), value.into()]);
-    let expected: Vec<Reply> = expected.chain(["lead".into(), "north".into()]).collect();
+    let expected: Vec<Reply> = expected.chain(["leader".into(), "north".into()]).collect();
     ensure!(stats.part(1)?.list()?.ends_with(&expected), "{stats:?}");
     Ok(())
 }
@@ -140,7 +140,7 @@ fn stats_tell_states_limits_and_how_late_the_oldest_is() -> Result<()> {
 #[test]
 fn reads_write_nothing_and_ring_nobody() -> Result<()> {
     let mut queue = with_every_state()?;
-    queue.command(words!["DEL", "dueq:{q}:bell"])?;
+    queue.command(words!["DEL", "dueq:{q}:wake"])?;
     let before = queue.contents()?;
     for (verb, words) in [("get", words!["r"]), ("peek", words!["ready", "", 10]), ("stats", words![])] {
         queue.ok(verb, T0 + HOUR * 2, words)?;

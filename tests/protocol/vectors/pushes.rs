@@ -11,8 +11,8 @@ fn the_first_push_makes_the_whole_queue() -> Result<()> {
     let mut queue = Queue::start()?;
     ensure!(queue.items("push", T0, words![attempt(T0, 1), "a", T0 + 5, "payload", "max_attempts=3"])? == ["CREATED"]);
     let found = queue.state()?;
-    let born = found.meta.get(&Text::from("born")).cloned().unwrap_or_default();
-    ensure!(born.0.len() == 16 && born.0.iter().all(u8::is_ascii_hexdigit), "{born:?}");
+    let incarnation = found.meta.get(&Text::from("incarnation")).cloned().unwrap_or_default();
+    ensure!(incarnation.0.len() == 16 && incarnation.0.iter().all(u8::is_ascii_hexdigit), "{incarnation:?}");
     let sentinel = crate::state::sentinel();
     let zset = || vec![(sentinel.clone(), f64::INFINITY)];
     let hash = || [(sentinel.clone(), Text::default())].into();
@@ -27,13 +27,15 @@ fn the_first_push_makes_the_whole_queue() -> Result<()> {
         recent: zset(),
         nodes: zset(),
         meta: hash(),
-        bell: Vec::new(),
+        wake: Vec::new(),
     };
     add(&mut expected.scheduled, "a", T0 + 5);
     add(&mut expected.recent, &format!("\u{3}{}", attempt(T0, 1)), T0 + 10_000);
     expected.messages.insert("a".into(), "payload".into());
     expected.attrs.insert("a".into(), "0 0 - max_attempts=3\n".into());
-    for (field, value) in [("test", "1"), ("layout", "1"), ("seq", "1"), ("pushed", "1"), ("born", &born.text())] {
+    for (field, value) in
+        [("test", "1"), ("layout", "1"), ("seq", "1"), ("pushed", "1"), ("incarnation", &incarnation.text())]
+    {
         expected.meta.insert(field.into(), value.into());
     }
     ensure!(found.difference(&expected).is_none(), "{:?}", found.difference(&expected));

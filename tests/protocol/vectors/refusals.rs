@@ -38,7 +38,7 @@ fn keys_that_are_not_the_ten_of_one_queue() -> Result<()> {
     let mut bad = vec![
         Vec::new(),
         good[..9].to_vec(),
-        [good.clone(), words!["dueq:{q}:bell"]].concat(),
+        [good.clone(), words!["dueq:{q}:wake"]].concat(),
         changed(9, "dueq:{other}:meta"),
         good.iter().rev().cloned().collect(),
     ];

@@ -25,7 +25,7 @@ fn look(queue: &mut Queue, now: u64, mend: bool) -> Result<Vec<[String; 3]>> {
     }
     let mut found = Vec::new();
     for finding in replies.iter().map(Reply::list).collect::<Result<Vec<_>>>()?.concat() {
-        let mendable = finding.part(0)?.text()? != "window" && finding.part(0)?.text()? != "bell";
+        let mendable = finding.part(0)?.text()? != "window" && finding.part(0)?.text()? != "wake";
         ensure!(finding.part(3)?.int()? == i64::from(mend && mendable), "{finding:?}");
         found.push([finding.part(0)?.text()?, finding.part(1)?.text()?, finding.part(2)?.text()?]);
     }
@@ -228,7 +228,7 @@ fn a_lost_sentinel_comes_back() -> Result<()> {
 #[test]
 fn a_meta_that_lost_its_layout_is_the_queue_again() -> Result<()> {
     mends(&[words!["HDEL", "dueq:{q}:meta", "layout"]], &[["meta", "layout", ""]], &KEPT)?;
-    mends(&[words!["HDEL", "dueq:{q}:meta", "born"]], &[["meta", "born", ""]], &KEPT)?;
+    mends(&[words!["HDEL", "dueq:{q}:meta", "incarnation"]], &[["meta", "incarnation", ""]], &KEPT)?;
     Ok(())
 }
 
@@ -240,9 +240,9 @@ fn numbers_in_meta_are_numbers_again() -> Result<()> {
         "max_crashes",
         "max_messages",
         "dead_keep",
-        "hold",
-        "seen",
-        "lead_until",
+        "reap_after",
+        "last_beat",
+        "leader_until",
         "pushed",
         "died",
         "seq",
@@ -328,24 +328,24 @@ fn a_listpack_becomes_a_table() -> Result<()> {
 
 #[test]
 fn work_without_a_bell_is_rung_for_if_nobody_beats() -> Result<()> {
-    let bell = "dueq:{q}:bell";
+    let wake = "dueq:{q}:wake";
     let mut queue = with_every_state()?;
-    queue.command(words!["DEL", bell])?;
+    queue.command(words!["DEL", wake])?;
     ensure!(look(&mut queue, T0, false)?.is_empty(), "somebody may just have taken the tokens");
     let late = T0 + 10 * SECOND;
-    let finds = [["silent", bell, "10000"].map(str::to_owned)];
+    let finds = [["silent", wake, "10000"].map(str::to_owned)];
     ensure!(look(&mut queue, late, false)? == finds);
-    ensure!(queue.state()?.bell.is_empty(), "looking does not ring");
+    ensure!(queue.state()?.wake.is_empty(), "looking does not ring");
     ensure!(look(&mut queue, late, true)? == finds);
-    ensure!(queue.state()?.bell.len() == 2 && look(&mut queue, late, false)?.is_empty());
+    ensure!(queue.state()?.wake.len() == 2 && look(&mut queue, late, false)?.is_empty());
 
-    queue.command(words!["DEL", bell])?;
+    queue.command(words!["DEL", wake])?;
     queue.ok("beat", late, words!["node", "stay"])?;
-    queue.command(words!["DEL", bell])?;
+    queue.command(words!["DEL", wake])?;
     ensure!(look(&mut queue, late, false)?.is_empty(), "the next beat rings");
-    queue.command(words!["SET", bell, "somebody else's"])?;
-    ensure!(look(&mut queue, late, true)? == [["bell", bell, ""].map(str::to_owned)]);
-    ensure!(queue.command(words!["GET", bell])? == "somebody else's".into());
+    queue.command(words!["SET", wake, "somebody else's"])?;
+    ensure!(look(&mut queue, late, true)? == [["wake", wake, ""].map(str::to_owned)]);
+    ensure!(queue.command(words!["GET", wake])? == "somebody else's".into());
     Ok(())
 }
 

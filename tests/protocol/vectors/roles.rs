@@ -29,7 +29,7 @@ fn fill(queue: &mut Queue) -> Result<()> {
     queue.ok("resume", T0, words![])?;
     queue.push(T0, "due", T0, "payload")?;
     // A lease that ran out, and a hold that is over: reap has work.
-    queue.command(words!["HSET", "dueq:{q}:meta", "seen", T0, "hold", 0])?;
+    queue.command(words!["HSET", "dueq:{q}:meta", "last_beat", T0, "reap_after", 0])?;
     queue.push(T0, "late", T0, "payload")?;
     queue.command(words!["ZREM", "dueq:{q}:scheduled", "late"])?;
     queue.command(words!["ZADD", "dueq:{q}:leases", T0, "late"])?;
@@ -164,7 +164,7 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
         words!["RPUSH", "dueq:{q}:ready", "1:s"],
         words!["LTRIM", "dueq:{q}:ready", 1, 1],
         words!["HSET", "dueq:{q}:meta", "paused", 1],
-        words!["BLPOP", "dueq:{q}:bell", 1],
+        words!["BLPOP", "dueq:{q}:wake", 1],
         words!["SSUBSCRIBE", "dueq:{q}:notice"],
     ] {
         ensure!(denied(&command(&mut producer, &words)?), "{words:?}");

@@ -41,7 +41,7 @@ fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
             queue.empty()?;
             seed(&mut queue)?;
             // So that reap has something to do, which would otherwise read no further.
-            let beats = ["seen", &T0.to_string(), "hold", "0"].map(crate::reply::Text::from);
+            let beats = ["last_beat", &T0.to_string(), "reap_after", "0"].map(crate::reply::Text::from);
             queue.command([words!["HSET", "dueq:{q}:meta"], beats.to_vec()].concat())?;
             queue.command(words!["ZADD", "dueq:{q}:leases", T0, format!("\u{1}{}", token('l').text())])?;
             let key = queue.key(key);
@@ -86,10 +86,10 @@ fn a_wrong_type_under_the_bell_stops_nobody() -> Result<()> {
     for (verb, _) in SCRIPTS {
         queue.empty()?;
         seed(&mut queue)?;
-        let bell = queue.key("bell");
-        queue.command(words!["SET", &bell, "somebody else's"])?;
+        let wake = queue.key("wake");
+        queue.command(words!["SET", &wake, "somebody else's"])?;
         queue.ok(verb, T0, plausible(verb))?;
-        ensure!(queue.command(words!["GET", &bell])? == "somebody else's".into());
+        ensure!(queue.command(words!["GET", &wake])? == "somebody else's".into());
     }
     Ok(())
 }

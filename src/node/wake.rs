@@ -12,29 +12,29 @@ use crate::protocol::waiting::Waiting;
 /// A wait that is under way: it gives the connection back, and whether a token came.
 type Pending = Pin<Box<dyn Future<Output = (Waiting, Result<bool, Error>)> + Send>>;
 
-/// The bell of a queue, as an idle node hears it.
-pub(super) struct Bell {
+/// The wake-up list of a queue, as an idle node hears it.
+pub(super) struct WakeUps {
     queue: String,
     connector: Arc<Connector>,
-    bell: String,
+    wake: String,
     waiting: Option<Waiting>,
     pending: Option<Pending>,
     failures: u32,
 }
 
-impl Bell {
-    pub(super) fn new(queue: &str, connector: Arc<Connector>, bell: String) -> Self {
-        Self { queue: queue.to_owned(), connector, bell, waiting: None, pending: None, failures: 0 }
+impl WakeUps {
+    pub(super) fn new(queue: &str, connector: Arc<Connector>, wake: String) -> Self {
+        Self { queue: queue.to_owned(), connector, wake, waiting: None, pending: None, failures: 0 }
     }
 
-    /// Completes when there may be work: the bell rang, or the wait failed, in which case a token may have been lost.
+    /// Completes when there may be work: the wake-up list rang, or the wait failed, in which case a token may have been lost.
     ///
-    /// Cancel safe: a wait goes on while nobody looks, and the next call takes it up. Who drops the bell must ring for the
+    /// Cancel safe: a wait goes on while nobody looks, and the next call takes it up. Who drops the wake-up list must ring for the
     /// others, as it may take a token along.
     pub(super) async fn wait(&mut self) {
         loop {
             let pending = self.pending.get_or_insert_with(|| {
-                let new = || Waiting::new(Arc::clone(&self.connector), self.bell.clone());
+                let new = || Waiting::new(Arc::clone(&self.connector), self.wake.clone());
                 let mut waiting = self.waiting.take().unwrap_or_else(new);
                 Box::pin(async move {
                     let token = waiting.token().await;
