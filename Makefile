@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help demo test matrix mutants chaos fuzz instructions check unused msrv package clean
+.PHONY: help lua demo test matrix mutants chaos fuzz instructions check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -19,6 +19,7 @@ help:
 	@echo '               by cargo-fuzz and nightly Rust where they are, else without; fuzz/README.md lists the targets'
 	@echo 'make instructions  instructions of Redis per message (callgrind), beside those in bench/instructions.json; in 3 minutes'
 	@echo '               ARGS="--scripts DIR --rounds 4" are passed on'
+	@echo 'make lua       writes lua/dist, the scripts as they are loaded, from lua and lua/blocks; a test says when that is due'
 	@echo 'make check     formatting, lints and docs, with warnings denied'
 	@echo 'make unused    dependencies that no source file names'
 	@echo 'make msrv      compiles with the oldest Rust that is promised'
@@ -64,6 +65,9 @@ instructions:
 	@echo 'dueq instructions: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then counts for 2 minutes'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	cargo run --target-dir target --release --locked --package dueq-bench -- instructions --compare bench/instructions.json $(ARGS)
+
+lua:
+	@scripts/lua-dist
 
 check:
 	@.ci/run formatting lints docs

@@ -7,64 +7,9 @@
 -- Cost   O(1) a delivery, O(log leases) a claim that ends and a delivery that was extended
 -- Again  GONE
 
---- block: prelude
-local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready'
-  or LEASES ~= base .. ':leases' or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
-  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
-  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
-end
-local layout, incarnation, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
-if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
-local now_us
-if ARGV[1] == '' then
-  local time = redis.call('TIME')
-  now_us = time[1] * 1000000 + time[2]
-elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
-  now_us = math.floor(ARGV[1] * 1000 + 0.5)
-else
-  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
-end
-local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
-local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
-local function int(number) return string.format('%.0f', number) end
-local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
--- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
-local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
-local function finish(changed, quiet, head, deadline, length) -- what a script does not tell of the three is read again, if it changed anything
-  if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
-  head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
-  if not paused and not quiet then
-    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local wake = base .. ':wake'
-      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
-      -- Where a slot arrives the wake-up list may follow, and one made here would stand in its way: there these two keys are refused.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then tokens = 2 end
-      for _ = tokens, 1 do redis.pcall('RPUSH', wake, '1') end
-    elseif head < old_head and head - now <= 2000 then
-      redis.pcall('SPUBLISH', base .. ':notice', int(head))
-    end
-  end
-  return {now_us, incarnation, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
-end
---- end
---- block: own
--- A claim has one lease for all that it granted: \1 and its token in leases. Beside it in claims are its ids, and under \2 and the
--- token how many of them it still holds. An id that was extended has a lease of its own, and a + at the end of its claim.
-local function own(claim) return string.byte(claim, -1) == 43 end
---- end
---- block: fewer
-local function fewer(token, count) -- so many are no longer under the claim's lease: it ends with the last
-  local held = tonumber(redis.call('HGET', CLAIMS, '\2' .. token))
-  if held and held > count then redis.call('HSET', CLAIMS, '\2' .. token, held - count)
-  elseif held then
-    redis.call('HDEL', CLAIMS, '\1' .. token, '\2' .. token)
-    redis.call('ZREM', LEASES, '\1' .. token)
-  end
-end
---- end
+--- use: prelude
+--- use: has_own_lease
+--- use: release_from_claim
 local ids, groups, at = {}, {}, 2
 while at <= #ARGV do
   local count = tonumber(ARGV[at + 1])
@@ -89,7 +34,7 @@ for _, group in ipairs(groups) do
   for i = group.from, group.to do
     if claims[i] ~= claim then -- neighbours often share their claim and its due
       claim = claims[i]
-      if not fits(claim, group.token) or own(claim) then sound = false break end
+      if not fits(claim, group.token) or has_own_lease(claim) then sound = false break end
     end
   end
 end
@@ -105,7 +50,7 @@ if deleted ~= n then -- not sound, or one is given twice: one by one, each seein
       elseif fits(claim, group.token) then
         n = n + 1
         replies[i], acked[n], taken[id] = 'OK', id, true
-        if own(claim) then extended[#extended + 1] = id else group.ended = group.ended + 1 end
+        if has_own_lease(claim) then extended[#extended + 1] = id else group.ended = group.ended + 1 end
       else replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE' end
     end
   end
@@ -113,7 +58,7 @@ if deleted ~= n then -- not sound, or one is given twice: one by one, each seein
   if not deleted then redis.call('HDEL', CLAIMS, unpack(acked)) end
 end
 for _, group in ipairs(groups) do
-  if group.ended > 0 then fewer(group.token, group.ended) end
+  if group.ended > 0 then release_from_claim(group.token, group.ended) end
 end
 if #extended > 0 then redis.call('ZREM', LEASES, unpack(extended)) end
 redis.call('HDEL', MESSAGES, unpack(acked))

@@ -9,78 +9,11 @@
 -- Cost   O(limit log n), and one scan of the ready window
 -- Again  finds what is left; what was mended is not found again
 
---- block: prelude
-local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready'
-  or LEASES ~= base .. ':leases' or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
-  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
-  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
-end
-local layout, incarnation, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
-if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
-local now_us
-if ARGV[1] == '' then
-  local time = redis.call('TIME')
-  now_us = time[1] * 1000000 + time[2]
-elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
-  now_us = math.floor(ARGV[1] * 1000 + 0.5)
-else
-  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
-end
-local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
-local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
-local function int(number) return string.format('%.0f', number) end
-local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
--- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
-local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
-local function finish(changed, quiet, head, deadline, length) -- what a script does not tell of the three is read again, if it changed anything
-  if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
-  head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
-  if not paused and not quiet then
-    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local wake = base .. ':wake'
-      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
-      -- Where a slot arrives the wake-up list may follow, and one made here would stand in its way: there these two keys are refused.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then tokens = 2 end
-      for _ = tokens, 1 do redis.pcall('RPUSH', wake, '1') end
-    elseif head < old_head and head - now <= 2000 then
-      redis.pcall('SPUBLISH', base .. ':notice', int(head))
-    end
-  end
-  return {now_us, incarnation, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
-end
---- end
---- block: attrs
-local function read_attrs(text) -- failures, crashes, original due or nil, options, last error
-  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
-  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
-end
-local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
-local function set_attrs(id, failures, crashes, due, options, reason)
-  if failures + crashes == 0 and not due and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
-  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-') .. ' ' .. options .. '\n' .. reason)
-end
---- end
---- block: counts
-local function counts(text) return text == '0' or #text <= 16 and string.find(text, '^[1-9]%d*$') end -- as HINCRBY goes on from it
---- end
---- block: own
--- A claim has one lease for all that it granted: \1 and its token in leases. Beside it in claims are its ids, and under \2 and the
--- token how many of them it still holds. An id that was extended has a lease of its own, and a + at the end of its claim.
-local function own(claim) return string.byte(claim, -1) == 43 end
---- end
---- block: fewer
-local function fewer(token, count) -- so many are no longer under the claim's lease: it ends with the last
-  local held = tonumber(redis.call('HGET', CLAIMS, '\2' .. token))
-  if held and held > count then redis.call('HSET', CLAIMS, '\2' .. token, held - count)
-  elseif held then
-    redis.call('HDEL', CLAIMS, '\1' .. token, '\2' .. token)
-    redis.call('ZREM', LEASES, '\1' .. token)
-  end
-end
---- end
+--- use: prelude
+--- use: attrs
+--- use: is_counter
+--- use: has_own_lease
+--- use: release_from_claim
 local part, cursor, limit, repair = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local zset = ({scheduled = SCHEDULED, leases = LEASES, dead = DEAD})[part or '']
 local hash = ({claims = CLAIMS, messages = MESSAGES, attrs = ATTRS})[part or '']
@@ -91,7 +24,7 @@ end
 redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
 -- A counter that cannot go on would stop it halfway: then it only looks, until verify has mended that.
-local sound = counts(seq or '0') and counts(redis.call('HGET', META, 'died') or '0')
+local sound = is_counter(seq or '0') and is_counter(redis.call('HGET', META, 'died') or '0')
 repair, seq, incarnation = repair and layout and sound, sound and seq or '0', incarnation or ''
 local sentinel, findings, mended = '\0' .. string.rep('-', 70), {}, 0
 local function found(kind, id, detail, mend)
@@ -109,7 +42,7 @@ for _, entry in ipairs(redis.call('LRANGE', READY, 0, -1)) do
 end
 local function readable(claim) return string.find(claim, '^%d+%+?$', 17) end
 local function shared(id, claim) -- whether it is under the lease of its claim
-  local ids = not own(claim) and readable(claim) and redis.call('HGET', CLAIMS, '\1' .. string.sub(claim, 1, 16))
+  local ids = not has_own_lease(claim) and readable(claim) and redis.call('HGET', CLAIMS, '\1' .. string.sub(claim, 1, 16))
   return ids and string.find('\n' .. ids .. '\n', '\n' .. id .. '\n', 1, true)
 end
 local function leased(id) return shared(id, redis.call('HGET', CLAIMS, id) or '') or redis.call('ZSCORE', LEASES, id) end
@@ -121,20 +54,20 @@ local function places(id)
   for _ in ipairs(entries[id] or {}) do at[#at + 1] = 'ready' end
   return at
 end
-local function unlease(id)
+local function end_lease(id)
   local claim = redis.call('HGET', CLAIMS, id) or ''
-  if shared(id, claim) then fewer(string.sub(claim, 1, 16), 1) end
+  if shared(id, claim) then release_from_claim(string.sub(claim, 1, 16), 1) end
   redis.call('ZREM', LEASES, id)
   redis.call('HDEL', CLAIMS, id)
 end
 local function leave(id, keep) -- all places but this one, and of the ready but the first
-  if keep ~= 'leased' then unlease(id) end
+  if keep ~= 'leased' then end_lease(id) end
   if keep ~= 'dead' then redis.call('ZREM', DEAD, id) end
   if keep ~= 'scheduled' then redis.call('ZREM', SCHEDULED, id) end
   for i, entry in ipairs(entries[id] or {}) do if keep ~= 'ready' or i > 1 then redis.call('LREM', READY, -1, entry) end end
 end
 local function bury(id, why)
-  local failures, crashes, _, options, reason = attrs(id)
+  local failures, crashes, _, options, reason = attrs_of(id)
   leave(id, 'dead')
   set_attrs(id, failures, crashes, nil, options, why .. (reason ~= '' and '; before that: ' .. reason or ''))
   redis.call('ZADD', DEAD, now, id)
@@ -146,7 +79,7 @@ local function hollow(id, at) found('hollow', id, at, function() leave(id); redi
 local UNKNOWN_MS = 60000 -- until when a lease runs whose end is not known: its handler can extend it
 local function lend(id, claim) -- a lease of its own, if it has none, and a claim that is nobody's, if it has none
   if not readable(claim) then claim = string.sub(redis.sha1hex(int(now_us) .. id), 1, 16) .. int(now) end
-  redis.call('HSET', CLAIMS, id, own(claim) and claim or claim .. '+')
+  redis.call('HSET', CLAIMS, id, has_own_lease(claim) and claim or claim .. '+')
   redis.call('ZADD', LEASES, 'NX', now_up + UNKNOWN_MS, id)
 end
 local function look_claim(name) -- whether what belongs to a claim's lease fits together
@@ -154,13 +87,13 @@ local function look_claim(name) -- whether what belongs to a claim's lease fits 
   local lease, ids, count = redis.call('ZSCORE', LEASES, '\1' .. token), unpack(redis.call('HMGET', CLAIMS, '\1' .. token, '\2' .. token))
   for id in string.gmatch(ids or '', '[^\n]+') do
     local claim = redis.call('HGET', CLAIMS, id)
-    if claim and string.find(claim, token, 1, true) == 1 and not own(claim) then held = held + 1 end
+    if claim and string.find(claim, token, 1, true) == 1 and not has_own_lease(claim) then held = held + 1 end
   end
   if not (lease or ids or count) or lease and held > 0 and count == int(held) then return end -- it may have ended within this step
   local detail = not ids and 'no ids' or not lease and 'no lease' or 'counts ' .. (count or 'nothing') .. ', holds ' .. int(held)
   found('claim', hex(name), detail, function()
     redis.call('HSET', CLAIMS, '\2' .. token, held)
-    if held == 0 then fewer(token, 0) else redis.call('ZADD', LEASES, 'NX', now_up + UNKNOWN_MS, '\1' .. token) end
+    if held == 0 then release_from_claim(token, 0) else redis.call('ZADD', LEASES, 'NX', now_up + UNKNOWN_MS, '\1' .. token) end
   end)
 end
 
@@ -171,8 +104,8 @@ function look.leases(id, score)
     if claim == '' then return look_claim(id) end
   elseif not payload(id) then return hollow(id, 'leased')
   elseif not readable(claim) then
-    found('unclaimed', id, '', function() if #places(id) > 1 then unlease(id) else lend(id, claim) end end) -- the one waits elsewhere
-  elseif not own(claim) then
+    found('unclaimed', id, '', function() if #places(id) > 1 then end_lease(id) else lend(id, claim) end end) -- the one waits elsewhere
+  elseif not has_own_lease(claim) then
     found('unmarked', id, '', function() if shared(id, claim) then redis.call('ZREM', LEASES, id) else lend(id, claim) end end)
   end
   if deadline < 0 or deadline > now_up + 86400000 then

@@ -8,97 +8,12 @@
 -- Cost   O(log n) an id; one scan of the ready window if one is ready
 -- Again  CANCELLED for 12 s; with since, what was pushed under the id meanwhile is left alone
 
---- block: prelude
-local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready'
-  or LEASES ~= base .. ':leases' or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
-  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
-  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
-end
-local layout, incarnation, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
-if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
-local now_us
-if ARGV[1] == '' then
-  local time = redis.call('TIME')
-  now_us = time[1] * 1000000 + time[2]
-elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
-  now_us = math.floor(ARGV[1] * 1000 + 0.5)
-else
-  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
-end
-local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
-local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
-local function int(number) return string.format('%.0f', number) end
-local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
--- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
-local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
-local function finish(changed, quiet, head, deadline, length) -- what a script does not tell of the three is read again, if it changed anything
-  if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
-  head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
-  if not paused and not quiet then
-    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local wake = base .. ':wake'
-      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
-      -- Where a slot arrives the wake-up list may follow, and one made here would stand in its way: there these two keys are refused.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then tokens = 2 end
-      for _ = tokens, 1 do redis.pcall('RPUSH', wake, '1') end
-    elseif head < old_head and head - now <= 2000 then
-      redis.pcall('SPUBLISH', base .. ':notice', int(head))
-    end
-  end
-  return {now_us, incarnation, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
-end
---- end
---- block: place
-local function place(id)
-  if (string.byte(id) or 0) < 32 then return 'absent' end -- a sentinel, or a claim's lease: nobody's message
-  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
-  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
-  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
-  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
-end
---- end
---- block: entry
-local entries, listed
-local function entry(id) -- of a ready message: '<due ms>:<id>'
-  if not entries then
-    entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
-    for _, found in ipairs(listed) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
-  end
-  return entries[id]
-end
---- end
---- block: unlist
-local function unlist(gone) -- removes these entries (the keys of a table) from ready, each from the nearer end: LREM scans
-  local before = 0
-  for i, found in ipairs(next(gone) and listed or {}) do
-    if gone[found] then redis.call('LREM', READY, before <= #listed - i and 1 or -1, found) else before = before + 1 end
-  end
-end
---- end
---- block: forget
-local function forget(count) -- up to so many remembered ids whose time is over
-  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
-  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
-end
---- end
---- block: memory
--- In RECENT: an id that was cancelled, until when a repeated cancel is recognised (.5, or .25 once the id was pushed again);
--- byte 4 and an id, when that message ended or moved near its due, plus REPEAT_MS. In META the latest of those, rounded up.
-local memory, memory_ms = {}, string.format('%.3f', now_us / 1000 + REPEAT_MS)
-local function remember(score, name) memory[#memory + 1] = score; memory[#memory + 1] = name end
-local function remember_end(id) remember(memory_ms, '\4' .. id) end
-local function keep_memory()
-  if #memory == 0 then return end
-  local latest = redis.call('HGET', META, 'ended_until') or '0'
-  local later = string.find(latest, '^%d+$') and now_up + REPEAT_MS + 1 - tonumber(latest) or 0
-  redis.call('ZADD', RECENT, unpack(memory))
-  if later > 0 then redis.call('HINCRBY', META, 'ended_until', int(later)) end
-  forget(#memory)
-end
---- end
+--- use: prelude
+--- use: state_of
+--- use: ready_entry
+--- use: remove_ready
+--- use: trim_recent
+--- use: repeat_memory
 local dead, since = ARGV[2], nil
 if dead ~= '' and dead ~= '1' then dead, since = string.match(dead or '', '^(1?) ?since=(%d+)$') end
 if #ARGV < 3 or #ARGV > 1002 or not dead then
@@ -112,7 +27,7 @@ local function anew(id) -- whether a message of this id was cancelled since the 
 end
 for i = 3, #ARGV do
   local id = ARGV[i]
-  local state = place(id)
+  local state = state_of(id)
   if since and anew(id) then replies[#replies + 1] = 'CANCELLED earlier'
   elseif state == 'leased' or state == 'dead' and dead == '' then replies[#replies + 1] = string.upper(state)
   elseif state == 'absent' then
@@ -120,7 +35,7 @@ for i = 3, #ARGV do
     replies[#replies + 1] = (cancelled[id] or recent > now and recent <= now_up + REPEAT_MS + 1 and recent % 1 == 0.5) and 'CANCELLED' or 'ABSENT'
   else
     if state == 'scheduled' then redis.call('ZREM', SCHEDULED, id)
-    elseif state == 'ready' then unlisted[entry(id) or ''] = true
+    elseif state == 'ready' then unlisted[ready_entry(id) or ''] = true
     else redis.call('ZREM', DEAD, id) end
     redis.call('HDEL', MESSAGES, id)
     redis.call('HDEL', ATTRS, id)
@@ -131,8 +46,8 @@ for i = 3, #ARGV do
   end
 end
 if gone > 0 then
-  unlist(unlisted)
-  keep_memory()
+  remove_ready(unlisted)
+  write_memory()
   redis.call('HINCRBY', META, 'cancelled', gone)
 end
 return {finish(gone > 0), replies}

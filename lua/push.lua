@@ -10,74 +10,14 @@
 -- Cost   O(log n) a message, and one scan of the ready window if a conflict moves a ready message
 -- Again  with the same attempt: EXISTS or FINISHED, EXPIRED from until on. With reschedule or replace it moves again
 
---- block: prelude
-local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready'
-  or LEASES ~= base .. ':leases' or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
-  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
-  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
-end
-local layout, incarnation, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
-if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
-local now_us
-if ARGV[1] == '' then
-  local time = redis.call('TIME')
-  now_us = time[1] * 1000000 + time[2]
-elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
-  now_us = math.floor(ARGV[1] * 1000 + 0.5)
-else
-  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
-end
-local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
-local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
-local function int(number) return string.format('%.0f', number) end
-local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
--- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
-local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
-local function finish(changed, quiet, head, deadline, length) -- what a script does not tell of the three is read again, if it changed anything
-  if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
-  head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
-  if not paused and not quiet then
-    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local wake = base .. ':wake'
-      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
-      -- Where a slot arrives the wake-up list may follow, and one made here would stand in its way: there these two keys are refused.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then tokens = 2 end
-      for _ = tokens, 1 do redis.pcall('RPUSH', wake, '1') end
-    elseif head < old_head and head - now <= 2000 then
-      redis.pcall('SPUBLISH', base .. ':notice', int(head))
-    end
-  end
-  return {now_us, incarnation, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
-end
---- end
+--- use: prelude
 -- A function costs as much as a command when it is made: what most calls do without is made where it is needed.
 local make -- may be called twice: what it has made it does not make again
 if not layout then
---- block: create
-local function create()
-  if layout then return end
-  local sentinel = '\0' .. string.rep('-', 70)
-  for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD'}) do redis.call(read, KEYS[i]) end
-  layout, incarnation = '1', string.sub(redis.sha1hex(int(now_us) .. base .. table.concat(ARGV, ' ', 1, math.min(#ARGV, 4))), 1, 16)
-  for _, zset in ipairs({SCHEDULED, LEASES, DEAD, RECENT, NODES}) do redis.call('ZADD', zset, '+inf', sentinel) end
-  for _, hash in ipairs({CLAIMS, MESSAGES, ATTRS}) do redis.call('HSET', hash, sentinel, '') end
-  if redis.call('LINDEX', READY, 0) ~= sentinel then redis.call('LPUSH', READY, sentinel) end
-  redis.call('HSET', META, sentinel, '', 'incarnation', incarnation, 'layout', layout) -- last: until then the queue does not exist
-end
---- end
+--- use: create
 make = create
 end
---- block: due
-local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is neither or beyond 100 years
-  local ahead = string.byte(text) == 43
-  if #text > (ahead and 16 or 15) or not string.find(text, '^%+?%d+$') then return nil end
-  local due = tonumber(text) + (ahead and now_up or 0)
-  return due <= now_up + 3155760000000 and due or nil
-end
---- end
+--- use: due_ms
 local count, attempt = (#ARGV - 2) / 4, ARGV[2] or ''
 local limit, dot = string.sub(attempt, 1, 13), string.byte(attempt, 14) -- a pattern costs as much as a command
 local until_ms, blank = tonumber(limit), dot == 32 and 14 or dot == 46 and string.byte(attempt, 18) == 32 and 18
@@ -144,44 +84,10 @@ if all_new then
 end
 local changed = all_new
 if not all_new then
---- block: place
-local function place(id)
-  if (string.byte(id) or 0) < 32 then return 'absent' end -- a sentinel, or a claim's lease: nobody's message
-  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
-  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
-  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
-  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
-end
---- end
---- block: entry
-local entries, listed
-local function entry(id) -- of a ready message: '<due ms>:<id>'
-  if not entries then
-    entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
-    for _, found in ipairs(listed) do entries[string.match(found, '^%d+:(.*)$') or ''] = found end
-  end
-  return entries[id]
-end
---- end
---- block: unlist
-local function unlist(gone) -- removes these entries (the keys of a table) from ready, each from the nearer end: LREM scans
-  local before = 0
-  for i, found in ipairs(next(gone) and listed or {}) do
-    if gone[found] then redis.call('LREM', READY, before <= #listed - i and 1 or -1, found) else before = before + 1 end
-  end
-end
---- end
---- block: attrs
-local function read_attrs(text) -- failures, crashes, original due or nil, options, last error
-  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
-  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
-end
-local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
-local function set_attrs(id, failures, crashes, due, options, reason)
-  if failures + crashes == 0 and not due and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
-  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-') .. ' ' .. options .. '\n' .. reason)
-end
---- end
+--- use: state_of
+--- use: ready_entry
+--- use: remove_ready
+--- use: attrs
 local function read_options(text) -- words into on_conflict and what is stored; nothing if one is unknown
   local on_conflict, limit, parent = 'keep', '', ''
   for word in string.gmatch(text, '[^ ]+') do
@@ -221,12 +127,12 @@ local function one(i)
   if too_late then return 'EXPIRED' end
   local soon = due - now <= REPEAT_MS
   if found[i] or taken[id] then
-    local state = taken[id] and 'scheduled' or place(id)
+    local state = taken[id] and 'scheduled' or state_of(id)
     if on_conflict == 'keep' or state == 'leased' or state == 'dead' then
       noted[#noted + 1] = id
       return 'EXISTS ' .. state
     end
-    if state == 'ready' then moved[entry(id) or ''] = true end
+    if state == 'ready' then moved[ready_entry(id) or ''] = true end
     if on_conflict == 'replace' then
       payloads[p + 1], payloads[p + 2], p, options[id] = id, payload, p + 2, stored
       longest = math.max(longest, #payload)
@@ -264,11 +170,11 @@ if changed then
   if make then make() end
   if p > 0 then redis.call('HSET', MESSAGES, unpack(payloads)) end
   redis.call('ZADD', SCHEDULED, unpack(dues))
-  unlist(moved)
+  remove_ready(moved)
 end
 for id, stored in pairs(options) do
   if stored then set_attrs(id, 0, 0, nil, stored, '') else
-    local failures, crashes, _, old, reason = attrs(id)
+    local failures, crashes, _, old, reason = attrs_of(id)
     set_attrs(id, failures, crashes, nil, old, reason)
   end
 end
@@ -277,14 +183,9 @@ end -- of what is not all new
 memory = memory or {}
 if near and until_ms then memory[#memory + 1], memory[#memory + 2] = limit, call end
 if #memory > 0 then
---- block: forget
-local function forget(count) -- up to so many remembered ids whose time is over
-  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
-  if over > 0 then redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1) end
-end
---- end
+--- use: trim_recent
 redis.call('ZADD', RECENT, unpack(memory))
-forget(#memory)
+trim_recent(#memory)
 end
 any_ended = any_ended or '0'
 if moved_near and string.find(any_ended, '^%d+$') and now_up + REPEAT_MS + 1 > tonumber(any_ended) then

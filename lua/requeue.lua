@@ -7,69 +7,9 @@
 -- Cost   O(log n) a message
 -- Again  ids: NOT_DEAD, until it is dead anew; oldest: takes the next ones
 
---- block: prelude
-local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
-local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
-if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready'
-  or LEASES ~= base .. ':leases' or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
-  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
-  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta')
-end
-local layout, incarnation, seq, paused, test = unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
-if layout and layout ~= '1' then return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq') end
-local now_us
-if ARGV[1] == '' then
-  local time = redis.call('TIME')
-  now_us = time[1] * 1000000 + time[2]
-elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
-  now_us = math.floor(ARGV[1] * 1000 + 0.5)
-else
-  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
-end
-local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
-local REPEAT_MS = 12000 -- how far ahead a push's until may be, and how long an id that is gone early is remembered
-local function int(number) return string.format('%.0f', number) end
-local function first(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
--- Redis does not roll back: whatever a script writes, it has read before, so that a wrong type stops it in time.
-local old_head, old_deadline, old_length = first(SCHEDULED), first(LEASES), redis.call('LLEN', READY)
-local function finish(changed, quiet, head, deadline, length) -- what a script does not tell of the three is read again, if it changed anything
-  if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then seq = redis.call('HINCRBY', META, 'seq', '1') end
-  head, deadline = head or changed and first(SCHEDULED) or old_head, deadline or changed and first(LEASES) or old_deadline
-  if not paused and not quiet then
-    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local wake = base .. ':wake'
-      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
-      -- Where a slot arrives the wake-up list may follow, and one made here would stand in its way: there these two keys are refused.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then tokens = 2 end
-      for _ = tokens, 1 do redis.pcall('RPUSH', wake, '1') end
-    elseif head < old_head and head - now <= 2000 then
-      redis.pcall('SPUBLISH', base .. ':notice', int(head))
-    end
-  end
-  return {now_us, incarnation, tonumber(seq or 0), head < math.huge and head or -1, deadline < math.huge and deadline or -1, paused and 1 or 0}
-end
---- end
---- block: place
-local function place(id)
-  if (string.byte(id) or 0) < 32 then return 'absent' end -- a sentinel, or a claim's lease: nobody's message
-  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
-  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
-  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
-  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
-end
---- end
---- block: attrs
-local function read_attrs(text) -- failures, crashes, original due or nil, options, last error
-  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
-  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
-end
-local function attrs(id) return read_attrs(redis.call('HGET', ATTRS, id)) end
-local function set_attrs(id, failures, crashes, due, options, reason)
-  if failures + crashes == 0 and not due and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
-  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-') .. ' ' .. options .. '\n' .. reason)
-end
---- end
+--- use: prelude
+--- use: state_of
+--- use: attrs
 local form, limit = ARGV[2], tonumber(ARGV[3] or '')
 if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest' and #ARGV == 4 and limit and limit >= 1
   and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')) then
@@ -79,7 +19,7 @@ redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is re
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
 local replies, changed = {}, 0
 local function requeue(id)
-  local _, _, _, options = attrs(id)
+  local _, _, _, options = attrs_of(id)
   redis.call('ZREM', DEAD, id)
   set_attrs(id, 0, 0, nil, options, '')
   redis.call('ZADD', SCHEDULED, now, id)
@@ -87,7 +27,7 @@ local function requeue(id)
 end
 if form == 'ids' then
   for i = 3, #ARGV do
-    local state = place(ARGV[i])
+    local state = state_of(ARGV[i])
     if state == 'dead' then requeue(ARGV[i]) end
     replies[i - 2] = state == 'dead' and 'REQUEUED' or state == 'absent' and 'ABSENT' or 'NOT_DEAD ' .. state
   end

@@ -18,7 +18,7 @@ pub enum Functions {
     Newer(u64),
 }
 
-/// The library as Redis reads it: `FUNCTION LOAD` takes this text. Each script `lua/VERB.lua` becomes the function
+/// The library as Redis reads it: `FUNCTION LOAD` takes this text. Each script `lua/dist/VERB.lua` becomes the function
 /// `dueq_VERB`, with the same KEYS, ARGV, replies and flags; `dueq_version` tells the library's version.
 ///
 /// ```

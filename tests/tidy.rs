@@ -1,6 +1,5 @@
 //! Holds the invariants of ARCHITECTURE.md that a look at the files can hold.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -140,24 +139,41 @@ fn nothing_reads_the_wall_clock_in_the_library() {
     }
 }
 
+/// The sources of the scripts as (path, verb, text), without the blocks and without lua/dist.
+fn scripts() -> Vec<(String, String, String)> {
+    let verb = |name: &str| Some(name.strip_prefix("lua/")?.strip_suffix(".lua")?.to_owned());
+    let all = files("lua", "lua").into_iter();
+    all.filter_map(|(name, text)| verb(&name).filter(|verb| !verb.contains('/')).map(|verb| (name, verb, text)))
+        .collect()
+}
+
 #[test]
-fn scripts_have_their_header_and_the_same_blocks() {
-    let mut blocks: BTreeMap<String, (String, String)> = BTreeMap::new();
-    for (name, text) in files("lua", "lua") {
-        let verb = Path::new(&name).file_stem().and_then(|stem| stem.to_str()).expect("a name");
+fn every_script_has_its_header_and_the_prelude() {
+    for (name, verb, text) in scripts() {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("#!lua"), "{name} begins with #!lua and its flags");
         assert!(lines[1].starts_with(&format!("-- {verb}: ")), "{name} says first what it does");
         for word in ["KEYS", "ARGV", "Reply", "Errors", "Cost", "Again"] {
             assert!(lines.iter().any(|line| line.starts_with(&format!("-- {word}"))), "{name} has no line {word}");
         }
-        assert!(text.contains("--- block: prelude"), "{name} checks framing and layout like all others");
-        for block in text.split("--- block: ").skip(1) {
-            let (block, _) = block.split_once("--- end").unwrap_or_else(|| panic!("{name} has a block without an end"));
-            let title = block.lines().next().expect("a title").to_owned();
-            let (first, known) = blocks.entry(title.clone()).or_insert_with(|| (name.clone(), block.to_owned()));
-            assert!(block == known, "the block {title} differs between {first} and {name}");
-        }
+        assert!(lines.contains(&"--- use: prelude"), "{name} checks framing and layout like all others");
+    }
+}
+
+#[test]
+fn lua_dist_is_what_the_sources_make() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let made =
+        std::process::Command::new(root.join("scripts/lua-dist")).arg("--check").output().expect("scripts/lua-dist");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+#[test]
+fn every_block_is_used() {
+    let sources: String = files("lua", "lua").into_iter().map(|(_, text)| text).collect();
+    for (name, _) in files("lua/blocks", "lua") {
+        let block = name.trim_start_matches("lua/blocks/").trim_end_matches(".lua");
+        assert!(sources.contains(&format!("--- use: {block}\n")), "no script uses {name}");
     }
 }
 
@@ -179,8 +195,8 @@ fn no_file_grows_beyond_what_one_reads_at_once() {
             assert!(text.lines().count() <= 400, "{name} has {} lines: split it", text.lines().count());
         }
     }
-    for (name, text) in files("lua", "lua") {
-        assert!(text.lines().count() <= 300, "{name} has {} lines", text.lines().count());
+    for (name, _, text) in scripts() {
+        assert!(text.lines().count() <= 240, "{name} has {} lines", text.lines().count());
     }
 }
 
@@ -202,8 +218,7 @@ fn architecture_names_every_part_of_the_library() {
 fn protocol_names_every_script() {
     let contract = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("PROTOCOL.md")).expect("PROTOCOL.md");
     let headings: String = contract.lines().filter(|line| line.starts_with("### ")).collect::<Vec<_>>().join(", ");
-    for (name, _) in files("lua", "lua") {
-        let verb = name.trim_start_matches("lua/").trim_end_matches(".lua");
+    for (_, verb, _) in scripts() {
         let has = headings.split([' ', ',']).any(|word| word == verb);
         assert!(has, "PROTOCOL.md has no section on the script {verb}");
     }
@@ -276,7 +291,7 @@ fn scripts_touch_declared_keys_only() {
     let names = "SCHEDULED READY LEASES CLAIMS MESSAGES ATTRS DEAD RECENT NODES META zset hash key wake state";
     let names: Vec<&str> = names.split(' ').collect();
     let mut count = 0;
-    for (name, text) in files("lua", "lua") {
+    for (name, text) in files("lua/dist", "lua") {
         let (text, mut calls) = (text.replace("redis.pcall(", "redis.call("), 0);
         for line in text.lines().filter(|line| !line.starts_with("--")) {
             for call in line.split("redis.call(").skip(1) {

@@ -10,7 +10,7 @@ pub struct Variant {
     pub name: &'static str,
     /// What is wrong with it.
     pub what: &'static str,
-    /// The file of `lua/` that is broken, without its extension, and its text.
+    /// The file of `lua/dist/` that is broken, without its extension, and its text.
     verb: &'static str,
     shipped: &'static str,
     /// Texts that stand in it once, and what stands in their place.
@@ -19,7 +19,7 @@ pub struct Variant {
 
 macro_rules! shipped {
     ($verb:literal) => {
-        include_str!(concat!("../../lua/", $verb, ".lua"))
+        include_str!(concat!("../../lua/dist/", $verb, ".lua"))
     };
 }
 
@@ -45,7 +45,7 @@ pub const VARIANTS: [Variant; 9] = [
         verb: "cancel",
         shipped: shipped!("cancel"),
         // What follows then removes an id that nobody has.
-        exchanges: &[("unlisted[entry(id) or ''] = true", "id = ''")],
+        exchanges: &[("unlisted[ready_entry(id) or ''] = true", "id = ''")],
     },
     Variant {
         name: "push_writes_first",
@@ -103,7 +103,7 @@ impl Variant {
         let mut script = self.shipped.to_owned();
         for (text, instead) in self.exchanges {
             let found = script.matches(text).count();
-            ensure!(found == 1, "{}: {text:?} stands {found} times in lua/{}.lua, not once", self.name, self.verb);
+            ensure!(found == 1, "{}: {text:?} stands {found} times in lua/dist/{}.lua, not once", self.name, self.verb);
             script = script.replacen(text, instead, 1);
         }
         Ok(script)

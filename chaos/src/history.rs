@@ -147,7 +147,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Its name in `lua/`; a requeue of the oldest has a name of its own.
+    /// Its name in `lua/dist/`; a requeue of the oldest has a name of its own.
     pub fn verb(&self) -> &str {
         match self {
             Self::Other { verb, args } if verb == "requeue" && args.first().is_some_and(|form| form == "oldest") => {

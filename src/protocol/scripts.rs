@@ -21,7 +21,7 @@ macro_rules! verbs {
 
             /// The script that was compiled in.
             fn compiled_code(self) -> &'static str {
-                match self { $(Self::$verb => include_str!(concat!("../../lua/", $name, ".lua"))),+ }
+                match self { $(Self::$verb => include_str!(concat!("../../lua/dist/", $name, ".lua"))),+ }
             }
         }
     };

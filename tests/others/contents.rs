@@ -9,7 +9,7 @@ use crate::support::{
     HOUR, Running, acking, claim, claim_one, messages, push_all, seen, server_us, setup, stats_until,
 };
 
-const PUSH: &str = include_str!("../../lua/push.lua");
+const PUSH: &str = include_str!("../../lua/dist/push.lua");
 /// More than Lua can unpack at once, which is a little less than 8,000.
 const CROWD: usize = 12_000;
 

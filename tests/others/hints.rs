@@ -12,8 +12,8 @@ use crate::support::{
     HOUR, Running, Seen, acking, claim_one, command, connection, seen, server_us, setup, setup_with, stats_until, until,
 };
 
-const BEAT: &str = include_str!("../../lua/beat.lua");
-const PUSH: &str = include_str!("../../lua/push.lua");
+const BEAT: &str = include_str!("../../lua/dist/beat.lua");
+const PUSH: &str = include_str!("../../lua/dist/push.lua");
 /// The floor is 1 s; the rest is for a slow machine.
 const FLOOR: Duration = Duration::from_secs(1 + 9);
 

@@ -1,11 +1,11 @@
-//! The scripts by name, as they are in `lua/`.
+//! The scripts by name, as they are in `lua/dist/`.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
 macro_rules! scripts {
-    ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../lua/", $name, ".lua")))),*] };
+    ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../lua/dist/", $name, ".lua")))),*] };
 }
 
 pub(crate) const SCRIPTS: &[(&str, &str)] = scripts![

@@ -77,7 +77,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
 /// The same, with the names of the scripts instead of their hashes.
 fn named(slowest: Vec<(u64, Vec<String>)>) -> Result<Vec<(u64, String)>> {
     let mut names = BTreeMap::new();
-    for file in std::fs::read_dir(root().join("lua"))? {
+    for file in std::fs::read_dir(root().join("lua/dist"))? {
         let path = file?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         names.insert(Script::new(&std::fs::read_to_string(&path)?).get_hash().to_owned(), name);

@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_scripts_of_the_repository_are_read() {
-        assert_eq!(Scripts::read(&root().join("lua"), None).expect("lua/").sources.len(), VERBS.len());
+        assert_eq!(Scripts::read(&root().join("lua/dist"), None).expect("lua/dist/").sources.len(), VERBS.len());
         assert!(Scripts::read(Path::new("/nowhere"), None).is_err());
     }
 }

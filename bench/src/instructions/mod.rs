@@ -21,7 +21,7 @@ const MOST: f64 = 1.01;
 /// Instructions of Redis per message for push, claim and ack, counted by callgrind.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder of the scripts [default: the repository's lua/]
+    /// Folder of the scripts [default: the repository's lua/dist/]
     #[arg(long, value_name = "DIR")]
     scripts: Option<PathBuf>,
     /// Form of the argument `until` of push [default: the form that push.lua of that folder expects]
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
         None => None,
     };
-    let folder = arguments.scripts.clone().unwrap_or_else(|| root().join("lua"));
+    let folder = arguments.scripts.clone().unwrap_or_else(|| root().join("lua/dist"));
     let counted = count(&Scripts::read(&folder, arguments.until)?, arguments.rounds)?;
 
     let json = format!("{}\n", serde_json::to_string_pretty(&counted)?);

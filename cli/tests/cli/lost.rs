@@ -11,7 +11,7 @@ use sha1_smol::Sha1;
 use crate::operator::one_in_each_state;
 use crate::{DUEQ, command, dueq, text};
 
-const PUSH: &str = include_str!("../../../lua/push.lua");
+const PUSH: &str = include_str!("../../../lua/dist/push.lua");
 const UNKNOWN: &str = "it may have been done";
 
 /// What EVALSHA calls the script by.
@@ -35,7 +35,7 @@ fn scheduled(server: &Server, queue: &str) -> Result<u64> {
 async fn a_lost_reply_says_it_may_have_been_done() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = one_in_each_state(&server).await?;
-    let lua = |verb: &str| fs::read_to_string(format!("{}/../lua/{verb}.lua", env!("CARGO_MANIFEST_DIR")));
+    let lua = |verb: &str| fs::read_to_string(format!("{}/../lua/dist/{verb}.lua", env!("CARGO_MANIFEST_DIR")));
     for verb in ["reschedule", "run_now", "requeue", "purge"] {
         server.command(&["SCRIPT", "LOAD", &lua(verb)?])?;
     }
@@ -99,7 +99,7 @@ fn a_read_whose_reply_is_lost_changed_nothing() -> Result<()> {
     dueq(&server, &["push", "q", "x", "--id", "m", "--delay", "1h"])?;
     let proxy = Proxy::start(server.port())?;
     for (verb, args) in [("stats", &["stats", "q"][..]), ("get", &["show", "q", "m"]), ("peek", &["ls", "q"])] {
-        let lua = fs::read_to_string(format!("{}/../lua/{verb}.lua", env!("CARGO_MANIFEST_DIR")))?;
+        let lua = fs::read_to_string(format!("{}/../lua/dist/{verb}.lua", env!("CARGO_MANIFEST_DIR")))?;
         server.command(&["SCRIPT", "LOAD", &lua])?;
         proxy.cut_reply_then_refuse(sha(&lua), "NOPERM no more");
         let output = through(&proxy, args)?;

@@ -85,7 +85,7 @@ impl Drop for Work {
 
 /// Pushes with nothing of ours but lua/push.lua: by redis-cli where there is one, else by the bare protocol.
 fn push_without_dueq(server: &Server, queue: &str, id: &str, due: &str, payload: &str) -> Result<String> {
-    let script = include_str!("../../../lua/push.lua");
+    let script = include_str!("../../../lua/dist/push.lua");
     let keys = ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"]
         .map(|suffix| format!("dueq:{{{queue}}}:{suffix}"));
     let rest = ["", "", id, due, payload, ""];

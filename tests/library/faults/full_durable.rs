@@ -15,11 +15,11 @@ use crate::faults::restarts::signal;
 use crate::support::proxy::Proxy;
 use crate::support::{HOUR, LIMIT, Setup, push_and_claim, setup_with, until};
 
-const PUSH: &str = include_str!("../../../lua/push.lua");
-const CANCEL: &str = include_str!("../../../lua/cancel.lua");
-const RESCHEDULE: &str = include_str!("../../../lua/reschedule.lua");
-const RUN_NOW: &str = include_str!("../../../lua/run_now.lua");
-const REQUEUE: &str = include_str!("../../../lua/requeue.lua");
+const PUSH: &str = include_str!("../../../lua/dist/push.lua");
+const CANCEL: &str = include_str!("../../../lua/dist/cancel.lua");
+const RESCHEDULE: &str = include_str!("../../../lua/dist/reschedule.lua");
+const RUN_NOW: &str = include_str!("../../../lua/dist/run_now.lua");
+const REQUEUE: &str = include_str!("../../../lua/dist/requeue.lua");
 
 /// Less than an empty server uses.
 const FULL: [&str; 4] = ["CONFIG", "SET", "maxmemory", "1mb"];

@@ -10,12 +10,12 @@ use dueq::{
 use crate::support::proxy::Proxy;
 use crate::support::{HOUR, Running, Setup, claim_one, push_and_claim, setup, stats_until, until, within};
 
-pub(super) const PUSH: &str = include_str!("../../../lua/push.lua");
-const ACK: &str = include_str!("../../../lua/ack.lua");
-const CANCEL: &str = include_str!("../../../lua/cancel.lua");
-const CLAIM: &str = include_str!("../../../lua/claim.lua");
-const RESCHEDULE: &str = include_str!("../../../lua/reschedule.lua");
-const RETRY: &str = include_str!("../../../lua/retry.lua");
+pub(super) const PUSH: &str = include_str!("../../../lua/dist/push.lua");
+const ACK: &str = include_str!("../../../lua/dist/ack.lua");
+const CANCEL: &str = include_str!("../../../lua/dist/cancel.lua");
+const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
+const RESCHEDULE: &str = include_str!("../../../lua/dist/reschedule.lua");
+const RETRY: &str = include_str!("../../../lua/dist/retry.lua");
 
 /// A queue that is reached through a proxy, beside the one that is reached directly. All scripts are known to the server.
 pub(super) async fn proxied() -> Result<(Setup, Proxy, Queue)> {
@@ -252,9 +252,9 @@ async fn a_read_whose_reply_was_lost_was_not_applied() -> Result<()> {
     let proxy = dueq_testkit::Proxy::start(setup.server.port())?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
     let (stats, get, peek) = (
-        include_str!("../../../lua/stats.lua"),
-        include_str!("../../../lua/get.lua"),
-        include_str!("../../../lua/peek.lua"),
+        include_str!("../../../lua/dist/stats.lua"),
+        include_str!("../../../lua/dist/get.lua"),
+        include_str!("../../../lua/dist/peek.lua"),
     );
     for script in [stats, get, peek] {
         setup.command::<String>(&["SCRIPT", "LOAD", script]).await?;

@@ -102,7 +102,7 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
     push_and_claim(&queue, Message::new("").id("so that the server knows the script")).await?.ack().await?;
     push_all(&setup.queue, messages(1_500)).await?;
-    proxy.stall_calls_of(include_str!("../../../lua/ack.lua"));
+    proxy.stall_calls_of(include_str!("../../../lua/dist/ack.lua"));
     let (worker, mut seen) = acking(queue.worker().concurrency(4).lease(Duration::from_secs(9)));
     let extended = async || {
         let stats = setup.queue.stats().await?;
@@ -128,7 +128,7 @@ async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
     push_and_claim(&queue, Message::new("").id("so that the server knows the script")).await?.ack().await?;
-    proxy.stall_calls_of(include_str!("../../../lua/ack.lua"));
+    proxy.stall_calls_of(include_str!("../../../lua/dist/ack.lua"));
     let (worker, mut seen) = acking(queue.worker().lease(Duration::from_secs(9)));
     push_all(&setup.queue, messages(3)).await?;
     seen.take(3).await?;

@@ -1,0 +1,5 @@
+local function refusal_of(id, token) -- nothing if the claim is this token's, else what to answer; and the claim, and its due
+  local claim = redis.call('HGET', CLAIMS, id)
+  if claim and #token == 16 and string.sub(claim, 1, 16) == token then return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0 end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
+end

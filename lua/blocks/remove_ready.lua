@@ -1,0 +1,6 @@
+local function remove_ready(gone) -- removes these entries (the keys of a table) from ready, each from the nearer end: LREM scans
+  local before = 0
+  for i, found in ipairs(next(gone) and listed or {}) do
+    if gone[found] then redis.call('LREM', READY, before <= #listed - i and 1 or -1, found) else before = before + 1 end
+  end
+end
