@@ -185,14 +185,19 @@ impl Life {
         match self.place {
             Place::Leased => self.reaped(record, context, lives),
             Place::Waiting => {
-                if let Some((gap, lease_ms)) = self.hidden_grants(record, context).next() {
+                // A clock that went back says nothing about when that was.
+                let stepped = context.epoch.stepped(self.seq, record.seq());
+                let earliest_ms = self.now_ms.max(self.not_before_ms);
+                let granted_ms = |gap: &Gap| if stepped { 0 } else { earliest_ms.max(gap.after_ms) };
+                // The first change that can have been the claim, and the one whose lease can have run out first.
+                let first = self.hidden_grants(record, context).next();
+                let shortest =
+                    self.hidden_grants(record, context).min_by_key(|(gap, lease_ms)| granted_ms(gap) + lease_ms);
+                let shortest = shortest.filter(|shortest| Some(shortest) != first.as_ref());
+                for (gap, lease_ms) in first.into_iter().chain(shortest) {
                     let mut life = *self;
-                    // A clock that went back says nothing about when that was.
-                    let stepped = context.epoch.stepped(self.seq, record.seq());
-                    let earliest_ms = self.now_ms.max(self.not_before_ms).max(gap.after_ms);
-                    let granted_ms = if stepped { 0 } else { earliest_ms };
-                    (life.place, life.token, life.deadline_ms) = (Place::Leased, None, granted_ms + lease_ms);
-                    (life.again, life.now_ms, life.score_ms) = (Some(Cause::UnknownOutcome), granted_ms, None);
+                    (life.place, life.token, life.deadline_ms) = (Place::Leased, None, granted_ms(gap) + lease_ms);
+                    (life.again, life.now_ms, life.score_ms) = (Some(Cause::UnknownOutcome), granted_ms(gap), None);
                     life.hide(1, self.seq, record.seq(), context);
                     life.seq = gap.seq;
                     lives.push(life);

@@ -87,6 +87,24 @@ fn a_lost_claim_explains_a_message_once() {
     attempt(3).has(Kind::Miscounted);
 }
 
+/// The first lost claim may have taken it or not; its lease would last too long, that of the second does not.
+#[test]
+fn the_shorter_of_two_lost_leases_explains_an_early_crash() {
+    let crashed = |second_lease_ms| {
+        let mut story = Story::new();
+        story.push("a", "+0", "CREATED").at(50).unanswered(claim_without_answer(HOUR_MS), true);
+        story.at(60).push("b", "+900000000", "CREATED");
+        story.at(100).unanswered(claim_without_answer(second_lease_ms), true);
+        // It is leased before it is claimed again: one of the two had it.
+        story.at(200).cancel("a", "LEASED");
+        let token = story.at(3_000).claim("a", 0, 2);
+        story.ack("a", &token).left(State::Scheduled, &[("b", 0, 0)]);
+        story
+    };
+    crashed(1_000).is_clean();
+    crashed(HOUR_MS).has(Kind::OverlappingLeases);
+}
+
 #[test]
 fn a_lost_cancel_does_not_explain_a_later_push() {
     // An hour before; and just before, where no change is missing after the push.
