@@ -41,13 +41,21 @@ async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let at = args.at.map_or_else(next_evening, Ok)?;
     let now = Timestamp::now();
-    let left = Duration::try_from(at.timestamp().duration_since(now)).ok().with_context(|| format!("{at} is over"))?;
+    let left = Duration::try_from(at.timestamp().duration_since(now))
+        .ok()
+        .with_context(|| format!("{at} is over"))?;
     // At the speed of life this is `at` itself.
     let due = Due::from(SystemTime::from(now) + left / args.speed);
-    println!("the campaign goes out at {at}, which is {}: in {:.1?}", at.timestamp(), left / args.speed);
+    println!(
+        "the campaign goes out at {at}, which is {}: in {:.1?}",
+        at.timestamp(),
+        left / args.speed
+    );
 
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    let campaign = Client::connect(&url).await?.queue(&format!("example-campaign-{}", std::process::id()))?;
+    let campaign = Client::connect(&url)
+        .await?
+        .queue(&format!("example-campaign-{}", std::process::id()))?;
     let told = tokio::select! {
         told = story(&campaign, due, args.recipients) => told,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
@@ -58,12 +66,26 @@ async fn main() -> anyhow::Result<()> {
 
 fn next_evening() -> anyhow::Result<Zoned> {
     let now = Zoned::now().in_tz("Asia/Shanghai")?;
-    let evening = now.with().hour(20).minute(0).second(0).subsec_nanosecond(0).build()?;
-    Ok(if evening > now { evening } else { evening.checked_add(1.day())? })
+    let evening = now
+        .with()
+        .hour(20)
+        .minute(0)
+        .second(0)
+        .subsec_nanosecond(0)
+        .build()?;
+    Ok(if evening > now {
+        evening
+    } else {
+        evening.checked_add(1.day())?
+    })
 }
 
 async fn story(campaign: &Queue, due: Due, recipients: u32) -> anyhow::Result<()> {
-    let mails = (0..recipients).map(|n| Message::new("20 % off tonight").id(format!("customer:{n}")).due(due));
+    let mails = (0..recipients).map(|n| {
+        Message::new("20 % off tonight")
+            .id(format!("customer:{n}"))
+            .due(due)
+    });
     for pushed in campaign.push_many(mails).await {
         pushed?;
     }
@@ -71,13 +93,19 @@ async fn story(campaign: &Queue, due: Due, recipients: u32) -> anyhow::Result<()
 
     let (sent, mut outbox) = mpsc::unbounded_channel();
     let send = move |delivery: Delivery| {
-        let _ = sent.send((delivery.id().into_owned(), delivery.due_ms(), delivery.lateness()));
+        let _ = sent.send((
+            delivery.id().into_owned(),
+            delivery.due_ms(),
+            delivery.lateness(),
+        ));
         async {}
     };
     let (mut reached, mut again) = (HashMap::new(), 0);
     let all_reached = async {
         while reached.len() < recipients as usize {
-            let Some((customer, due_ms, late)) = outbox.recv().await else { break };
+            let Some((customer, due_ms, late)) = outbox.recv().await else {
+                break;
+            };
             let earlier = reached.insert(customer, (due_ms, late));
             again += usize::from(earlier.is_some());
         }
@@ -85,8 +113,16 @@ async fn story(campaign: &Queue, due: Due, recipients: u32) -> anyhow::Result<()
     campaign.worker().run(send, all_reached).await?;
 
     // The worker has settled what it had: nothing more can come.
-    ensure!(again == 0 && outbox.try_recv().is_err(), "somebody was written to twice");
-    ensure!(reached.values().all(|&(due_ms, _)| Due::at_ms(due_ms) == due), "somebody was due at another time");
+    ensure!(
+        again == 0 && outbox.try_recv().is_err(),
+        "somebody was written to twice"
+    );
+    ensure!(
+        reached
+            .values()
+            .all(|&(due_ms, _)| Due::at_ms(due_ms) == due),
+        "somebody was due at another time"
+    );
     let mut late: Vec<_> = reached.into_values().map(|(_, late)| late).collect();
     late.sort();
     let [first, half, last] = [0, late.len() / 2, late.len() - 1].map(|n| late[n]);

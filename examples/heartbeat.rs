@@ -29,7 +29,10 @@ async fn main() -> anyhow::Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
     let name = format!("example-heartbeat-{}", std::process::id());
     // Two nodes share nothing but Redis. Here they share a process too.
-    let nodes = [Client::connect(&url).await?.queue(&name)?, Client::connect(&url).await?.queue(&name)?];
+    let nodes = [
+        Client::connect(&url).await?.queue(&name)?,
+        Client::connect(&url).await?.queue(&name)?,
+    ];
     let told = tokio::select! {
         told = story(&nodes, speed) => told,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
@@ -48,7 +51,9 @@ async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
             let _ = report.send((delivery.id().into_owned(), Instant::now()));
             async {}
         };
-        let run = queue.worker().run(offline, async move { stopped.changed().await.unwrap_or_default() });
+        let run = queue.worker().run(offline, async move {
+            stopped.changed().await.unwrap_or_default()
+        });
         async { anyhow::Ok(run.await?) }
     };
     let devices = async {
@@ -62,7 +67,12 @@ async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
         // Only the door goes on, until the lamp is reported; then that comes back for a while.
         while !offline.iter().any(|(device, _)| device == "lamp") {
             beat(a, "door", speed, &mut lives).await?;
-            offline.extend(tokio::time::timeout(RHYTHM / speed, reports.recv()).await.ok().flatten());
+            offline.extend(
+                tokio::time::timeout(RHYTHM / speed, reports.recv())
+                    .await
+                    .ok()
+                    .flatten(),
+            );
         }
         for _ in 0..3 {
             beat(a, "lamp", speed, &mut lives).await?;
@@ -76,27 +86,53 @@ async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
     };
     let ((), (), (lives, mut offline)) = tokio::try_join!(node(a, "A"), node(b, "B"), devices)?;
 
-    ensure!(reports.try_recv().is_err(), "a device was reported once more than it came online");
+    ensure!(
+        reports.try_recv().is_err(),
+        "a device was reported once more than it came online"
+    );
     for (device, last_beat) in &lives {
-        let report = offline.iter().position(|(name, _)| name == device).context("one report was of another device")?;
+        let report = offline
+            .iter()
+            .position(|(name, _)| name == device)
+            .context("one report was of another device")?;
         let silence = offline.remove(report).1.duration_since(*last_beat);
-        ensure!(silence >= SILENCE / speed, "{device} was reported after {silence:?}");
+        ensure!(
+            silence >= SILENCE / speed,
+            "{device} was reported after {silence:?}"
+        );
         println!("{device} was reported after {silence:.3?} of silence");
     }
-    println!("whoever came online went offline once, and never before {:?} of silence", SILENCE / speed);
+    println!(
+        "whoever came online went offline once, and never before {:?} of silence",
+        SILENCE / speed
+    );
     Ok(())
 }
 
 /// A heartbeat, through whichever node the device talks to. `lives` holds, for each time online, the last heartbeat.
-async fn beat(node: &Queue, device: &'static str, speed: u32, lives: &mut Vec<(&str, Instant)>) -> anyhow::Result<()> {
+async fn beat(
+    node: &Queue,
+    device: &'static str,
+    speed: u32,
+    lives: &mut Vec<(&str, Instant)>,
+) -> anyhow::Result<()> {
     let now = Instant::now();
-    let offline = Message::new("").id(device).due(SILENCE / speed).on_conflict(OnConflict::Reschedule);
+    let offline = Message::new("")
+        .id(device)
+        .due(SILENCE / speed)
+        .on_conflict(OnConflict::Reschedule);
     match node.push(offline).await? {
         Pushed::Created => {
             println!("{device} is online");
             lives.push((device, now));
         }
-        Pushed::Moved => lives.iter_mut().rfind(|life| life.0 == device).context("it was online")?.1 = now,
+        Pushed::Moved => {
+            lives
+                .iter_mut()
+                .rfind(|life| life.0 == device)
+                .context("it was online")?
+                .1 = now
+        }
         // It is being reported at this moment: its next heartbeat brings it back.
         Pushed::Exists(_) => {}
         Pushed::Finished => bail!("a heartbeat of {device} was ignored"),

@@ -12,15 +12,24 @@ async fn main() -> anyhow::Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
     let queue = Client::connect(&url).await?.queue("hello")?;
 
-    let pushed = queue.push(Message::new("hello, two seconds later").due(Duration::from_secs(2))).await?;
+    let pushed = queue
+        .push(Message::new("hello, two seconds later").due(Duration::from_secs(2)))
+        .await?;
     println!("pushed: {pushed:?}");
 
     let (done, mut first) = mpsc::unbounded_channel();
     let handler = move |delivery: Delivery| {
-        println!("{} ({:?} late)", String::from_utf8_lossy(delivery.payload()), delivery.lateness());
+        println!(
+            "{} ({:?} late)",
+            String::from_utf8_lossy(delivery.payload()),
+            delivery.lateness()
+        );
         let _ = done.send(());
         async {}
     };
-    queue.worker().run(handler, async { first.recv().await.unwrap_or_default() }).await?;
+    queue
+        .worker()
+        .run(handler, async { first.recv().await.unwrap_or_default() })
+        .await?;
     Ok(())
 }

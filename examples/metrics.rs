@@ -28,7 +28,13 @@ async fn main() -> Result<()> {
     let queue = Client::connect(&url).await?.queue("metrics")?;
 
     for number in 0..100 {
-        queue.push(Message::new("").id(format!("order:{number}")).due(Duration::from_millis(10 * number))).await?;
+        queue
+            .push(
+                Message::new("")
+                    .id(format!("order:{number}"))
+                    .due(Duration::from_millis(10 * number)),
+            )
+            .await?;
     }
     let (done, mut left) = mpsc::unbounded_channel();
     let handler = move |delivery: Delivery| {
@@ -42,11 +48,17 @@ async fn main() -> Result<()> {
             Ok(())
         }
     };
-    let worker = queue.worker().retry(Retry::fixed(Duration::from_millis(50)));
+    let worker = queue
+        .worker()
+        .retry(Retry::fixed(Duration::from_millis(50)));
     match options.listen {
         Some(address) => {
             let serving = tokio::spawn(serve(TcpListener::bind(address).await?, queue.clone()));
-            worker.run(handler, async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await?;
+            worker
+                .run(handler, async {
+                    tokio::signal::ctrl_c().await.unwrap_or_default()
+                })
+                .await?;
             serving.abort();
         }
         None => {
@@ -72,7 +84,10 @@ async fn serve(listener: TcpListener, queue: Queue) -> Result<()> {
             // What is asked does not matter; there is one answer.
             let _ = client.read(&mut [0; 4096]).await;
             let kind = "Content-Type: text/plain; version=0.0.4\r\nConnection: close";
-            let answer = format!("HTTP/1.1 200 OK\r\n{kind}\r\nContent-Length: {}\r\n\r\n{page}", page.len());
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\n{kind}\r\nContent-Length: {}\r\n\r\n{page}",
+                page.len()
+            );
             let _ = client.write_all(answer.as_bytes()).await;
         });
     }
@@ -84,12 +99,30 @@ fn page(queue: &Queue) -> String {
     let name = queue.name().replace('\\', "\\\\").replace('"', "\\\"");
     for (count, value) in metrics.counts() {
         let (metric, help) = (format!("dueq_{}_total", count.name()), count.help());
-        let _ = write!(page, "# HELP {metric} {help}\n# TYPE {metric} counter\n{metric}{{queue=\"{name}\"}} {value}\n");
+        let _ = write!(
+            page,
+            "# HELP {metric} {help}\n# TYPE {metric} counter\n{metric}{{queue=\"{name}\"}} {value}\n"
+        );
     }
-    let _ = writeln!(page, "# HELP dueq_in_hand Handlers that run just now.\n# TYPE dueq_in_hand gauge");
+    let _ = writeln!(
+        page,
+        "# HELP dueq_in_hand Handlers that run just now.\n# TYPE dueq_in_hand gauge"
+    );
     let _ = writeln!(page, "dueq_in_hand{{queue=\"{name}\"}} {}", metrics.in_hand);
-    histogram(&mut page, "dueq_lateness_seconds", "From due to the handler's start.", &name, &metrics.lateness);
-    histogram(&mut page, "dueq_handling_seconds", "How long handlers ran.", &name, &metrics.handling);
+    histogram(
+        &mut page,
+        "dueq_lateness_seconds",
+        "From due to the handler's start.",
+        &name,
+        &metrics.lateness,
+    );
+    histogram(
+        &mut page,
+        "dueq_handling_seconds",
+        "How long handlers ran.",
+        &name,
+        &metrics.handling,
+    );
     page
 }
 
@@ -97,9 +130,19 @@ fn histogram(page: &mut String, metric: &str, help: &str, name: &str, histogram:
     let _ = writeln!(page, "# HELP {metric} {help}\n# TYPE {metric} histogram");
     for bucket in histogram.buckets() {
         let le = bucket.le_us as f64 / 1e6;
-        let _ = writeln!(page, "{metric}_bucket{{queue=\"{name}\",le=\"{le}\"}} {}", bucket.count);
+        let _ = writeln!(
+            page,
+            "{metric}_bucket{{queue=\"{name}\",le=\"{le}\"}} {}",
+            bucket.count
+        );
     }
     let (count, sum) = (histogram.count(), histogram.sum_us() as f64 / 1e6);
-    let _ = writeln!(page, "{metric}_bucket{{queue=\"{name}\",le=\"+Inf\"}} {count}");
-    let _ = writeln!(page, "{metric}_sum{{queue=\"{name}\"}} {sum}\n{metric}_count{{queue=\"{name}\"}} {count}");
+    let _ = writeln!(
+        page,
+        "{metric}_bucket{{queue=\"{name}\",le=\"+Inf\"}} {count}"
+    );
+    let _ = writeln!(
+        page,
+        "{metric}_sum{{queue=\"{name}\"}} {sum}\n{metric}_count{{queue=\"{name}\"}} {count}"
+    );
 }

@@ -28,7 +28,9 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let speed = Args::parse().speed;
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    let orders = Client::connect(&url).await?.queue(&format!("example-unpaid-order-{}", std::process::id()))?;
+    let orders = Client::connect(&url)
+        .await?
+        .queue(&format!("example-unpaid-order-{}", std::process::id()))?;
     let told = tokio::select! {
         told = story(&orders, TIME_TO_PAY / speed) => told,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
@@ -40,10 +42,19 @@ async fn main() -> anyhow::Result<()> {
 async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
     let placed = Instant::now();
     for buyer in ["ann", "bob", "cid", "dee"] {
-        orders.push(Message::new(buyer).id(format!("order:{buyer}")).due(time_to_pay)).await?;
+        orders
+            .push(
+                Message::new(buyer)
+                    .id(format!("order:{buyer}"))
+                    .due(time_to_pay),
+            )
+            .await?;
         println!("{buyer} orders, and has {time_to_pay:?} to pay");
     }
-    ensure!(pay(orders, "ann").await? == Cancelled::Cancelled, "ann paid in time");
+    ensure!(
+        pay(orders, "ann").await? == Cancelled::Cancelled,
+        "ann paid in time"
+    );
 
     let (began, mut begun) = mpsc::unbounded_channel();
     let paid = Arc::new(Notify::new());
@@ -52,7 +63,10 @@ async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
         let (began, paid) = (began.clone(), Arc::clone(&paid));
         async move {
             let buyer = String::from_utf8_lossy(delivery.payload()).into_owned();
-            println!("{buyer} has not paid in time: the order is cancelled ({:?} late)", delivery.lateness());
+            println!(
+                "{buyer} has not paid in time: the order is cancelled ({:?} late)",
+                delivery.lateness()
+            );
             let _ = began.send((buyer.clone(), placed.elapsed()));
             match buyer.as_str() {
                 // Cancelling takes its time: meanwhile this buyer pays.
@@ -66,9 +80,15 @@ async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
     let street = async {
         for _ in ["bob", "cid", "dee"] {
             let (buyer, after) = begun.recv().await.context("the worker is gone")?;
-            ensure!(after >= time_to_pay && buyer != "ann", "{buyer} had {after:?} to pay");
+            ensure!(
+                after >= time_to_pay && buyer != "ann",
+                "{buyer} had {after:?} to pay"
+            );
             if buyer == "cid" {
-                ensure!(pay(orders, "cid").await? == Cancelled::Leased, "cid's order was being cancelled");
+                ensure!(
+                    pay(orders, "cid").await? == Cancelled::Leased,
+                    "cid's order was being cancelled"
+                );
                 cid_paid.notify_one();
             }
         }
@@ -76,12 +96,21 @@ async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
     };
     // In life the shop's workers run all the time. This one stops when the street has nothing more to tell.
     let mut told = Ok(());
-    orders.worker().run(cancel_order, async { told = street.await }).await?;
+    orders
+        .worker()
+        .run(cancel_order, async { told = street.await })
+        .await?;
     told?;
 
     // It has settled what it had: only now is it certain what those find who pay even later.
-    ensure!(pay(orders, "bob").await? == Cancelled::Absent, "bob's order was cancelled");
-    ensure!(pay(orders, "dee").await? == Cancelled::Dead, "dee's order could not be cancelled");
+    ensure!(
+        pay(orders, "bob").await? == Cancelled::Absent,
+        "bob's order was cancelled"
+    );
+    ensure!(
+        pay(orders, "dee").await? == Cancelled::Dead,
+        "dee's order could not be cancelled"
+    );
     println!("each payment learned what had become of its order");
     Ok(())
 }

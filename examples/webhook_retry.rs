@@ -30,9 +30,14 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let speed = Args::parse().speed;
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    let hooks = Client::connect(&url).await?.queue(&format!("example-webhook-retry-{}", std::process::id()))?;
+    let hooks = Client::connect(&url)
+        .await?
+        .queue(&format!("example-webhook-retry-{}", std::process::id()))?;
     // About 10, 20, 40 and 80 seconds, each less a random part.
-    let retry = Retry::exponential(Duration::from_secs(10) / speed, Duration::from_secs(3600) / speed)?;
+    let retry = Retry::exponential(
+        Duration::from_secs(10) / speed,
+        Duration::from_secs(3600) / speed,
+    )?;
     let told = tokio::select! {
         told = story(&hooks, retry) => told,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
@@ -42,20 +47,38 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {
-    for (id, event) in [("stutters", "order 1 is paid"), ("down", "order 2 is refunded")] {
-        hooks.push(Message::new(event).id(id).max_attempts(ATTEMPTS)).await?;
+    for (id, event) in [
+        ("stutters", "order 1 is paid"),
+        ("down", "order 2 is refunded"),
+    ] {
+        hooks
+            .push(Message::new(event).id(id).max_attempts(ATTEMPTS))
+            .await?;
     }
 
     let attempts = deliver(hooks, retry, 2).await?;
-    ensure!(attempts == [("down".to_owned(), ATTEMPTS), ("stutters".to_owned(), 3)], "{attempts:?}");
+    ensure!(
+        attempts == [("down".to_owned(), ATTEMPTS), ("stutters".to_owned(), 3)],
+        "{attempts:?}"
+    );
 
     // In the morning somebody looks at what is dead.
     let dead = hooks.list(State::Dead, None, 10).await?.messages;
     for hook in &dead {
-        println!("dead: {} after {} failures: {}", String::from_utf8_lossy(&hook.id), hook.failures, hook.error);
+        println!(
+            "dead: {} after {} failures: {}",
+            String::from_utf8_lossy(&hook.id),
+            hook.failures,
+            hook.error
+        );
     }
-    ensure!(dead.len() == 1 && dead[0].id == b"down" && dead[0].failures == ATTEMPTS, "dead: {dead:?}");
-    let Some(stored) = hooks.get("down").await? else { bail!("a dead message stays until it is requeued") };
+    ensure!(
+        dead.len() == 1 && dead[0].id == b"down" && dead[0].failures == ATTEMPTS,
+        "dead: {dead:?}"
+    );
+    let Some(stored) = hooks.get("down").await? else {
+        bail!("a dead message stays until it is requeued")
+    };
     println!("it says: {}", String::from_utf8_lossy(&stored.payload));
 
     // The endpoint is repaired, and the event begins anew with all its attempts.

@@ -26,7 +26,10 @@ type Grants = &'static [(&'static str, &'static str)];
 const PRODUCER: Grants = &[
     ("+hmget +hget +hlen +hexists", "%messages %attrs %meta"),
     ("+hget +hlen +hexists", "%claims"), // and no +hmget: without it an ack is refused at once
-    ("+zrange +zcard +zcount +zscore +zmscore +zrank", "%scheduled %leases %dead %recent"),
+    (
+        "+zrange +zcard +zcount +zscore +zmscore +zrank",
+        "%scheduled %leases %dead %recent",
+    ),
     ("+lrange +llen +lindex +exists", "%ready %wake %meta"),
     ("+zadd +zrem", "scheduled"),
     ("+lrem", "ready"),
@@ -38,9 +41,15 @@ const PRODUCER: Grants = &[
 ];
 
 const CONSUMER: Grants = &[
-    ("+hmget +hget +hlen +hexists", "%messages %attrs %claims %meta"),
+    (
+        "+hmget +hget +hlen +hexists",
+        "%messages %attrs %claims %meta",
+    ),
     ("+hstrlen", "%messages"), // and not of meta: with it the scripts of operators begin
-    ("+zrange +zcard +zcount", "%scheduled %leases %dead %recent %nodes"),
+    (
+        "+zrange +zcard +zcount",
+        "%scheduled %leases %dead %recent %nodes",
+    ),
     ("+zscore", "%leases"),
     ("+zmscore", "%scheduled"), // and no +zscore: without it the scripts of producers are refused
     ("+lrange +llen +lindex +exists", "%ready %wake %meta"),
@@ -80,8 +89,13 @@ const OPERATOR: Grants = &[(
 /// parenthesis or a quote: no rule can name it.
 pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
     let keys = Keys::of_queue(queue)?;
-    if let Some(bad) = queue.chars().find(|c| c.is_whitespace() || "()'\"".contains(*c)) {
-        return Err(Error::invalid(format!("queue name {queue:?} holds {bad:?}, which no rule of an ACL can")));
+    if let Some(bad) = queue
+        .chars()
+        .find(|c| c.is_whitespace() || "()'\"".contains(*c))
+    {
+        return Err(Error::invalid(format!(
+            "queue name {queue:?} holds {bad:?}, which no rule of an ACL can"
+        )));
     }
     let base = glob(keys.wake.trim_end_matches(":wake"));
     let mut rules: Vec<String> = ["reset", "resetchannels"].map(str::to_owned).to_vec();
@@ -90,7 +104,10 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
     let (grants, more): (Grants, &[&str]) = match role {
         Role::Producer => (PRODUCER, &["+wait"]),
         Role::Consumer => (CONSUMER, &["+ssubscribe", "+sunsubscribe"]),
-        Role::Operator => (OPERATOR, &["+ssubscribe", "+sunsubscribe", "+script|exists", "+wait"]),
+        Role::Operator => (
+            OPERATOR,
+            &["+ssubscribe", "+sunsubscribe", "+script|exists", "+wait"],
+        ),
     };
     rules.extend(more.iter().map(|&command| command.to_owned()));
     rules.push(format!("({CALLS} ~{base}:*)"));
@@ -112,7 +129,9 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
 
 /// A pattern that only this text matches.
 fn glob(text: &str) -> String {
-    text.chars().flat_map(|c| "*?[]\\".contains(c).then_some('\\').into_iter().chain([c])).collect()
+    text.chars()
+        .flat_map(|c| "*?[]\\".contains(c).then_some('\\').into_iter().chain([c]))
+        .collect()
 }
 
 #[cfg(test)]
@@ -122,7 +141,10 @@ mod tests {
     #[test]
     fn a_name_is_no_pattern() {
         let rules = acl_rules("a*[b]", Role::Consumer).expect("a name");
-        assert!(rules.contains(&r"&dueq:{a\*\[b\]}:notice".to_owned()), "{rules:?}");
+        assert!(
+            rules.contains(&r"&dueq:{a\*\[b\]}:notice".to_owned()),
+            "{rules:?}"
+        );
         for bad in ["a b", "a)", "a'b", "", "a/b"] {
             assert!(acl_rules(bad, Role::Operator).is_err(), "{bad:?}");
         }
@@ -132,8 +154,10 @@ mod tests {
     fn no_rule_reaches_beyond_the_queue() {
         for role in [Role::Producer, Role::Consumer, Role::Operator] {
             for rule in acl_rules("orders", role).expect("a name") {
-                for pattern in
-                    rule.trim_matches(['(', ')']).split(' ').filter(|word| word.contains('~') || word.starts_with('&'))
+                for pattern in rule
+                    .trim_matches(['(', ')'])
+                    .split(' ')
+                    .filter(|word| word.contains('~') || word.starts_with('&'))
                 {
                     assert!(pattern.contains("dueq:{orders}:"), "{pattern}");
                 }

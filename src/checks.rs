@@ -20,7 +20,12 @@ pub use crate::protocol::checks::{name, url};
 pub type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub const CHECKS: [(&str, Check); 4] = [("reply", reply), ("answer", answer), ("url", url), ("name", name)];
+pub const CHECKS: [(&str, Check); 4] = [
+    ("reply", reply),
+    ("answer", answer),
+    ("url", url),
+    ("name", name),
+];
 
 /// What a server or a Sentinel says of itself: read as it was sent, or not at all. The first byte says which answer it is.
 pub fn answer(bytes: &[u8]) {
@@ -35,7 +40,9 @@ pub fn answer(bytes: &[u8]) {
 /// Replies of scripts: what was made of one was sent, in its place; what was not the protocol is an error that says so. The
 /// first byte says which script answered, the rest is what the server sent.
 pub fn reply(bytes: &[u8]) {
-    let Some((which, rest)) = bytes.split_first() else { return };
+    let Some((which, rest)) = bytes.split_first() else {
+        return;
+    };
     let Some(sent) = Sent::read(rest) else { return };
     let verb = match which {
         b'c' => Verb::Claim,
@@ -70,7 +77,11 @@ fn refused(result: Result<(), Error>) {
 
 fn header(sent: &Sent, header: &Header) {
     // -1 says that there is none; whatever else is below zero is past.
-    let time = |place: usize| Some(sent.integer(&[0, place])).filter(|ms| *ms != -1).map(|ms| ms.max(0).unsigned_abs());
+    let time = |place: usize| {
+        Some(sent.integer(&[0, place]))
+            .filter(|ms| *ms != -1)
+            .map(|ms| ms.max(0).unsigned_abs())
+    };
     assert_eq!(header.now_us, sent.integer(&[0, 0]));
     assert_eq!(header.incarnation, sent.text(&[0, 1]));
     assert_eq!(header.seq, sent.integer(&[0, 2]));
@@ -83,19 +94,43 @@ fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
     let claim = Claim::decode(reply, [7; 16])?;
     assert_eq!(i64::try_from(claim.left), Ok(sent.integer(&[1])));
     let count = claim.granted.len();
-    assert_eq!((count, count), (sent.len(&[3]), sent.len(&[4])), "each id and each payload belongs to a delivery");
-    assert!([1, count].contains(&sent.len(&[5])), "one detail for all, or one for each");
+    assert_eq!(
+        (count, count),
+        (sent.len(&[3]), sent.len(&[4])),
+        "each id and each payload belongs to a delivery"
+    );
+    assert!(
+        [1, count].contains(&sent.len(&[5])),
+        "one detail for all, or one for each"
+    );
     for (place, granted) in claim.granted.iter().enumerate() {
         assert_eq!(granted.id, sent.bytes(&[3, place]));
         assert_eq!(granted.payload, sent.bytes(&[4, place]));
         let details = sent.text(&[5, if sent.len(&[5]) == 1 { 0 } else { place }]);
         let mut words = details.split(' ');
-        let mut count = || words.next().and_then(|word| word.parse::<u64>().ok()).expect("a count");
-        assert_eq!((granted.due_ms, u64::from(granted.attempt)), (count(), count().min(u64::from(u32::MAX))));
+        let mut count = || {
+            words
+                .next()
+                .and_then(|word| word.parse::<u64>().ok())
+                .expect("a count")
+        };
+        assert_eq!(
+            (granted.due_ms, u64::from(granted.attempt)),
+            (count(), count().min(u64::from(u32::MAX)))
+        );
         let parent = granted.trace_parent.as_ref();
-        assert!(parent.is_none_or(|parent| words.any(|word| word == format!("traceparent={parent}"))), "{details}");
-        assert_eq!(granted.deadline_ms, sent.integer(&[2]).max(0).unsigned_abs());
-        assert_eq!((granted.token, granted.claimed_us), ([7; 16], sent.integer(&[0, 0])));
+        assert!(
+            parent.is_none_or(|parent| words.any(|word| word == format!("traceparent={parent}"))),
+            "{details}"
+        );
+        assert_eq!(
+            granted.deadline_ms,
+            sent.integer(&[2]).max(0).unsigned_abs()
+        );
+        assert_eq!(
+            (granted.token, granted.claimed_us),
+            ([7; 16], sent.integer(&[0, 0]))
+        );
     }
     Ok(())
 }
@@ -105,20 +140,36 @@ fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
         assert_eq!(sent.len(&[1]), 0, "somebody is there");
         return Ok(());
     };
-    let names = ["state", "time_ms", "failures", "crashes", "options", "error", "payload"];
+    let names = [
+        "state", "time_ms", "failures", "crashes", "options", "error", "payload",
+    ];
     for (place, name) in names.into_iter().enumerate() {
         assert_eq!(sent.text(&[1, 2 * place]), name);
     }
     assert_eq!(stored.state.as_str(), sent.text(&[1, 1]));
     assert_eq!(i64::try_from(stored.time_ms), Ok(sent.integer(&[1, 3])));
-    assert_eq!(i64::from(stored.failures), sent.integer(&[1, 5]).min(i64::from(u32::MAX)));
-    assert_eq!(i64::from(stored.crashes), sent.integer(&[1, 7]).min(i64::from(u32::MAX)));
-    let options = sent.text(&[1, 9]);
-    let attempts = options.split(' ').filter_map(|word| word.strip_prefix("max_attempts=")).next_back();
-    assert_eq!(stored.max_attempts, attempts.and_then(|text| text.parse().ok()));
-    assert!(
-        stored.trace_parent.is_none_or(|parent| options.split(' ').any(|word| word == format!("traceparent={parent}")))
+    assert_eq!(
+        i64::from(stored.failures),
+        sent.integer(&[1, 5]).min(i64::from(u32::MAX))
     );
+    assert_eq!(
+        i64::from(stored.crashes),
+        sent.integer(&[1, 7]).min(i64::from(u32::MAX))
+    );
+    let options = sent.text(&[1, 9]);
+    let attempts = options
+        .split(' ')
+        .filter_map(|word| word.strip_prefix("max_attempts="))
+        .next_back();
+    assert_eq!(
+        stored.max_attempts,
+        attempts.and_then(|text| text.parse().ok())
+    );
+    assert!(stored.trace_parent.is_none_or(|parent| {
+        options
+            .split(' ')
+            .any(|word| word == format!("traceparent={parent}"))
+    }));
     assert_eq!(stored.error, sent.text(&[1, 11]));
     assert_eq!(stored.payload, sent.bytes(&[1, 13]));
     Ok(())
@@ -126,13 +177,27 @@ fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
 
 fn peek(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     let page = Page::decode(&mut reply.body)?;
-    assert_eq!(page.next.as_ref().map_or(&b""[..], |cursor| cursor.as_bytes()), sent.bytes(&[1]));
+    assert_eq!(
+        page.next
+            .as_ref()
+            .map_or(&b""[..], |cursor| cursor.as_bytes()),
+        sent.bytes(&[1])
+    );
     assert_eq!(page.messages.len(), sent.len(&[2]));
     for (place, message) in page.messages.iter().enumerate() {
         assert_eq!(message.id, sent.bytes(&[2, place, 0]));
-        assert_eq!(i64::try_from(message.time_ms), Ok(sent.integer(&[2, place, 1])));
-        assert_eq!(i64::from(message.failures), sent.integer(&[2, place, 2]).min(i64::from(u32::MAX)));
-        assert_eq!(i64::from(message.crashes), sent.integer(&[2, place, 3]).min(i64::from(u32::MAX)));
+        assert_eq!(
+            i64::try_from(message.time_ms),
+            Ok(sent.integer(&[2, place, 1]))
+        );
+        assert_eq!(
+            i64::from(message.failures),
+            sent.integer(&[2, place, 2]).min(i64::from(u32::MAX))
+        );
+        assert_eq!(
+            i64::from(message.crashes),
+            sent.integer(&[2, place, 3]).min(i64::from(u32::MAX))
+        );
         assert_eq!(message.error, sent.text(&[2, place, 4]));
     }
     Ok(())
@@ -140,7 +205,10 @@ fn peek(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
 
 fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     let stats = Stats::decode(&mut reply)?;
-    let mut expected = Stats { paused: sent.integer(&[0, 5]) != 0, ..Stats::default() };
+    let mut expected = Stats {
+        paused: sent.integer(&[0, 5]) != 0,
+        ..Stats::default()
+    };
     for pair in 0..sent.len(&[1]) / 2 {
         let name = sent.text(&[1, 2 * pair]);
         // Some of them, of which each is mistaken for no other.
@@ -155,8 +223,23 @@ fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
         *field = sent.integer(&[1, 2 * pair + 1]).unsigned_abs();
     }
     let some = |stats: &Stats| {
-        let Stats { paused, scheduled, dead, overdue_ms, acked, max_payload_bytes, .. } = *stats;
-        (paused, scheduled, dead, overdue_ms, acked, max_payload_bytes)
+        let Stats {
+            paused,
+            scheduled,
+            dead,
+            overdue_ms,
+            acked,
+            max_payload_bytes,
+            ..
+        } = *stats;
+        (
+            paused,
+            scheduled,
+            dead,
+            overdue_ms,
+            acked,
+            max_payload_bytes,
+        )
     };
     assert_eq!(some(&stats), some(&expected));
     Ok(())
@@ -165,7 +248,10 @@ fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
 fn audit(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     let (cursor, looked) = (reply.body.text()?, reply.body.count()?);
     let raws = crate::doctor::raws(&mut reply.body)?;
-    assert_eq!((cursor, i64::try_from(looked)), (sent.text(&[1]), Ok(sent.integer(&[2]))));
+    assert_eq!(
+        (cursor, i64::try_from(looked)),
+        (sent.text(&[1]), Ok(sent.integer(&[2])))
+    );
     assert_eq!(raws.len(), sent.len(&[3]));
     for (place, raw) in raws.iter().enumerate() {
         assert_eq!(raw.kind, sent.text(&[3, place, 0]));
@@ -188,14 +274,28 @@ fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
             false => assert_eq!((&*item.word, item.detail.as_str()), (said.as_str(), "")),
         }
         if let Ok(ms) = item.time_ms() {
-            assert_eq!(item.detail.trim_start_matches(['+', '0']), ms.to_string().trim_start_matches('0'));
+            assert_eq!(
+                item.detail.trim_start_matches(['+', '0']),
+                ms.to_string().trim_start_matches('0')
+            );
         }
         match pushed(item, b"id") {
-            Ok(Pushed::Created) => assert!(said == "CREATED" || said.starts_with("CREATED "), "{said:?}"),
+            Ok(Pushed::Created) => assert!(
+                said == "CREATED" || said.starts_with("CREATED "),
+                "{said:?}"
+            ),
             Ok(Pushed::Moved) => assert!(said == "MOVED" || said.starts_with("MOVED "), "{said:?}"),
-            Ok(Pushed::Finished) => assert!(said == "FINISHED" || said.starts_with("FINISHED "), "{said:?}"),
-            Ok(Pushed::Exists(state)) => assert_eq!(said, format!("EXISTS {}", State::as_str(state))),
-            Err(error) => assert!(!said.starts_with("CREATED") || !said[7..].is_empty(), "{error}"),
+            Ok(Pushed::Finished) => assert!(
+                said == "FINISHED" || said.starts_with("FINISHED "),
+                "{said:?}"
+            ),
+            Ok(Pushed::Exists(state)) => {
+                assert_eq!(said, format!("EXISTS {}", State::as_str(state)))
+            }
+            Err(error) => assert!(
+                !said.starts_with("CREATED") || !said[7..].is_empty(),
+                "{error}"
+            ),
         }
     }
     assert!(items.is_empty());

@@ -23,7 +23,9 @@ impl Queue {
     /// worker of the queue runs in some process: workers alone take leases back. Without one it stays leased.
     pub async fn claim(&self, count: usize, lease: Duration) -> Result<Vec<Delivery>, Error> {
         if !(1..=MAX_ITEMS).contains(&count) {
-            return Err(Error::invalid(format!("claim of {count} messages: 1 to {MAX_ITEMS} can be claimed at once")));
+            return Err(Error::invalid(format!(
+                "claim of {count} messages: 1 to {MAX_ITEMS} can be claimed at once"
+            )));
         }
         let (lease_ms, mut patience) = (limits::lease_ms(lease)?, Patience::new());
         let claim = loop {
@@ -45,10 +47,24 @@ impl Queue {
     pub(crate) async fn claim_up_to(&self, count: usize, lease_ms: u64) -> Result<Claim, Error> {
         let token = *Uuid::new_v4().as_bytes();
         let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());
-        let claim: [&[u8]; 5] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes(), b"1"];
-        let answer = self.lanes().claims.call(Verb::Claim, self.all_keys(), &claim).await;
-        let claim = Claim::decode(answer.inspect_err(|error| self.meters().call_failed(error))?, token)?;
-        self.meters().add_many(Count::Claimed, claim.granted.len() as u64);
+        let claim: [&[u8]; 5] = [
+            b"",
+            count_text.as_bytes(),
+            &token,
+            lease_text.as_bytes(),
+            b"1",
+        ];
+        let answer = self
+            .lanes()
+            .claims
+            .call(Verb::Claim, self.all_keys(), &claim)
+            .await;
+        let claim = Claim::decode(
+            answer.inspect_err(|error| self.meters().call_failed(error))?,
+            token,
+        )?;
+        self.meters()
+            .add_many(Count::Claimed, claim.granted.len() as u64);
         Ok(claim)
     }
 }
@@ -65,11 +81,20 @@ impl Claim {
     pub(crate) fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
         let left = reply.body.count()?;
         let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
-        let (mut ids, mut payloads, mut details) = (reply.body.parts()?, reply.body.parts()?, reply.body.parts()?);
+        let (mut ids, mut payloads, mut details) = (
+            reply.body.parts()?,
+            reply.body.parts()?,
+            reply.body.parts()?,
+        );
         // One detail may stand for all.
         let shared = details.len() == 1;
         if payloads.len() != ids.len() || details.len() != ids.len() && !shared {
-            let lengths = format!("{} ids, {} payloads and {} details", ids.len(), payloads.len(), details.len());
+            let lengths = format!(
+                "{} ids, {} payloads and {} details",
+                ids.len(),
+                payloads.len(),
+                details.len()
+            );
             return Err(reply.body.unexpected(&lengths));
         }
         let mut granted = Vec::with_capacity(ids.len());
@@ -89,6 +114,10 @@ impl Claim {
                 trace_parent: options.trace_parent.clone(),
             });
         }
-        Ok(Self { header: reply.header, left, granted })
+        Ok(Self {
+            header: reply.header,
+            left,
+            granted,
+        })
     }
 }

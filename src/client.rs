@@ -63,8 +63,12 @@ impl Client {
     /// One that has asked no server anything.
     #[cfg(test)]
     pub(crate) fn unconnected() -> Self {
-        let connector = Connector::new("redis://127.0.0.1:1", &ClientOptions::new()).expect("a URL");
-        Self { lanes: Arc::new(Lanes::new(&Arc::new(connector))), durability: Durability::Memory }
+        let connector =
+            Connector::new("redis://127.0.0.1:1", &ClientOptions::new()).expect("a URL");
+        Self {
+            lanes: Arc::new(Lanes::new(&Arc::new(connector))),
+            durability: Durability::Memory,
+        }
     }
 
     /// As [`Client::connect`], with options: certificates for TLS.
@@ -73,12 +77,17 @@ impl Client {
     /// Those of `connect`, and [`ErrorKind::InvalidInput`] if there are certificates and the URL is not `rediss://`.
     pub async fn connect_with(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         let connector = Arc::new(Connector::new(url, options)?);
-        let client = Self { lanes: Arc::new(Lanes::new(&connector)), durability: Durability::Memory };
+        let client = Self {
+            lanes: Arc::new(Lanes::new(&connector)),
+            durability: Durability::Memory,
+        };
         let mut patience = Patience::new();
         loop {
             match client.check_server(options.accept_unfit).await {
                 // A refused connection is told at once: at the start a wrong address is likelier than a restart.
-                Err(error) if !refused(&error) && patience.allows(&error, Repeat::Harmless) => patience.pause().await,
+                Err(error) if !refused(&error) && patience.allows(&error, Repeat::Harmless) => {
+                    patience.pause().await
+                }
                 Err(error) => return Err(error),
                 Ok(()) => break,
             }
@@ -108,12 +117,28 @@ impl Client {
         let (mut names, mut cursor) = (BTreeSet::new(), 0_u64);
         loop {
             let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(META_PATTERN).arg("COUNT").arg(1_000).arg("TYPE").arg("hash");
+            scan.arg(cursor)
+                .arg("MATCH")
+                .arg(META_PATTERN)
+                .arg("COUNT")
+                .arg(1_000)
+                .arg("TYPE")
+                .arg("hash");
             let answer = self.lanes.control.query(&scan).await?;
-            let (next, found): (u64, Vec<String>) = redis::from_redis_value(answer).map_err(|error| {
-                Error::new(ErrorKind::Server, Applied::No, format!("SCAN answered something unexpected: {error}"))
-            })?;
-            names.extend(found.iter().filter_map(|key| queue_of_meta(key)).map(str::to_owned));
+            let (next, found): (u64, Vec<String>) =
+                redis::from_redis_value(answer).map_err(|error| {
+                    Error::new(
+                        ErrorKind::Server,
+                        Applied::No,
+                        format!("SCAN answered something unexpected: {error}"),
+                    )
+                })?;
+            names.extend(
+                found
+                    .iter()
+                    .filter_map(|key| queue_of_meta(key))
+                    .map(str::to_owned),
+            );
             cursor = next;
             if cursor == 0 {
                 return Ok(names.into_iter().collect());
@@ -147,7 +172,11 @@ impl Client {
         unlink.arg(&keys.vector[..]).arg(&keys.wake);
         match self.lanes.control.command(&unlink).await? {
             Value::Int(removed) => Ok(removed > 0),
-            other => Err(Error::new(ErrorKind::Server, Applied::Unknown, format!("UNLINK answered {other:?}"))),
+            other => Err(Error::new(
+                ErrorKind::Server,
+                Applied::Unknown,
+                format!("UNLINK answered {other:?}"),
+            )),
         }
     }
 
@@ -158,7 +187,9 @@ impl Client {
     async fn check_server(&self, accept_unfit: bool) -> Result<(), Error> {
         let info = match self.lanes.control.info(&FITNESS).await {
             Ok(info) => info,
-            Err(error) if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") => {
+            Err(error)
+                if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") =>
+            {
                 events::server_unchecked(&self.lanes.control.connector().address());
                 return Ok(());
             }
@@ -173,7 +204,9 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("address", &self.lanes.control.connector().address()).finish()
+        f.debug_struct("Client")
+            .field("address", &self.lanes.control.connector().address())
+            .finish()
     }
 }
 

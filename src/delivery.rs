@@ -86,9 +86,17 @@ impl Delivery {
 
     /// Its handler starts at this instant: that is when its lateness is taken.
     pub(crate) fn begin(&self, at: Instant) {
-        let estimate_us = self.0.queue.control().clock().server_us(at).unwrap_or_default();
+        let estimate_us = self
+            .0
+            .queue
+            .control()
+            .clock()
+            .server_us(at)
+            .unwrap_or_default();
         // The claim came first, at a time that is no estimate.
-        self.0.started_us.fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
+        self.0
+            .started_us
+            .fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
         self.0.queue.meters().late(self.lateness());
     }
 
@@ -113,7 +121,10 @@ impl Delivery {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not the JSON of a `T`: usually a reason to [`bury`](Delivery::bury) it.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.0.payload).map_err(|error| {
-            Error::invalid(format!("the payload of {:?} is not the expected JSON: {error}", self.id()))
+            Error::invalid(format!(
+                "the payload of {:?} is not the expected JSON: {error}",
+                self.id()
+            ))
         })
     }
 
@@ -146,7 +157,10 @@ impl Delivery {
 
     /// How long after its due time it was [started](Delivery::started_us).
     pub fn lateness(&self) -> Duration {
-        Duration::from_micros(self.started_us().saturating_sub(self.0.due_ms.saturating_mul(1_000)))
+        Duration::from_micros(
+            self.started_us()
+                .saturating_sub(self.0.due_ms.saturating_mul(1_000)),
+        )
     }
 
     /// Whether the lease is known to be lost: from then on another consumer may have the message, and no settle acts.
@@ -181,15 +195,25 @@ impl Delivery {
     /// Done for this time: the message is due again at `due`, with its attempts counted from none. For what repeats.
     pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
         let due = due.into().encode()?;
-        self.settle(&self.0.queue.batchers().again, [due.into_bytes()]).await
+        self.settle(&self.0.queue.batchers().again, [due.into_bytes()])
+            .await
     }
 
     /// Failed: the message is due again after `after`, with one failure more and `error` (its first 1,024 bytes) remembered;
     /// or dead, if that was its last attempt.
     pub async fn retry(&self, after: Duration, error: &str) -> Result<Retried, Error> {
         let _settling = self.settling();
-        let after = Due::from(after).encode()?.trim_start_matches('+').as_bytes().to_vec();
-        let reply = self.submit(&self.0.queue.batchers().retry, [after, error.as_bytes().to_vec()]).await?;
+        let after = Due::from(after)
+            .encode()?
+            .trim_start_matches('+')
+            .as_bytes()
+            .to_vec();
+        let reply = self
+            .submit(
+                &self.0.queue.batchers().retry,
+                [after, error.as_bytes().to_vec()],
+            )
+            .await?;
         let outcome = match &*reply.word {
             "SCHEDULED" => Retried::Scheduled(reply.time_ms()?),
             "DEAD" => Retried::Dead,
@@ -208,13 +232,16 @@ impl Delivery {
 
     /// Hopeless: the message is dead, with `reason` (its first 1,024 bytes) beside it, until somebody requeues it.
     pub async fn bury(&self, reason: &str) -> Result<Settled, Error> {
-        self.settle(&self.0.queue.batchers().bury, [reason.as_bytes().to_vec()]).await
+        self.settle(&self.0.queue.batchers().bury, [reason.as_bytes().to_vec()])
+            .await
     }
 
     /// Makes the lease end `lease` (1 ms to a day) from now, or when it would have ended if that is later.
     pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
         let lease_ms = limits::lease_ms(lease)?.to_string();
-        let reply = self.submit(&self.0.queue.batchers().extend, [lease_ms.into_bytes()]).await?;
+        let reply = self
+            .submit(&self.0.queue.batchers().extend, [lease_ms.into_bytes()])
+            .await?;
         match &*reply.word {
             "OK" => Ok(Extended::Until(reply.time_ms()?)),
             "GONE" => Ok(Extended::Gone),
@@ -226,7 +253,9 @@ impl Delivery {
     /// One of a queue without a server.
     #[cfg(test)]
     pub(crate) fn unconnected(number: u8) -> Self {
-        let queue = crate::client::Client::unconnected().queue("unconnected").expect("a name");
+        let queue = crate::client::Client::unconnected()
+            .queue("unconnected")
+            .expect("a name");
         let (id, token) = (vec![b'a', number], [7; 16]);
         let granted = Granted {
             id,
@@ -243,7 +272,11 @@ impl Delivery {
 
     /// As events name it.
     pub(crate) fn subject(&self) -> Subject<'_> {
-        Subject { queue: self.0.queue.name(), id: &self.0.id, attempt: self.0.attempt }
+        Subject {
+            queue: self.0.queue.name(),
+            id: &self.0.id,
+            attempt: self.0.attempt,
+        }
     }
 
     pub(crate) fn queue(&self) -> &Queue {
@@ -282,7 +315,11 @@ impl Delivery {
         }
     }
 
-    async fn settle<const N: usize>(&self, batcher: &Batcher, rest: [Vec<u8>; N]) -> Result<Settled, Error> {
+    async fn settle<const N: usize>(
+        &self,
+        batcher: &Batcher,
+        rest: [Vec<u8>; N],
+    ) -> Result<Settled, Error> {
         let _settling = self.settling();
         let reply = self.submit(batcher, rest).await?;
         let outcome = match &*reply.word {
@@ -295,10 +332,20 @@ impl Delivery {
         Ok(outcome)
     }
 
-    async fn submit<const N: usize>(&self, batcher: &Batcher, rest: [Vec<u8>; N]) -> Result<ItemReply, Error> {
+    async fn submit<const N: usize>(
+        &self,
+        batcher: &Batcher,
+        rest: [Vec<u8>; N],
+    ) -> Result<ItemReply, Error> {
         let granted: Arc<dyn OfClaim> = Arc::clone(&self.0) as _;
         // The token makes it safe: what acted once does not act again.
-        batcher.submit(Item { granted: Some(granted), args: rest.into(), repeat: Repeat::Harmless }).await
+        batcher
+            .submit(Item {
+                granted: Some(granted),
+                args: rest.into(),
+                repeat: Repeat::Harmless,
+            })
+            .await
     }
 
     fn close(&self, lost: bool) {

@@ -37,9 +37,9 @@ impl Due {
     /// As the scripts read it: `+<delay ms>` or `<unix ms>`. The moment's limit is left to the server, which has the clock.
     pub(crate) fn encode(self) -> Result<String, Error> {
         match self {
-            Self::AfterMs(ms) if ms > MAX_DELAY_MS => {
-                Err(Error::invalid(format!("the delay of {ms} ms is longer than 100 years ({MAX_DELAY_MS} ms)")))
-            }
+            Self::AfterMs(ms) if ms > MAX_DELAY_MS => Err(Error::invalid(format!(
+                "the delay of {ms} ms is longer than 100 years ({MAX_DELAY_MS} ms)"
+            ))),
             Self::AfterMs(ms) => Ok(format!("+{ms}")),
             Self::AtMs(ms) => Ok(ms.to_string()),
         }
@@ -77,9 +77,14 @@ mod tests {
 
     #[test]
     fn a_delay_beyond_a_hundred_years_is_refused_with_the_reason() {
-        let error = Due::from(Duration::MAX).encode().expect_err("beyond the limit");
+        let error = Due::from(Duration::MAX)
+            .encode()
+            .expect_err("beyond the limit");
         assert!(error.to_string().contains("100 years"), "{error}");
-        assert_eq!(Due::AfterMs(MAX_DELAY_MS).encode().expect("at the limit"), format!("+{MAX_DELAY_MS}"));
+        assert_eq!(
+            Due::AfterMs(MAX_DELAY_MS).encode().expect("at the limit"),
+            format!("+{MAX_DELAY_MS}")
+        );
     }
 
     #[test]

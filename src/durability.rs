@@ -49,9 +49,15 @@ impl Durability {
         match self {
             Self::Memory => return Ok(()),
             Self::Replicated { replicas: 0, .. } => {
-                return Err(Error::invalid("Replicated with 0 replicas waits for nobody: Memory says so"));
+                return Err(Error::invalid(
+                    "Replicated with 0 replicas waits for nobody: Memory says so",
+                ));
             }
-            Self::Fsynced { local: false, replicas: 0, .. } => {
+            Self::Fsynced {
+                local: false,
+                replicas: 0,
+                ..
+            } => {
                 return Err(Error::invalid(
                     "Fsynced without `local` and with 0 replicas waits for nobody: Memory says so",
                 ));
@@ -85,19 +91,47 @@ mod tests {
         let timeout = Duration::from_secs(1);
         for good in [
             Durability::Memory,
-            Durability::Replicated { replicas: 1, timeout },
-            Durability::Replicated { replicas: 2, timeout: MAX_TIMEOUT },
-            Durability::Fsynced { local: true, replicas: 0, timeout: Duration::from_millis(1) },
-            Durability::Fsynced { local: false, replicas: 1, timeout },
+            Durability::Replicated {
+                replicas: 1,
+                timeout,
+            },
+            Durability::Replicated {
+                replicas: 2,
+                timeout: MAX_TIMEOUT,
+            },
+            Durability::Fsynced {
+                local: true,
+                replicas: 0,
+                timeout: Duration::from_millis(1),
+            },
+            Durability::Fsynced {
+                local: false,
+                replicas: 1,
+                timeout,
+            },
         ] {
             assert!(good.check().is_ok(), "{good:?}");
         }
         for bad in [
-            Durability::Replicated { replicas: 0, timeout },
-            Durability::Fsynced { local: false, replicas: 0, timeout },
+            Durability::Replicated {
+                replicas: 0,
+                timeout,
+            },
+            Durability::Fsynced {
+                local: false,
+                replicas: 0,
+                timeout,
+            },
             // Redis takes 0 for "for ever".
-            Durability::Replicated { replicas: 1, timeout: Duration::ZERO },
-            Durability::Fsynced { local: true, replicas: 0, timeout: MAX_TIMEOUT + timeout },
+            Durability::Replicated {
+                replicas: 1,
+                timeout: Duration::ZERO,
+            },
+            Durability::Fsynced {
+                local: true,
+                replicas: 0,
+                timeout: MAX_TIMEOUT + timeout,
+            },
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
         }

@@ -72,7 +72,13 @@ pub enum Applied {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, applied: Applied, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, applied, message: message.into(), id: None, source: None }))
+        Self(Arc::new(Inner {
+            kind,
+            applied,
+            message: message.into(),
+            id: None,
+            source: None,
+        }))
     }
 
     pub(crate) fn with_source(
@@ -81,7 +87,13 @@ impl Error {
         message: impl Into<String>,
         source: impl StdError + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Inner { kind, applied, message: message.into(), id: None, source: Some(Arc::new(source)) }))
+        Self(Arc::new(Inner {
+            kind,
+            applied,
+            message: message.into(),
+            id: None,
+            source: Some(Arc::new(source)),
+        }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -96,7 +108,13 @@ impl Error {
             String::from_utf8_lossy(id)
         );
         let (kind, applied) = (ErrorKind::Unconfirmed, Applied::Yes);
-        Self(Arc::new(Inner { kind, applied, message, id: Some(id.to_vec()), source: None }))
+        Self(Arc::new(Inner {
+            kind,
+            applied,
+            message,
+            id: Some(id.to_vec()),
+            source: None,
+        }))
     }
 
     /// The same of a call of which an earlier attempt may have been applied, whatever became of the last one.
@@ -109,7 +127,10 @@ impl Error {
     pub(crate) fn of_read(self) -> Self {
         match self.was_applied() {
             Applied::No => self,
-            _ => Self(Arc::new(Inner { applied: Applied::No, ..self.inner() })),
+            _ => Self(Arc::new(Inner {
+                applied: Applied::No,
+                ..self.inner()
+            })),
         }
     }
 
@@ -117,20 +138,43 @@ impl Error {
     pub(crate) fn of_message(self, id: &[u8]) -> Self {
         match self.was_applied() {
             Applied::No => self,
-            _ => Self(Arc::new(Inner { id: Some(id.to_vec()), ..self.inner() })),
+            _ => Self(Arc::new(Inner {
+                id: Some(id.to_vec()),
+                ..self.inner()
+            })),
         }
     }
 
     /// The same of a call in steps of which earlier ones were applied; `done` says what they did.
     pub(crate) fn after(self, done: &str) -> Self {
-        let applied = if self.was_applied() == Applied::No { Applied::Yes } else { self.was_applied() };
+        let applied = if self.was_applied() == Applied::No {
+            Applied::Yes
+        } else {
+            self.was_applied()
+        };
         let message = format!("{self} ({done} before that; the same call again does the rest)");
-        Self(Arc::new(Inner { applied, message, ..self.inner() }))
+        Self(Arc::new(Inner {
+            applied,
+            message,
+            ..self.inner()
+        }))
     }
 
     fn inner(&self) -> Inner {
-        let Inner { kind, applied, message, id, source } = &*self.0;
-        Inner { kind: *kind, applied: *applied, message: message.clone(), id: id.clone(), source: source.clone() }
+        let Inner {
+            kind,
+            applied,
+            message,
+            id,
+            source,
+        } = &*self.0;
+        Inner {
+            kind: *kind,
+            applied: *applied,
+            message: message.clone(),
+            id: id.clone(),
+            source: source.clone(),
+        }
     }
 
     /// What went wrong.
@@ -142,7 +186,10 @@ impl Error {
     ///
     /// It says nothing about whether repeating is harmless: that is [`was_applied`](Error::was_applied).
     pub fn is_retryable(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Unconfirmed | ErrorKind::Full)
+        matches!(
+            self.0.kind,
+            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Unconfirmed | ErrorKind::Full
+        )
     }
 
     /// Whether the call took effect.
@@ -176,6 +223,9 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+        self.0
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
     }
 }

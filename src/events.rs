@@ -24,7 +24,12 @@ pub(crate) struct Subject<'a> {
 }
 
 /// A handler's run and its settle. It begins a trace of its own: what pushed the message may be days away, and is linked.
-pub(crate) fn handle(of: Subject<'_>, due_ms: u64, lateness: Duration, trace_parent: Option<&str>) -> Span {
+pub(crate) fn handle(
+    of: Subject<'_>,
+    due_ms: u64,
+    lateness: Duration,
+    trace_parent: Option<&str>,
+) -> Span {
     tracing::info_span!(
         target: "dueq",
         parent: None,

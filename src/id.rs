@@ -31,8 +31,8 @@ mod tests {
 
     #[test]
     fn compact_ids_keep_the_order_of_their_uuids() {
-        let ordered =
-            [0, 1, 61, 62, u128::from(u64::MAX), u128::MAX - 1, u128::MAX].map(|n| compact(Uuid::from_u128(n)));
+        let ordered = [0, 1, 61, 62, u128::from(u64::MAX), u128::MAX - 1, u128::MAX]
+            .map(|n| compact(Uuid::from_u128(n)));
         assert!(ordered.is_sorted(), "{ordered:?}");
         assert!(ordered.iter().all(|id| id.len() == 22));
     }

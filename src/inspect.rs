@@ -174,7 +174,12 @@ impl Limits {
     /// How many messages the queue may hold, all states together; `None` for no limit, as it is unless set.
     #[must_use]
     pub fn max_messages(self, max_messages: Option<u64>) -> Self {
-        self.with("max_messages", max_messages.map(|number| number.to_string()).unwrap_or_default())
+        self.with(
+            "max_messages",
+            max_messages
+                .map(|number| number.to_string())
+                .unwrap_or_default(),
+        )
     }
 
     /// The largest payload it takes in bytes: 1 to 16 MiB, 1 MiB unless set.
@@ -205,18 +210,31 @@ impl Queue {
     /// The message of this id, whatever its state; `None` if there is none.
     pub async fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<Stored>, Error> {
         limits::check_id(id.as_ref())?;
-        let mut reply = self.call(Verb::Get, &[id.as_ref()], Repeat::Harmless).await?;
+        let mut reply = self
+            .call(Verb::Get, &[id.as_ref()], Repeat::Harmless)
+            .await?;
         Stored::decode(&mut reply.body)
     }
 
     /// A page of up to `limit` (1 to 1,000) messages in one state, in the order of their times; the first one without a
     /// cursor. What enters or leaves between two pages may be missing or seen twice.
-    pub async fn list(&self, state: State, cursor: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+    pub async fn list(
+        &self,
+        state: State,
+        cursor: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
         if !(1..=MAX_ITEMS).contains(&limit) {
-            return Err(Error::invalid(format!("a page of {limit} messages: a page has 1 to {MAX_ITEMS}")));
+            return Err(Error::invalid(format!(
+                "a page of {limit} messages: a page has 1 to {MAX_ITEMS}"
+            )));
         }
         let cursor = cursor.map_or(&b""[..], |cursor| &cursor.0);
-        let args = [state.as_str().as_bytes(), cursor, &limit.to_string().into_bytes()];
+        let args = [
+            state.as_str().as_bytes(),
+            cursor,
+            &limit.to_string().into_bytes(),
+        ];
         let mut reply = self.call(Verb::Peek, &args, Repeat::Harmless).await?;
         Page::decode(&mut reply.body)
     }
@@ -233,8 +251,14 @@ impl Queue {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if one is out of its range, or none is given; then nothing
     /// is changed.
     pub async fn configure(&self, limits: Limits) -> Result<(), Error> {
-        let args: Vec<&[u8]> = limits.0.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]).collect();
-        self.call(Verb::Configure, &args, Repeat::Harmless).await.map(drop)
+        let args: Vec<&[u8]> = limits
+            .0
+            .iter()
+            .flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()])
+            .collect();
+        self.call(Verb::Configure, &args, Repeat::Harmless)
+            .await
+            .map(drop)
     }
 }
 
@@ -245,11 +269,15 @@ impl Stored {
             return Ok(None);
         }
         let state = fields.named("state", Body::text)?;
-        let state = State::parse(&state).ok_or_else(|| fields.unexpected(&format!("the state {state:?}")))?;
+        let state = State::parse(&state)
+            .ok_or_else(|| fields.unexpected(&format!("the state {state:?}")))?;
         let time_ms = fields.named("time_ms", Body::count)?;
         let failures = small(fields.named("failures", Body::count)?);
         let crashes = small(fields.named("crashes", Body::count)?);
-        let Options { max_attempts, trace_parent } = Options::parse(&fields.named("options", Body::text)?);
+        let Options {
+            max_attempts,
+            trace_parent,
+        } = Options::parse(&fields.named("options", Body::text)?);
         Ok(Some(Self {
             state,
             time_ms,
@@ -265,7 +293,9 @@ impl Stored {
 
 impl Page {
     pub(crate) fn decode(body: &mut Body) -> Result<Self, Error> {
-        let next = Some(body.bytes()?).filter(|cursor| !cursor.is_empty()).map(Cursor);
+        let next = Some(body.bytes()?)
+            .filter(|cursor| !cursor.is_empty())
+            .map(Cursor);
         let mut items = body.parts()?;
         let mut messages = Vec::with_capacity(items.len());
         while !items.is_empty() {
@@ -284,7 +314,10 @@ impl Page {
 
 impl Stats {
     pub(crate) fn decode(reply: &mut Reply) -> Result<Self, Error> {
-        let mut stats = Stats { paused: reply.header.paused, ..Stats::default() };
+        let mut stats = Stats {
+            paused: reply.header.paused,
+            ..Stats::default()
+        };
         let mut fields = reply.body.parts()?;
         while !fields.is_empty() {
             let name = fields.text()?;

@@ -41,7 +41,9 @@ pub use message::{Message, OnConflict};
 pub use metrics::{Bucket, Count, Histogram, Metrics};
 pub use node::settlement::{IntoSettlement, Settlement};
 pub use node::worker::Worker;
-pub use outcome::{Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, State};
+pub use outcome::{
+    Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, State,
+};
 #[cfg(feature = "harness")]
 pub use protocol::harness;
 pub use protocol::options::ClientOptions;

@@ -63,8 +63,9 @@ impl Message {
 
     /// A message with this value as JSON. Fails if the value has no JSON form.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
-        let payload = serde_json::to_vec(value)
-            .map_err(|error| Error::invalid(format!("the payload cannot be written as JSON: {error}")))?;
+        let payload = serde_json::to_vec(value).map_err(|error| {
+            Error::invalid(format!("the payload cannot be written as JSON: {error}"))
+        })?;
         Ok(Self::new(payload))
     }
 
@@ -165,7 +166,9 @@ mod tests {
     #[test]
     fn options_are_the_words_of_the_script() {
         assert_eq!(Message::new("").options(), "");
-        let message = Message::new("").max_attempts(3).on_conflict(OnConflict::Replace);
+        let message = Message::new("")
+            .max_attempts(3)
+            .on_conflict(OnConflict::Replace);
         assert_eq!(message.options(), "max_attempts=3 on_conflict=replace");
         assert!(!message.is_repeatable());
         let message = Message::new("").trace_parent("00-x").max_attempts(3);

@@ -40,12 +40,20 @@ impl Queue {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput).
     pub async fn purge(&self, state: State) -> Result<u64, Error> {
         if state == State::Leased {
-            return Err(Error::invalid("leased messages cannot be purged: their handlers have them"));
+            return Err(Error::invalid(
+                "leased messages cannot be purged: their handlers have them",
+            ));
         }
         let (mut total, mut expected) = (0, None);
         loop {
             let limit = MAX_ITEMS.to_string();
-            let reply = self.call(Verb::Purge, &[state.as_str().as_bytes(), limit.as_bytes()], Repeat::Unsafe).await;
+            let reply = self
+                .call(
+                    Verb::Purge,
+                    &[state.as_str().as_bytes(), limit.as_bytes()],
+                    Repeat::Unsafe,
+                )
+                .await;
             let mut reply = reply.map_err(|error| after(error, total, "purged"))?;
             let (purged, left) = (reply.body.count()?, reply.body.count()?);
             total += purged;
@@ -57,12 +65,16 @@ impl Queue {
 
     /// From now on nothing is claimed; pushes, settles and the reaping of lost leases go on.
     pub async fn pause(&self) -> Result<(), Error> {
-        self.call(Verb::Pause, &[], Repeat::Harmless).await.map(drop)
+        self.call(Verb::Pause, &[], Repeat::Harmless)
+            .await
+            .map(drop)
     }
 
     /// Ends a pause.
     pub async fn resume(&self) -> Result<(), Error> {
-        self.call(Verb::Resume, &[], Repeat::Harmless).await.map(drop)
+        self.call(Verb::Resume, &[], Repeat::Harmless)
+            .await
+            .map(drop)
     }
 
     /// Removes the queue with everything in it, in one step; whether there was one. Deliveries that handlers hold answer
@@ -84,7 +96,11 @@ impl Queue {
 
 /// What is told of a call in steps that failed when earlier steps had dealt with `total` messages.
 fn after(error: Error, total: u64, did: &str) -> Error {
-    if total == 0 { error } else { error.after(&format!("{total} messages were {did}")) }
+    if total == 0 {
+        error
+    } else {
+        error.after(&format!("{total} messages were {did}"))
+    }
 }
 
 #[cfg(test)]
@@ -95,10 +111,23 @@ mod tests {
     #[test]
     fn a_failed_step_tells_what_the_steps_before_it_did() {
         let failed = |applied| Error::new(ErrorKind::Timeout, applied, "no answer");
-        assert_eq!(after(failed(Applied::No), 0, "purged").was_applied(), Applied::No);
+        assert_eq!(
+            after(failed(Applied::No), 0, "purged").was_applied(),
+            Applied::No
+        );
         let some = after(failed(Applied::No), 2_000, "purged");
-        assert_eq!((some.was_applied(), some.kind()), (Applied::Yes, ErrorKind::Timeout));
-        assert!(some.to_string().contains("2000 messages were purged before that"), "{some}");
-        assert_eq!(after(failed(Applied::Unknown), 2_000, "purged").was_applied(), Applied::Unknown);
+        assert_eq!(
+            (some.was_applied(), some.kind()),
+            (Applied::Yes, ErrorKind::Timeout)
+        );
+        assert!(
+            some.to_string()
+                .contains("2000 messages were purged before that"),
+            "{some}"
+        );
+        assert_eq!(
+            after(failed(Applied::Unknown), 2_000, "purged").was_applied(),
+            Applied::Unknown
+        );
     }
 }

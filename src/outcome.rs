@@ -27,7 +27,9 @@ impl State {
     }
 
     pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Self::Scheduled, Self::Ready, Self::Leased, Self::Dead].into_iter().find(|state| state.as_str() == word)
+        [Self::Scheduled, Self::Ready, Self::Leased, Self::Dead]
+            .into_iter()
+            .find(|state| state.as_str() == word)
     }
 }
 

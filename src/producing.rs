@@ -29,10 +29,21 @@ pub(crate) struct Producing {
 }
 
 impl Producing {
-    fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>, durability: Durability) -> Self {
+    fn new(
+        keys: &Arc<Keys>,
+        lane: &Arc<Lane>,
+        meters: &Arc<Meters>,
+        durability: Durability,
+    ) -> Self {
         let batcher = |verb, prefix| {
-            Batcher::new(verb, prefix, Arc::clone(keys), Arc::clone(lane), Arc::clone(meters))
-                .with_durability(durability)
+            Batcher::new(
+                verb,
+                prefix,
+                Arc::clone(keys),
+                Arc::clone(lane),
+                Arc::clone(meters),
+            )
+            .with_durability(durability)
         };
         Self {
             push: batcher(Verb::Push, Prefix::Attempt),
@@ -61,7 +72,14 @@ impl Sets {
         let memory = Arc::new(Producing::new(keys, lane, meters, Durability::Memory));
         let (durable, places) = (Mutex::new(Vec::new()), Arc::new(Semaphore::new(PLACES)));
         let (keys, lane, meters) = (Arc::clone(keys), Arc::clone(lane), Arc::clone(meters));
-        Self { keys, lane, meters, memory, durable, places }
+        Self {
+            keys,
+            lane,
+            meters,
+            memory,
+            durable,
+            places,
+        }
     }
 
     /// The set for this durability; a new one waits for a place.
@@ -75,7 +93,9 @@ impl Sets {
         let place = tokio::time::timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await;
         let place = place.ok().and_then(Result::ok).ok_or_else(crowded)?;
         // Somebody else may have made it meanwhile.
-        Ok(self.known(durability).unwrap_or_else(|| self.add(durability, place)))
+        Ok(self
+            .known(durability)
+            .unwrap_or_else(|| self.add(durability, place)))
     }
 
     /// The set for this durability; if there is none, the one that was asked for longest ago makes room.
@@ -93,8 +113,17 @@ impl Sets {
     }
 
     fn add(&self, durability: Durability, place: OwnedSemaphorePermit) -> Arc<Producing> {
-        let lane = Lane::apart(Arc::clone(self.lane.connector()), Arc::clone(self.lane.clock()), place);
-        let set = Arc::new(Producing::new(&self.keys, &Arc::new(lane), &self.meters, durability));
+        let lane = Lane::apart(
+            Arc::clone(self.lane.connector()),
+            Arc::clone(self.lane.clock()),
+            place,
+        );
+        let set = Arc::new(Producing::new(
+            &self.keys,
+            &Arc::new(lane),
+            &self.meters,
+            durability,
+        ));
         self.lock().push((durability, Arc::clone(&set)));
         set
     }

@@ -54,7 +54,13 @@ impl Queue {
         let keys = Arc::new(Keys::of_queue(name)?);
         let (meters, lanes) = (Arc::new(Meters::new()), client.lanes());
         let batcher_on = |verb, lane: &Arc<Lane>| {
-            Batcher::new(verb, Prefix::Nothing, Arc::clone(&keys), Arc::clone(lane), Arc::clone(&meters))
+            Batcher::new(
+                verb,
+                Prefix::Nothing,
+                Arc::clone(&keys),
+                Arc::clone(lane),
+                Arc::clone(&meters),
+            )
         };
         let batcher = |verb| batcher_on(verb, &lanes.settles);
         let batchers = Batchers {
@@ -69,7 +75,17 @@ impl Queue {
         };
         let sets = Sets::new(&keys, &lanes.pushes, &meters);
         let name = name.to_owned();
-        Ok(Self(Arc::new(Inner { name, client, keys, meters, sets, batchers }), Durability::Memory))
+        Ok(Self(
+            Arc::new(Inner {
+                name,
+                client,
+                keys,
+                meters,
+                sets,
+                batchers,
+            }),
+            Durability::Memory,
+        ))
     }
 
     /// The queue's name.
@@ -123,7 +139,10 @@ impl Queue {
     /// itself.
     ///
     /// Dropped halfway, some are stored and some are not.
-    pub async fn push_many(&self, messages: impl IntoIterator<Item = Message>) -> Vec<Result<Pushed, Error>> {
+    pub async fn push_many(
+        &self,
+        messages: impl IntoIterator<Item = Message>,
+    ) -> Vec<Result<Pushed, Error>> {
         let (mut answers, mut group, mut durability) = (Vec::new(), Group::default(), self.1);
         for message in messages {
             let (id, wanted) = (message.id.clone(), message.durability.unwrap_or(self.1));
@@ -145,7 +164,9 @@ impl Queue {
             results.push(match answer {
                 Ok(answer) => {
                     let reply = Batcher::answer(answer).await;
-                    reply.map_err(|error| error.of_message(&id)).and_then(|reply| pushed(reply, &id))
+                    reply
+                        .map_err(|error| error.of_message(&id))
+                        .and_then(|reply| pushed(reply, &id))
                 }
                 Err(error) => Err(error),
             });
@@ -171,12 +192,14 @@ impl Queue {
     /// the master has no such message, and nothing of replicas: a failover to one that lags may bring the message back.
     /// Repeated by the library because the reply was lost, it leaves alone what was pushed under the id meanwhile.
     pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        self.cancel_by(&self.producing(self.1).await?.cancel, id.as_ref()).await
+        self.cancel_by(&self.producing(self.1).await?.cancel, id.as_ref())
+            .await
     }
 
     /// As [`cancel`](Queue::cancel), and removes a dead message too.
     pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        self.cancel_by(&self.producing(self.1).await?.cancel_dead, id.as_ref()).await
+        self.cancel_by(&self.producing(self.1).await?.cancel_dead, id.as_ref())
+            .await
     }
 
     async fn cancel_by(&self, batcher: &Batcher, id: &[u8]) -> Result<Cancelled, Error> {
@@ -193,7 +216,11 @@ impl Queue {
     /// Gives a message that waits another due time; from then on only that one counts.
     ///
     /// Not repeated when the reply is lost: then the error says [`Applied::Unknown`](crate::Applied::Unknown).
-    pub async fn reschedule(&self, id: impl AsRef<[u8]>, due: impl Into<Due>) -> Result<Rescheduled, Error> {
+    pub async fn reschedule(
+        &self,
+        id: impl AsRef<[u8]>,
+        due: impl Into<Due>,
+    ) -> Result<Rescheduled, Error> {
         self.reschedule_by(id.as_ref(), due.into(), None).await
     }
 
@@ -207,10 +234,16 @@ impl Queue {
         due: impl Into<Due>,
         expected_ms: u64,
     ) -> Result<Rescheduled, Error> {
-        self.reschedule_by(id.as_ref(), due.into(), Some(expected_ms)).await
+        self.reschedule_by(id.as_ref(), due.into(), Some(expected_ms))
+            .await
     }
 
-    async fn reschedule_by(&self, id: &[u8], due: Due, expected_ms: Option<u64>) -> Result<Rescheduled, Error> {
+    async fn reschedule_by(
+        &self,
+        id: &[u8],
+        due: Due,
+        expected_ms: Option<u64>,
+    ) -> Result<Rescheduled, Error> {
         let repeat = match (due, expected_ms) {
             (Due::AtMs(_), Some(_)) => Repeat::Harmless,
             _ => Repeat::Unsafe,
@@ -230,7 +263,13 @@ impl Queue {
 
     /// Makes a scheduled message due now. Not repeated when the reply is lost.
     pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
-        let reply = submit_id(&self.producing(self.1).await?.run_now, id.as_ref(), [], Repeat::Unsafe).await?;
+        let reply = submit_id(
+            &self.producing(self.1).await?.run_now,
+            id.as_ref(),
+            [],
+            Repeat::Unsafe,
+        )
+        .await?;
         match &*reply.word {
             "MOVED" => Ok(RunNow::Moved),
             "ALREADY" => Ok(RunNow::Already),
@@ -243,10 +282,18 @@ impl Queue {
 
     /// Revives a dead message: due now, its attempts counted from none. Not repeated when the reply is lost.
     pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
-        let reply = submit_id(&self.producing(self.1).await?.requeue, id.as_ref(), [], Repeat::Unsafe).await?;
+        let reply = submit_id(
+            &self.producing(self.1).await?.requeue,
+            id.as_ref(),
+            [],
+            Repeat::Unsafe,
+        )
+        .await?;
         match &*reply.word {
             "REQUEUED" => Ok(Requeued::Requeued),
-            "NOT_DEAD" => State::parse(&reply.detail).map(Requeued::NotDead).ok_or_else(|| reply.refusal()),
+            "NOT_DEAD" => State::parse(&reply.detail)
+                .map(Requeued::NotDead)
+                .ok_or_else(|| reply.refusal()),
             "ABSENT" => Ok(Requeued::Absent),
             _ => Err(reply.refusal()),
         }
@@ -263,10 +310,20 @@ impl Queue {
     }
 
     /// Calls a script that takes no batch; `now` is put in front.
-    pub(crate) async fn call(&self, verb: Verb, args: &[&[u8]], repeat: Repeat) -> Result<Reply, Error> {
+    pub(crate) async fn call(
+        &self,
+        verb: Verb,
+        args: &[&[u8]],
+        repeat: Repeat,
+    ) -> Result<Reply, Error> {
         let args: Vec<&[u8]> = [&b""[..]].into_iter().chain(args.iter().copied()).collect();
         let failed = |error: &Error| self.0.meters.call_failed(error);
-        self.0.client.lanes().control.call_patiently(verb, &self.0.keys, &args, repeat, failed).await
+        self.0
+            .client
+            .lanes()
+            .control
+            .call_patiently(verb, &self.0.keys, &args, repeat, failed)
+            .await
     }
 
     pub(crate) fn batchers(&self) -> &Batchers {
@@ -297,25 +354,45 @@ impl Queue {
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("name", &self.0.name).finish_non_exhaustive()
+        f.debug_struct("Queue")
+            .field("name", &self.0.name)
+            .finish_non_exhaustive()
     }
 }
 
 fn push_item(message: Message) -> Result<Item, Error> {
     limits::check_id(&message.id)?;
     limits::check_payload(&message.payload)?;
-    message.max_attempts.map_or(Ok(()), limits::check_max_attempts)?;
-    message.trace_parent.as_deref().map_or(Ok(()), limits::check_trace_parent)?;
-    let (due, options) = (message.due.encode()?.into_bytes(), message.options().into_bytes());
-    let repeat = if message.is_repeatable() { Repeat::Harmless } else { Repeat::Unsafe };
-    Ok(Item { granted: None, args: vec![message.id, due, message.payload, options], repeat })
+    message
+        .max_attempts
+        .map_or(Ok(()), limits::check_max_attempts)?;
+    message
+        .trace_parent
+        .as_deref()
+        .map_or(Ok(()), limits::check_trace_parent)?;
+    let (due, options) = (
+        message.due.encode()?.into_bytes(),
+        message.options().into_bytes(),
+    );
+    let repeat = if message.is_repeatable() {
+        Repeat::Harmless
+    } else {
+        Repeat::Unsafe
+    };
+    Ok(Item {
+        granted: None,
+        args: vec![message.id, due, message.payload, options],
+        repeat,
+    })
 }
 
 pub(crate) fn pushed(reply: ItemReply, id: &[u8]) -> Result<Pushed, Error> {
     let reply = reply.confirmed(id)?;
     match &*reply.word {
         "CREATED" => Ok(Pushed::Created),
-        "EXISTS" => State::parse(&reply.detail).map(Pushed::Exists).ok_or_else(|| reply.refusal()),
+        "EXISTS" => State::parse(&reply.detail)
+            .map(Pushed::Exists)
+            .ok_or_else(|| reply.refusal()),
         "MOVED" => Ok(Pushed::Moved),
         "FINISHED" => Ok(Pushed::Finished),
         _ => Err(reply.refusal()),
@@ -330,6 +407,12 @@ async fn submit_id<const N: usize>(
 ) -> Result<ItemReply, Error> {
     limits::check_id(id)?;
     let args = [id.to_vec()].into_iter().chain(rest).collect();
-    let reply = batcher.submit(Item { granted: None, args, repeat }).await;
+    let reply = batcher
+        .submit(Item {
+            granted: None,
+            args,
+            repeat,
+        })
+        .await;
     reply.map_err(|error| error.of_message(id))?.confirmed(id)
 }

@@ -37,12 +37,20 @@ impl Retry {
                 "retry delays from {first:?} to {max:?}: the first must be above zero and not above the last"
             )));
         }
-        Ok(Self { first, max, doubling: true })
+        Ok(Self {
+            first,
+            max,
+            doubling: true,
+        })
     }
 
     /// The same delay each time, without jitter. Zero is allowed.
     pub fn fixed(delay: Duration) -> Self {
-        Self { first: delay, max: delay, doubling: false }
+        Self {
+            first: delay,
+            max: delay,
+            doubling: false,
+        }
     }
 
     /// The delay after attempt `attempt` (1 is the first); `chance` from 0 to 1 is the share of the jitter that is taken off.
@@ -59,7 +67,11 @@ impl Retry {
 impl Default for Retry {
     /// From 1 s doubling to 1 h.
     fn default() -> Self {
-        Self { first: Duration::from_secs(1), max: Duration::from_secs(3600), doubling: true }
+        Self {
+            first: Duration::from_secs(1),
+            max: Duration::from_secs(3600),
+            doubling: true,
+        }
     }
 }
 
@@ -73,7 +85,10 @@ mod tests {
         for attempt in [0, 1, 2, 31, 32, 33, u32::MAX] {
             for chance in [f64::NAN, -1.0, 0.0, 0.5, 1.0, 2.0] {
                 let chance = if chance.is_nan() { 0.0 } else { chance };
-                assert!(retry.delay(attempt, chance) >= Duration::from_millis(500), "{attempt} {chance}");
+                assert!(
+                    retry.delay(attempt, chance) >= Duration::from_millis(500),
+                    "{attempt} {chance}"
+                );
             }
         }
     }

@@ -18,11 +18,23 @@ impl Run {
     fn new(orders: &str, arguments: &[&str]) -> Result<Self> {
         let server = Server::start(&[])?;
         let input = server.folder().join("orders.csv");
-        std::fs::write(&input, format!("order_id,delivered_at,reviewed_at,review_score\n{orders}"))?;
+        std::fs::write(
+            &input,
+            format!("order_id,delivered_at,reviewed_at,review_score\n{orders}"),
+        )?;
         let mut command = Command::new(example("order_auto_rating")?);
-        command.arg("--json").arg("--input").arg(input).args(arguments);
-        command.env("REDIS_URL", server.url()).env("TMPDIR", server.folder());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .arg("--json")
+            .arg("--input")
+            .arg(input)
+            .args(arguments);
+        command
+            .env("REDIS_URL", server.url())
+            .env("TMPDIR", server.folder());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         Ok(Self { server, command })
     }
 
@@ -34,7 +46,8 @@ impl Run {
 fn books(output: &Output) -> Result<Value> {
     let words = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{}: {words}", output.status);
-    serde_json::from_slice(&output.stdout).with_context(|| format!("no JSON on standard output; {words}"))
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("no JSON on standard output; {words}"))
 }
 
 /// Sixty orders within an hour, ten of each kind: reviewed before and at the delivery, a second after it, a day after it,
@@ -56,7 +69,10 @@ fn sixty() -> String {
                 ("48 h", _) => format!("2018-03-03T00:{minute:02}:00"),
                 (at, _) => at.to_owned(),
             };
-            let _ = writeln!(orders, "o{minute}-{kind},2018-03-01T00:{minute:02}:00,{reviewed_at},{stars}");
+            let _ = writeln!(
+                orders,
+                "o{minute}-{kind},2018-03-01T00:{minute:02}:00,{reviewed_at},{stars}"
+            );
         }
     }
     orders
@@ -68,7 +84,10 @@ fn books_balance_with_two_workers() -> Result<()> {
     let mut books = books(&run.output()?)?;
     let lateness = books["lateness_ms"].take();
     for name in ["p50", "p99", "p999", "max"] {
-        ensure!(lateness[name].as_f64().is_some_and(|ms| ms >= 0.0), "{name}: {lateness}");
+        ensure!(
+            lateness[name].as_f64().is_some_and(|ms| ms >= 0.0),
+            "{name}: {lateness}"
+        );
     }
     // A machine that stalls for 86 ms loses races, and the books say so.
     let lost = books["races_lost"].as_u64().context("a number")?;
@@ -86,7 +105,10 @@ fn races_at_breakneck_speed_are_lost_by_the_books() -> Result<()> {
     // 48 hours are a millisecond: claims and cancels meet.
     let mut run = Run::new(&sixty(), &["--workers", "2", "--speed", "1000000000"])?;
     let books = books(&run.output()?)?;
-    assert_eq!([&books["lost"], &books["fired_twice"], &books["fired_early"]], [0, 0, 0]);
+    assert_eq!(
+        [&books["lost"], &books["fired_twice"], &books["fired_early"]],
+        [0, 0, 0]
+    );
     Ok(())
 }
 
@@ -96,15 +118,28 @@ fn nothing_is_left_of_the_queue_and_the_books_are_kept_where_asked() -> Result<(
     let database = run.server.folder().join("books.sqlite");
     run.command.arg("--database").arg(&database);
     books(&run.output()?)?;
-    let rows =
-        rusqlite::Connection::open(&database)?
-            .query_row("SELECT count(*), sum(stars) FROM orders", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = rusqlite::Connection::open(&database)?.query_row(
+        "SELECT count(*), sum(stars) FROM orders",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
     assert_eq!(rows, (60, 10 * (2 + 1 + 3 + 4 + 5 + 5)));
-    assert_eq!(run.server.command(&["DBSIZE"])?, ":0\r\n", "the queue is deleted");
+    assert_eq!(
+        run.server.command(&["DBSIZE"])?,
+        ":0\r\n",
+        "the queue is deleted"
+    );
 
     let again = run.output()?;
-    assert_eq!(again.status.code(), Some(1), "what is there is not overwritten");
-    ensure!(String::from_utf8_lossy(&again.stderr).contains("exists"), "and it says so");
+    assert_eq!(
+        again.status.code(),
+        Some(1),
+        "what is there is not overwritten"
+    );
+    ensure!(
+        String::from_utf8_lossy(&again.stderr).contains("exists"),
+        "and it says so"
+    );
     Ok(())
 }
 
@@ -123,7 +158,9 @@ impl Underway {
 
     /// The process of the next worker that is announced.
     fn worker(&mut self) -> Result<String> {
-        let line = self.words.find(|line| !line.as_ref().is_ok_and(|line| !line.contains("is process")));
+        let line = self
+            .words
+            .find(|line| !line.as_ref().is_ok_and(|line| !line.contains("is process")));
         let line = line.context("it ended without a further worker")??;
         Ok(line.rsplit(' ').next().unwrap_or_default().to_owned())
     }
@@ -145,7 +182,13 @@ fn signal(name: &str, process: &str) -> Result<()> {
 fn until_acked(server: &Server, number: u64) -> Result<()> {
     let script = "local meta = redis.call('KEYS', 'dueq:*:meta')[1]
         return meta and redis.call('HGET', meta, 'acked') or '0'";
-    while server.command(&["EVAL", script, "0"])?.trim().parse::<u64>().unwrap_or(0) < number {}
+    while server
+        .command(&["EVAL", script, "0"])?
+        .trim()
+        .parse::<u64>()
+        .unwrap_or(0)
+        < number
+    {}
     Ok(())
 }
 
@@ -161,7 +204,10 @@ fn a_worker_that_is_killed_is_replaced_and_the_books_balance() -> Result<()> {
     ensure!(third != first);
     let (output, words) = underway.rest()?;
     let books = books(&output).context(words)?;
-    assert_eq!([&books["orders"], &books["lost"], &books["fired_early"]], [60, 0, 0]);
+    assert_eq!(
+        [&books["orders"], &books["lost"], &books["fired_early"]],
+        [60, 0, 0]
+    );
     Ok(())
 }
 
@@ -188,7 +234,11 @@ fn interrupted_it_leaves_no_process_no_queue_and_no_file() -> Result<()> {
     let (output, words) = underway.rest()?;
     assert_eq!(output.status.code(), Some(1));
     ensure!(words.contains("interrupted"), "{words}");
-    assert_eq!(run.server.command(&["DBSIZE"])?, ":0\r\n", "the queue is deleted");
+    assert_eq!(
+        run.server.command(&["DBSIZE"])?,
+        ":0\r\n",
+        "the queue is deleted"
+    );
     for file in std::fs::read_dir(run.server.folder())? {
         let name = file?.file_name();
         ensure!(!name.to_string_lossy().contains("sqlite"), "{name:?}");
@@ -209,7 +259,10 @@ fn without_a_server_it_says_so() -> Result<()> {
 
 #[test]
 fn a_bad_file_is_refused_with_its_line_before_anything_is_done() -> Result<()> {
-    let mut run = Run::new("a,2018-03-01T00:00:00,,\nb,2018-03-01T00:00:00,soon,5\n", &[])?;
+    let mut run = Run::new(
+        "a,2018-03-01T00:00:00,,\nb,2018-03-01T00:00:00,soon,5\n",
+        &[],
+    )?;
     let output = run.output()?;
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{words}");

@@ -11,14 +11,25 @@ fn run(name: &str, arguments: &[&str]) -> Result<String> {
     let server = Server::start(&[])?;
     let output = output(&server, name, arguments)?;
     let words = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{name}: {}: {words}", output.status);
+    ensure!(
+        output.status.success(),
+        "{name}: {}: {words}",
+        output.status
+    );
     ensure!(words.is_empty(), "{name}: {words}");
-    assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "{name} removes its queue");
+    assert_eq!(
+        server.command(&["DBSIZE"])?,
+        ":0\r\n",
+        "{name} removes its queue"
+    );
     Ok(String::from_utf8(output.stdout)?)
 }
 
 fn output(server: &Server, name: &str, arguments: &[&str]) -> Result<Output> {
-    Ok(Command::new(example(name)?).args(arguments).env("REDIS_URL", server.url()).output()?)
+    Ok(Command::new(example(name)?)
+        .args(arguments)
+        .env("REDIS_URL", server.url())
+        .output()?)
 }
 
 /// How many lines hold these words.
@@ -52,25 +63,59 @@ fn a_device_goes_offline_once_for_each_time_online() -> Result<()> {
         // A machine that stalls for half a second silences a device more often than the story does.
         let online = lines(&told, &format!("{device} is online"));
         assert!(online >= 1, "{told}");
-        assert_eq!(lines(&told, &format!("{device} is offline")), online, "{told}");
-        assert_eq!(lines(&told, &format!("{device} was reported after")), online, "{told}");
+        assert_eq!(
+            lines(&told, &format!("{device} is offline")),
+            online,
+            "{told}"
+        );
+        assert_eq!(
+            lines(&told, &format!("{device} was reported after")),
+            online,
+            "{told}"
+        );
     }
-    assert_eq!(lines(&told, "whoever came online went offline once, and never before 600ms of silence"), 1, "{told}");
+    assert_eq!(
+        lines(
+            &told,
+            "whoever came online went offline once, and never before 600ms of silence"
+        ),
+        1,
+        "{told}"
+    );
     Ok(())
 }
 
 #[test]
 fn a_campaign_reaches_everybody_once_at_the_moment_of_its_zone() -> Result<()> {
     // A lifetime in seconds.
-    let at = ["--at", "2099-12-31T20:00:00[Asia/Shanghai]", "--speed", "1000000000", "--recipients", "500"];
+    let at = [
+        "--at",
+        "2099-12-31T20:00:00[Asia/Shanghai]",
+        "--speed",
+        "1000000000",
+        "--recipients",
+        "500",
+    ];
     let told = run("campaign", &at)?;
     let moment = "2099-12-31T20:00:00+08:00[Asia/Shanghai], which is 2099-12-31T12:00:00Z";
     assert_eq!(lines(&told, moment), 1, "{told}");
-    assert_eq!(lines(&told, "500 recipients reached, each once"), 1, "{told}");
+    assert_eq!(
+        lines(&told, "500 recipients reached, each once"),
+        1,
+        "{told}"
+    );
 
     let told = run("campaign", &["--speed", "86400"])?;
-    assert_eq!(lines(&told, "T20:00:00+08:00[Asia/Shanghai], which is "), 1, "{told}");
-    assert_eq!(lines(&told, "2000 recipients reached, each once"), 1, "{told}");
+    assert_eq!(
+        lines(&told, "T20:00:00+08:00[Asia/Shanghai], which is "),
+        1,
+        "{told}"
+    );
+    assert_eq!(
+        lines(&told, "2000 recipients reached, each once"),
+        1,
+        "{told}"
+    );
     Ok(())
 }
 
@@ -122,21 +167,48 @@ fn the_numbers_are_a_page_that_prometheus_can_read() -> Result<()> {
             metric = name;
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').context("a name and its type")?;
-            ensure!(name == metric && ["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            ensure!(
+                name == metric && ["counter", "gauge", "histogram"].contains(&kind),
+                "{line}"
+            );
         } else {
             let (name, value) = line.rsplit_once(' ').context("a name and its value")?;
             let value: f64 = value.parse()?;
-            ensure!(name.starts_with(metric) && name.ends_with('}') && name.contains("{queue=\"metrics\""), "{line}");
-            ensure!(samples.insert(name.to_owned(), value).is_none(), "{line} twice");
+            ensure!(
+                name.starts_with(metric)
+                    && name.ends_with('}')
+                    && name.contains("{queue=\"metrics\""),
+                "{line}"
+            );
+            ensure!(
+                samples.insert(name.to_owned(), value).is_none(),
+                "{line} twice"
+            );
             if let Some((_, le)) = name.split_once(",le=\"") {
                 let le = le.trim_end_matches("\"}");
-                buckets.push((metric, if le == "+Inf" { f64::INFINITY } else { le.parse()? }, value));
+                buckets.push((
+                    metric,
+                    if le == "+Inf" {
+                        f64::INFINITY
+                    } else {
+                        le.parse()?
+                    },
+                    value,
+                ));
             }
         }
     }
     assert_eq!(buckets.len(), 2 * 42);
-    ensure!(buckets.windows(2).all(|pair| pair[0].0 != pair[1].0 || pair[0].1 < pair[1].1 && pair[0].2 <= pair[1].2));
-    let sample = |name: &str| samples.get(&format!("dueq_{name}{{queue=\"metrics\"}}")).copied();
+    ensure!(
+        buckets
+            .windows(2)
+            .all(|pair| pair[0].0 != pair[1].0 || pair[0].1 < pair[1].1 && pair[0].2 <= pair[1].2)
+    );
+    let sample = |name: &str| {
+        samples
+            .get(&format!("dueq_{name}{{queue=\"metrics\"}}"))
+            .copied()
+    };
     for (name, value) in [
         ("push_created_total", 100.0),
         ("claimed_total", 110.0),
@@ -154,17 +226,39 @@ fn the_numbers_are_a_page_that_prometheus_can_read() -> Result<()> {
 
 #[test]
 fn idle_connections_are_closed_and_none_of_them_early() -> Result<()> {
-    let small = ["--connections", "2000", "--seconds", "4", "--limit", "1", "--packets", "2000", "--json"];
-    let output = Command::new(example("idle_connections")?).args(small).output()?;
+    let small = [
+        "--connections",
+        "2000",
+        "--seconds",
+        "4",
+        "--limit",
+        "1",
+        "--packets",
+        "2000",
+        "--json",
+    ];
+    let output = Command::new(example("idle_connections")?)
+        .args(small)
+        .output()?;
     let words = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success() && words.is_empty(), "{}: {words}", output.status);
+    ensure!(
+        output.status.success() && words.is_empty(),
+        "{}: {words}",
+        output.status
+    );
     let told = String::from_utf8(output.stdout)?;
     for way in ["dueq", "scan", "sleeps", "ring"] {
-        let line = told.lines().find(|line| line.contains(&format!("\"way\":\"{way}\""))).unwrap_or_default();
+        let line = told
+            .lines()
+            .find(|line| line.contains(&format!("\"way\":\"{way}\"")))
+            .unwrap_or_default();
         let report: serde_json::Value = serde_json::from_str(line)?;
         // The hand of the ring may lag behind on a machine that stalls.
         assert!(report["wrong"] == 0 || way == "ring", "{told}");
-        assert!(report["closed"].as_u64() > Some(0) && report["resets_per_second"].as_f64() > Some(0.0), "{told}");
+        assert!(
+            report["closed"].as_u64() > Some(0) && report["resets_per_second"].as_f64() > Some(0.0),
+            "{told}"
+        );
     }
     Ok(())
 }
@@ -173,12 +267,25 @@ fn idle_connections_are_closed_and_none_of_them_early() -> Result<()> {
 fn without_a_server_they_fail() -> Result<()> {
     let mut server = Server::start(&[])?;
     server.kill()?;
-    for name in ["unpaid_order", "heartbeat", "campaign", "webhook_retry", "metrics"] {
-        let arguments: &[&str] = if name == "metrics" { &[] } else { &["--speed", "86400"] };
+    for name in [
+        "unpaid_order",
+        "heartbeat",
+        "campaign",
+        "webhook_retry",
+        "metrics",
+    ] {
+        let arguments: &[&str] = if name == "metrics" {
+            &[]
+        } else {
+            &["--speed", "86400"]
+        };
         let output = output(&server, name, arguments)?;
         let words = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{name}: {words}");
-        ensure!(words.contains("cannot reach redis at 127.0.0.1"), "{name}: {words}");
+        ensure!(
+            words.contains("cannot reach redis at 127.0.0.1"),
+            "{name}: {words}"
+        );
     }
     Ok(())
 }

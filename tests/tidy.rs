@@ -8,17 +8,26 @@ fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut found, mut folders) = (Vec::new(), vec![root.join(folder)]);
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        for entry in
+            fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        {
             let path: PathBuf = entry.expect("a readable folder").path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|found| found == extension) {
-                let name = path.strip_prefix(root).expect("below the root").display().to_string();
+                let name = path
+                    .strip_prefix(root)
+                    .expect("below the root")
+                    .display()
+                    .to_string();
                 found.push((name, fs::read_to_string(&path).expect("text")));
             }
         }
     }
-    assert!(!found.is_empty(), "no .{extension} files below {folder}: this test looks in the wrong place");
+    assert!(
+        !found.is_empty(),
+        "no .{extension} files below {folder}: this test looks in the wrong place"
+    );
     found.sort();
     found
 }
@@ -26,7 +35,10 @@ fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
 /// The code without comments and without its unit tests.
 fn code(text: &str) -> String {
     let text = text.split("#[cfg(test)]").next().unwrap_or(text);
-    text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 #[test]
@@ -36,7 +48,10 @@ fn only_protocol_and_client_name_the_redis_crates() {
             continue;
         }
         for word in ["redis::", "deadpool"] {
-            assert!(!code(&text).contains(word), "{name} names {word}: only src/protocol and src/client.rs may");
+            assert!(
+                !code(&text).contains(word),
+                "{name} names {word}: only src/protocol and src/client.rs may"
+            );
         }
     }
 }
@@ -45,8 +60,14 @@ fn only_protocol_and_client_name_the_redis_crates() {
 fn key_names_and_lua_are_in_one_file_each() {
     for (name, text) in files("src", "rs") {
         let code = code(&text);
-        assert!(name == "src/protocol/keys.rs" || !code.contains("dueq:{"), "{name} builds a key name");
-        assert!(name == "src/protocol/scripts.rs" || !code.contains(".lua"), "{name} includes Lua");
+        assert!(
+            name == "src/protocol/keys.rs" || !code.contains("dueq:{"),
+            "{name} builds a key name"
+        );
+        assert!(
+            name == "src/protocol/scripts.rs" || !code.contains(".lua"),
+            "{name} includes Lua"
+        );
     }
 }
 
@@ -54,22 +75,57 @@ fn key_names_and_lua_are_in_one_file_each() {
 fn what_is_told_is_in_one_file_and_on_the_page_about_it() {
     for (name, text) in files("src", "rs") {
         let code = code(&text);
-        let told = ["error!(", "warn!(", "info!(", "debug!(", "trace!(", "span!(", "event!("];
-        let tells = told.iter().any(|word| code.contains(&format!("tracing::{word}")));
-        assert!(name == "src/events.rs" || !tells, "{name} tells something: events have their names in src/events.rs");
+        let told = [
+            "error!(", "warn!(", "info!(", "debug!(", "trace!(", "span!(", "event!(",
+        ];
+        let tells = told
+            .iter()
+            .any(|word| code.contains(&format!("tracing::{word}")));
+        assert!(
+            name == "src/events.rs" || !tells,
+            "{name} tells something: events have their names in src/events.rs"
+        );
     }
-    let read = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a file");
-    let (page, events, counts) = (read("TELEMETRY.md"), read("src/events.rs"), read("src/metrics/count.rs"));
-    let named: Vec<_> = events.split('"').filter(|word| word.starts_with("dueq.")).collect();
-    assert!(named.len() > 20, "{named:?}: this test looks in the wrong place");
+    let read = |name| {
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a file")
+    };
+    let (page, events, counts) = (
+        read("TELEMETRY.md"),
+        read("src/events.rs"),
+        read("src/metrics/count.rs"),
+    );
+    let named: Vec<_> = events
+        .split('"')
+        .filter(|word| word.starts_with("dueq."))
+        .collect();
+    assert!(
+        named.len() > 20,
+        "{named:?}: this test looks in the wrong place"
+    );
     for name in &named {
-        assert!(page.contains(&format!("| `{name}` |")), "TELEMETRY.md has no line on {name}");
+        assert!(
+            page.contains(&format!("| `{name}` |")),
+            "TELEMETRY.md has no line on {name}"
+        );
     }
-    for name in page.split('`').filter(|word| word.starts_with("dueq.") && !word.contains('=')) {
-        assert!(named.contains(&name), "TELEMETRY.md names {name}, which is not told");
+    for name in page
+        .split('`')
+        .filter(|word| word.starts_with("dueq.") && !word.contains('='))
+    {
+        assert!(
+            named.contains(&name),
+            "TELEMETRY.md names {name}, which is not told"
+        );
     }
-    for name in counts.lines().filter_map(|line| line.trim().strip_suffix("\",")?.split_once('"')) {
-        assert!(page.contains(&format!("`{}`", name.1)), "TELEMETRY.md does not name the count {}", name.1);
+    for name in counts
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix("\",")?.split_once('"'))
+    {
+        assert!(
+            page.contains(&format!("`{}`", name.1)),
+            "TELEMETRY.md does not name the count {}",
+            name.1
+        );
     }
 }
 
@@ -87,10 +143,19 @@ fn what_may_import_what() {
         ("src/id.rs", &[]),
         ("src/message.rs", &["error", "due", "durability", "id"]),
         ("src/events.rs", &["error"]),
-        ("src/protocol/", &["error", "events", "due", "durability", "retry", "protocol"]),
+        (
+            "src/protocol/",
+            &["error", "events", "due", "durability", "retry", "protocol"],
+        ),
         ("src/metrics/", &["error", "metrics"]),
-        ("src/batch/", &["error", "durability", "id", "metrics", "protocol", "batch"]),
-        ("src/client.rs", &["error", "events", "durability", "protocol", "queue"]),
+        (
+            "src/batch/",
+            &["error", "durability", "id", "metrics", "protocol", "batch"],
+        ),
+        (
+            "src/client.rs",
+            &["error", "events", "durability", "protocol", "queue"],
+        ),
     ];
     let pure = [
         "src/wheel/",
@@ -107,14 +172,29 @@ fn what_may_import_what() {
     for (name, text) in files("src", "rs") {
         let code = code(&text);
         if let Some((_, allowed)) = may.iter().find(|(place, _)| name.starts_with(place)) {
-            for used in code.match_indices("crate::").map(|(at, prefix)| &code[at + prefix.len()..]) {
-                let module: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                assert!(allowed.contains(&module.as_str()), "{name} names crate::{module}");
+            for used in code
+                .match_indices("crate::")
+                .map(|(at, prefix)| &code[at + prefix.len()..])
+            {
+                let module: String = used
+                    .chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '_')
+                    .collect();
+                assert!(
+                    allowed.contains(&module.as_str()),
+                    "{name} names crate::{module}"
+                );
             }
         }
         if pure.iter().any(|place| name.starts_with(place)) && !name.contains("/tests/") {
-            assert!(!code.contains("tokio"), "{name} is to be pure, and names tokio");
-            assert!(!code.contains("SystemTime::now") && !code.contains("Instant::now"), "{name} reads a clock");
+            assert!(
+                !code.contains("tokio"),
+                "{name} is to be pure, and names tokio"
+            );
+            assert!(
+                !code.contains("SystemTime::now") && !code.contains("Instant::now"),
+                "{name} reads a clock"
+            );
         }
         if name.starts_with("src/node/") {
             assert!(!code.contains("crate::client"), "{name} names the client");
@@ -124,10 +204,16 @@ fn what_may_import_what() {
         for (name, text) in files(folder, "rs") {
             // Reads keys of other programs, which are no queues: the public API has no call for them.
             if name == "cli/src/import/store.rs" {
-                assert!(!code(&text).contains("dueq:{"), "{name} touches keys of a queue");
+                assert!(
+                    !code(&text).contains("dueq:{"),
+                    "{name} touches keys of a queue"
+                );
                 continue;
             }
-            assert!(!code(&text).contains("redis::"), "{name} goes around the public API");
+            assert!(
+                !code(&text).contains("redis::"),
+                "{name} goes around the public API"
+            );
         }
     }
 }
@@ -135,7 +221,10 @@ fn what_may_import_what() {
 #[test]
 fn nothing_reads_the_wall_clock_in_the_library() {
     for (name, text) in files("src", "rs") {
-        assert!(!code(&text).contains("SystemTime::now"), "{name}: due times are Redis's, the rest is monotonic");
+        assert!(
+            !code(&text).contains("SystemTime::now"),
+            "{name}: due times are Redis's, the rest is monotonic"
+        );
     }
 }
 
@@ -143,37 +232,69 @@ fn nothing_reads_the_wall_clock_in_the_library() {
 fn scripts() -> Vec<(String, String, String)> {
     let verb = |name: &str| Some(name.strip_prefix("lua/")?.strip_suffix(".lua")?.to_owned());
     let all = files("lua", "lua").into_iter();
-    all.filter_map(|(name, text)| verb(&name).filter(|verb| !verb.contains('/')).map(|verb| (name, verb, text)))
-        .collect()
+    all.filter_map(|(name, text)| {
+        verb(&name)
+            .filter(|verb| !verb.contains('/'))
+            .map(|verb| (name, verb, text))
+    })
+    .collect()
 }
 
 #[test]
 fn every_script_has_its_header_and_the_prelude() {
     for (name, verb, text) in scripts() {
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("#!lua"), "{name} begins with #!lua and its flags");
-        assert!(lines[1].starts_with(&format!("-- {verb}: ")), "{name} says first what it does");
+        assert!(
+            lines[0].starts_with("#!lua"),
+            "{name} begins with #!lua and its flags"
+        );
+        assert!(
+            lines[1].starts_with(&format!("-- {verb}: ")),
+            "{name} says first what it does"
+        );
         for word in ["KEYS", "ARGV", "Reply", "Errors", "Cost", "Again"] {
-            assert!(lines.iter().any(|line| line.starts_with(&format!("-- {word}"))), "{name} has no line {word}");
+            assert!(
+                lines
+                    .iter()
+                    .any(|line| line.starts_with(&format!("-- {word}"))),
+                "{name} has no line {word}"
+            );
         }
-        assert!(lines.contains(&"--- use: prelude"), "{name} checks framing and layout like all others");
+        assert!(
+            lines.contains(&"--- use: prelude"),
+            "{name} checks framing and layout like all others"
+        );
     }
 }
 
 #[test]
 fn lua_dist_is_what_the_sources_make() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let made =
-        std::process::Command::new(root.join("scripts/lua-dist")).arg("--check").output().expect("scripts/lua-dist");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let made = std::process::Command::new(root.join("scripts/lua-dist"))
+        .arg("--check")
+        .output()
+        .expect("scripts/lua-dist");
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
 }
 
 #[test]
 fn every_block_is_used() {
-    let sources: String = files("lua", "lua").into_iter().map(|(_, text)| text).collect();
+    let sources: String = files("lua", "lua")
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect();
     for (name, _) in files("lua/blocks", "lua") {
-        let block = name.trim_start_matches("lua/blocks/").trim_end_matches(".lua");
-        assert!(sources.contains(&format!("--- use: {block}\n")), "no script uses {name}");
+        let block = name
+            .trim_start_matches("lua/blocks/")
+            .trim_end_matches(".lua");
+        assert!(
+            sources.contains(&format!("--- use: {block}\n")),
+            "no script uses {name}"
+        );
     }
 }
 
@@ -192,32 +313,51 @@ fn no_file_grows_beyond_what_one_reads_at_once() {
         "examples",
     ] {
         for (name, text) in files(folder, "rs") {
-            assert!(text.lines().count() <= 400, "{name} has {} lines: split it", text.lines().count());
+            assert!(
+                text.lines().count() <= 400,
+                "{name} has {} lines: split it",
+                text.lines().count()
+            );
         }
     }
     for (name, _, text) in scripts() {
-        assert!(text.lines().count() <= 240, "{name} has {} lines", text.lines().count());
+        assert!(
+            text.lines().count() <= 240,
+            "{name} has {} lines",
+            text.lines().count()
+        );
     }
 }
 
 #[test]
 fn architecture_names_every_part_of_the_library() {
-    let map =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let map = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md"))
+        .expect("ARCHITECTURE.md");
     for (name, _) in files("src", "rs") {
         let part = if name.starts_with("src/wheel/") {
             "wheel"
         } else {
-            name.trim_end_matches(".rs").rsplit('/').next().unwrap_or("")
+            name.trim_end_matches(".rs")
+                .rsplit('/')
+                .next()
+                .unwrap_or("")
         };
-        assert!(part == "mod" || map.contains(part), "ARCHITECTURE.md does not name {name}");
+        assert!(
+            part == "mod" || map.contains(part),
+            "ARCHITECTURE.md does not name {name}"
+        );
     }
 }
 
 #[test]
 fn protocol_names_every_script() {
-    let contract = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("PROTOCOL.md")).expect("PROTOCOL.md");
-    let headings: String = contract.lines().filter(|line| line.starts_with("### ")).collect::<Vec<_>>().join(", ");
+    let contract = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("PROTOCOL.md"))
+        .expect("PROTOCOL.md");
+    let headings: String = contract
+        .lines()
+        .filter(|line| line.starts_with("### "))
+        .collect::<Vec<_>>()
+        .join(", ");
     for (_, verb, _) in scripts() {
         let has = headings.split([' ', ',']).any(|word| word == verb);
         assert!(has, "PROTOCOL.md has no section on the script {verb}");
@@ -226,18 +366,35 @@ fn protocol_names_every_script() {
 
 #[test]
 fn readme_says_what_to_do_about_every_error() {
-    let read = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a page");
+    let read = |name| {
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a page")
+    };
     let (contract, readme) = (read("PROTOCOL.md"), read("README.md"));
-    let (_, errors) = contract.split_once("\n## 12. Errors\n").expect("section 12");
+    let (_, errors) = contract
+        .split_once("\n## 12. Errors\n")
+        .expect("section 12");
     let (errors, _) = errors.split_once("\n## ").expect("section 13");
-    let (_, table) = readme.split_once("| error | cause | run |").expect("the table");
-    let codes = errors.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let (_, table) = readme
+        .split_once("| error | cause | run |")
+        .expect("the table");
+    let codes = errors
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
     let mut count = 0;
-    for code in codes.flat_map(|cell| cell.split(['`', ' ', ','])).filter(|word| word.len() > 2 && is_code(word)) {
-        assert!(table.contains(&format!("`{code}")), "README.md does not say what to do about {code}");
+    for code in codes
+        .flat_map(|cell| cell.split(['`', ' ', ',']))
+        .filter(|word| word.len() > 2 && is_code(word))
+    {
+        assert!(
+            table.contains(&format!("`{code}")),
+            "README.md does not say what to do about {code}"
+        );
         count += 1;
     }
-    assert!(count > 15, "{count} codes: this test looks in the wrong place");
+    assert!(
+        count > 15,
+        "{count} codes: this test looks in the wrong place"
+    );
 }
 
 #[test]
@@ -249,11 +406,19 @@ fn reliability_and_security_name_tests_that_exist() {
         let mut count = 0;
         for (file, test) in text.split('`').filter_map(|word| word.split_once(".rs ")) {
             let path = root.join(folder).join(format!("{file}.rs"));
-            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            assert!(text.contains(&format!("fn {test}(")), "{} has no test {test}", path.display());
+            let text = fs::read_to_string(&path)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert!(
+                text.contains(&format!("fn {test}(")),
+                "{} has no test {test}",
+                path.display()
+            );
             count += 1;
         }
-        assert!(count > least, "{count} tests: this test looks in the wrong place");
+        assert!(
+            count > least,
+            "{count} tests: this test looks in the wrong place"
+        );
     }
 }
 
@@ -264,8 +429,20 @@ fn the_program_writes_through_one_file() {
         if matches!(name.as_str(), "cli/src/output.rs" | "cli/src/work/exec.rs") {
             continue;
         }
-        for word in ["print!", "println!", "eprint!", "eprintln!", "stdout()", "stderr()", "io::stderr", "dbg!"] {
-            assert!(!code(&text).contains(word), "{name} has {word}: what it prints must pass through output.rs");
+        for word in [
+            "print!",
+            "println!",
+            "eprint!",
+            "eprintln!",
+            "stdout()",
+            "stderr()",
+            "io::stderr",
+            "dbg!",
+        ] {
+            assert!(
+                !code(&text).contains(word),
+                "{name} has {word}: what it prints must pass through output.rs"
+            );
         }
     }
 }
@@ -274,13 +451,19 @@ fn the_program_writes_through_one_file() {
 fn tls_trusts_nobody_unasked() {
     for folder in ["src", "cli/src"] {
         for (name, text) in files(folder, "rs") {
-            for word in ["danger", "insecure: false", "accept_invalid", "ServerCertVerifier"] {
+            for word in [
+                "danger",
+                "insecure: false",
+                "accept_invalid",
+                "ServerCertVerifier",
+            ] {
                 assert!(!code(&text).contains(word), "{name} has {word}");
             }
         }
     }
     for manifest in ["Cargo.toml", "cli/Cargo.toml"] {
-        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest)).expect("a manifest");
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest))
+            .expect("a manifest");
         assert!(!text.contains("insecure"), "{manifest}");
     }
 }
@@ -296,15 +479,25 @@ fn scripts_touch_declared_keys_only() {
         for line in text.lines().filter(|line| !line.starts_with("--")) {
             for call in line.split("redis.call(").skip(1) {
                 // A command that is put together; its key is the second word all the same.
-                let made = ["read, KEYS[i])", "reads[i], KEYS[i])"].iter().any(|made| call.starts_with(made));
-                let scans = text.contains("scan, step = {zset and 'ZSCAN' or 'HSCAN', zset or hash, cursor");
+                let made = ["read, KEYS[i])", "reads[i], KEYS[i])"]
+                    .iter()
+                    .any(|made| call.starts_with(made));
+                let scans = text
+                    .contains("scan, step = {zset and 'ZSCAN' or 'HSCAN', zset or hash, cursor");
                 if made || scans && call == "unpack(scan))" {
                     continue;
                 }
-                let call = call.strip_prefix('\'').unwrap_or_else(|| panic!("{name}: {line}"));
+                let call = call
+                    .strip_prefix('\'')
+                    .unwrap_or_else(|| panic!("{name}: {line}"));
                 let (command, rest) = call.split_once('\'').expect("a command in quotes");
-                let rest = rest.trim_start_matches(", ").trim_start_matches("'ENCODING', ");
-                let first: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let rest = rest
+                    .trim_start_matches(", ")
+                    .trim_start_matches("'ENCODING', ");
+                let first: String = rest
+                    .chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '_')
+                    .collect();
                 let allowed = match command {
                     "TIME" => rest.starts_with(')'),
                     "SPUBLISH" => rest.starts_with("base .. ':notice', "),
@@ -315,15 +508,22 @@ fn scripts_touch_declared_keys_only() {
             }
             // The prelude compares the keys that it was given with what they should be.
             for made in line.replace("~= base .. ", "~= ").split("base .. ").skip(1) {
-                let is_known =
-                    ["':wake'", "':notice'", "table.concat(ARGV, ' '"].iter().any(|known| made.starts_with(known));
+                let is_known = ["':wake'", "':notice'", "table.concat(ARGV, ' '"]
+                    .iter()
+                    .any(|known| made.starts_with(known));
                 assert!(is_known, "{name} makes a key: {line}"); // the last is hashed, for the word `incarnation`
             }
         }
-        assert!(calls > 0, "{name} calls nothing: this test looks in the wrong place");
+        assert!(
+            calls > 0,
+            "{name} calls nothing: this test looks in the wrong place"
+        );
         count += calls;
     }
-    assert!(count > 300, "{count} calls: this test looks in the wrong place");
+    assert!(
+        count > 300,
+        "{count} calls: this test looks in the wrong place"
+    );
 }
 
 /// As Redis writes them: capitals only.

@@ -28,7 +28,10 @@ struct Task {
 
 impl Task {
     fn new() -> Self {
-        Self { timers: Timers::new(), wake: Arc::default() }
+        Self {
+            timers: Timers::new(),
+            wake: Arc::default(),
+        }
     }
 
     /// `Some(None)`: the stream ended; `None`: it waits.
@@ -68,7 +71,11 @@ async fn a_timer_wakes_its_task_and_fires_on_time() {
     sleep(ms(2)).await;
     assert!(task.is_woken());
     assert_eq!(task.poll(), Some(Some("foo")));
-    assert_eq!(task.poll(), Some(None), "the stream ends while there are no timers");
+    assert_eq!(
+        task.poll(),
+        Some(None),
+        "the stream ends while there are no timers"
+    );
     task.insert(1, "bar");
     assert!(task.waits(), "and goes on");
 }
@@ -77,19 +84,39 @@ async fn a_timer_wakes_its_task_and_fires_on_time() {
 async fn never_early_by_a_fraction_of_a_millisecond() {
     let mut timers = Timers::new();
     sleep(Duration::from_micros(300)).await;
-    for micros in [1, 700, 999, 1_000, 1_001, 63_999, 64_000, 4_095_999, 4_096_001, 300_000_001] {
+    for micros in [
+        1,
+        700,
+        999,
+        1_000,
+        1_001,
+        63_999,
+        64_000,
+        4_095_999,
+        4_096_001,
+        300_000_001,
+    ] {
         let when = Instant::now() + Duration::from_micros(micros);
         timers.insert_at(when, ()).expect("there is room");
         let expired = timers.next().await.expect("one timer");
         assert!(Instant::now() >= when, "{micros} us");
-        assert!(when <= expired.deadline && expired.deadline < when + ms(1), "{micros} us");
+        assert!(
+            when <= expired.deadline && expired.deadline < when + ms(1),
+            "{micros} us"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn timers_that_are_due_at_once_fire_in_the_order_of_deadlines() {
     let mut task = Task::new();
-    for (delay, value) in [(234, "4th"), (2, "1st"), (299_008, "5th"), (60, "3rd"), (10, "2nd")] {
+    for (delay, value) in [
+        (234, "4th"),
+        (2, "1st"),
+        (299_008, "5th"),
+        (60, "3rd"),
+        (10, "2nd"),
+    ] {
         task.insert(delay, value);
     }
     sleep(ms(300_000)).await;
@@ -245,7 +272,10 @@ async fn reset_of_an_expired_timer_takes_it_back() {
     let mut task = Task::new();
     sleep(ms(1_000)).await;
     let start = Instant::now();
-    let key = task.timers.insert_at(start - ms(100), "foo").expect("there is room");
+    let key = task
+        .timers
+        .insert_at(start - ms(100), "foo")
+        .expect("there is room");
     assert!(task.timers.reset_at(key, start + ms(100)));
     assert!(task.timers.reset_at(key, start + ms(50)));
     assert!(task.waits());
@@ -313,12 +343,18 @@ async fn a_long_drain_leaves_other_tasks_their_turns() {
 async fn no_delay_is_too_long() {
     let mut task = Task::new();
     let far = task.insert(u64::MAX, "far");
-    let never = task.timers.insert(Duration::MAX, "never").expect("there is room");
+    let never = task
+        .timers
+        .insert(Duration::MAX, "never")
+        .expect("there is room");
     assert!(task.waits());
     sleep(Duration::from_secs(800 * 86_400)).await;
     assert!(task.waits());
     task.insert(5, "near");
-    assert_eq!(task.timers.next().await.map(|expired| expired.value), Some("near"));
+    assert_eq!(
+        task.timers.next().await.map(|expired| expired.value),
+        Some("near")
+    );
     assert!(task.timers.remove(far).is_some() && task.timers.remove(never).is_some());
 }
 
@@ -326,9 +362,17 @@ async fn no_delay_is_too_long() {
 async fn a_stale_key_answers_no() {
     let mut timers = Timers::new();
     let key = timers.insert(ms(1), 'a').expect("there is room");
-    assert!(timers.next().await.is_some_and(|expired| expired.key == key));
+    assert!(
+        timers
+            .next()
+            .await
+            .is_some_and(|expired| expired.key == key)
+    );
     assert!(!timers.reset(key, ms(1)) && !timers.reset_at(key, Instant::now()));
-    assert_eq!((timers.get(key), timers.deadline(key), timers.len()), (None, None, 0));
+    assert_eq!(
+        (timers.get(key), timers.deadline(key), timers.len()),
+        (None, None, 0)
+    );
     assert_eq!(timers.get_mut(key), None);
     assert_eq!(timers.remove(key), None);
 }
@@ -338,5 +382,11 @@ async fn it_may_be_sent_to_another_task_and_waited_for_there() {
     let mut timers = Timers::new();
     timers.insert(ms(1), 7).expect("there is room");
     let expired = tokio::spawn(async move { pin!(timers).next().await });
-    assert_eq!(expired.await.expect("it ended").map(|expired| expired.value), Some(7));
+    assert_eq!(
+        expired
+            .await
+            .expect("it ended")
+            .map(|expired| expired.value),
+        Some(7)
+    );
 }

@@ -5,7 +5,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// What `measuring` comes to, unless SIGINT or SIGTERM comes before: then it is dropped, which ends its servers and processes.
 pub(crate) async fn unless_interrupted<T>(measuring: impl Future<Output = Result<T>>) -> Result<T> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
     tokio::select! {
         result = measuring => result,
         _ = interrupt.recv() => bail!("interrupted"),

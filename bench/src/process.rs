@@ -8,14 +8,20 @@ const TICK_US: f64 = 10_000.0;
 /// A line of /proc/PID/status, in bytes.
 pub(crate) fn status_bytes(pid: u32, field: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    kilobytes(&status, field).map(|kb| kb * 1_024).with_context(|| format!("no {field} of process {pid}"))
+    kilobytes(&status, field)
+        .map(|kb| kb * 1_024)
+        .with_context(|| format!("no {field} of process {pid}"))
 }
 
 /// The processor time of a process so far, in microseconds.
 pub(crate) fn cpu_us(pid: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, rest) = stat.rsplit_once(')').context("a name in brackets")?;
-    let ticks = rest.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
+    let ticks = rest
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|ticks| ticks.parse::<f64>().ok());
     Ok(ticks.sum::<f64>() * TICK_US)
 }
 
@@ -39,7 +45,9 @@ pub(crate) fn descriptors(pid: u32) -> Result<u64> {
 }
 
 fn kilobytes(status: &str, field: &str) -> Option<u64> {
-    let rest = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    let rest = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     rest.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
@@ -57,7 +65,10 @@ mod tests {
 
     #[test]
     fn what_the_host_keeps_is_the_eighth_figure_of_all_cores() {
-        assert_eq!(stolen_ticks("cpu  1 2 3 4 5 6 7 88 9 10\ncpu0 1 2 3 4 5 6 7 44 9 10\n"), 88.0);
+        assert_eq!(
+            stolen_ticks("cpu  1 2 3 4 5 6 7 88 9 10\ncpu0 1 2 3 4 5 6 7 44 9 10\n"),
+            88.0
+        );
         assert_eq!(stolen_ticks("cpu 1 2 3\ncpu0 1 2 3 4 5 6 7 8\n"), 0.0);
         assert!(stolen_us().expect("Linux") >= 0.0);
     }

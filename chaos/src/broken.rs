@@ -103,7 +103,12 @@ impl Variant {
         let mut script = self.shipped.to_owned();
         for (text, instead) in self.exchanges {
             let found = script.matches(text).count();
-            ensure!(found == 1, "{}: {text:?} stands {found} times in lua/dist/{}.lua, not once", self.name, self.verb);
+            ensure!(
+                found == 1,
+                "{}: {text:?} stands {found} times in lua/dist/{}.lua, not once",
+                self.name,
+                self.verb
+            );
             script = script.replacen(text, instead, 1);
         }
         Ok(script)
@@ -131,15 +136,25 @@ mod tests {
             let script = variant.script()?;
             assert_ne!(script, variant.shipped, "{}", variant.name);
             let sha = server.command(&["SCRIPT", "LOAD", &script])?;
-            assert!(sha.len() == 40 && !sha.starts_with('-'), "{}: {sha}", variant.name);
+            assert!(
+                sha.len() == 40 && !sha.starts_with('-'),
+                "{}: {sha}",
+                variant.name
+            );
         }
         Ok(())
     }
 
     #[test]
     fn a_text_that_is_no_longer_there_is_an_error() {
-        let stale = Variant { exchanges: &[("no such text", "")], ..VARIANTS[0] };
+        let stale = Variant {
+            exchanges: &[("no such text", "")],
+            ..VARIANTS[0]
+        };
         let error = stale.script().expect_err("nothing to exchange").to_string();
-        assert!(error.contains("ack_any_token") && error.contains("no such text"), "{error}");
+        assert!(
+            error.contains("ack_any_token") && error.contains("no such text"),
+            "{error}"
+        );
     }
 }

@@ -28,7 +28,11 @@ impl Claims {
             id => {
                 let (token, due) = value.split_at(value.len().min(16));
                 let extended = due.strip_suffix(b"+");
-                let token = if extended.is_some() { None } else { Some(token.to_vec()) };
+                let token = if extended.is_some() {
+                    None
+                } else {
+                    Some(token.to_vec())
+                };
                 let due = number(extended.unwrap_or(due));
                 self.of.insert(id.to_vec(), (due.unwrap_or(0), token));
                 due
@@ -51,7 +55,11 @@ impl Claims {
         match lease.strip_prefix(&[1]) {
             None => of(lease, None).into_iter().collect(),
             Some(token) => {
-                let ids = self.granted.get(token).into_iter().flat_map(|ids| ids.split(|byte| *byte == b'\n'));
+                let ids = self
+                    .granted
+                    .get(token)
+                    .into_iter()
+                    .flat_map(|ids| ids.split(|byte| *byte == b'\n'));
                 ids.filter_map(|id| of(id, Some(token))).collect()
             }
         }
@@ -64,8 +72,17 @@ impl Claims {
             let held = self.under(&lease(token)).len() as u64;
             held == 0 || self.counts.get(*token) != Some(&held)
         };
-        let uncounted = self.granted.keys().filter(|token| !self.counts.contains_key(*token));
-        let mut miscounted: Vec<_> = self.counts.keys().chain(uncounted).filter(wrong).map(lease).collect();
+        let uncounted = self
+            .granted
+            .keys()
+            .filter(|token| !self.counts.contains_key(*token));
+        let mut miscounted: Vec<_> = self
+            .counts
+            .keys()
+            .chain(uncounted)
+            .filter(wrong)
+            .map(lease)
+            .collect();
         miscounted.sort();
         miscounted
     }
@@ -91,7 +108,10 @@ mod tests {
             assert!(claims.add(field.as_bytes(), value.into_bytes()), "{field}");
         }
         let lease = format!("\u{1}{TOKEN}").into_bytes();
-        assert_eq!(claims.under(&lease), [(b"a".to_vec(), 5), (b"c".to_vec(), 7)]);
+        assert_eq!(
+            claims.under(&lease),
+            [(b"a".to_vec(), 5), (b"c".to_vec(), 7)]
+        );
         assert_eq!(claims.under(b"b"), [(b"b".to_vec(), 6)]);
         assert_eq!(claims.under(b"a"), [], "it has none of its own");
         assert_eq!(claims.miscounted(), Vec::<Vec<u8>>::new());

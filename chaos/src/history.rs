@@ -17,11 +17,25 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// The first line of a history.
-    Begin { role: Role, process: String, pid: u32 },
+    Begin {
+        role: Role,
+        process: String,
+        pid: u32,
+    },
     /// A script call is about to be sent.
-    Invoke { call: u64, queue: String, what: Call },
+    Invoke {
+        call: u64,
+        queue: String,
+        what: Call,
+    },
     /// Its reply. `seq` counts it if it changed something; otherwise it is that of the last change before it.
-    Ok { call: u64, seq: u64, now_us: i64, incarnation: String, answer: Answer },
+    Ok {
+        call: u64,
+        seq: u64,
+        now_us: i64,
+        incarnation: String,
+        answer: Answer,
+    },
     /// It was certainly not applied.
     Refused { call: u64, error: String },
     /// It may or may not have been applied. A call with neither of the three is as unknown.
@@ -37,7 +51,13 @@ pub enum Event {
     /// What it is told, an outcome for each id; `?` begins those that may have taken effect, `!` those that have not.
     Told { op: u64, outcomes: Vec<String> },
     /// A handler starts. `version` is what the payload says, 0 if it is not as it was pushed.
-    Started { id: String, version: u32, attempt: u32, due_ms: u64, started_us: u64 },
+    Started {
+        id: String,
+        version: u32,
+        attempt: u32,
+        due_ms: u64,
+        started_us: u64,
+    },
     /// A handler was told that its lease is lost.
     LostLease { id: String },
     /// A handler returns, with what it wants done.
@@ -45,14 +65,28 @@ pub enum Event {
     /// The process noticed that the store was emptied or replaced.
     NoticedEmpty,
     /// The harness does something to somebody.
-    Fault { fault: String, number: u64, phase: Phase, detail: String },
+    Fault {
+        fault: String,
+        number: u64,
+        phase: Phase,
+        detail: String,
+    },
     /// The last of a store's writes are gone, cut off by the harness or left behind by a failover: of this `incarnation` only what has
     /// at most `survived` is left, and from now on `seq` counts from beyond `next`.
-    Undone { queue: String, incarnation: String, survived: u64, next: u64 },
+    Undone {
+        queue: String,
+        incarnation: String,
+        survived: u64,
+        next: u64,
+    },
     /// The harness emptied the store.
     Emptied { queue: String, incarnation: String },
     /// What is left when all is quiet: some ids of one state.
-    Left { queue: String, state: State, items: Vec<LeftItem> },
+    Left {
+        queue: String,
+        state: State,
+        items: Vec<LeftItem>,
+    },
     /// What does not fit together in what is left, such as an id in two places.
     Broken { queue: String, what: String },
     /// The heartbeat of the harness came this much too late: the machine did not schedule it.
@@ -150,7 +184,9 @@ impl Call {
     /// Its name in `lua/dist/`; a requeue of the oldest has a name of its own.
     pub fn verb(&self) -> &str {
         match self {
-            Self::Other { verb, args } if verb == "requeue" && args.first().is_some_and(|form| form == "oldest") => {
+            Self::Other { verb, args }
+                if verb == "requeue" && args.first().is_some_and(|form| form == "oldest") =>
+            {
                 "requeue_oldest"
             }
             Self::Push { .. } => "push",
@@ -243,13 +279,18 @@ pub struct Writer(Mutex<File>);
 impl Writer {
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::options().append(true).create_new(true).open(path);
-        Ok(Self(Mutex::new(file.with_context(|| format!("the history {}", path.display()))?)))
+        Ok(Self(Mutex::new(file.with_context(|| {
+            format!("the history {}", path.display())
+        })?)))
     }
 
     /// Writes a line, in one write: a kill leaves it whole or torn, never mixed.
     pub fn write(&self, event: &Event) -> Result<()> {
         // Under the lock, so that the lines of a file are in the order of their times.
-        let mut file = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut file = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut line = serde_json::to_vec(&(now_us(), event))?;
         line.push(b'\n');
         Ok(file.write_all(&line)?)
@@ -259,7 +300,8 @@ impl Writer {
 /// This machine's monotonic clock.
 pub fn now_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000
+        + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000
 }
 
 /// The lines of a history. A torn last line is left out; any other that cannot be read is an error.
@@ -273,7 +315,9 @@ pub fn read(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Event)>>> {
         match reader.read_until(b'\n', &mut line) {
             Err(error) => Some(Err(error.into())),
             Ok(_) if line.last() != Some(&b'\n') => None,
-            Ok(_) => Some(serde_json::from_slice(&line).with_context(|| format!("{name}:{number}"))),
+            Ok(_) => {
+                Some(serde_json::from_slice(&line).with_context(|| format!("{name}:{number}")))
+            }
         }
     }))
 }
@@ -287,7 +331,11 @@ mod tests {
         let path = std::env::temp_dir().join(format!("dueq-history-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let events = [
-            Event::Begin { role: Role::Worker, process: "worker-1".into(), pid: 7 },
+            Event::Begin {
+                role: Role::Worker,
+                process: "worker-1".into(),
+                pid: 7,
+            },
             Event::Ok {
                 call: 1,
                 seq: 9,
@@ -300,12 +348,25 @@ mod tests {
                 },
             },
             Event::NoticedEmpty,
-            Event::Asked { op: 1, verb: Verb::Push, ids: vec!["a".into()], replicas: 0 },
-            Event::Asked { op: 2, verb: Verb::Push, ids: vec!["a".into()], replicas: 1 },
+            Event::Asked {
+                op: 1,
+                verb: Verb::Push,
+                ids: vec!["a".into()],
+                replicas: 0,
+            },
+            Event::Asked {
+                op: 2,
+                verb: Verb::Push,
+                ids: vec!["a".into()],
+                replicas: 1,
+            },
         ];
         let writer = Writer::create(&path)?;
         events.iter().try_for_each(|event| writer.write(event))?;
-        File::options().append(true).open(&path)?.write_all(b"[1, {\"torn")?;
+        File::options()
+            .append(true)
+            .open(&path)?
+            .write_all(b"[1, {\"torn")?;
         let lines: Vec<_> = read(&path)?.collect::<Result<_>>()?;
         std::fs::remove_file(&path)?;
         assert!(lines.is_sorted_by_key(|(t_us, _)| *t_us));

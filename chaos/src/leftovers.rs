@@ -30,24 +30,48 @@ pub struct Waiting {
 
 impl Waiting {
     pub fn is_over(self) -> bool {
-        self == Self { scheduled: 0, ready: 0, leases: 0 }
+        self == Self {
+            scheduled: 0,
+            ready: 0,
+            leases: 0,
+        }
     }
 }
 
 /// Looks once. A queue has ended when producers and cancellers are gone, workers run, and this is over. It takes as long as
 /// the last crashes wait on purpose (at most 12 s for the fourth, 24 s for the fifth) and the retries of handlers.
-pub async fn waiting(connection: &mut MultiplexedConnection, queue: &str, horizon_ms: u64) -> Result<Waiting> {
+pub async fn waiting(
+    connection: &mut MultiplexedConnection,
+    queue: &str,
+    horizon_ms: u64,
+) -> Result<Waiting> {
     let keys = dueq::queue_keys(queue)?;
     let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
     let mut pipeline = redis::pipe();
-    pipeline.cmd("ZCOUNT").arg(&keys[0]).arg("-inf").arg(seconds * 1_000 + horizon_ms);
-    pipeline.cmd("LLEN").arg(&keys[1]).cmd("ZCARD").arg(&keys[2]);
+    pipeline
+        .cmd("ZCOUNT")
+        .arg(&keys[0])
+        .arg("-inf")
+        .arg(seconds * 1_000 + horizon_ms);
+    pipeline
+        .cmd("LLEN")
+        .arg(&keys[1])
+        .cmd("ZCARD")
+        .arg(&keys[2]);
     let (scheduled, ready, leases): (u64, u64, u64) = pipeline.query_async(connection).await?;
-    Ok(Waiting { scheduled, ready: ready.saturating_sub(1), leases: leases.saturating_sub(1) })
+    Ok(Waiting {
+        scheduled,
+        ready: ready.saturating_sub(1),
+        leases: leases.saturating_sub(1),
+    })
 }
 
 /// Tells what is left in a queue that nobody uses any more, and what of it does not fit together.
-pub async fn scan(connection: &mut MultiplexedConnection, queue: &str, tell: &mut impl FnMut(Event)) -> Result<()> {
+pub async fn scan(
+    connection: &mut MultiplexedConnection,
+    queue: &str,
+    tell: &mut impl FnMut(Event),
+) -> Result<()> {
     let mut scan = Scan {
         queue,
         keys: dueq::queue_keys(queue)?,
@@ -57,7 +81,9 @@ pub async fn scan(connection: &mut MultiplexedConnection, queue: &str, tell: &mu
         broken: HashMap::new(),
         tell,
     };
-    scan.all().await.with_context(|| format!("looking through {queue}"))
+    scan.all()
+        .await
+        .with_context(|| format!("looking through {queue}"))
 }
 
 struct Scan<'a, T> {
@@ -74,7 +100,10 @@ struct Scan<'a, T> {
 
 impl<T: FnMut(Event)> Scan<'_, T> {
     async fn all(&mut self) -> Result<()> {
-        let exist: usize = redis::cmd("EXISTS").arg(&self.keys).query_async(self.connection).await?;
+        let exist: usize = redis::cmd("EXISTS")
+            .arg(&self.keys)
+            .query_async(self.connection)
+            .await?;
         if exist == 0 {
             return Ok(()); // emptied, and not used since
         }
@@ -91,7 +120,12 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         self.ready().await?;
         self.zset(State::Leased, 2, &claims).await?;
         self.zset(State::Dead, 6, &claims).await?;
-        for id in claims.ids().filter(|id| self.places.get(*id) != Some(&State::Leased)).cloned().collect::<Vec<_>>() {
+        for id in claims
+            .ids()
+            .filter(|id| self.places.get(*id) != Some(&State::Leased))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
             self.break_("a claim without a lease", &id);
         }
         for id in claims.miscounted() {
@@ -108,7 +142,10 @@ impl<T: FnMut(Event)> Scan<'_, T> {
     }
 
     fn say(&mut self, what: String) {
-        (self.tell)(Event::Broken { queue: self.queue.to_owned(), what });
+        (self.tell)(Event::Broken {
+            queue: self.queue.to_owned(),
+            what,
+        });
     }
 
     fn break_(&mut self, what: &'static str, id: &[u8]) {
@@ -129,14 +166,20 @@ impl<T: FnMut(Event)> Scan<'_, T> {
     async fn sentinels(&mut self) -> Result<()> {
         let sentinel = sentinel();
         for key in self.keys.clone() {
-            let kind: String = redis::cmd("TYPE").arg(&key).query_async(self.connection).await?;
+            let kind: String = redis::cmd("TYPE")
+                .arg(&key)
+                .query_async(self.connection)
+                .await?;
             let command = match kind.as_str() {
                 "zset" => redis::cmd("ZSCORE").arg(&key).arg(&sentinel).to_owned(),
                 "hash" => redis::cmd("HGET").arg(&key).arg(&sentinel).to_owned(),
                 _ => redis::cmd("LINDEX").arg(&key).arg(0).to_owned(),
             };
-            let found: Option<Vec<u8>> =
-                if kind == "none" { None } else { command.query_async(self.connection).await? };
+            let found: Option<Vec<u8>> = if kind == "none" {
+                None
+            } else {
+                command.query_async(self.connection).await?
+            };
             let wanted = match kind.as_str() {
                 "zset" => &b"inf"[..],
                 "hash" => b"",
@@ -150,11 +193,19 @@ impl<T: FnMut(Event)> Scan<'_, T> {
     }
 
     /// Calls `each` with all fields of a hash but the sentinel, each once.
-    async fn hash(&mut self, key: usize, mut each: impl FnMut(&mut Self, Vec<u8>, Vec<u8>)) -> Result<()> {
+    async fn hash(
+        &mut self,
+        key: usize,
+        mut each: impl FnMut(&mut Self, Vec<u8>, Vec<u8>),
+    ) -> Result<()> {
         let (mut cursor, mut seen, sentinel) = (0_u64, HashSet::new(), sentinel());
         loop {
             let mut command = redis::cmd("HSCAN");
-            command.arg(&self.keys[key]).arg(cursor).arg("COUNT").arg(STEP);
+            command
+                .arg(&self.keys[key])
+                .arg(cursor)
+                .arg("COUNT")
+                .arg(STEP);
             let (next, fields): (u64, Vec<Field>) = command.query_async(self.connection).await?;
             for (field, value) in fields {
                 if field != sentinel && seen.insert(field.clone()) {
@@ -180,11 +231,18 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         let (mut start, sentinel) = (0, sentinel());
         loop {
             let mut command = redis::cmd("ZRANGE");
-            command.arg(&self.keys[key]).arg(start).arg(start + STEP - 1).arg("WITHSCORES");
+            command
+                .arg(&self.keys[key])
+                .arg(start)
+                .arg(start + STEP - 1)
+                .arg("WITHSCORES");
             let page: Vec<Field> = command.query_async(self.connection).await?;
             let (end, mut items) = (page.len() < STEP, Vec::new());
             for (member, score) in page.into_iter().filter(|(member, _)| *member != sentinel) {
-                let Some(score) = std::str::from_utf8(&score).ok().and_then(|score| score.parse::<u64>().ok()) else {
+                let Some(score) = std::str::from_utf8(&score)
+                    .ok()
+                    .and_then(|score| score.parse::<u64>().ok())
+                else {
                     self.break_("a time that is no whole number of ms", &member);
                     continue;
                 };
@@ -211,15 +269,25 @@ impl<T: FnMut(Event)> Scan<'_, T> {
     }
 
     async fn ready(&mut self) -> Result<()> {
-        let entries: Vec<Vec<u8>> =
-            redis::cmd("LRANGE").arg(&self.keys[1]).arg(1).arg(-1).query_async(self.connection).await?;
+        let entries: Vec<Vec<u8>> = redis::cmd("LRANGE")
+            .arg(&self.keys[1])
+            .arg(1)
+            .arg(-1)
+            .query_async(self.connection)
+            .await?;
         if entries.len() > WINDOW {
-            self.say(format!("{} messages are ready, beyond the window", entries.len()));
+            self.say(format!(
+                "{} messages are ready, beyond the window",
+                entries.len()
+            ));
         }
         let mut items = Vec::new();
         for entry in entries {
             let colon = entry.iter().position(|byte| *byte == b':').unwrap_or(0);
-            match std::str::from_utf8(&entry[..colon]).ok().and_then(|due| due.parse().ok()) {
+            match std::str::from_utf8(&entry[..colon])
+                .ok()
+                .and_then(|due| due.parse().ok())
+            {
                 None => self.break_("a ready entry that cannot be read", &entry),
                 Some(due) => {
                     let id = entry[colon + 1..].to_vec();
@@ -238,10 +306,19 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         }
         let item = |(id, time): (Vec<u8>, u64)| {
             let (failures, crashes) = self.attrs.get(&id).copied().unwrap_or_default();
-            LeftItem(String::from_utf8_lossy(&id).into_owned(), time, failures, crashes)
+            LeftItem(
+                String::from_utf8_lossy(&id).into_owned(),
+                time,
+                failures,
+                crashes,
+            )
         };
         let items = items.into_iter().map(item).collect();
-        (self.tell)(Event::Left { queue: self.queue.to_owned(), state, items });
+        (self.tell)(Event::Left {
+            queue: self.queue.to_owned(),
+            state,
+            items,
+        });
     }
 
     async fn messages(&mut self) -> Result<()> {
@@ -256,10 +333,22 @@ impl<T: FnMut(Event)> Scan<'_, T> {
             held.insert(id);
         })
         .await?;
-        for id in self.places.keys().filter(|id| !held.contains(*id)).cloned().collect::<Vec<_>>() {
+        for id in self
+            .places
+            .keys()
+            .filter(|id| !held.contains(*id))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
             self.break_("a place without a payload", &id);
         }
-        for id in self.attrs.keys().filter(|id| !held.contains(*id)).cloned().collect::<Vec<_>>() {
+        for id in self
+            .attrs
+            .keys()
+            .filter(|id| !held.contains(*id))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
             self.break_("attributes without a payload", &id);
         }
         Ok(())
@@ -268,13 +357,17 @@ impl<T: FnMut(Event)> Scan<'_, T> {
     /// Whatever was pushed is here, or went in one of four ways.
     async fn counters(&mut self) -> Result<()> {
         let mut command = redis::cmd("HMGET");
-        command.arg(&self.keys[9]).arg(&["pushed", "acked", "cancelled", "purged", "trimmed"]);
+        command
+            .arg(&self.keys[9])
+            .arg(&["pushed", "acked", "cancelled", "purged", "trimmed"]);
         let counters: Vec<Option<u64>> = command.query_async(self.connection).await?;
         let here = u64::try_from(self.places.len()).unwrap_or(0);
         let pushed = counters[0].unwrap_or(0);
         let gone: u64 = counters[1..].iter().flatten().sum();
         if pushed != here + gone {
-            self.say(format!("{pushed} were pushed, {gone} left and {here} are here: that does not add up"));
+            self.say(format!(
+                "{pushed} were pushed, {gone} left and {here} are here: that does not add up"
+            ));
         }
         Ok(())
     }
@@ -310,14 +403,16 @@ mod tests {
             Event::Broken { what, .. } => Ok(what),
             other => Err(other),
         };
-        let (left, mut broken): (Vec<_>, Vec<_>) =
-            told.into_iter().map(what).fold((Vec::new(), Vec::new()), |(mut left, mut broken), result| {
+        let (left, mut broken): (Vec<_>, Vec<_>) = told.into_iter().map(what).fold(
+            (Vec::new(), Vec::new()),
+            |(mut left, mut broken), result| {
                 match result {
                     Ok(what) => broken.push(what),
                     Err(event) => left.push(event),
                 }
                 (left, broken)
-            });
+            },
+        );
         broken.sort();
         Ok((left, broken))
     }
@@ -325,12 +420,24 @@ mod tests {
     #[tokio::test]
     async fn a_sound_queue_is_told_as_it_is_and_each_fault_by_name() -> Result<()> {
         let server = Server::start(&[])?;
-        let mut connection = redis::Client::open(server.url())?.get_multiplexed_async_connection().await?;
-        assert_eq!(scanned(&mut connection).await?, (Vec::new(), Vec::new()), "no queue");
+        let mut connection = redis::Client::open(server.url())?
+            .get_multiplexed_async_connection()
+            .await?;
+        assert_eq!(
+            scanned(&mut connection).await?,
+            (Vec::new(), Vec::new()),
+            "no queue"
+        );
 
         let client = Client::connect(&server.url()).await?;
         let queue = client.queue("q")?;
-        let push = |id: &str, ms| queue.push(Message::new(payload::make(id, 1, 50)).id(id).due(dueq::Due::AtMs(ms)));
+        let push = |id: &str, ms| {
+            queue.push(
+                Message::new(payload::make(id, 1, 50))
+                    .id(id)
+                    .due(dueq::Due::AtMs(ms)),
+            )
+        };
         push("a", 1).await?;
         push("b", 2).await?;
         push("c", 3).await?;
@@ -340,7 +447,11 @@ mod tests {
         // As a worker does: who claims by hand leaves the rest where it waits.
         client.load_functions().await?;
         let mut promote = redis::cmd("FCALL");
-        promote.arg("dueq_promote").arg(10).arg(&dueq::queue_keys("q")?).arg(&["", "1000", ""]);
+        promote
+            .arg("dueq_promote")
+            .arg(10)
+            .arg(&dueq::queue_keys("q")?)
+            .arg(&["", "1000", ""]);
         promote.query_async::<redis::Value>(&mut connection).await?;
         let (left, broken) = scanned(&mut connection).await?;
         let told = |state, id: &str, time| Event::Left {
@@ -349,7 +460,9 @@ mod tests {
             items: vec![LeftItem(id.into(), time, 0, 0)],
         };
         assert_eq!(broken, Vec::<String>::new());
-        let Event::Left { items, .. } = &left[3] else { panic!("the dead one") };
+        let Event::Left { items, .. } = &left[3] else {
+            panic!("the dead one")
+        };
         let died_ms = items[0].1;
         let wanted = [
             told(State::Scheduled, "d", 4_000_000_000_000),
@@ -359,7 +472,14 @@ mod tests {
         ];
         assert_eq!(left, wanted);
         let waits = waiting(&mut connection, "q", 60_000).await?;
-        assert_eq!(waits, Waiting { scheduled: 0, ready: 1, leases: 1 });
+        assert_eq!(
+            waits,
+            Waiting {
+                scheduled: 0,
+                ready: 1,
+                leases: 1
+            }
+        );
 
         for fault in [
             &["ZADD", "dueq:{q}:scheduled", "5", "c"][..],
@@ -374,7 +494,8 @@ mod tests {
             server.command(fault)?;
         }
         let (_, broken) = scanned(&mut connection).await?;
-        let without_token = |what: String| what.split(": \u{1}").next().unwrap_or_default().to_owned();
+        let without_token =
+            |what: String| what.split(": \u{1}").next().unwrap_or_default().to_owned();
         let broken: Vec<String> = broken.into_iter().map(without_token).collect();
         let wanted = [
             "a claim that cannot be read: x",

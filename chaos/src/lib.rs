@@ -1,6 +1,9 @@
 //! Histories of what processes did to a queue and what they were told, and the checker that reads them.
 
-#![expect(missing_docs, reason = "not published; what is not plain from its name is said")]
+#![expect(
+    missing_docs,
+    reason = "not published; what is not plain from its name is said"
+)]
 
 pub mod broken;
 pub mod check;

@@ -73,7 +73,11 @@ fn main() -> Result<ExitCode> {
             }
         }
     })?;
-    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// By Ctrl-C or SIGTERM: what was started is ended by those who own it.
@@ -91,7 +95,9 @@ fn answer_about_the_clock() -> Result<()> {
     let mut signals = signal(SignalKind::user_defined1())?;
     tokio::spawn(async move {
         while signals.recv().await.is_some() {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
             println!("clock {}", now.as_millis());
         }
     });
@@ -111,7 +117,12 @@ async fn run(options: Options) -> Result<bool> {
     let mut verdict = judge(&ran.folder).await?;
     let recoveries = recovery::of(&ran.folder)?;
     verdict.recovered_late(&recoveries.late);
-    let report = Report { options: &options, ran: &ran, verdict: &verdict, recoveries: &recoveries };
+    let report = Report {
+        options: &options,
+        ran: &ran,
+        verdict: &verdict,
+        recoveries: &recoveries,
+    };
     let (page, json) = (report.page(), report.json());
     eprintln!("{page}");
     for path in options.report.iter().chain([&ran.folder.join("report.md")]) {
@@ -126,10 +137,16 @@ async fn run(options: Options) -> Result<bool> {
 
 async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
     for name in names {
-        anyhow::ensure!(VARIANTS.iter().any(|variant| variant.name == name), "there is no variant {name}");
+        anyhow::ensure!(
+            VARIANTS.iter().any(|variant| variant.name == name),
+            "there is no variant {name}"
+        );
     }
     let (mut all, mut caught) = (0, 0);
-    for variant in VARIANTS.iter().filter(|variant| names.is_empty() || names.iter().any(|name| name == variant.name)) {
+    for variant in VARIANTS
+        .iter()
+        .filter(|variant| names.is_empty() || names.iter().any(|name| name == variant.name))
+    {
         let folder = Path::new("target/chaos/broken").join(variant.name);
         variant.write(&folder.join("lua"))?;
         let options = Options {
@@ -151,8 +168,16 @@ async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
         let ran = run::run(options).await?;
         let verdict = judge(&ran.folder).await?;
         all += 1;
-        let violations: Vec<_> = verdict.violations.iter().filter(|(_, count)| **count > 0).collect();
-        let what = violations.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect::<Vec<_>>().join(", ");
+        let violations: Vec<_> = verdict
+            .violations
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .collect();
+        let what = violations
+            .iter()
+            .map(|(kind, count)| format!("{count} {kind:?}"))
+            .collect::<Vec<_>>()
+            .join(", ");
         if violations.is_empty() {
             println!("{}: NOT CAUGHT ({})", variant.name, variant.what);
         } else {

@@ -11,7 +11,9 @@ pub fn make(id: &str, version: u32, bytes: usize) -> Vec<u8> {
     }
     let mut noise = seed(&payload);
     while payload.len() < bytes {
-        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        noise = noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let left = bytes - payload.len();
         payload.extend(noise.to_be_bytes().iter().take(left));
     }
@@ -20,16 +22,24 @@ pub fn make(id: &str, version: u32, bytes: usize) -> Vec<u8> {
 
 /// The version that a payload says, if it is a payload of `id` byte for byte; otherwise 0.
 pub fn version_of(id: &str, payload: &[u8]) -> u32 {
-    let words = payload.strip_prefix(id.as_bytes()).and_then(|rest| rest.strip_prefix(b" "));
+    let words = payload
+        .strip_prefix(id.as_bytes())
+        .and_then(|rest| rest.strip_prefix(b" "));
     let digits = words.and_then(|rest| rest.split(|byte| *byte == b' ').next());
-    let version = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0);
-    if make(id, version, payload.len()) == payload { version } else { 0 }
+    let version = digits
+        .and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok())
+        .unwrap_or(0);
+    if make(id, version, payload.len()) == payload {
+        version
+    } else {
+        0
+    }
 }
 
 fn seed(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(14_695_981_039_346_656_037, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211))
+    bytes.iter().fold(14_695_981_039_346_656_037, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211)
+    })
 }
 
 #[cfg(test)]
@@ -52,9 +62,16 @@ mod tests {
     fn no_part_of_a_payload_is_a_payload() {
         for bytes in [0, 8, 9, 10, 11, 12, 100, 1_000] {
             let payload = make("p1-7", 3, bytes);
-            assert!(payload.len() >= bytes && payload.len() <= bytes.max(12), "{bytes}");
+            assert!(
+                payload.len() >= bytes && payload.len() <= bytes.max(12),
+                "{bytes}"
+            );
             for length in 0..payload.len() {
-                assert_eq!(version_of("p1-7", &payload[..length]), 0, "{length} bytes of {bytes}");
+                assert_eq!(
+                    version_of("p1-7", &payload[..length]),
+                    0,
+                    "{length} bytes of {bytes}"
+                );
             }
         }
     }

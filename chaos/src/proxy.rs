@@ -63,10 +63,21 @@ impl Proxy {
     pub async fn start(port: u16, usual: Mode) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let way = watch::Sender::new(Way { port, mode: usual.clone() });
-        let shared = Arc::new(Shared { way, done: AtomicU64::new(0) });
+        let way = watch::Sender::new(Way {
+            port,
+            mode: usual.clone(),
+        });
+        let shared = Arc::new(Shared {
+            way,
+            done: AtomicU64::new(0),
+        });
         let task = tokio::spawn(accept(listener, Arc::clone(&shared)));
-        Ok(Self { address, usual, shared, task })
+        Ok(Self {
+            address,
+            usual,
+            shared,
+            task,
+        })
     }
 
     pub fn url(&self) -> String {
@@ -88,7 +99,9 @@ impl Proxy {
 
     /// From now on it leads to another port; connections that lead elsewhere are closed.
     pub fn lead_to(&self, port: u16) {
-        self.shared.way.send_if_modified(|way| std::mem::replace(&mut way.port, port) != port);
+        self.shared
+            .way
+            .send_if_modified(|way| std::mem::replace(&mut way.port, port) != port);
     }
 
     pub fn done(&self) -> u64 {
@@ -128,14 +141,21 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 /// Until one side closes, or the connection is cut; then both are closed.
 async fn carry(client: TcpStream, server: TcpStream, port: u16, shared: &Shared) {
-    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let ((from_client, to_client), (from_server, to_server)) =
+        (client.into_split(), server.into_split());
     tokio::select! {
         () = pump(from_client, to_server, Direction::Requests, port, shared) => {}
         () = pump(from_server, to_client, Direction::Replies, port, shared) => {}
     }
 }
 
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direction, port: u16, shared: &Shared) {
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    direction: Direction,
+    port: u16,
+    shared: &Shared,
+) {
     let (mut ways, mut buffer) = (shared.way.subscribe(), vec![0; 65_536]);
     // Bytes since the present mode began; whether it is deaf for ever.
     let (mut carried, mut deaf) = (0_u64, false);
@@ -205,7 +225,10 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_led_elsewhere_loses_the_connections_that_led_to_the_old_place() -> Result<()> {
-        let (one, other) = (TcpListener::bind(("127.0.0.1", 0)).await?, TcpListener::bind(("127.0.0.1", 0)).await?);
+        let (one, other) = (
+            TcpListener::bind(("127.0.0.1", 0)).await?,
+            TcpListener::bind(("127.0.0.1", 0)).await?,
+        );
         let proxy = Proxy::start(one.local_addr()?.port(), Mode::Pass).await?;
         let mut first = TcpStream::connect(("127.0.0.1", proxy.port())).await?;
         let _held = greet(&one, b'1').await?;

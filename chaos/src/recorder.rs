@@ -9,7 +9,9 @@ use anyhow::{Result, ensure};
 use dueq::harness::{Observer, Reply};
 use dueq::{Applied, Error};
 
-use crate::history::{Answer, Call, ChangeItem, ClaimedItem, Event, PushItem, Role, SettleItem, Verb, Writer, now_us};
+use crate::history::{
+    Answer, Call, ChangeItem, ClaimedItem, Event, PushItem, Role, SettleItem, Verb, Writer, now_us,
+};
 use crate::{payload, stored};
 
 /// The history of this process. Cheap to clone.
@@ -27,10 +29,21 @@ struct Inner {
 impl Diary {
     /// Begins a history and has every script call of this process written into it.
     pub fn begin(path: &Path, role: Role, process: &str) -> Result<Self> {
-        let inner = Inner { writer: Writer::create(path)?, ops: AtomicU64::new(1), offset_us: AtomicI64::new(0) };
+        let inner = Inner {
+            writer: Writer::create(path)?,
+            ops: AtomicU64::new(1),
+            offset_us: AtomicI64::new(0),
+        };
         let diary = Self(Arc::new(inner));
-        diary.write(&Event::Begin { role, process: process.to_owned(), pid: std::process::id() });
-        let observed = dueq::harness::observe(Recorder { diary: diary.clone(), verbs: Mutex::default() });
+        diary.write(&Event::Begin {
+            role,
+            process: process.to_owned(),
+            pid: std::process::id(),
+        });
+        let observed = dueq::harness::observe(Recorder {
+            diary: diary.clone(),
+            verbs: Mutex::default(),
+        });
         ensure!(observed, "somebody else observes this process already");
         Ok(diary)
     }
@@ -51,7 +64,12 @@ impl Diary {
     /// The same if so many replicas must have it before there is an answer.
     pub fn asked_durably(&self, verb: Verb, ids: Vec<String>, replicas: u32) -> u64 {
         let op = self.0.ops.fetch_add(1, Ordering::Relaxed);
-        self.write(&Event::Asked { op, verb, ids, replicas });
+        self.write(&Event::Asked {
+            op,
+            verb,
+            ids,
+            replicas,
+        });
         op
     }
 
@@ -90,9 +108,17 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn invoke(&self, call: u64, verb: &'static str, queue: &str, args: &[&[u8]]) {
-        let id = if verb == "get" { args.get(1).map(|id| text(id)).unwrap_or_default() } else { String::new() };
+        let id = if verb == "get" {
+            args.get(1).map(|id| text(id)).unwrap_or_default()
+        } else {
+            String::new()
+        };
         self.verbs().insert(call, (verb, id));
-        self.diary.write(&Event::Invoke { call, queue: queue.to_owned(), what: call_of(verb, args) });
+        self.diary.write(&Event::Invoke {
+            call,
+            queue: queue.to_owned(),
+            what: call_of(verb, args),
+        });
     }
 
     fn done(&self, call: u64, result: Result<&Reply, (String, Applied)>) {
@@ -100,12 +126,18 @@ impl Observer for Recorder {
         let event = match result {
             Ok(reply) => match answered(call, verb, &id, reply) {
                 Some(event) => event,
-                None => Event::Unknown { call, error: format!("this is no reply of {verb}: {reply:?}") },
+                None => Event::Unknown {
+                    call,
+                    error: format!("this is no reply of {verb}: {reply:?}"),
+                },
             },
             Err((error, Applied::No)) => Event::Refused { call, error },
             Err((error, _)) => Event::Unknown { call, error },
         };
-        if let Event::Ok { now_us: server_us, .. } = event {
+        if let Event::Ok {
+            now_us: server_us, ..
+        } = event
+        {
             let offset_us = server_us - i64::try_from(now_us()).unwrap_or(0);
             self.diary.0.offset_us.store(offset_us, Ordering::Relaxed);
         }
@@ -118,14 +150,21 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn number<N: std::str::FromStr + Default>(bytes: &[u8]) -> N {
-    std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+    std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
 }
 
 /// The first 8 bytes, in hexadecimal: enough to tell claims apart.
 fn token(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
-    bytes.iter().take(8).flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+    bytes
+        .iter()
+        .take(8)
+        .flat_map(|byte| [digit(byte >> 4), digit(*byte)])
+        .collect()
 }
 
 /// Reads a script's ARGV, of which the first is the time override.
@@ -140,34 +179,59 @@ fn call_of(verb: &str, args: &[&[u8]]) -> Call {
                 SettleItem(
                     text(item[0]),
                     token(item[1]),
-                    item.get(2).filter(|_| verb != Verb::Bury).map(|rest| text(rest)).unwrap_or_default(),
+                    item.get(2)
+                        .filter(|_| verb != Verb::Bury)
+                        .map(|rest| text(rest))
+                        .unwrap_or_default(),
                 )
             })
             .collect(),
     };
     let change = |verb, ids: &[&[u8]], rest: &str| Call::Change {
         verb,
-        items: ids.iter().map(|id| ChangeItem(text(id), rest.to_owned())).collect(),
+        items: ids
+            .iter()
+            .map(|id| ChangeItem(text(id), rest.to_owned()))
+            .collect(),
     };
     match (verb, args) {
         ("push", [until, items @ ..]) => {
             let until = until.strip_suffix(b" fresh").unwrap_or(until);
-            let digits = until.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(until.len());
+            let digits = until
+                .iter()
+                .position(|byte| !byte.is_ascii_digit())
+                .unwrap_or(until.len());
             let (until, nonce) = until.split_at(digits);
             let items = items.chunks_exact(4).map(push_item).collect();
-            Call::Push { until_ms: number(until), nonce: text(nonce), items }
+            Call::Push {
+                until_ms: number(until),
+                nonce: text(nonce),
+                items,
+            }
         }
         ("claim", [n, given, lease, rest @ ..]) => {
             let due = rest.first().is_some_and(|due| *due == b"1");
-            Call::Claim { n: number(n), token: token(given), lease_ms: number(lease), due }
+            Call::Claim {
+                n: number(n),
+                token: token(given),
+                lease_ms: number(lease),
+                due,
+            }
         }
-        ("ack", _) => Call::Settle { verb: Verb::Ack, items: acked(args) },
+        ("ack", _) => Call::Settle {
+            verb: Verb::Ack,
+            items: acked(args),
+        },
         ("release", _) => settle(Verb::Release, 2),
         ("again", _) => settle(Verb::Again, 3),
         ("extend", _) => settle(Verb::Extend, 3),
         ("bury", _) => settle(Verb::Bury, 3),
         ("retry", _) => settle(Verb::Retry, 4),
-        ("cancel", [dead, ids @ ..]) => change(Verb::Cancel, ids, if dead.starts_with(b"1") { "dead" } else { "" }),
+        ("cancel", [dead, ids @ ..]) => change(
+            Verb::Cancel,
+            ids,
+            if dead.starts_with(b"1") { "dead" } else { "" },
+        ),
         ("get", ids) => change(Verb::Get, ids, ""),
         ("run_now", ids) => change(Verb::RunNow, ids, ""),
         ("requeue", [b"ids", ids @ ..]) => change(Verb::Requeue, ids, ""),
@@ -175,10 +239,21 @@ fn call_of(verb: &str, args: &[&[u8]]) -> Call {
             verb: Verb::Reschedule,
             items: items
                 .chunks_exact(3)
-                .map(|item| ChangeItem(text(item[0]), [text(item[1]), text(item[2])].join(" ").trim_end().to_owned()))
+                .map(|item| {
+                    ChangeItem(
+                        text(item[0]),
+                        [text(item[1]), text(item[2])]
+                            .join(" ")
+                            .trim_end()
+                            .to_owned(),
+                    )
+                })
                 .collect(),
         },
-        _ => Call::Other { verb: verb.to_owned(), args: args.iter().map(|arg| text(arg)).collect() },
+        _ => Call::Other {
+            verb: verb.to_owned(),
+            args: args.iter().map(|arg| text(arg)).collect(),
+        },
     }
 }
 
@@ -187,7 +262,10 @@ fn acked(mut args: &[&[u8]]) -> Vec<SettleItem> {
     let mut items = Vec::new();
     while let [given, count, rest @ ..] = args {
         let (ids, others) = rest.split_at(number::<usize>(count).min(rest.len()));
-        items.extend(ids.iter().map(|id| SettleItem(text(id), token(given), String::new())));
+        items.extend(
+            ids.iter()
+                .map(|id| SettleItem(text(id), token(given), String::new())),
+        );
         args = others;
     }
     items
@@ -196,25 +274,60 @@ fn acked(mut args: &[&[u8]]) -> Vec<SettleItem> {
 fn push_item(item: &[&[u8]]) -> PushItem {
     let (id, payload) = (text(item[0]), item[2]);
     let version = payload::version_of(&id, payload);
-    PushItem(id, text(item[1]), version, u32::try_from(payload.len()).unwrap_or(u32::MAX), text(item[3]))
+    PushItem(
+        id,
+        text(item[1]),
+        version,
+        u32::try_from(payload.len()).unwrap_or(u32::MAX),
+        text(item[3]),
+    )
 }
 
 /// Nothing if it is not what this verb answers. `id` is what a get is about.
 fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option<Event> {
-    let Reply::List(parts) = reply else { return None };
-    let [Reply::List(header), body @ ..] = &parts[..] else { return None };
-    let [Reply::Int(now_us), Reply::Bytes(incarnation), Reply::Int(seq), rest @ ..] = &header[..] else { return None };
+    let Reply::List(parts) = reply else {
+        return None;
+    };
+    let [Reply::List(header), body @ ..] = &parts[..] else {
+        return None;
+    };
+    let [
+        Reply::Int(now_us),
+        Reply::Bytes(incarnation),
+        Reply::Int(seq),
+        rest @ ..,
+    ] = &header[..]
+    else {
+        return None;
+    };
     let answer = match (verb, body) {
-        ("claim", [_, Reply::Int(deadline_ms), Reply::List(ids), Reply::List(payloads), Reply::List(details), ..]) => {
+        (
+            "claim",
+            [
+                _,
+                Reply::Int(deadline_ms),
+                Reply::List(ids),
+                Reply::List(payloads),
+                Reply::List(details),
+                ..,
+            ],
+        ) => {
             // One detail may stand for all.
             let shared = details.len() == 1;
             if payloads.len() != ids.len() || details.len() != ids.len() && !shared {
                 return None;
             }
-            let item = |(place, (id, payload))| claimed_item(id, payload, &details[if shared { 0 } else { place }]);
+            let item = |(place, (id, payload))| {
+                claimed_item(id, payload, &details[if shared { 0 } else { place }])
+            };
             Answer::Claimed {
                 deadline_ms: u64::try_from(*deadline_ms).unwrap_or(0),
-                items: ids.iter().zip(payloads).enumerate().map(item).collect::<Option<_>>()?,
+                items: ids
+                    .iter()
+                    .zip(payloads)
+                    .enumerate()
+                    .map(item)
+                    .collect::<Option<_>>()?,
                 paused: rest.get(2) == Some(&Reply::Int(1)),
             }
         }
@@ -222,24 +335,44 @@ fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option<Event> {
         ("peek" | "stats", _) => Answer::Other(body.iter().map(length).collect()),
         ("get", [Reply::List(fields)]) => Answer::Items(vec![stored::of_reply(id, fields)?]),
         ("verify", [Reply::List(found)]) => Answer::Other(found.iter().map(finding).collect()),
-        ("audit", [cursor, looked, Reply::List(found)]) => {
-            Answer::Other([word(cursor), word(looked)].into_iter().chain(found.iter().map(finding)).collect())
-        }
+        ("audit", [cursor, looked, Reply::List(found)]) => Answer::Other(
+            [word(cursor), word(looked)]
+                .into_iter()
+                .chain(found.iter().map(finding))
+                .collect(),
+        ),
         (_, [Reply::List(words)]) => Answer::Items(words.iter().map(word).collect()),
         _ => Answer::Other(body.iter().map(word).collect()),
     };
-    Some(Event::Ok { call, seq: u64::try_from(*seq).ok()?, now_us: *now_us, incarnation: text(incarnation), answer })
+    Some(Event::Ok {
+        call,
+        seq: u64::try_from(*seq).ok()?,
+        now_us: *now_us,
+        incarnation: text(incarnation),
+        answer,
+    })
 }
 
 fn claimed_item(id: &Reply, payload: &Reply, details: &Reply) -> Option<ClaimedItem> {
-    let (Reply::Bytes(id), Reply::Bytes(payload), Reply::Bytes(details)) = (id, payload, details) else {
+    let (Reply::Bytes(id), Reply::Bytes(payload), Reply::Bytes(details)) = (id, payload, details)
+    else {
         return None;
     };
     let (id, details) = (text(id), text(details));
     let mut details = details.splitn(3, ' ');
-    let (version, bytes) = (payload::version_of(&id, payload), u32::try_from(payload.len()).unwrap_or(u32::MAX));
+    let (version, bytes) = (
+        payload::version_of(&id, payload),
+        u32::try_from(payload.len()).unwrap_or(u32::MAX),
+    );
     let (due_ms, attempt) = (details.next()?.parse().ok()?, details.next()?.parse().ok()?);
-    Some(ClaimedItem(id, version, due_ms, attempt, bytes, details.next().unwrap_or_default().to_owned()))
+    Some(ClaimedItem(
+        id,
+        version,
+        due_ms,
+        attempt,
+        bytes,
+        details.next().unwrap_or_default().to_owned(),
+    ))
 }
 
 /// Kind, what, detail, mended.
@@ -270,43 +403,115 @@ mod tests {
     use super::*;
 
     fn bytes(words: &[&str]) -> Reply {
-        Reply::List(words.iter().map(|word| Reply::Bytes(word.as_bytes().to_vec())).collect())
+        Reply::List(
+            words
+                .iter()
+                .map(|word| Reply::Bytes(word.as_bytes().to_vec()))
+                .collect(),
+        )
     }
 
     fn header() -> Reply {
         let incarnation = Reply::Bytes(b"abc".to_vec());
-        Reply::List(vec![Reply::Int(5_000), incarnation, Reply::Int(9), Reply::Int(-1), Reply::Int(-1), Reply::Int(0)])
+        Reply::List(vec![
+            Reply::Int(5_000),
+            incarnation,
+            Reply::Int(9),
+            Reply::Int(-1),
+            Reply::Int(-1),
+            Reply::Int(0),
+        ])
     }
 
     #[test]
     fn calls_are_read_as_the_scripts_read_them() {
         let payload = payload::make("p1-7", 2, 100);
         let item = PushItem("p1-7".into(), "+5".into(), 2, 100, "reuse".into());
-        for (until, nonce) in [("123", ""), ("123 fresh", ""), ("123.5 n1", ".5 n1"), ("123 n1", " n1")] {
-            let push = call_of("push", &[b"", until.as_bytes(), b"p1-7", b"+5", &payload, b"reuse"]);
-            assert_eq!(push, Call::Push { until_ms: 123, nonce: nonce.into(), items: vec![item.clone()] });
+        for (until, nonce) in [
+            ("123", ""),
+            ("123 fresh", ""),
+            ("123.5 n1", ".5 n1"),
+            ("123 n1", " n1"),
+        ] {
+            let push = call_of(
+                "push",
+                &[b"", until.as_bytes(), b"p1-7", b"+5", &payload, b"reuse"],
+            );
+            assert_eq!(
+                push,
+                Call::Push {
+                    until_ms: 123,
+                    nonce: nonce.into(),
+                    items: vec![item.clone()]
+                }
+            );
         }
 
         let given = b"\x00\xffABCDEFrest....";
         let claim = call_of("claim", &[b"", b"4", given, b"2000", b"1"]);
-        assert_eq!(claim, Call::Claim { n: 4, token: "00ff414243444546".into(), lease_ms: 2_000, due: true });
+        assert_eq!(
+            claim,
+            Call::Claim {
+                n: 4,
+                token: "00ff414243444546".into(),
+                lease_ms: 2_000,
+                due: true
+            }
+        );
 
-        let retry = call_of("retry", &[b"", b"a", given, b"50", b"why", b"b", given, b"60", b""]);
-        let item = |id: &str, rest: &str| SettleItem(id.into(), "00ff414243444546".into(), rest.into());
-        assert_eq!(retry, Call::Settle { verb: Verb::Retry, items: vec![item("a", "50"), item("b", "60")] });
+        let retry = call_of(
+            "retry",
+            &[b"", b"a", given, b"50", b"why", b"b", given, b"60", b""],
+        );
+        let item =
+            |id: &str, rest: &str| SettleItem(id.into(), "00ff414243444546".into(), rest.into());
+        assert_eq!(
+            retry,
+            Call::Settle {
+                verb: Verb::Retry,
+                items: vec![item("a", "50"), item("b", "60")]
+            }
+        );
         let other = b"\x01\xffABCDEFrest....";
         let ack = call_of("ack", &[b"", given, b"2", b"a", b"b", other, b"1", b"c"]);
         let last = SettleItem("c".into(), "01ff414243444546".into(), String::new());
-        assert_eq!(ack, Call::Settle { verb: Verb::Ack, items: vec![item("a", ""), item("b", ""), last] });
+        assert_eq!(
+            ack,
+            Call::Settle {
+                verb: Verb::Ack,
+                items: vec![item("a", ""), item("b", ""), last]
+            }
+        );
         let bury = call_of("bury", &[b"", b"a", given, b"why"]);
-        assert_eq!(bury, Call::Settle { verb: Verb::Bury, items: vec![item("a", "")] });
+        assert_eq!(
+            bury,
+            Call::Settle {
+                verb: Verb::Bury,
+                items: vec![item("a", "")]
+            }
+        );
 
         let moved = call_of("reschedule", &[b"", b"a", b"+5", b"", b"b", b"70", b"60"]);
-        let items = vec![ChangeItem("a".into(), "+5".into()), ChangeItem("b".into(), "70 60".into())];
-        assert_eq!(moved, Call::Change { verb: Verb::Reschedule, items });
+        let items = vec![
+            ChangeItem("a".into(), "+5".into()),
+            ChangeItem("b".into(), "70 60".into()),
+        ];
+        assert_eq!(
+            moved,
+            Call::Change {
+                verb: Verb::Reschedule,
+                items
+            }
+        );
         let oldest = call_of("requeue", &[b"", b"oldest", b"10", b""]);
         let args = vec!["oldest".to_owned(), "10".to_owned(), String::new()];
-        assert_eq!(oldest, Call::Other { verb: "requeue".into(), args });
+        assert_eq!(
+            oldest,
+            Call::Other {
+                verb: "requeue".into(),
+                args
+            }
+        );
     }
 
     #[test]
@@ -320,21 +525,44 @@ mod tests {
         };
         let event = |attempt, options: &str| {
             let first = ClaimedItem("a".into(), 3, 4, 2, 50, String::new());
-            let items = vec![first, ClaimedItem("a".into(), 0, 4, attempt, spoilt, options.into())];
-            let answer = Answer::Claimed { deadline_ms: 77, items, paused: false };
-            Event::Ok { call: 1, seq: 9, now_us: 5_000, incarnation: "abc".into(), answer }
+            let items = vec![
+                first,
+                ClaimedItem("a".into(), 0, 4, attempt, spoilt, options.into()),
+            ];
+            let answer = Answer::Claimed {
+                deadline_ms: 77,
+                items,
+                paused: false,
+            };
+            Event::Ok {
+                call: 1,
+                seq: 9,
+                now_us: 5_000,
+                incarnation: "abc".into(),
+                answer,
+            }
         };
-        assert_eq!(answered(1, "claim", "", &claim(&["4 2 "])), Some(event(2, "")));
+        assert_eq!(
+            answered(1, "claim", "", &claim(&["4 2 "])),
+            Some(event(2, ""))
+        );
         let options = "max_attempts=2 traceparent=00-1";
         let details = ["4 2 ", &format!("4 3 {options}")];
-        assert_eq!(answered(1, "claim", "", &claim(&details)), Some(event(3, options)));
+        assert_eq!(
+            answered(1, "claim", "", &claim(&details)),
+            Some(event(3, options))
+        );
         assert_eq!(answered(1, "claim", "", &claim(&[])), None);
 
         let reply = Reply::List(vec![header(), bytes(&["OK", "GONE"])]);
-        let Some(Event::Ok { answer, .. }) = answered(1, "ack", "", &reply) else { panic!("a reply") };
+        let Some(Event::Ok { answer, .. }) = answered(1, "ack", "", &reply) else {
+            panic!("a reply")
+        };
         assert_eq!(answer, Answer::Items(vec!["OK".into(), "GONE".into()]));
         let reply = Reply::List(vec![header(), Reply::Int(12), Reply::Int(1)]);
-        let Some(Event::Ok { answer, .. }) = answered(1, "reap", "", &reply) else { panic!("a reply") };
+        let Some(Event::Ok { answer, .. }) = answered(1, "reap", "", &reply) else {
+            panic!("a reply")
+        };
         assert_eq!(answer, Answer::Other(vec!["12".into(), "1".into()]));
         assert_eq!(answered(1, "ack", "", &Reply::Int(1)), None);
     }
@@ -352,24 +580,66 @@ mod tests {
             ("error", text("why")),
             ("payload", payload),
         ];
-        let fields = fields.into_iter().flat_map(|(name, value)| [text(name), value]).collect();
+        let fields = fields
+            .into_iter()
+            .flat_map(|(name, value)| [text(name), value])
+            .collect();
         assert_eq!(
             call_of("get", &[b"", b"a"]),
-            Call::Change { verb: Verb::Get, items: vec![ChangeItem("a".into(), "".into())] }
+            Call::Change {
+                verb: Verb::Get,
+                items: vec![ChangeItem("a".into(), "".into())]
+            }
         );
-        let answer =
-            |verb, body: Vec<Reply>| match answered(1, verb, "a", &Reply::List([vec![header()], body].concat())) {
-                Some(Event::Ok { answer, .. }) => Some(answer),
-                _ => None,
-            };
+        let answer = |verb, body: Vec<Reply>| match answered(
+            1,
+            verb,
+            "a",
+            &Reply::List([vec![header()], body].concat()),
+        ) {
+            Some(Event::Ok { answer, .. }) => Some(answer),
+            _ => None,
+        };
         let seen = answer("get", vec![Reply::List(fields)]);
-        assert_eq!(seen, Some(Answer::Items(vec!["IS leased 7 1 0 2 60 max_attempts=3".into()])));
-        assert_eq!(answer("get", vec![Reply::List(vec![])]), Some(Answer::Items(vec!["ABSENT".into()])));
-        assert_eq!(answer("get", vec![Reply::List(vec![text("state"), text("leased")])]), None);
-        let found = Reply::List(vec![text("doubled"), text("a"), text("ready, dead"), Reply::Int(1)]);
-        let audit = answer("audit", vec![text("0"), Reply::Int(9), Reply::List(vec![found.clone()])]);
-        assert_eq!(audit, Some(Answer::Other(["0", "9", "doubled a ready, dead 1"].map(str::to_owned).into())));
+        assert_eq!(
+            seen,
+            Some(Answer::Items(vec![
+                "IS leased 7 1 0 2 60 max_attempts=3".into()
+            ]))
+        );
+        assert_eq!(
+            answer("get", vec![Reply::List(vec![])]),
+            Some(Answer::Items(vec!["ABSENT".into()]))
+        );
+        assert_eq!(
+            answer(
+                "get",
+                vec![Reply::List(vec![text("state"), text("leased")])]
+            ),
+            None
+        );
+        let found = Reply::List(vec![
+            text("doubled"),
+            text("a"),
+            text("ready, dead"),
+            Reply::Int(1),
+        ]);
+        let audit = answer(
+            "audit",
+            vec![text("0"), Reply::Int(9), Reply::List(vec![found.clone()])],
+        );
+        assert_eq!(
+            audit,
+            Some(Answer::Other(
+                ["0", "9", "doubled a ready, dead 1"]
+                    .map(str::to_owned)
+                    .into()
+            ))
+        );
         let verify = answer("verify", vec![Reply::List(vec![found])]);
-        assert_eq!(verify, Some(Answer::Other(vec!["doubled a ready, dead 1".into()])));
+        assert_eq!(
+            verify,
+            Some(Answer::Other(vec!["doubled a ready, dead 1".into()]))
+        );
     }
 }

@@ -30,8 +30,12 @@ impl Report<'_> {
     /// The object of the last line.
     pub fn json(&self) -> Value {
         let recovery = |by: &crate::recovery::Recovery| json!({"count": by.count, "p50": by.p50, "max": by.max});
-        let recoveries: Map<_, _> =
-            self.recoveries.by_fault.iter().map(|(kind, by)| (kind.clone(), recovery(by))).collect();
+        let recoveries: Map<_, _> = self
+            .recoveries
+            .by_fault
+            .iter()
+            .map(|(kind, by)| (kind.clone(), recovery(by)))
+            .collect();
         let mut faults = self.ran.traced.clone();
         faults.extend(self.recoveries.handlers.clone());
         let mut object = Map::new();
@@ -42,19 +46,38 @@ impl Report<'_> {
         add("deliveries", self.verdict.deliveries.into());
         add("unjudged", self.verdict.unjudged.into());
         add("replicated", self.verdict.replicated.into());
-        add("lost_in_declared_window", self.verdict.lost_in_declared_window.into());
+        add(
+            "lost_in_declared_window",
+            self.verdict.lost_in_declared_window.into(),
+        );
         if let Ok(Value::Object(violations)) = serde_json::to_value(&self.verdict.violations) {
-            violations.into_iter().for_each(|(key, value)| add(&key, value));
+            violations
+                .into_iter()
+                .for_each(|(key, value)| add(&key, value));
         }
-        add("excuses", serde_json::to_value(&self.verdict.excuses).unwrap_or_default());
-        add("lateness_ms", serde_json::to_value(self.verdict.lateness).unwrap_or_default());
-        add("explained_duplicates", serde_json::to_value(&self.verdict.explained_duplicates).unwrap_or_default());
+        add(
+            "excuses",
+            serde_json::to_value(&self.verdict.excuses).unwrap_or_default(),
+        );
+        add(
+            "lateness_ms",
+            serde_json::to_value(self.verdict.lateness).unwrap_or_default(),
+        );
+        add(
+            "explained_duplicates",
+            serde_json::to_value(&self.verdict.explained_duplicates).unwrap_or_default(),
+        );
         add("verbs", json!(self.verdict.verbs));
         add("faults", json!(faults));
         add("not_applied", json!(self.ran.not_applied));
         add("recovery_ms", Value::Object(recoveries));
         add("server", self.ran.server.clone().into());
-        add("drained_ms", u64::try_from(self.ran.drained_in.as_millis()).unwrap_or(u64::MAX).into());
+        add(
+            "drained_ms",
+            u64::try_from(self.ran.drained_in.as_millis())
+                .unwrap_or(u64::MAX)
+                .into(),
+        );
         add("wrong", json!(self.wrong().collect::<Vec<_>>()));
         Value::Object(object)
     }
@@ -67,7 +90,11 @@ impl Report<'_> {
         line(format!(
             "# Chaos, seed {}: {}\n",
             self.options.seed,
-            if self.is_green() { "all is well" } else { "NOT WELL" }
+            if self.is_green() {
+                "all is well"
+            } else {
+                "NOT WELL"
+            }
         ));
         line(format!("- Server: {}", ran.server));
         line(format!(
@@ -83,14 +110,19 @@ impl Report<'_> {
             "- Acknowledged as replicated: {}; undone by failovers and cut files, and nobody had been promised otherwise: {}",
             verdict.replicated, verdict.lost_in_declared_window
         ));
-        line(format!("- Not judged, for too many unknown outcomes: {}", verdict.unjudged));
+        line(format!(
+            "- Not judged, for too many unknown outcomes: {}",
+            verdict.unjudged
+        ));
         let late = verdict.lateness;
         line(format!(
             "- Claimed after they were due, where that is certain: {} messages; p50 {} ms, p99 {} ms, longest {} ms",
             late.judged, late.p50, late.p99, late.max
         ));
         for (fault, count) in &ran.not_applied {
-            line(format!("- Not applied, as there was nothing to apply it to: {fault}, {count} times"));
+            line(format!(
+                "- Not applied, as there was nothing to apply it to: {fault}, {count} times"
+            ));
         }
         for left_out in &ran.left_out {
             line(format!("- Left out: {left_out}"));
@@ -98,7 +130,11 @@ impl Report<'_> {
         for wrong in self.wrong() {
             line(format!("- **Wrong:** {wrong}"));
         }
-        let verbs: Vec<_> = verdict.verbs.iter().map(|(verb, count)| format!("{verb} {count}")).collect();
+        let verbs: Vec<_> = verdict
+            .verbs
+            .iter()
+            .map(|(verb, count)| format!("{verb} {count}"))
+            .collect();
         line(format!("- Answered calls: {}", verbs.join(", ")));
         line("\n| violation | count |\n|---|---|".to_owned());
         for (kind, count) in &verdict.violations {
@@ -106,7 +142,9 @@ impl Report<'_> {
         }
         for (kind, examples) in &verdict.examples {
             line(format!("\n{}:", word(kind)));
-            examples.iter().for_each(|example| line(format!("- {example}")));
+            examples
+                .iter()
+                .for_each(|example| line(format!("- {example}")));
         }
         line("\n| why a message was delivered again | times |\n|---|---|".to_owned());
         for (cause, count) in &verdict.explained_duplicates {
@@ -117,7 +155,10 @@ impl Report<'_> {
                 .to_owned(),
         );
         for (kind, excuse) in &verdict.excuses {
-            line(format!("| {kind} | {} | {} | {} |", excuse.calls, excuse.available, excuse.used));
+            line(format!(
+                "| {kind} | {} | {} | {} |",
+                excuse.calls, excuse.available, excuse.used
+            ));
         }
         line("\n| fault | seen | recoveries | p50 ms | max ms |\n|---|---|---|---|---|".to_owned());
         let mut faults = ran.traced.clone();
@@ -126,12 +167,15 @@ impl Report<'_> {
             faults.entry(kind.clone()).or_insert(0);
         }
         for (fault, count) in &faults {
-            let recovery = self
-                .recoveries
-                .by_fault
-                .get(fault)
-                .map_or_else(|| "| - | - | - |".to_owned(), |by| format!("| {} | {} | {} |", by.count, by.p50, by.max));
-            let count = if *count == 0 { "-".to_owned() } else { count.to_string() };
+            let recovery = self.recoveries.by_fault.get(fault).map_or_else(
+                || "| - | - | - |".to_owned(),
+                |by| format!("| {} | {} | {} |", by.count, by.p50, by.max),
+            );
+            let count = if *count == 0 {
+                "-".to_owned()
+            } else {
+                count.to_string()
+            };
             line(format!("| {fault} | {count} {recovery}"));
         }
         page
@@ -139,5 +183,8 @@ impl Report<'_> {
 }
 
 fn word(kind: &impl serde::Serialize) -> String {
-    serde_json::to_value(kind).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    serde_json::to_value(kind)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }

@@ -34,12 +34,22 @@ impl Push {
     /// A new message under the id of one that has just ended: its payload tells them apart.
     pub fn again(id: String, due: Due) -> Self {
         let (version, on_conflict) = (AGAIN + fastrand::u32(0..50_000), OnConflict::Keep);
-        Self { id, due, version, bytes: 100, max_attempts: None, on_conflict }
+        Self {
+            id,
+            due,
+            version,
+            bytes: 100,
+            max_attempts: None,
+            on_conflict,
+        }
     }
 
     pub fn message(&self) -> Message {
         let payload = payload::make(&self.id, self.version, self.bytes);
-        let mut message = Message::new(payload).id(&self.id).due(self.due).on_conflict(self.on_conflict);
+        let mut message = Message::new(payload)
+            .id(&self.id)
+            .due(self.due)
+            .on_conflict(self.on_conflict);
         if let Some(limit) = self.max_attempts {
             message = message.max_attempts(limit);
         }
@@ -73,7 +83,14 @@ pub struct Plan {
 impl Plan {
     pub fn new(seed: u64, name: &str, poison_every: u64, once: bool) -> Self {
         let rng = Rng::with_seed(seed ^ hash(name.as_bytes()));
-        Self { name: name.to_owned(), rng, number: 0, poison_every, next_poison: poison_every, once }
+        Self {
+            name: name.to_owned(),
+            rng,
+            number: 0,
+            poison_every,
+            next_poison: poison_every,
+            once,
+        }
     }
 
     /// The next step, as the server's clock stands at `now_ms`.
@@ -106,7 +123,14 @@ impl Plan {
         self.number += 1;
         let id = format!("{}-{}", self.name, self.number);
         let on_conflict = OnConflict::Keep;
-        Push { id, due, version: 1, bytes: 100, max_attempts: None, on_conflict }
+        Push {
+            id,
+            due,
+            version: 1,
+            bytes: 100,
+            max_attempts: None,
+            on_conflict,
+        }
     }
 
     fn poison(&mut self, pushes: &mut Vec<Push>) {
@@ -189,7 +213,8 @@ impl Plan {
                 7 => (again.on_conflict, again.due) = (OnConflict::Reschedule, self.due(now_ms)),
                 _ => {
                     version += 1;
-                    (again.version, again.on_conflict, again.due) = (version, OnConflict::Replace, self.due(now_ms));
+                    (again.version, again.on_conflict, again.due) =
+                        (version, OnConflict::Replace, self.due(now_ms));
                 }
             }
             let pause = match self.rng.u32(0..4) {
@@ -220,14 +245,18 @@ fn odd(id: &str, rng: &mut Rng) -> String {
 /// The trace of one message in fifty; whatever is pushed under its id has the same.
 pub fn trace_parent(id: &str) -> Option<String> {
     let trace = hash(id.as_bytes());
-    trace.is_multiple_of(50).then(|| format!("00-{trace:016x}{trace:016x}-{:016x}-01", trace | 1))
+    trace
+        .is_multiple_of(50)
+        .then(|| format!("00-{trace:016x}{trace:016x}-{:016x}-01", trace | 1))
 }
 
 /// FNV-1a, then mixed, so that neighbours differ in every bit.
 pub fn hash(bytes: &[u8]) -> u64 {
     let hash = bytes
         .iter()
-        .fold(14_695_981_039_346_656_037, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211));
+        .fold(14_695_981_039_346_656_037, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211)
+        });
     let mixed = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed ^ (mixed >> 32)
 }
@@ -252,19 +281,33 @@ mod tests {
         let mut plan = Plan::new(7, "p1", 0, false);
         let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
         let pushes: Vec<_> = steps.iter().flat_map(|step| &step.pushes).collect();
-        let later: Vec<_> = steps.iter().flat_map(|step| &step.later).map(|(_, push)| push).collect();
+        let later: Vec<_> = steps
+            .iter()
+            .flat_map(|step| &step.later)
+            .map(|(_, push)| push)
+            .collect();
         type Kind<'a> = (&'a str, &'a dyn Fn(&Push) -> bool);
         let some: &[Kind<'_>] = &[
             ("at once", &|push| push.due == Due::AfterMs(0)),
-            ("far ahead", &|push| matches!(push.due, Due::AfterMs(120_000..))),
-            ("past", &|push| matches!(push.due, Due::AtMs(..1_000_000_000))),
+            ("far ahead", &|push| {
+                matches!(push.due, Due::AfterMs(120_000..))
+            }),
+            ("past", &|push| {
+                matches!(push.due, Due::AtMs(..1_000_000_000))
+            }),
             ("at 0", &|push| push.due == Due::AtMs(0)),
-            ("since yesterday", &|push| push.due == Due::AtMs(1_000_000_000 - DAY_MS)),
+            ("since yesterday", &|push| {
+                push.due == Due::AtMs(1_000_000_000 - DAY_MS)
+            }),
             ("1 MiB", &|push| push.bytes == PAYLOAD_LIMIT),
-            ("NUL", &|push| payload::make(&push.id, 1, push.bytes).contains(&0)),
+            ("NUL", &|push| {
+                payload::make(&push.id, 1, push.bytes).contains(&0)
+            }),
             ("a trace", &|push| trace_parent(&push.id).is_some()),
             ("a dot and a per cent sign", &|push| push.id.contains(".%")),
-            ("too far", &|push| matches!(push.due, Due::AtMs(TOO_FAR_MS..))),
+            ("too far", &|push| {
+                matches!(push.due, Due::AtMs(TOO_FAR_MS..))
+            }),
             ("10 KB", &|push| push.bytes == 10_240),
             ("UTF-8", &|push| !push.id.is_ascii()),
             ("200 bytes", &|push| push.id.len() == 200),
@@ -276,8 +319,16 @@ mod tests {
         }
         // An entry of ready is `due:id`: what waits there has ids with colons too.
         let burst = |step: &&Step| step.pushes.len() > 199;
-        assert!(steps.iter().filter(burst).any(|step| step.pushes.iter().any(|push| push.id.contains(':'))));
-        assert!(steps.iter().any(|step| step.pushes.len() == 1) && steps.iter().any(|step| step.pushes.len() > 199));
+        assert!(
+            steps
+                .iter()
+                .filter(burst)
+                .any(|step| step.pushes.iter().any(|push| push.id.contains(':')))
+        );
+        assert!(
+            steps.iter().any(|step| step.pushes.len() == 1)
+                && steps.iter().any(|step| step.pushes.len() > 199)
+        );
         assert!(later.iter().any(|push| push.version == 2));
         let ids: std::collections::HashSet<_> = pushes.iter().map(|push| &push.id).collect();
         assert_eq!(ids.len(), pushes.len(), "a new push has a new id");

@@ -52,9 +52,18 @@ impl Acl {
             Who::Operator => (Role::Operator, "operator"),
         };
         let rules = dueq::acl_rules(&self.queue, role)?;
-        let user = self.user.unwrap_or_else(|| format!("{}-{word}", self.queue));
-        if user.is_empty() || user.chars().any(|c| c.is_whitespace() || c.is_control() || "()'\"\\".contains(c)) {
-            return Err(Usage(format!("{user:?} is no name of a user: no blanks, quotes or parentheses")).into());
+        let user = self
+            .user
+            .unwrap_or_else(|| format!("{}-{word}", self.queue));
+        if user.is_empty()
+            || user
+                .chars()
+                .any(|c| c.is_whitespace() || c.is_control() || "()'\"\\".contains(c))
+        {
+            return Err(Usage(format!(
+                "{user:?} is no name of a user: no blanks, quotes or parentheses"
+            ))
+            .into());
         }
         if common.json {
             let object = serde_json::json!({ "queue": self.queue, "role": word, "user": user, "rules": rules });
@@ -63,7 +72,8 @@ impl Acl {
             let command = format!("ACL SETUSER {user} {} on >PASSWORD", rules.join(" "));
             // It is to be pasted: made visible it would be about another queue.
             if command.contains(steers) {
-                let reason = "the name of the queue, or of the user, holds characters that steer a terminal";
+                let reason =
+                    "the name of the queue, or of the user, holds characters that steer a terminal";
                 return Err(Usage(format!("{reason}: take the rules from --json")).into());
             }
             output::line(&command)?;

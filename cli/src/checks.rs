@@ -26,18 +26,28 @@ use crate::when::When;
 pub(crate) type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub(crate) const CHECKS: [(&str, Check); 5] =
-    [("delay", delay), ("moment", moment), ("ndjson", ndjson), ("shown", shown), ("redisson", redisson)];
+pub(crate) const CHECKS: [(&str, Check); 5] = [
+    ("delay", delay),
+    ("moment", moment),
+    ("ndjson", ndjson),
+    ("shown", shown),
+    ("redisson", redisson),
+];
 
 /// Why something is refused: in words, of bounded length, that a terminal can be shown.
 fn check_reason(reason: &str, given: &str) {
-    assert!(!reason.is_empty() && reason.len() < 400 + 8 * given.len(), "{reason:?}");
+    assert!(
+        !reason.is_empty() && reason.len() < 400 + 8 * given.len(),
+        "{reason:?}"
+    );
     assert!(!reason.contains(steers), "{reason:?}");
 }
 
 /// A delay: what is taken is what was written, and has a length; what is refused says why.
 pub(crate) fn delay(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let read = time::delay(text);
     if let Some(expected) = plain_delay(text) {
         assert_eq!(read, Ok(expected), "{text:?}");
@@ -45,9 +55,16 @@ pub(crate) fn delay(bytes: &[u8]) {
     match read {
         Ok(delay) => {
             assert!(!text.trim().is_empty());
-            assert!(text.contains(|c: char| c.is_ascii_digit()), "{text:?} is {delay:?}");
+            assert!(
+                text.contains(|c: char| c.is_ascii_digit()),
+                "{text:?} is {delay:?}"
+            );
             let span: Span = text.parse().expect("what was taken can be taken apart");
-            assert_eq!((span.get_years(), span.get_months()), (0, 0), "{text:?} has no fixed length");
+            assert_eq!(
+                (span.get_years(), span.get_months()),
+                (0, 0),
+                "{text:?} has no fixed length"
+            );
             let again = format!("PT{}.{:09}S", delay.as_secs(), delay.subsec_nanos());
             // As many seconds as the format has; in hours and minutes beside each other there may be more.
             if delay.as_secs() <= 631_107_417_600 {
@@ -63,7 +80,10 @@ pub(crate) fn delay(bytes: &[u8]) {
 fn plain_delay(text: &str) -> Option<Duration> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let number = &text[..text.len() - unit.len()];
-    let number: u32 = Some(number).filter(|number| number.len() <= 6)?.parse().ok()?;
+    let number: u32 = Some(number)
+        .filter(|number| number.len() <= 6)?
+        .parse()
+        .ok()?;
     let ms = match unit {
         "ms" => 1,
         "s" => 1_000,
@@ -81,18 +101,37 @@ const NOW: i64 = 1_792_879_200;
 /// A moment: clocks in its zone show what was written then, and at no other time; what is refused says why. The first byte names
 /// the zone of `--tz`.
 pub(crate) fn moment(bytes: &[u8]) {
-    let Some((which, rest)) = bytes.split_first() else { return };
-    let Ok(text) = std::str::from_utf8(rest) else { return };
-    let name = ["Asia/Shanghai", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"];
-    let zone = name.get(usize::from(which % 8)).map(|name| time::zone(name).expect("a zone"));
+    let Some((which, rest)) = bytes.split_first() else {
+        return;
+    };
+    let Ok(text) = std::str::from_utf8(rest) else {
+        return;
+    };
+    let name = [
+        "Asia/Shanghai",
+        "Europe/Berlin",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "UTC",
+    ];
+    let zone = name
+        .get(usize::from(which % 8))
+        .map(|name| time::zone(name).expect("a zone"));
     let now = Timestamp::from_second(NOW).expect("a moment");
     match time::moment(text, zone.as_ref(), now) {
         Ok(at) => {
             let at = Timestamp::try_from(at).expect("what was a timestamp is one");
-            if let Some((day, clock)) = text.split_once(' ').filter(|(day, _)| matches!(*day, "today" | "tomorrow")) {
+            if let Some((day, clock)) = text
+                .split_once(' ')
+                .filter(|(day, _)| matches!(*day, "today" | "tomorrow"))
+            {
                 let zone = zone.expect("a day by itself is in no zone");
                 let today = now.to_zoned(zone.clone()).date();
-                let date = if day == "today" { today } else { today.tomorrow().expect("a day") };
+                let date = if day == "today" {
+                    today
+                } else {
+                    today.tomorrow().expect("a day")
+                };
                 let time = clock.trim().parse().expect("a time of day");
                 check_shown_once(at, &zone, date.to_datetime(time));
                 return;
@@ -102,17 +141,29 @@ pub(crate) fn moment(bytes: &[u8]) {
                 return;
             }
             let pieces = Pieces::parse(text).expect("what was taken can be taken apart");
-            let written = pieces.date().to_datetime(pieces.time().expect("a time of day"));
+            let written = pieces
+                .date()
+                .to_datetime(pieces.time().expect("a time of day"));
             let named = pieces.to_time_zone().ok().flatten();
             match (pieces.offset(), named) {
                 // The zone only says where it is shown.
                 (Some(PiecesOffset::Zulu), _) => {
-                    assert_eq!(TimeZone::UTC.to_timestamp(written).ok(), Some(at), "{text:?}")
+                    assert_eq!(
+                        TimeZone::UTC.to_timestamp(written).ok(),
+                        Some(at),
+                        "{text:?}"
+                    )
                 }
                 (Some(_), Some(zone)) => {
-                    let (told, offset) = (pieces.to_numeric_offset().expect("an offset"), zone.to_offset(at));
+                    let (told, offset) = (
+                        pieces.to_numeric_offset().expect("an offset"),
+                        zone.to_offset(at),
+                    );
                     // Long ago offsets had seconds, which need not be written.
-                    assert!((told.seconds() - offset.seconds()).abs() < 60, "{text:?}: zone and offset disagree");
+                    assert!(
+                        (told.seconds() - offset.seconds()).abs() < 60,
+                        "{text:?}: zone and offset disagree"
+                    );
                     assert_eq!(offset.to_timestamp(written).ok(), Some(at), "{text:?}");
                 }
                 (Some(_), None) => {
@@ -134,7 +185,11 @@ fn check_shown_once(at: Timestamp, zone: &TimeZone, written: DateTime) {
     assert_eq!(zone.to_datetime(at), written, "{at} in {zone:?}");
     for minutes in (-180..=180).step_by(30).filter(|minutes| *minutes != 0) {
         if let Ok(other) = at.checked_add(SignedDuration::from_mins(minutes)) {
-            assert_ne!(zone.to_datetime(other), written, "{written} is shown at {at}, and at {other} too");
+            assert_ne!(
+                zone.to_datetime(other),
+                written,
+                "{written} is shown at {at}, and at {other} too"
+            );
         }
     }
 }
@@ -143,10 +198,21 @@ fn check_shown_once(at: Timestamp, zone: &TimeZone, written: DateTime) {
 pub(crate) fn ndjson(bytes: &[u8]) {
     let (whole, read) = lines(bytes, 1, true, 1 << 16);
     assert_eq!(read, bytes.len() as u64, "every byte was read");
-    assert_eq!(lines(bytes, 1, true, 1), (whole.clone(), read), "reads of one byte");
+    assert_eq!(
+        lines(bytes, 1, true, 1),
+        (whole.clone(), read),
+        "reads of one byte"
+    );
     for (number, line) in &whole {
-        let text = bytes.split(|byte| *byte == b'\n').nth(*number as usize - 1).expect("a line");
-        let text = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| *number == 1).unwrap_or(text).trim_ascii();
+        let text = bytes
+            .split(|byte| *byte == b'\n')
+            .nth(*number as usize - 1)
+            .expect("a line");
+        let text = text
+            .strip_prefix(b"\xef\xbb\xbf")
+            .filter(|_| *number == 1)
+            .unwrap_or(text)
+            .trim_ascii();
         match line {
             Ok(message) => check_message(text, message),
             Err(reason) => {
@@ -157,15 +223,34 @@ pub(crate) fn ndjson(bytes: &[u8]) {
     }
     // A line is left out only if nothing is on it.
     let blank = |text: &[u8], first: bool| {
-        text.strip_prefix(b"\xef\xbb\xbf").filter(|_| first).unwrap_or(text).trim_ascii().is_empty()
+        text.strip_prefix(b"\xef\xbb\xbf")
+            .filter(|_| first)
+            .unwrap_or(text)
+            .trim_ascii()
+            .is_empty()
     };
-    let written = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(place, text)| !blank(text, *place == 0));
+    let written = bytes
+        .split(|byte| *byte == b'\n')
+        .enumerate()
+        .filter(|(place, text)| !blank(text, *place == 0));
     let numbers: Vec<u64> = whole.iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbers, written.map(|(place, _)| place as u64 + 1).collect::<Vec<_>>());
+    assert_eq!(
+        numbers,
+        written
+            .map(|(place, _)| place as u64 + 1)
+            .collect::<Vec<_>>()
+    );
     // Begun later, the lines are the same; stopped at the first bad one, those before it are.
-    let later: Vec<_> = whole.iter().filter(|(number, _)| *number >= 2).cloned().collect();
+    let later: Vec<_> = whole
+        .iter()
+        .filter(|(number, _)| *number >= 2)
+        .cloned()
+        .collect();
     assert_eq!(lines(bytes, 2, true, 16).0, later);
-    let first_bad = whole.iter().position(|(_, line)| line.is_err()).map_or(whole.len(), |place| place + 1);
+    let first_bad = whole
+        .iter()
+        .position(|(_, line)| line.is_err())
+        .map_or(whole.len(), |place| place + 1);
     assert_eq!(lines(bytes, 1, false, 16).0, whole[..first_bad]);
 }
 
@@ -174,15 +259,44 @@ type Line = (u64, Result<String, String>);
 
 /// Each line's number and what is on it, messages as their debug text; and how many bytes were read.
 fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u64) {
-    let (due, when) = (Some(Due::AfterMs(7)), When { delay: None, at: None, tz: Some(TimeZone::UTC) });
+    let (due, when) = (
+        Some(Due::AfterMs(7)),
+        When {
+            delay: None,
+            at: None,
+            tz: Some(TimeZone::UTC),
+        },
+    );
     let (on_conflict, source) = (OnConflict::Keep, "file".to_owned());
-    let defaults = Defaults { source, due, when, max_attempts: None, on_conflict, traceparent: None };
-    let mut lines = Lines::new(BufReader::with_capacity(size, bytes), defaults, from, skip_bad);
+    let defaults = Defaults {
+        source,
+        due,
+        when,
+        max_attempts: None,
+        on_conflict,
+        traceparent: None,
+    };
+    let mut lines = Lines::new(
+        BufReader::with_capacity(size, bytes),
+        defaults,
+        from,
+        skip_bad,
+    );
     let (mut found, mut read) = (Vec::new(), 0);
     while let Some(chunk) = lines.chunk().expect("memory can be read") {
-        found.extend(chunk.messages.into_iter().map(|(number, message)| (number, Ok(format!("{message:?}")))));
+        found.extend(
+            chunk
+                .messages
+                .into_iter()
+                .map(|(number, message)| (number, Ok(format!("{message:?}")))),
+        );
         let stops = !chunk.bad.is_empty() && !skip_bad;
-        found.extend(chunk.bad.into_iter().map(|(number, reason)| (number, Err(reason))));
+        found.extend(
+            chunk
+                .bad
+                .into_iter()
+                .map(|(number, reason)| (number, Err(reason))),
+        );
         read += chunk.bytes;
         if stops {
             break;
@@ -196,16 +310,23 @@ fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u6
 fn check_message(text: &[u8], message: &str) {
     // Raw: a payload may be a number that no type of ours holds.
     let raw: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(text).expect("an object");
-    let texts: BTreeMap<&str, String> =
-        raw.iter().filter_map(|(name, value)| Some((name.as_str(), serde_json::from_str(value.get()).ok()?))).collect();
+    let texts: BTreeMap<&str, String> = raw
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), serde_json::from_str(value.get()).ok()?)))
+        .collect();
     let field = |name: &str| texts.get(name).map(String::as_str);
-    let written = raw.get("payload").map(|payload| payload.get()).filter(|payload| *payload != "null");
+    let written = raw
+        .get("payload")
+        .map(|payload| payload.get())
+        .filter(|payload| *payload != "null");
     let payload = match (written, field("payload_base64")) {
         (Some(json), None) => field("payload").unwrap_or(json).as_bytes().to_vec(),
         (None, Some(payload)) => STANDARD.decode(payload).expect("base64"),
         other => panic!("{other:?}"),
     };
-    let mut expected = Message::new(payload).due(Due::AfterMs(7)).on_conflict(OnConflict::Keep);
+    let mut expected = Message::new(payload)
+        .due(Due::AfterMs(7))
+        .on_conflict(OnConflict::Keep);
     if let Some(parent) = field("traceparent") {
         expected = expected.trace_parent(parent);
     }
@@ -220,15 +341,25 @@ fn check_message(text: &[u8], message: &str) {
         }
         expected = expected.due(moment.max(UNIX_EPOCH));
     }
-    if let Some(limit) = raw.get("max_attempts").and_then(|value| serde_json::from_str(value.get()).ok()) {
+    if let Some(limit) = raw
+        .get("max_attempts")
+        .and_then(|value| serde_json::from_str(value.get()).ok())
+    {
         expected = expected.max_attempts(limit);
     }
     let id = match field("id") {
         Some(id) => id.as_bytes().to_vec(),
         // Made of the line; only its form is known here.
         None => {
-            let made = message.split("id: [").nth(1).and_then(|rest| rest.split(']').next()).expect("an id");
-            let made: Vec<u8> = made.split(", ").map(|byte| byte.parse().expect("a byte")).collect();
+            let made = message
+                .split("id: [")
+                .nth(1)
+                .and_then(|rest| rest.split(']').next())
+                .expect("an id");
+            let made: Vec<u8> = made
+                .split(", ")
+                .map(|byte| byte.parse().expect("a byte"))
+                .collect();
             assert!(made.starts_with(b"line:") && made.len() == 32, "{made:?}");
             made
         }
@@ -243,20 +374,32 @@ const INVISIBLE: &str = "\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}
 /// What is printed: nothing in it steers a terminal, nothing harmless is changed, and JSON means what it meant.
 pub(crate) fn shown(bytes: &[u8]) {
     let seen = visible(bytes);
-    assert!(!seen.contains(|c: char| c.is_control() || INVISIBLE.contains(c)), "{seen:?}");
+    assert!(
+        !seen.contains(|c: char| c.is_control() || INVISIBLE.contains(c)),
+        "{seen:?}"
+    );
     let text = String::from_utf8_lossy(bytes);
     if !text.contains(steers) {
         assert_eq!(seen, text);
     }
     let kept: String = text.chars().filter(|c| !steers(*c)).collect();
-    assert!(kept.chars().all(|c| seen.contains(c)), "{kept:?} of {seen:?}");
+    assert!(
+        kept.chars().all(|c| seen.contains(c)),
+        "{kept:?} of {seen:?}"
+    );
     assert!(!guarded(&text).contains(|c| c != '\n' && steers(c)));
-    assert_eq!(guarded(&text).lines().count(), text.split_inclusive('\n').count());
+    assert_eq!(
+        guarded(&text).lines().count(),
+        text.split_inclusive('\n').count()
+    );
 
     let value = serde_json::json!({ "text": text, (text.as_ref()): [text] });
     let json = guarded_json(&value.to_string()).into_owned();
     assert!(!json.contains(steers), "{json:?}");
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).expect("JSON"), value);
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&json).expect("JSON"),
+        value
+    );
 
     let word = dueq::shell_word(bytes);
     assert!(!word.contains(steers), "{word:?}");
@@ -265,7 +408,10 @@ pub(crate) fn shown(bytes: &[u8]) {
 
 /// The one word that a shell makes of this, if it is one.
 fn unquoted(word: &str) -> Vec<u8> {
-    if let Some(format) = word.strip_prefix("\"$(printf '").and_then(|word| word.strip_suffix("')\"")) {
+    if let Some(format) = word
+        .strip_prefix("\"$(printf '")
+        .and_then(|word| word.strip_suffix("')\""))
+    {
         assert!(!format.contains(['\'', '"', '`', '$', '!']), "{word}");
         let (mut bytes, mut rest) = (Vec::new(), format.as_bytes());
         while let Some((first, after)) = rest.split_first() {
@@ -283,12 +429,18 @@ fn unquoted(word: &str) -> Vec<u8> {
         }
         return bytes;
     }
-    if let Some(quoted) = word.strip_prefix('\'').and_then(|word| word.strip_suffix('\'')) {
+    if let Some(quoted) = word
+        .strip_prefix('\'')
+        .and_then(|word| word.strip_suffix('\''))
+    {
         let parts: Vec<&str> = quoted.split(r"'\''").collect();
         assert!(parts.iter().all(|part| !part.contains('\'')), "{word}");
         return parts.join("'").into_bytes();
     }
-    assert!(!word.contains(|c: char| !c.is_alphanumeric() && !"_-.:/@%+,".contains(c)), "{word}");
+    assert!(
+        !word.contains(|c: char| !c.is_alphanumeric() && !"_-.:/@%+,".contains(c)),
+        "{word}"
+    );
     word.as_bytes().to_vec()
 }
 
@@ -298,7 +450,10 @@ pub(crate) fn redisson(bytes: &[u8]) {
         let length = (found.value.len() as u64).to_le_bytes();
         let current = [&[found.id.len() as u8], found.id, &length, found.value].concat();
         let old = [found.id, &length, found.value].concat();
-        assert!(bytes == current || bytes == old && found.id.len() == 8, "{found:?}");
+        assert!(
+            bytes == current || bytes == old && found.id.len() == 8,
+            "{found:?}"
+        );
     }
     assert_eq!(Codec::Raw.payload(bytes).as_deref(), Ok(bytes));
     match Codec::String.payload(bytes) {
@@ -310,7 +465,9 @@ pub(crate) fn redisson(bytes: &[u8]) {
             let _: &RawValue = serde_json::from_slice(&payload).expect("JSON");
             let read = |bytes| serde_json::from_slice::<serde_json::Value>(bytes);
             // Numbers beyond all limits are JSON, and no value.
-            let (Ok(plain), Ok(typed)) = (read(&payload), read(bytes)) else { return };
+            let (Ok(plain), Ok(typed)) = (read(&payload), read(bytes)) else {
+                return;
+            };
             // Types are taken away, nothing is added; what had none is the same.
             assert!(size(&plain) <= size(&typed));
             assert!(!mentions_class(&plain));

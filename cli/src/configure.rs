@@ -56,7 +56,10 @@ struct MaxMessages(Option<u64>);
 fn number_or_none(text: &str) -> Result<MaxMessages, String> {
     match text {
         "none" => Ok(MaxMessages(None)),
-        _ => text.parse().map(|number| MaxMessages(Some(number))).map_err(|_| "write a number, or none".to_owned()),
+        _ => text
+            .parse()
+            .map(|number| MaxMessages(Some(number)))
+            .map_err(|_| "write a number, or none".to_owned()),
     }
 }
 
@@ -88,7 +91,8 @@ impl Configure {
         let made = !queue.exists().await?;
         queue.configure(limits).await?;
         if common.json {
-            let object = serde_json::json!({ "queue": self.queue, "outcome": "configured", "made": made });
+            let object =
+                serde_json::json!({ "queue": self.queue, "outcome": "configured", "made": made });
             output::json_line(&object)?;
             return Ok(Outcome::Done);
         }
@@ -103,7 +107,14 @@ impl Configure {
 
 impl Flags {
     fn are_none(&self) -> bool {
-        let Self { max_attempts, max_crashes, max_messages, max_payload_bytes, keep_dead_for, keep_dead } = self;
+        let Self {
+            max_attempts,
+            max_crashes,
+            max_messages,
+            max_payload_bytes,
+            keep_dead_for,
+            keep_dead,
+        } = self;
         max_attempts.is_none()
             && max_crashes.is_none()
             && max_messages.is_none()
@@ -117,8 +128,10 @@ impl Flags {
 async fn show(name: &str, common: &Common) -> anyhow::Result<Outcome> {
     let stats = common.existing_queue_to_read(name).await?.stats().await?;
     if common.json {
-        let mut object: serde_json::Map<_, _> =
-            stats::limits(&stats).into_iter().map(|(name, value, _)| (name.to_owned(), value.into())).collect();
+        let mut object: serde_json::Map<_, _> = stats::limits(&stats)
+            .into_iter()
+            .map(|(name, value, _)| (name.to_owned(), value.into()))
+            .collect();
         object.insert("queue".to_owned(), name.into());
         output::json_line(&object.into())?;
         return Ok(Outcome::Done);

@@ -50,18 +50,29 @@ impl Dev {
         let program = on_path().ok_or(output::Advice(INSTALL))?;
         let dir = match self.dir {
             Some(dir) => dir,
-            None => data_folder().context("neither XDG_DATA_HOME nor HOME is set: name a folder with --dir")?,
+            None => data_folder()
+                .context("neither XDG_DATA_HOME nor HOME is set: name a folder with --dir")?,
         };
         // What is in the queues is nobody else's to read.
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir);
         made.map_err(|error| anyhow!("cannot make {}: {error}", dir.display()))?;
         let dir = dir.canonicalize()?;
         // Two servers that append to one file would ruin it. Held by the server too, which may outlive this process.
         let lock = lock(&dir)?;
         let port = free(self.port)?;
-        let url = if port == 6379 { "redis://127.0.0.1/".to_owned() } else { format!("redis://127.0.0.1:{port}/") };
+        let url = if port == 6379 {
+            "redis://127.0.0.1/".to_owned()
+        } else {
+            format!("redis://127.0.0.1:{port}/")
+        };
 
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (mut interrupt, mut terminate) = (
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+        );
         let guard = Guard::start()?;
         let mut child = spawn(&program, port, &dir, lock.try_clone()?)?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
@@ -92,20 +103,33 @@ impl Dev {
 fn on_path() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let places = |name| std::env::split_paths(&path).map(move |folder: PathBuf| folder.join(name));
-    PROGRAMS.iter().flat_map(places).find(|program| program.is_file())
+    PROGRAMS
+        .iter()
+        .flat_map(places)
+        .find(|program| program.is_file())
 }
 
 fn data_folder() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share"))).map(|folder| folder.join("dueq"))
+    let set = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    set("XDG_DATA_HOME")
+        .or_else(|| Some(set("HOME")?.join(".local/share")))
+        .map(|folder| folder.join("dueq"))
 }
 
 fn lock(dir: &Path) -> anyhow::Result<File> {
-    let lock = File::create(dir.join("lock")).map_err(|error| anyhow!("cannot write in {}: {error}", dir.display()))?;
+    let lock = File::create(dir.join("lock"))
+        .map_err(|error| anyhow!("cannot write in {}: {error}", dir.display()))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {
-            bail!("another `dueq dev` uses {}: use that one, or name another folder with --dir", dir.display())
+            bail!(
+                "another `dueq dev` uses {}: use that one, or name another folder with --dir",
+                dir.display()
+            )
         }
         Err(TryLockError::Error(error)) => Err(error.into()),
     }
@@ -125,8 +149,24 @@ fn free(port: u16) -> anyhow::Result<u16> {
 fn spawn(program: &Path, port: u16, dir: &Path, lock: File) -> anyhow::Result<Child> {
     let log = File::create(dir.join("log"))?;
     Command::new(program)
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--daemonize", "no"])
-        .args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"])
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--daemonize",
+            "no",
+        ])
+        .args([
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "everysec",
+            "--save",
+            "",
+            "--maxmemory-policy",
+            "noeviction",
+        ])
         // Its data go where it runs.
         .current_dir(dir)
         .stdin(lock)
@@ -153,16 +193,26 @@ async fn ready(url: &str) -> anyhow::Result<()> {
 fn ended(dir: &Path, status: &str) -> anyhow::Error {
     let log = fs::read(dir.join("log")).unwrap_or_default();
     let log = String::from_utf8_lossy(&log).into_owned();
-    let last = log.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
+    let last = log
+        .lines()
+        .rfind(|line| !line.trim().is_empty())
+        .unwrap_or("nothing");
     let last = output::visible(last.as_bytes());
-    anyhow!("the server ended by itself ({status}); {} says last: {last}", dir.join("log").display())
+    anyhow!(
+        "the server ended by itself ({status}); {} says last: {last}",
+        dir.join("log").display()
+    )
 }
 
 fn welcome(common: &Common, url: &str, dir: &Path) -> io::Result<()> {
     if common.json {
         return output::json_line(&serde_json::json!({ "url": url, "dir": dir }));
     }
-    let export = if common.url() == url { String::new() } else { format!("  export REDIS_URL={url}    # in both\n") };
+    let export = if common.url() == url {
+        String::new()
+    } else {
+        format!("  export REDIS_URL={url}    # in both\n")
+    };
     output::line(&format!(
         "A server is at {url}, its data in {}\n\n\
          Try, each in a terminal of its own:\n{export}  \

@@ -50,13 +50,26 @@ struct Report<'a> {
 impl Doctor {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let client = Client::connect_with(common.url(), &common.options()?.accept_unfit()).await?;
-        let mut report = Report { common, found: 0, mended: 0, remarks: 0, unchecked: 0 };
+        let mut report = Report {
+            common,
+            found: 0,
+            mended: 0,
+            remarks: 0,
+            unchecked: 0,
+        };
         let mut server = client.examine().await?;
         if let Ok(time) = client.server_time().await {
-            let here = SystemTime::now().checked_sub(time.at.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
-            let here_us = here.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
+            let here = SystemTime::now()
+                .checked_sub(time.at.elapsed())
+                .unwrap_or(SystemTime::UNIX_EPOCH);
+            let here_us = here
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_micros();
             let offset_us = i128::from(time.unix_us) - i128::try_from(here_us).unwrap_or(0);
-            server.facts.push(("clock_offset_us", offset_us.to_string()));
+            server
+                .facts
+                .push(("clock_offset_us", offset_us.to_string()));
             report.clock(offset_us)?;
         }
         report.checkup(None, &server)?;
@@ -66,7 +79,11 @@ impl Doctor {
                 Ok(checkup) => checkup,
                 // What was found so far is told all the same. A server that is away is away for the other queues, too.
                 Err(error) => {
-                    report.unchecked(Some(&name), "the queue", &common.remedy(&error.to_string()))?;
+                    report.unchecked(
+                        Some(&name),
+                        "the queue",
+                        &common.remedy(&error.to_string()),
+                    )?;
                     unread = true;
                     if error.is_retryable() {
                         break;
@@ -75,7 +92,8 @@ impl Doctor {
                 }
             };
             report.checkup(Some(&name), &checkup)?;
-            let absent = checkup.facts.contains(&("exists", "false".to_owned())) && checkup.findings.is_empty();
+            let absent = checkup.facts.contains(&("exists", "false".to_owned()))
+                && checkup.findings.is_empty();
             if absent && self.queue.is_some() {
                 report.line(
                     Some(&name),
@@ -161,14 +179,26 @@ impl Report<'_> {
 
     fn checkup(&mut self, queue: Option<&str>, checkup: &Checkup) -> io::Result<()> {
         if self.common.json {
-            let mut object: serde_json::Map<_, _> =
-                checkup.facts.iter().map(|(name, value)| ((*name).to_owned(), number_or_text(value))).collect();
+            let mut object: serde_json::Map<_, _> = checkup
+                .facts
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), number_or_text(value)))
+                .collect();
             object.insert("queue".to_owned(), queue.into());
             output::json_line(&serde_json::json!({ "facts": object }))?;
         } else {
-            let facts: Vec<String> = checkup.facts.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            let of = queue.map_or("server".to_owned(), |name| format!("queue {}", output::visible(name.as_bytes())));
-            output::line(&format!("{of}: {}", output::visible(facts.join(", ").as_bytes())))?;
+            let facts: Vec<String> = checkup
+                .facts
+                .iter()
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect();
+            let of = queue.map_or("server".to_owned(), |name| {
+                format!("queue {}", output::visible(name.as_bytes()))
+            });
+            output::line(&format!(
+                "{of}: {}",
+                output::visible(facts.join(", ").as_bytes())
+            ))?;
         }
         for finding in &checkup.findings {
             self.line(queue, &finding.into())?;
@@ -181,9 +211,14 @@ impl Report<'_> {
             self.mended += checkup.more_mended;
             if self.common.json {
                 let (more, mended) = (checkup.more, checkup.more_mended);
-                output::json_line(&serde_json::json!({ "queue": queue, "more": more, "mended": mended }))?;
+                output::json_line(
+                    &serde_json::json!({ "queue": queue, "more": more, "mended": mended }),
+                )?;
             } else {
-                output::line(&format!("  and {} more, {} mended", checkup.more, checkup.more_mended))?;
+                output::line(&format!(
+                    "  and {} more, {} mended",
+                    checkup.more, checkup.more_mended
+                ))?;
             }
         }
         for unchecked in &checkup.unchecked {
@@ -219,21 +254,39 @@ impl Report<'_> {
         let kind = if kind == "remark" { "remark: " } else { "" };
         let mended = if line.mended { "mended: " } else { "" };
         let (subject, problem) = (output::visible(line.subject), visible(line.problem));
-        output::line(&format!("  {kind}{} {subject}: {mended}{problem}", line.code))?;
+        output::line(&format!(
+            "  {kind}{} {subject}: {mended}{problem}",
+            line.code
+        ))?;
         output::line(&format!("    so   {}", visible(line.consequence)))?;
-        if remedy.is_empty() { Ok(()) } else { output::line(&format!("    run  {}", visible(&remedy))) }
+        if remedy.is_empty() {
+            Ok(())
+        } else {
+            output::line(&format!("    run  {}", visible(&remedy)))
+        }
     }
 
     fn unchecked(&mut self, queue: Option<&str>, what: &str, why: &str) -> io::Result<()> {
         self.unchecked += 1;
         if self.common.json {
-            return output::json_line(&serde_json::json!({ "queue": queue, "unchecked": what, "why": why }));
+            return output::json_line(
+                &serde_json::json!({ "queue": queue, "unchecked": what, "why": why }),
+            );
         }
-        output::line(&format!("  not checked: {what}: {}", output::visible(why.as_bytes())))
+        output::line(&format!(
+            "  not checked: {what}: {}",
+            output::visible(why.as_bytes())
+        ))
     }
 
     fn end(self) -> anyhow::Result<Outcome> {
-        let Self { common, found, mended, remarks, unchecked } = self;
+        let Self {
+            common,
+            found,
+            mended,
+            remarks,
+            unchecked,
+        } = self;
         if common.json {
             let object = serde_json::json!({
                 "found": found, "mended": mended, "remarks": remarks, "not_checked": unchecked,
@@ -242,7 +295,13 @@ impl Report<'_> {
         } else {
             let remark = if remarks == 1 { "remark" } else { "remarks" };
             let all = [(remarks, remark), (unchecked, "not checked")]
-                .map(|(count, what)| if count == 0 { String::new() } else { format!(", {count} {what}") })
+                .map(|(count, what)| {
+                    if count == 0 {
+                        String::new()
+                    } else {
+                        format!(", {count} {what}")
+                    }
+                })
                 .concat();
             output::line(&match found {
                 0 => format!("nothing found{all}"),
@@ -259,9 +318,13 @@ mod tests {
 
     #[test]
     fn a_second_of_difference_is_a_finding() {
-        for (offset_us, found) in
-            [(0, false), (1_000_000, false), (-1_000_000, false), (1_000_001, true), (-3_600_000_000, true)]
-        {
+        for (offset_us, found) in [
+            (0, false),
+            (1_000_000, false),
+            (-1_000_000, false),
+            (1_000_001, true),
+            (-3_600_000_000, true),
+        ] {
             assert_eq!(is_off(offset_us), found, "{offset_us}");
         }
     }

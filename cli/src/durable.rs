@@ -26,7 +26,11 @@ impl Durable {
         match (self.fsync, self.replicas) {
             (false, None) => Durability::Memory,
             (false, Some(replicas)) => Durability::Replicated { replicas, timeout },
-            (true, replicas) => Durability::Fsynced { local: true, replicas: replicas.unwrap_or(0), timeout },
+            (true, replicas) => Durability::Fsynced {
+                local: true,
+                replicas: replicas.unwrap_or(0),
+                timeout,
+            },
         }
     }
 }

@@ -40,7 +40,10 @@ pub(crate) async fn absence(client: &Client, queue: &Queue) -> anyhow::Result<Op
         [] => "`dueq queues` lists those that there are".to_owned(),
         names => format!("did you mean {}?", listed(names)),
     };
-    Ok(Some(format!("there is no queue {}: {advice}", visible(queue.name().as_bytes()))))
+    Ok(Some(format!(
+        "there is no queue {}: {advice}",
+        visible(queue.name().as_bytes())
+    )))
 }
 
 /// The queues with names near this one, the nearest first. None if the user may not look.
@@ -61,7 +64,11 @@ pub(crate) async fn note_near(common: &Common, client: &Client, name: &str) {
 
 /// Names as people write them.
 fn listed(names: &[String]) -> String {
-    names.iter().map(|name| visible(name.as_bytes())).collect::<Vec<_>>().join(" or ")
+    names
+        .iter()
+        .map(|name| visible(name.as_bytes()))
+        .collect::<Vec<_>>()
+        .join(" or ")
 }
 
 /// Those of `names` that a typing error could have made `name` of.
@@ -74,7 +81,10 @@ fn nearest(name: &str, names: Vec<String>) -> Vec<String> {
         .filter(|(distance, _)| *distance <= limit)
         .collect();
     near.sort();
-    near.into_iter().take(SUGGESTED).map(|(_, known)| known).collect()
+    near.into_iter()
+        .take(SUGGESTED)
+        .map(|(_, known)| known)
+        .collect()
 }
 
 #[cfg(test)]
@@ -83,7 +93,11 @@ mod tests {
 
     #[test]
     fn near_names_are_those_a_typing_error_apart() {
-        let names = || ["orders", "order", "mail", "x", "Orders2", "payments"].map(str::to_owned).to_vec();
+        let names = || {
+            ["orders", "order", "mail", "x", "Orders2", "payments"]
+                .map(str::to_owned)
+                .to_vec()
+        };
         assert_eq!(nearest("ordres", names()), ["orders", "Orders2", "order"]);
         assert_eq!(nearest("Mail", names()), ["mail"]);
         assert_eq!(nearest("y", names()), ["x"], "one letter is one error");

@@ -14,12 +14,18 @@ pub(crate) struct Told {
 impl Told {
     /// The error as it is told of a call to `queue`, if it was to one.
     pub(crate) fn of(error: &Error, queue: Option<&str>) -> Self {
-        Self { text: format!("{error}{}", doubt(error, queue)), error: error.clone() }
+        Self {
+            text: format!("{error}{}", doubt(error, queue)),
+            error: error.clone(),
+        }
     }
 
     /// The same of one line of a file.
     pub(crate) fn of_line(self, number: u64) -> Self {
-        Self { text: format!("line {number}: {}; {}", self.text, again(number)), ..self }
+        Self {
+            text: format!("line {number}: {}; {}", self.text, again(number)),
+            ..self
+        }
     }
 
     /// The same of a push whose id was made here: who knows it can push the same message again.
@@ -27,7 +33,11 @@ impl Told {
         match self.error.was_applied() {
             Applied::No => self,
             _ => Self {
-                text: format!("{}; to push the same message again add --id {}", self.text, shell_word(id)),
+                text: format!(
+                    "{}; to push the same message again add --id {}",
+                    self.text,
+                    shell_word(id)
+                ),
                 ..self
             },
         }
@@ -64,7 +74,9 @@ fn doubt(error: &Error, queue: Option<&str>) -> String {
     if error.was_applied() != Applied::Unknown {
         return String::new();
     }
-    let Some(queue) = queue else { return "; it may have been done".to_owned() };
+    let Some(queue) = queue else {
+        return "; it may have been done".to_owned();
+    };
     let queue = queue.as_bytes();
     let look = match error.message_id() {
         Some(id) => dueq("show", &[queue, id]),
@@ -80,7 +92,14 @@ fn doubt(error: &Error, queue: Option<&str>) -> String {
 
 /// A command to paste.
 pub(crate) fn dueq(verb: &str, words: &[&[u8]]) -> String {
-    let separator = if words.iter().any(|word| word.starts_with(b"-")) { " --" } else { "" };
-    let words: String = words.iter().map(|word| format!(" {}", shell_word(word))).collect();
+    let separator = if words.iter().any(|word| word.starts_with(b"-")) {
+        " --"
+    } else {
+        ""
+    };
+    let words: String = words
+        .iter()
+        .map(|word| format!(" {}", shell_word(word)))
+        .collect();
     format!("dueq {verb}{separator}{words}")
 }

@@ -79,5 +79,7 @@ fn print(json: bool, word: &str, found: Found, name: &str) -> io::Result<()> {
         (_, Some(version)) => format!("the server has version {version}"),
         (_, None) => "the server has none: dueq functions load".to_owned(),
     };
-    output::line(&format!("{word} (this program has version {ours}, {server})"))
+    output::line(&format!(
+        "{word} (this program has version {ours}, {server})"
+    ))
 }

@@ -66,7 +66,9 @@ impl Guard {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
-        Ok(Self { shell: Mutex::new(shell) })
+        Ok(Self {
+            shell: Mutex::new(shell),
+        })
     }
 
     pub(crate) fn add(&self, group: Pid) {

@@ -37,7 +37,11 @@ impl Cancel {
         let (queue, mut outcome) = (queue.durability(self.durable.durability()), Outcome::Done);
         let mut absent = false;
         for id in self.ids.into_iter().map(OsString::into_vec) {
-            let cancelled = if self.dead { queue.cancel_dead(&id).await? } else { queue.cancel(&id).await? };
+            let cancelled = if self.dead {
+                queue.cancel_dead(&id).await?
+            } else {
+                queue.cancel(&id).await?
+            };
             let word = match cancelled {
                 Cancelled::Cancelled => "cancelled",
                 Cancelled::Leased => "leased",
@@ -130,7 +134,13 @@ impl Requeue {
                 Requeued::NotDead(state) => ("not_dead", Some(state.as_str())),
                 Requeued::Absent => ("absent", None),
             };
-            output::message(common.json, &id, word, state.unwrap_or_default(), &[("state", state.into())])?;
+            output::message(
+                common.json,
+                &id,
+                word,
+                state.unwrap_or_default(),
+                &[("state", state.into())],
+            )?;
             outcome = outcome.and(Outcome::done_if(word == "requeued"));
             absent |= word == "absent";
         }

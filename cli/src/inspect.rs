@@ -41,7 +41,11 @@ impl Show {
         let Some(stored) = queue.get(&id).await? else {
             if self.payload {
                 existing::require(&client, &queue).await?;
-                anyhow::bail!("absent: {} has no message {}", self.queue, output::visible(&id));
+                anyhow::bail!(
+                    "absent: {} has no message {}",
+                    self.queue,
+                    output::visible(&id)
+                );
             }
             output::message(common.json, &id, "absent", "", &[])?;
             existing::note(common, &client, &queue).await;
@@ -65,16 +69,24 @@ impl Show {
             output::json_line(&object.into())?;
             return Ok(Outcome::Done);
         }
-        let limit = stored.max_attempts.map_or("the queue's".to_owned(), |limit| limit.to_string());
+        let limit = stored
+            .max_attempts
+            .map_or("the queue's".to_owned(), |limit| limit.to_string());
         let mut table = table();
         for (name, value) in [
             ("id", output::shown_id(&id)),
             ("state", stored.state.to_string()),
-            (time, format!("{} ({})", output::moment(stored.time_ms), stored.time_ms)),
+            (
+                time,
+                format!("{} ({})", output::moment(stored.time_ms), stored.time_ms),
+            ),
             ("failures", stored.failures.to_string()),
             ("crashes", stored.crashes.to_string()),
             ("max_attempts", limit),
-            ("traceparent", output::visible(stored.trace_parent.unwrap_or_default().as_bytes())),
+            (
+                "traceparent",
+                output::visible(stored.trace_parent.unwrap_or_default().as_bytes()),
+            ),
             ("error", output::visible(stored.error.as_bytes())),
             ("payload", output::visible(&stored.payload)),
         ] {
@@ -131,7 +143,10 @@ impl Ls {
             Some(text) => Some(decode(text)?),
             None => None,
         };
-        let (queue, mut left) = (common.existing_queue_to_read(&self.queue).await?, self.limit);
+        let (queue, mut left) = (
+            common.existing_queue_to_read(&self.queue).await?,
+            self.limit,
+        );
         while left > 0 {
             let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
             let page = queue.list(state, cursor.as_ref(), limit).await?;
@@ -155,10 +170,17 @@ impl Ls {
 
 fn decode(text: &str) -> Result<Cursor, Usage> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok().filter(|bytes| {
-        let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = bytes
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         digits > 0 && bytes.get(digits) == Some(&b':')
     });
-    let reason = || Usage(format!("{text:?} is no cursor: paste the one at the end of another page"));
+    let reason = || {
+        Usage(format!(
+            "{text:?} is no cursor: paste the one at the end of another page"
+        ))
+    };
     bytes.map(Cursor::from_bytes).ok_or_else(reason)
 }
 

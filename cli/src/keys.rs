@@ -29,7 +29,10 @@ impl Keys {
         } else if common.json {
             output::json_line(&serde_json::json!({ "queue": self.queue, "keys": keys }))?;
         } else {
-            let words: Vec<String> = keys.iter().map(|key| dueq::shell_word(key.as_bytes())).collect();
+            let words: Vec<String> = keys
+                .iter()
+                .map(|key| dueq::shell_word(key.as_bytes()))
+                .collect();
             output::line(&words.join(" "))?;
         }
         Ok(Outcome::Done)

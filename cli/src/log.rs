@@ -56,25 +56,36 @@ pub(crate) fn start(style: Style, level: Option<Level>) {
     };
     // A person at a prompt wants to know why a call takes ten seconds. Those who chose a level get that level.
     let is_default = chosen.is_none();
-    let waits = filter_fn(move |metadata: &Metadata<'_>| is_default && metadata.name() == "dueq.call_repeated");
+    let waits = filter_fn(move |metadata: &Metadata<'_>| {
+        is_default && metadata.name() == "dueq.call_repeated"
+    });
     let filter = chosen.unwrap_or_else(|| EnvFilter::new("warn")).or(waits);
     let json = style == Style::Json;
     let layer = tracing_subscriber::fmt::layer().with_writer(move || output::Log { json });
     let floods = Mutex::new(Floods::default());
     let layer = match style {
-        Style::Text => {
-            layer.event_format(Sparing { format: Format::default().with_target(false), json, floods }).boxed()
-        }
+        Style::Text => layer
+            .event_format(Sparing {
+                format: Format::default().with_target(false),
+                json,
+                floods,
+            })
+            .boxed(),
         Style::Json => layer
             .fmt_fields(JsonFields::new())
             .event_format(Sparing {
-                format: Format::default().json().flatten_event(true).with_target(false),
+                format: Format::default()
+                    .json()
+                    .flatten_event(true)
+                    .with_target(false),
                 json,
                 floods,
             })
             .boxed(),
     };
-    tracing_subscriber::registry().with(layer.with_filter(filter)).init();
+    tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .init();
 }
 
 impl Level {
@@ -103,7 +114,12 @@ where
     N: for<'a> FormatFields<'a> + 'static,
     F: FormatEvent<S, N>,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut to: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let judged = {
@@ -115,7 +131,8 @@ where
             Judged::Tell(0) => self.format.format_event(context, to, event),
             Judged::Tell(withheld) => {
                 let mut line = String::new();
-                self.format.format_event(context, Writer::new(&mut line), event)?;
+                self.format
+                    .format_event(context, Writer::new(&mut line), event)?;
                 writeln!(to, "{}", with_count(line.trim_end(), withheld, self.json))
             }
         }
@@ -194,15 +211,21 @@ impl Floods {
             _ => return Judged::Tell(0),
         };
         if name == "dueq.call_failed" && matches!(&*fields.call, "claim" | "beat") {
-            self.failing.insert((fields.queue.clone(), fields.call.clone()));
+            self.failing
+                .insert((fields.queue.clone(), fields.call.clone()));
         }
         if self.told.len() >= REMEMBERED {
-            self.told.retain(|_, told| now.duration_since(told.since) < PERIOD);
+            self.told
+                .retain(|_, told| now.duration_since(told.since) < PERIOD);
         }
         if self.told.len() >= REMEMBERED {
             self.told.clear();
         }
-        let told = self.told.entry(fields.error.clone()).or_insert(Told { since: now, lines: 0, withheld: 0 });
+        let told = self.told.entry(fields.error.clone()).or_insert(Told {
+            since: now,
+            lines: 0,
+            withheld: 0,
+        });
         if now.duration_since(told.since) >= PERIOD {
             (told.since, told.lines) = (now, 0);
         }
@@ -217,7 +240,8 @@ impl Floods {
 
     /// The end of an outage is told once, when nothing fails any more.
     fn recovered(&mut self, fields: &Fields) -> Judged {
-        self.failing.remove(&(fields.queue.clone(), fields.call.clone()));
+        self.failing
+            .remove(&(fields.queue.clone(), fields.call.clone()));
         if self.failing.is_empty() && std::mem::take(&mut self.is_outage_told) {
             Judged::Tell(0)
         } else {
@@ -231,12 +255,20 @@ mod tests {
     use super::*;
 
     fn failed(floods: &mut Floods, call: &str, error: &str, at: Instant) -> Judged {
-        let fields = Fields { queue: "q".to_owned(), call: call.to_owned(), error: error.to_owned() };
+        let fields = Fields {
+            queue: "q".to_owned(),
+            call: call.to_owned(),
+            error: error.to_owned(),
+        };
         floods.judge("dueq.call_failed", &fields, at)
     }
 
     fn recovered(floods: &mut Floods, call: &str, at: Instant) -> Judged {
-        let fields = Fields { queue: "q".to_owned(), call: call.to_owned(), error: String::new() };
+        let fields = Fields {
+            queue: "q".to_owned(),
+            call: call.to_owned(),
+            error: String::new(),
+        };
         floods.judge("dueq.recovered", &fields, at)
     }
 
@@ -251,27 +283,48 @@ mod tests {
             }
         }
         assert_eq!(lines, [(0, 0), (600, 599), (1_200, 599)]);
-        assert_eq!(failed(&mut floods, "claim", "MISCONF", start), Judged::Tell(0), "another error is told at once");
+        assert_eq!(
+            failed(&mut floods, "claim", "MISCONF", start),
+            Judged::Tell(0),
+            "another error is told at once"
+        );
     }
 
     #[test]
     fn the_end_of_an_outage_is_told_once_after_all_calls_work() {
         let (mut floods, now) = (Floods::default(), Instant::now());
-        assert_eq!(recovered(&mut floods, "beat", now), Judged::Withhold, "no failure was told");
+        assert_eq!(
+            recovered(&mut floods, "beat", now),
+            Judged::Withhold,
+            "no failure was told"
+        );
         assert_eq!(failed(&mut floods, "claim", "away", now), Judged::Tell(0));
         assert_eq!(failed(&mut floods, "beat", "away", now), Judged::Withhold);
-        assert_eq!(recovered(&mut floods, "beat", now), Judged::Withhold, "claims still fail");
+        assert_eq!(
+            recovered(&mut floods, "beat", now),
+            Judged::Withhold,
+            "claims still fail"
+        );
         assert_eq!(recovered(&mut floods, "claim", now), Judged::Tell(0));
         assert_eq!(failed(&mut floods, "claim", "away", now), Judged::Withhold);
-        assert_eq!(recovered(&mut floods, "claim", now), Judged::Withhold, "its failure was not told again");
+        assert_eq!(
+            recovered(&mut floods, "claim", now),
+            Judged::Withhold,
+            "its failure was not told again"
+        );
     }
 
     #[test]
     fn failed_attempts_of_one_error_have_ten_lines_a_minute() {
         let (mut floods, now) = (Floods::default(), Instant::now());
         let mut lines = |at| {
-            let fields = Fields { error: "HTTP 503".to_owned(), ..Fields::default() };
-            (0..100).filter(|_| floods.judge(ATTEMPT_FAILED, &fields, at) != Judged::Withhold).count()
+            let fields = Fields {
+                error: "HTTP 503".to_owned(),
+                ..Fields::default()
+            };
+            (0..100)
+                .filter(|_| floods.judge(ATTEMPT_FAILED, &fields, at) != Judged::Withhold)
+                .count()
         };
         assert_eq!((lines(now), lines(now), lines(now + PERIOD)), (10, 0, 10));
     }

@@ -165,7 +165,11 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             cli.common.complain(&error);
-            if error.is::<output::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<output::Usage>() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -179,7 +183,11 @@ fn refuse(refusal: &clap::Error) -> ExitCode {
         // Nobody may read it; that is no failure.
         let _ = refusal.print();
     }
-    if refusal.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+    if refusal.use_stderr() {
+        ExitCode::from(2)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 #[tokio::main]

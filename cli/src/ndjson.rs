@@ -69,16 +69,34 @@ pub(crate) struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    pub(crate) fn new(reader: BufReader<R>, defaults: Defaults, from_line: u64, skip_bad: bool) -> Self {
-        Self { reader, defaults, line: 0, from_line, skip_bad, buffer: Vec::new() }
+    pub(crate) fn new(
+        reader: BufReader<R>,
+        defaults: Defaults,
+        from_line: u64,
+        skip_bad: bool,
+    ) -> Self {
+        Self {
+            reader,
+            defaults,
+            line: 0,
+            from_line,
+            skip_bad,
+            buffer: Vec::new(),
+        }
     }
 
     /// The next lines; none at the end of the file. Unless bad lines are skipped, a chunk ends with the first.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Chunk>> {
         let mut chunk = Chunk::default();
-        while chunk.messages.len() + chunk.bad.len() < CHUNK_LINES && chunk.bytes < CHUNK_BYTES as u64 {
+        while chunk.messages.len() + chunk.bad.len() < CHUNK_LINES
+            && chunk.bytes < CHUNK_BYTES as u64
+        {
             self.buffer.clear();
-            let read = self.reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut self.buffer)?;
+            let read = self
+                .reader
+                .by_ref()
+                .take(MAX_LINE_BYTES)
+                .read_until(b'\n', &mut self.buffer)?;
             if read == 0 {
                 break;
             }
@@ -90,7 +108,11 @@ impl<R: Read> Lines<R> {
             }
             // A slow writer's lines are not kept waiting for those that it has not written yet.
             let more = !self.reader.buffer().is_empty();
-            let text = self.buffer.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.line == 1).unwrap_or(&self.buffer);
+            let text = self
+                .buffer
+                .strip_prefix(b"\xef\xbb\xbf")
+                .filter(|_| self.line == 1)
+                .unwrap_or(&self.buffer);
             let text = text.trim_ascii();
             if text.is_empty() || self.line < self.from_line {
                 continue;
@@ -131,9 +153,9 @@ impl Defaults {
         })?;
         let payload = match (line.payload, line.payload_base64) {
             (Some(payload), None) => bytes_of(payload)?,
-            (None, Some(payload)) => {
-                STANDARD.decode(payload.as_bytes()).map_err(|error| format!("payload_base64: {error}"))?
-            }
+            (None, Some(payload)) => STANDARD
+                .decode(payload.as_bytes())
+                .map_err(|error| format!("payload_base64: {error}"))?,
             (None, None) => return Err("neither payload nor payload_base64".to_owned()),
             _ => return Err("both payload and payload_base64".to_owned()),
         };
@@ -174,12 +196,17 @@ fn bytes_of(payload: &RawValue) -> Result<Vec<u8>, String> {
     if !json.starts_with('"') {
         return Ok(json.as_bytes().to_vec());
     }
-    serde_json::from_str(json).map(String::into_bytes).map_err(|error| format!("payload: {error}"))
+    serde_json::from_str(json)
+        .map(String::into_bytes)
+        .map_err(|error| format!("payload: {error}"))
 }
 
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
 fn fnv1a(start: u64, bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.iter().chain(&[0]).fold(start, |hash, &byte| step(hash, byte))
+    bytes
+        .iter()
+        .chain(&[0])
+        .fold(start, |hash, &byte| step(hash, byte))
 }

@@ -58,14 +58,28 @@ impl fmt::Display for Advice {
 impl std::error::Error for Advice {}
 
 /// What became of one message: `WORD [(DETAIL)] ID`, or an object with id, outcome and whatever else `fields` names.
-pub(crate) fn message(json: bool, id: &[u8], word: &str, detail: &str, fields: &[(&str, Value)]) -> io::Result<()> {
+pub(crate) fn message(
+    json: bool,
+    id: &[u8],
+    word: &str,
+    detail: &str,
+    fields: &[(&str, Value)],
+) -> io::Result<()> {
     if json {
         let mut object = id_fields(id);
         object.insert("outcome".to_owned(), word.into());
-        object.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        object.extend(
+            fields
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone())),
+        );
         return json_line(&Value::Object(object));
     }
-    let detail = if detail.is_empty() { String::new() } else { format!(" ({})", visible(detail.as_bytes())) };
+    let detail = if detail.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", visible(detail.as_bytes()))
+    };
     line(&format!("{word}{detail} {}", shown_id(id)))
 }
 
@@ -102,7 +116,11 @@ pub(crate) fn payload_fields(object: &mut Map<String, Value>, payload: &[u8]) {
 
 /// An id for people, in words that can be pasted: where it is no text, as a shell writes it.
 pub(crate) fn shown_id(id: &[u8]) -> String {
-    if std::str::from_utf8(id).is_ok() { visible(id) } else { dueq::shell_word(id) }
+    if std::str::from_utf8(id).is_ok() {
+        visible(id)
+    } else {
+        dueq::shell_word(id)
+    }
 }
 
 /// Writes a line at once, so that whoever reads along sees it. Its own line ends are kept.
@@ -139,7 +157,11 @@ pub(crate) fn text_as_it_is(text: &str) -> io::Result<()> {
 
 /// Clears the screen, if there is one, and goes to its upper left corner.
 pub(crate) fn clear_screen() -> io::Result<()> {
-    if is_terminal() { text_as_it_is("\x1b[2J\x1b[H") } else { Ok(()) }
+    if is_terminal() {
+        text_as_it_is("\x1b[2J\x1b[H")
+    } else {
+        Ok(())
+    }
 }
 
 /// Writes a line to standard error. Nobody may read it; that is no failure.
@@ -156,7 +178,11 @@ impl Write for Log {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let text = text.trim_end_matches('\n');
-        let shown = if self.json { guarded_json(text).into_owned() } else { visible(text.as_bytes()) };
+        let shown = if self.json {
+            guarded_json(text).into_owned()
+        } else {
+            visible(text.as_bytes())
+        };
         writeln!(io::stderr(), "{shown}")?;
         Ok(event.len())
     }
@@ -171,7 +197,10 @@ pub(crate) fn moment(unix_ms: u64) -> String {
     i64::try_from(unix_ms)
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok())
-        .map_or_else(|| format!("{unix_ms} ms"), |timestamp| timestamp.to_string())
+        .map_or_else(
+            || format!("{unix_ms} ms"),
+            |timestamp| timestamp.to_string(),
+        )
 }
 
 fn is_terminal() -> bool {
@@ -180,5 +209,7 @@ fn is_terminal() -> bool {
 
 /// Whether the reader of our output has gone away.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

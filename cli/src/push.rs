@@ -73,8 +73,13 @@ pub(crate) fn refusal(queue: &str, id: &[u8], state: State) -> String {
             "nothing was changed: a worker has {shown}; push it again when it has ended, or under another id"
         );
     }
-    let (requeue, cancel) = (dueq("requeue", &[queue, id]), dueq("cancel --dead", &[queue, id]));
-    format!("nothing was changed: {shown} is dead; {requeue} makes it due as it is, {cancel} makes room for a new push")
+    let (requeue, cancel) = (
+        dueq("requeue", &[queue, id]),
+        dueq("cancel --dead", &[queue, id]),
+    );
+    format!(
+        "nothing was changed: {shown} is dead; {requeue} makes it due as it is, {cancel} makes room for a new push"
+    )
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -94,7 +99,14 @@ impl Push {
             let queue = common.queue(&self.queue).await?.durability(durability);
             let (max_attempts, on_conflict) = (self.max_attempts, self.on_conflict.into());
             let (source, when, traceparent) = (String::new(), self.when, self.traceparent);
-            let defaults = Defaults { source, due, when, max_attempts, on_conflict, traceparent };
+            let defaults = Defaults {
+                source,
+                due,
+                when,
+                max_attempts,
+                on_conflict,
+                traceparent,
+            };
             return self.file.run(path, queue, defaults, common).await;
         }
         let payload = match self.payload {
@@ -105,7 +117,9 @@ impl Push {
                 payload
             }
         };
-        let mut message = Message::new(payload).on_conflict(self.on_conflict.into()).durability(durability);
+        let mut message = Message::new(payload)
+            .on_conflict(self.on_conflict.into())
+            .durability(durability);
         let has_id = self.id.is_some();
         if let Some(id) = self.id {
             message = message.id(id.into_vec());
@@ -120,17 +134,28 @@ impl Push {
             message = message.trace_parent(traceparent);
         }
         let id = message.id_bytes().to_vec();
-        let pushed = common.queue(&self.queue).await?.push(message).await.map_err(|error| {
-            let told = common.told(&error);
-            if has_id { told } else { told.of_made_id(&id) }
-        })?;
+        let pushed = common
+            .queue(&self.queue)
+            .await?
+            .push(message)
+            .await
+            .map_err(|error| {
+                let told = common.told(&error);
+                if has_id { told } else { told.of_made_id(&id) }
+            })?;
         let (word, state) = match pushed {
             Pushed::Created => ("created", None),
             Pushed::Exists(state) => ("exists", Some(state.as_str())),
             Pushed::Moved => ("moved", None),
             Pushed::Finished => ("finished", None),
         };
-        output::message(common.json, &id, word, state.unwrap_or_default(), &[("state", state.into())])?;
+        output::message(
+            common.json,
+            &id,
+            word,
+            state.unwrap_or_default(),
+            &[("state", state.into())],
+        )?;
         match pushed {
             Pushed::Exists(state) if self.on_conflict != Conflict::Keep => {
                 common.remark(&refusal(&self.queue, &id, state));

@@ -31,7 +31,13 @@ pub(crate) struct FileFlags {
     #[arg(long, requires = "ndjson")]
     skip_bad: bool,
     /// Begin at this line of the file
-    #[arg(long, value_name = "N", requires = "ndjson", default_value_t = 1, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "ndjson",
+        default_value_t = 1,
+        hide_default_value = true
+    )]
     from_line: u64,
 }
 
@@ -66,7 +72,11 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read + Send>, u64, String)> {
     if metadata.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    Ok((Box::new(file), metadata.len(), source.to_string_lossy().into_owned()))
+    Ok((
+        Box::new(file),
+        metadata.len(),
+        source.to_string_lossy().into_owned(),
+    ))
 }
 
 impl FileFlags {
@@ -79,22 +89,45 @@ impl FileFlags {
         common: &Common,
     ) -> anyhow::Result<Outcome> {
         let (file, length, source) = open(path).map_err(|error| {
-            anyhow::anyhow!("cannot read {}: {error}", output::visible(path.as_os_str().as_encoded_bytes()))
+            anyhow::anyhow!(
+                "cannot read {}: {error}",
+                output::visible(path.as_os_str().as_encoded_bytes())
+            )
         })?;
         defaults.source = source;
         let on_conflict = defaults.on_conflict;
-        let lines = Lines::new(BufReader::with_capacity(256 * 1024, file), defaults, self.from_line, self.skip_bad);
-        let (skip_bad, counts, failure, bar) = (self.skip_bad, Counts::default(), None, bar(length));
-        let mut push = Push { queue, common, skip_bad, on_conflict, counts, failure, bar };
+        let lines = Lines::new(
+            BufReader::with_capacity(256 * 1024, file),
+            defaults,
+            self.from_line,
+            self.skip_bad,
+        );
+        let (skip_bad, counts, failure, bar) =
+            (self.skip_bad, Counts::default(), None, bar(length));
+        let mut push = Push {
+            queue,
+            common,
+            skip_bad,
+            on_conflict,
+            counts,
+            failure,
+            bar,
+        };
         let started = Instant::now();
-        let result = push.run(lines).await.and_then(|finished| push.failure.take().map_or(Ok(finished), Err));
+        let result = push
+            .run(lines)
+            .await
+            .and_then(|finished| push.failure.take().map_or(Ok(finished), Err));
         push.bar.finish_and_clear();
         push.report(started, matches!(result, Ok(true)))?;
         match result {
             Ok(true) => Ok(Outcome::done_if(push.counts.refused == 0)),
             Ok(false) => {
                 let line = push.counts.line;
-                anyhow::bail!("interrupted after line {line}: {}", failure::again(line + 1))
+                anyhow::bail!(
+                    "interrupted after line {line}: {}",
+                    failure::again(line + 1)
+                )
             }
             Err(error) => Err(error),
         }
@@ -122,13 +155,18 @@ impl Push<'_> {
         std::thread::spawn(move || {
             while let Some(chunk) = lines.chunk().transpose() {
                 // What comes after the line that stops the push is not begun.
-                let failed = chunk.as_ref().map_or(true, |chunk| !skip_bad && !chunk.bad.is_empty());
+                let failed = chunk
+                    .as_ref()
+                    .map_or(true, |chunk| !skip_bad && !chunk.bad.is_empty());
                 if sender.blocking_send(chunk).is_err() || failed {
                     return;
                 }
             }
         });
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (mut interrupt, mut terminate) = (
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+        );
         let mut flight: VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)> = VecDeque::new();
         let (mut open, mut finished) = (true, true);
         while open || !flight.is_empty() {
@@ -163,7 +201,10 @@ impl Push<'_> {
 
     /// Counts what nobody has waited for.
     fn give_up(&mut self, flight: &VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)>) -> bool {
-        self.counts.unknown += flight.iter().map(|(_, numbers, _)| numbers.len() as u64).sum::<u64>();
+        self.counts.unknown += flight
+            .iter()
+            .map(|(_, numbers, _)| numbers.len() as u64)
+            .sum::<u64>();
         false
     }
 
@@ -176,13 +217,18 @@ impl Push<'_> {
                     self.counts.exists += 1;
                     if self.on_conflict != OnConflict::Keep {
                         self.counts.refused += 1;
-                        let reason = format!("line {number}: nothing was changed: the message of its id is {state}");
+                        let reason = format!(
+                            "line {number}: nothing was changed: the message of its id is {state}"
+                        );
                         self.tell(self.counts.refused, &reason);
                     }
                 }
                 Ok(Pushed::Moved) => self.counts.moved += 1,
                 Ok(Pushed::Finished) => self.counts.finished += 1,
-                Err(error) if error.kind() == ErrorKind::InvalidInput && error.was_applied() == Applied::No => {
+                Err(error)
+                    if error.kind() == ErrorKind::InvalidInput
+                        && error.was_applied() == Applied::No =>
+                {
                     self.bad(number, &error.to_string());
                 }
                 Err(error) => {
@@ -218,10 +264,15 @@ impl Push<'_> {
         let reason = output::visible(reason.as_bytes());
         if self.skip_bad {
             self.counts.skipped += 1;
-            self.tell(self.counts.skipped, &format!("skipped line {number}: {reason}"));
+            self.tell(
+                self.counts.skipped,
+                &format!("skipped line {number}: {reason}"),
+            );
         } else {
             let again = failure::again(number);
-            self.fail(number, || anyhow::anyhow!("line {number}: {reason}; correct it, or add --skip-bad: {again}"));
+            self.fail(number, || {
+                anyhow::anyhow!("line {number}: {reason}; correct it, or add --skip-bad: {again}")
+            });
         }
     }
 
@@ -234,7 +285,18 @@ impl Push<'_> {
 
     fn report(&self, started: Instant, done: bool) -> io::Result<()> {
         let (counts, seconds) = (&self.counts, started.elapsed().as_secs_f64());
-        let Counts { line, created, exists, moved, finished, skipped, unconfirmed, unknown, failed, .. } = *counts;
+        let Counts {
+            line,
+            created,
+            exists,
+            moved,
+            finished,
+            skipped,
+            unconfirmed,
+            unknown,
+            failed,
+            ..
+        } = *counts;
         let outcome = if done { "pushed" } else { "stopped" };
         if self.common.json {
             let object = serde_json::json!({
@@ -274,7 +336,9 @@ async fn either(one: &mut Signal, other: &mut Signal) {
 }
 
 /// The answers to the oldest chunk.
-async fn first(flight: &mut VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)>) -> anyhow::Result<Results> {
+async fn first(
+    flight: &mut VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)>,
+) -> anyhow::Result<Results> {
     match flight.front_mut() {
         Some((_, _, pushing)) => Ok(pushing.await?),
         None => std::future::pending().await,
@@ -286,6 +350,7 @@ fn bar(length: u64) -> ProgressBar {
     if length == 0 {
         return ProgressBar::new_spinner();
     }
-    let style = ProgressStyle::with_template("{bar:40} {percent}% {msg}, {bytes_per_sec}, {eta} left");
+    let style =
+        ProgressStyle::with_template("{bar:40} {percent}% {msg}, {bytes_per_sec}, {eta} left");
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -7,7 +7,9 @@ use crate::output::Outcome;
 use crate::{Common, existing, output};
 
 #[derive(Args)]
-#[command(after_help = "Scans the server's whole key space in small steps: for people, not for loops.")]
+#[command(
+    after_help = "Scans the server's whole key space in small steps: for people, not for loops."
+)]
 pub(crate) struct Queues {}
 
 impl Queues {
@@ -44,7 +46,8 @@ impl Pause {
         }
         queue.pause().await?;
         if common.json && self.create {
-            let object = serde_json::json!({ "queue": self.queue, "outcome": "paused", "made": made });
+            let object =
+                serde_json::json!({ "queue": self.queue, "outcome": "paused", "made": made });
             output::json_line(&object)?;
             return Ok(Outcome::Done);
         }
@@ -115,7 +118,9 @@ impl Purge {
                 _ => stats.dead,
             };
             let name = output::visible(self.queue.as_bytes());
-            anyhow::bail!("nothing removed: {name} has {count} {state} messages; to remove them for ever, add --yes");
+            anyhow::bail!(
+                "nothing removed: {name} has {count} {state} messages; to remove them for ever, add --yes"
+            );
         }
         let count = queue.purge(state).await?;
         output::queue(common.json, &self.queue, "purged", Some(count))?;
@@ -155,7 +160,12 @@ impl DeleteQueue {
             );
         }
         let deleted = queue.delete().await?;
-        output::queue(common.json, &self.queue, if deleted { "deleted" } else { "absent" }, None)?;
+        output::queue(
+            common.json,
+            &self.queue,
+            if deleted { "deleted" } else { "absent" },
+            None,
+        )?;
         if !deleted {
             existing::note(common, &client, &queue).await;
         }

@@ -36,9 +36,15 @@ pub(crate) struct Reschedule {
 
 impl Reschedule {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let due = self.when.due()?.ok_or_else(|| output::Usage("when? Name --delay or --at".to_owned()))?;
+        let due = self
+            .when
+            .due()?
+            .ok_or_else(|| output::Usage("when? Name --delay or --at".to_owned()))?;
         let (client, queue) = common.client_and_queue(&self.queue).await?;
-        let (queue, id) = (queue.durability(self.durable.durability()), self.id.into_vec());
+        let (queue, id) = (
+            queue.durability(self.durable.durability()),
+            self.id.into_vec(),
+        );
         let rescheduled = match self.expected {
             Some(expected) => queue.reschedule_if(&id, due, expected).await?,
             None => queue.reschedule(&id, due).await?,
@@ -50,8 +56,16 @@ impl Reschedule {
             Rescheduled::Dead => ("dead", None),
             Rescheduled::Absent => ("absent", None),
         };
-        let detail = due_ms.map(|ms| format!("due {}", output::moment(ms))).unwrap_or_default();
-        output::message(common.json, &id, word, &detail, &[("due_ms", due_ms.into())])?;
+        let detail = due_ms
+            .map(|ms| format!("due {}", output::moment(ms)))
+            .unwrap_or_default();
+        output::message(
+            common.json,
+            &id,
+            word,
+            &detail,
+            &[("due_ms", due_ms.into())],
+        )?;
         if rescheduled == Rescheduled::Absent {
             existing::note(common, &client, &queue).await;
         }

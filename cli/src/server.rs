@@ -29,7 +29,8 @@ impl Common {
     pub(crate) async fn client_to_read(&self) -> anyhow::Result<Client> {
         match Client::connect_with(self.url(), &self.options()?).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
-                let client = Client::connect_with(self.url(), &self.options()?.accept_unfit()).await?;
+                let client =
+                    Client::connect_with(self.url(), &self.options()?.accept_unfit()).await?;
                 self.remark(&format!("warning: {error}"));
                 Ok(client)
             }
@@ -39,13 +40,17 @@ impl Common {
 
     /// Which certificates to use.
     pub(crate) fn options(&self) -> anyhow::Result<ClientOptions> {
-        let read = |path: &PathBuf| fs::read(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()));
+        let read = |path: &PathBuf| {
+            fs::read(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()))
+        };
         let mut options = ClientOptions::new();
         if let Some(path) = &self.cacert {
             options = options.ca_certificates(read(path)?);
         }
         match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => options = options.client_certificate(read(cert)?, read(key)?),
+            (Some(cert), Some(key)) => {
+                options = options.client_certificate(read(cert)?, read(key)?)
+            }
             (None, None) => {}
             _ => return Err(Usage("--cert and --key go together".to_owned()).into()),
         }
@@ -62,7 +67,10 @@ impl Common {
         Ok((client, queue))
     }
 
-    pub(crate) async fn client_and_queue_to_read(&self, name: &str) -> anyhow::Result<(Client, Queue)> {
+    pub(crate) async fn client_and_queue_to_read(
+        &self,
+        name: &str,
+    ) -> anyhow::Result<(Client, Queue)> {
         let client = self.client_to_read().await?;
         let queue = self.queue_of(&client, name)?;
         Ok((client, queue))
@@ -95,8 +103,12 @@ impl Common {
 
     /// Commands to paste, with redis-cli at the server of this call: it does not read REDIS_URL by itself.
     pub(crate) fn remedy(&self, text: &str) -> String {
-        let Some(url) = &self.redis else { return text.replace(NAMED, "") };
-        if std::env::var("REDIS_URL").is_ok_and(|variable| variable == *url) && is_for_redis_cli(url) {
+        let Some(url) = &self.redis else {
+            return text.replace(NAMED, "");
+        };
+        if std::env::var("REDIS_URL").is_ok_and(|variable| variable == *url)
+            && is_for_redis_cli(url)
+        {
             return text.to_owned();
         }
         let server = match url.rsplit_once('@') {
@@ -113,19 +125,25 @@ impl Common {
         let says = |words: &str| text.contains(words);
         let is_unreached = says("cannot reach redis") || says("the connection to redis");
         match error.kind() {
-            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Server if says("UnknownIssuer") => {
+            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Server
+                if says("UnknownIssuer") =>
+            {
                 Some("--cacert FILE names the CA that signed its certificate")
             }
-            ErrorKind::Unavailable | ErrorKind::Server if says("Parse error") || says("invalid response") => {
+            ErrorKind::Unavailable | ErrorKind::Server
+                if says("Parse error") || says("invalid response") =>
+            {
                 Some("it does not speak Redis's protocol: is this the port of another program?")
             }
             ErrorKind::Timeout | ErrorKind::Unavailable if tls && is_unreached => {
                 Some("if this port has no TLS, use redis://")
             }
-            ErrorKind::Unavailable if self.redis.is_none() && is_unreached => {
-                Some("neither --redis nor REDIS_URL is set, so this is the default; `dueq dev` runs a server there")
-            }
-            ErrorKind::Unavailable if says("onnection reset") || says("roken pipe") || says("end of file") => {
+            ErrorKind::Unavailable if self.redis.is_none() && is_unreached => Some(
+                "neither --redis nor REDIS_URL is set, so this is the default; `dueq dev` runs a server there",
+            ),
+            ErrorKind::Unavailable
+                if says("onnection reset") || says("roken pipe") || says("end of file") =>
+            {
                 Some("the server may have reached its maxclients, or this port needs rediss://")
             }
             _ => None,
@@ -146,7 +164,9 @@ impl Common {
     pub(crate) fn remark(&self, text: &str) {
         match self.log {
             Style::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
-            Style::Json => output::note(&output::json(&serde_json::json!({ "level": "WARN", "message": text }))),
+            Style::Json => output::note(&output::json(
+                &serde_json::json!({ "level": "WARN", "message": text }),
+            )),
         }
     }
 

@@ -4,7 +4,12 @@ use std::borrow::Cow;
 
 /// Text with whatever would steer a terminal made visible, so that a payload cannot move the cursor or change colours.
 pub(crate) fn visible(bytes: &[u8]) -> String {
-    escaped(&String::from_utf8_lossy(bytes), |_| false, |out, c| out.extend(c.escape_default())).into_owned()
+    escaped(
+        &String::from_utf8_lossy(bytes),
+        |_| false,
+        |out, c| out.extend(c.escape_default()),
+    )
+    .into_owned()
 }
 
 /// The same, but ends of lines stay: for texts of our own, whatever has got into them.
@@ -25,7 +30,11 @@ pub(crate) fn guarded_json(json: &str) -> Cow<'_, str> {
     )
 }
 
-fn escaped(text: &str, is_kept: impl Fn(char) -> bool, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
+fn escaped(
+    text: &str,
+    is_kept: impl Fn(char) -> bool,
+    escape: impl Fn(&mut String, char),
+) -> Cow<'_, str> {
     let steers = |c: char| steers(c) && !is_kept(c);
     if !text.contains(steers) {
         return Cow::Borrowed(text);
@@ -63,8 +72,14 @@ mod tests {
     #[test]
     fn control_characters_are_shown_and_not_obeyed() {
         assert_eq!(visible(b"a\x1b[2Jb\n\0"), "a\\u{1b}[2Jb\\n\\u{0}");
-        assert_eq!(visible("f\u{fc}r \u{1f600}".as_bytes()), "f\u{fc}r \u{1f600}");
-        assert_eq!(visible("\u{9b}31m\u{202e}\x7f".as_bytes()), "\\u{9b}31m\\u{202e}\\u{7f}");
+        assert_eq!(
+            visible("f\u{fc}r \u{1f600}".as_bytes()),
+            "f\u{fc}r \u{1f600}"
+        );
+        assert_eq!(
+            visible("\u{9b}31m\u{202e}\x7f".as_bytes()),
+            "\\u{9b}31m\\u{202e}\\u{7f}"
+        );
         assert_eq!(visible(b"\xff"), "\u{fffd}");
         assert_eq!(guarded("two\nlines\r\x1b"), "two\nlines\\r\\u{1b}");
     }
@@ -91,6 +106,9 @@ mod tests {
         let value = serde_json::json!({ "a\u{9b}b": "\x7f\x1b[31m\u{202e}\u{1f600}\n" });
         let shown = guarded_json(&value.to_string()).into_owned();
         assert!(!shown.contains(steers), "{shown}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).ok(), Some(value));
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&shown).ok(),
+            Some(value)
+        );
     }
 }

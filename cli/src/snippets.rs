@@ -26,7 +26,9 @@ pub(crate) fn snippet(lang: Lang, queue: &str) -> String {
         _ => output::json(&queue.into()),
     };
     let with_usage = file.replacen("QUEUE ID DELAY_MS", "ID DELAY_MS", usize::MAX);
-    replacements.iter().fold(with_usage, |text, (from, to)| text.replacen(from, &to.replace("NAME", &name), 1))
+    replacements.iter().fold(with_usage, |text, (from, to)| {
+        text.replacen(from, &to.replace("NAME", &name), 1)
+    })
 }
 
 /// What of a file is replaced by what; NAME stands for the name of the queue.
@@ -36,11 +38,17 @@ fn producer(lang: Lang) -> (&'static str, Replacements) {
     match lang {
         Lang::Sh => (
             include_str!("../../examples/clients/push.sh"),
-            &[("queue=$1 id=$2 delay_ms=$3 payload=$4", "queue=NAME id=$1 delay_ms=$2 payload=$3")],
+            &[(
+                "queue=$1 id=$2 delay_ms=$3 payload=$4",
+                "queue=NAME id=$1 delay_ms=$2 payload=$3",
+            )],
         ),
         Lang::Python => (
             include_str!("../../examples/clients/push.py"),
-            &[("queue, id, delay_ms, payload = sys.argv[1:]", "queue, (id, delay_ms, payload) = NAME, sys.argv[1:]")],
+            &[(
+                "queue, id, delay_ms, payload = sys.argv[1:]",
+                "queue, (id, delay_ms, payload) = NAME, sys.argv[1:]",
+            )],
         ),
         Lang::Node => (
             include_str!("../../examples/clients/push.js"),
@@ -53,7 +61,10 @@ fn producer(lang: Lang) -> (&'static str, Replacements) {
             include_str!("../../examples/clients/push.go"),
             &[
                 ("len(args) != 4", "len(args) != 3"),
-                ("args[0], args[1], args[2], []byte(args[3])", "NAME, args[0], args[1], []byte(args[2])"),
+                (
+                    "args[0], args[1], args[2], []byte(args[3])",
+                    "NAME, args[0], args[1], []byte(args[2])",
+                ),
             ],
         ),
         Lang::Java => (
@@ -82,8 +93,18 @@ mod tests {
                 assert_eq!(file.matches(from).count(), 1, "{lang:?}: {from}");
             }
             let filled = snippet(*lang, "orders");
-            assert!(file.contains("QUEUE") && !filled.contains("QUEUE") && !filled.contains("NAME}"), "{lang:?}");
-            assert!(filled.contains(if *lang == Lang::Sh { "queue=orders id" } else { "\"orders\"" }), "{lang:?}");
+            assert!(
+                file.contains("QUEUE") && !filled.contains("QUEUE") && !filled.contains("NAME}"),
+                "{lang:?}"
+            );
+            assert!(
+                filled.contains(if *lang == Lang::Sh {
+                    "queue=orders id"
+                } else {
+                    "\"orders\""
+                }),
+                "{lang:?}"
+            );
             let changed = file.lines().filter(|line| !filled.contains(line)).count();
             assert!(changed <= 4, "{lang:?}: {changed} lines changed");
         }
@@ -92,11 +113,22 @@ mod tests {
     #[test]
     fn no_name_escapes_from_its_quotes() {
         let name = r#"it's "so" \ $HOME `x` ${y} größe"#;
-        assert!(snippet(Lang::Sh, name).contains(r#"queue='it'\''s "so" \ $HOME `x` ${y} größe' id=$1"#));
+        assert!(
+            snippet(Lang::Sh, name)
+                .contains(r#"queue='it'\''s "so" \ $HOME `x` ${y} größe' id=$1"#)
+        );
         for lang in [Lang::Python, Lang::Node, Lang::Go, Lang::Java] {
-            assert!(snippet(lang, name).contains(r#""it's \"so\" \\ $HOME `x` ${y} größe""#), "{lang:?}");
-            assert!(snippet(lang, "a\u{9b}31m").contains(r#""a\u009b31m""#), "{lang:?}");
+            assert!(
+                snippet(lang, name).contains(r#""it's \"so\" \\ $HOME `x` ${y} größe""#),
+                "{lang:?}"
+            );
+            assert!(
+                snippet(lang, "a\u{9b}31m").contains(r#""a\u009b31m""#),
+                "{lang:?}"
+            );
         }
-        assert!(snippet(Lang::Sh, "a\u{9b}31m").contains(r#"queue="$(printf 'a\302\23331m')" id=$1"#));
+        assert!(
+            snippet(Lang::Sh, "a\u{9b}31m").contains(r#"queue="$(printf 'a\302\23331m')" id=$1"#)
+        );
     }
 }

@@ -44,7 +44,9 @@ impl Stats {
             let queue = common.queue_of(&client, name)?;
             match existing::absence(&client, &queue).await {
                 Ok(Some(reason)) => return Err(anyhow::anyhow!(reason)),
-                Err(error) if error.downcast_ref().is_some_and(Error::is_retryable) => return Err(error),
+                Err(error) if error.downcast_ref().is_some_and(Error::is_retryable) => {
+                    return Err(error);
+                }
                 // A queue that cannot be read is told below.
                 _ => {}
             }
@@ -78,11 +80,21 @@ async fn one(client: &Client, name: &str, common: &Common) -> anyhow::Result<Sho
         Ok(stats) => stats,
         Err(error) => {
             common.complain(&anyhow::Error::msg(unread(name, error, common)?));
-            return Ok(Shown { text: String::new(), outcome: Outcome::Refused });
+            return Ok(Shown {
+                text: String::new(),
+                outcome: Outcome::Refused,
+            });
         }
     };
-    let text = if common.json { object(name, &stats) } else { table_of(name, &stats) };
-    Ok(Shown { text, outcome: Outcome::Done })
+    let text = if common.json {
+        object(name, &stats)
+    } else {
+        table_of(name, &stats)
+    };
+    Ok(Shown {
+        text,
+        outcome: Outcome::Done,
+    })
 }
 
 fn table_of(name: &str, stats: &Counts) -> String {
@@ -99,14 +111,31 @@ fn table_of(name: &str, stats: &Counts) -> String {
         ]);
     }
     align_right(&mut table, 1..2);
-    let resume = format!("paused: nothing is claimed until `dueq resume {}`\n", dueq::shell_word(name.as_bytes()));
-    format!("{}\n{}", table.trim_fmt(), if stats.paused { &resume } else { "" })
+    let resume = format!(
+        "paused: nothing is claimed until `dueq resume {}`\n",
+        dueq::shell_word(name.as_bytes())
+    );
+    format!(
+        "{}\n{}",
+        table.trim_fmt(),
+        if stats.paused { &resume } else { "" }
+    )
 }
 
 async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
     let (mut lines, mut table, mut outcome) = (String::new(), Table::new(), Outcome::Done);
     table.load_style(presets::NOTHING);
-    table.set_header(["queue", "scheduled", "due", "ready", "leased", "dead", "overdue_ms", "nodes", ""]);
+    table.set_header([
+        "queue",
+        "scheduled",
+        "due",
+        "ready",
+        "leased",
+        "dead",
+        "overdue_ms",
+        "nodes",
+        "",
+    ]);
     for name in client.queues().await? {
         let stats = match client.queue(&name)?.stats().await {
             Ok(stats) => stats,
@@ -127,15 +156,26 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
             lines.push_str(&object(&name, &stats));
             continue;
         }
-        let numbers =
-            [stats.scheduled, stats.due, stats.ready, stats.leased, stats.dead, stats.overdue_ms, stats.nodes];
+        let numbers = [
+            stats.scheduled,
+            stats.due,
+            stats.ready,
+            stats.leased,
+            stats.dead,
+            stats.overdue_ms,
+            stats.nodes,
+        ];
         let mut row = vec![output::visible(name.as_bytes())];
         row.extend(numbers.map(|number| number.to_string()));
         row.push(if stats.paused { "paused" } else { "" }.to_owned());
         table.add_row(row);
     }
     align_right(&mut table, 1..8);
-    let text = if common.json { lines } else { format!("{}\n{lines}", table.trim_fmt()) };
+    let text = if common.json {
+        lines
+    } else {
+        format!("{}\n{lines}", table.trim_fmt())
+    };
     Ok(Shown { text, outcome })
 }
 
@@ -145,7 +185,10 @@ fn unread(name: &str, error: Error, common: &Common) -> anyhow::Result<String> {
         return Err(error.into());
     }
     let reason = common.remedy(&error.to_string());
-    Ok(format!("{name} cannot be read: {reason}; run dueq doctor {}", dueq::shell_word(name.as_bytes())))
+    Ok(format!(
+        "{name} cannot be read: {reason}; run dueq doctor {}",
+        dueq::shell_word(name.as_bytes())
+    ))
 }
 
 fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
@@ -157,9 +200,15 @@ fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
 }
 
 fn object(name: &str, stats: &Counts) -> String {
-    let mut object: serde_json::Map<_, _> =
-        counts(stats).into_iter().map(|(name, value, _)| (name.to_owned(), value.into())).collect();
-    object.extend(limits(stats).into_iter().map(|(name, value, _)| (name.to_owned(), value.into())));
+    let mut object: serde_json::Map<_, _> = counts(stats)
+        .into_iter()
+        .map(|(name, value, _)| (name.to_owned(), value.into()))
+        .collect();
+    object.extend(
+        limits(stats)
+            .into_iter()
+            .map(|(name, value, _)| (name.to_owned(), value.into())),
+    );
     object.insert("queue".to_owned(), name.into());
     object.insert("paused".to_owned(), stats.paused.into());
     format!("{}\n", output::json(&serde_json::Value::from(object)))
@@ -172,7 +221,11 @@ fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 19] {
         ("ready", stats.ready, "due, wait for a free handler"),
         ("leased", stats.leased, "with a handler"),
         ("dead", stats.dead, "given up"),
-        ("overdue_ms", stats.overdue_ms, "age of the oldest due message that nobody has claimed"),
+        (
+            "overdue_ms",
+            stats.overdue_ms,
+            "age of the oldest due message that nobody has claimed",
+        ),
         ("nodes", stats.nodes, "live workers"),
         ("pushed", stats.pushed, "since the queue was made"),
         ("claimed", stats.claimed, ""),
@@ -192,11 +245,35 @@ fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 19] {
 /// The limits of the queue; `None` for no limit.
 pub(crate) fn limits(stats: &Counts) -> [(&'static str, Option<u64>, &'static str); 6] {
     [
-        ("max_attempts", Some(stats.max_attempts), "limit: failed attempts until a message is dead"),
-        ("max_crashes", Some(stats.max_crashes), "limit: crashes that a message survives"),
-        ("max_messages", Some(stats.max_messages).filter(|most| *most > 0), "limit: messages that the queue holds"),
-        ("max_payload_bytes", Some(stats.max_payload_bytes), "limit: the largest payload"),
-        ("keep_dead_ms", Some(stats.keep_dead_ms), "how long dead messages are kept"),
-        ("keep_dead", Some(stats.keep_dead), "how many dead messages are kept"),
+        (
+            "max_attempts",
+            Some(stats.max_attempts),
+            "limit: failed attempts until a message is dead",
+        ),
+        (
+            "max_crashes",
+            Some(stats.max_crashes),
+            "limit: crashes that a message survives",
+        ),
+        (
+            "max_messages",
+            Some(stats.max_messages).filter(|most| *most > 0),
+            "limit: messages that the queue holds",
+        ),
+        (
+            "max_payload_bytes",
+            Some(stats.max_payload_bytes),
+            "limit: the largest payload",
+        ),
+        (
+            "keep_dead_ms",
+            Some(stats.keep_dead_ms),
+            "how long dead messages are kept",
+        ),
+        (
+            "keep_dead",
+            Some(stats.keep_dead),
+            "how many dead messages are kept",
+        ),
     ]
 }

@@ -10,63 +10,95 @@ use jiff::{SignedDuration, SpanRelativeTo, Timestamp, Zoned};
 /// A delay: `48h`, `1500ms`, `1h 30m`, `2 days` (of 24 hours), `PT48H`.
 pub(crate) fn delay(text: &str) -> Result<Duration, String> {
     const EXAMPLES: &str = "write a number and a unit, such as 48h, 1500ms, '1h 30m' or '2 days'";
-    let span: jiff::Span = text.parse().map_err(|_| format!("{text:?} is no delay: {EXAMPLES}"))?;
+    let span: jiff::Span = text
+        .parse()
+        .map_err(|_| format!("{text:?} is no delay: {EXAMPLES}"))?;
     let duration = span
         .to_duration(SpanRelativeTo::days_are_24_hours())
         .map_err(|_| format!("{text:?} has no fixed length: {EXAMPLES}"))?;
     if duration < SignedDuration::ZERO {
-        return Err(format!("{text:?} is negative: a message cannot be due before it is pushed"));
+        return Err(format!(
+            "{text:?} is negative: a message cannot be due before it is pushed"
+        ));
     }
     Ok(duration.unsigned_abs())
 }
 
 /// A time zone by its IANA name.
 pub(crate) fn zone(name: &str) -> Result<TimeZone, String> {
-    TimeZone::get(name)
-        .map_err(|_| format!("{name:?} is no time zone: write its IANA name, such as Asia/Shanghai or UTC"))
+    TimeZone::get(name).map_err(|_| {
+        format!("{name:?} is no time zone: write its IANA name, such as Asia/Shanghai or UTC")
+    })
 }
 
 /// A moment: Unix milliseconds, or with its offset or zone (`2026-12-01T20:00:00+08:00`, `2026-12-01T20:00:00[Asia/Shanghai]`), or as clocks in
 /// `zone` show it (`2026-12-01 20:00`, `today 20:00`, `tomorrow 20:00`). What they never show, or show twice, is refused.
-pub(crate) fn moment(text: &str, zone: Option<&TimeZone>, now: Timestamp) -> Result<SystemTime, String> {
+pub(crate) fn moment(
+    text: &str,
+    zone: Option<&TimeZone>,
+    now: Timestamp,
+) -> Result<SystemTime, String> {
     let no_moment = || {
         format!(
             "{text:?} is no moment: write 2026-12-01T20:00:00+08:00, 2026-12-01T20:00:00[Asia/Shanghai], \
              Unix milliseconds such as 1796126400000, or with --tz '2026-12-01 20:00', 'today 20:00' or 'tomorrow 20:00'"
         )
     };
-    let no_zone =
-        || format!("{text:?} has no zone: add --tz, such as --tz Asia/Shanghai, or an offset, such as +08:00");
+    let no_zone = || {
+        format!(
+            "{text:?} has no zone: add --tz, such as --tz Asia/Shanghai, or an offset, such as +08:00"
+        )
+    };
 
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // From 2001 until 2286: neither seconds nor a date without separators has 13 digits.
-        let ms = text.parse().ok().filter(|ms| text.len() == 13 && *ms >= 1_000_000_000_000);
+        let ms = text
+            .parse()
+            .ok()
+            .filter(|ms| text.len() == 13 && *ms >= 1_000_000_000_000);
         let time = ms.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
         return time.ok_or_else(|| {
             format!("{text:?} is no Unix time in milliseconds, which has 13 digits, such as 1796126400000")
         });
     }
-    if let Some((day, time)) = text.split_once(' ').filter(|(day, _)| matches!(*day, "today" | "tomorrow")) {
+    if let Some((day, time)) = text
+        .split_once(' ')
+        .filter(|(day, _)| matches!(*day, "today" | "tomorrow"))
+    {
         let time: Time = time.trim().parse().map_err(|_| no_moment())?;
         let zone = zone.ok_or_else(no_zone)?;
         let today = now.to_zoned(zone.clone()).date();
-        let date = if day == "today" { today } else { today.tomorrow().map_err(|_| no_moment())? };
+        let date = if day == "today" {
+            today
+        } else {
+            today.tomorrow().map_err(|_| no_moment())?
+        };
         return shown_once(date.to_datetime(time), zone);
     }
     let pieces = Pieces::parse(text).map_err(|_| no_moment())?;
-    let time = pieces.time().ok_or_else(|| format!("{text:?} has no time of day: write '{text} 20:00'"))?;
+    let time = pieces
+        .time()
+        .ok_or_else(|| format!("{text:?} has no time of day: write '{text} 20:00'"))?;
     if pieces.offset().is_some() {
         // A timestamp's parser skips a zone in brackets, and that must agree with the offset.
         if pieces.time_zone_annotation().is_none() {
-            return text.parse::<Timestamp>().map(SystemTime::from).map_err(|_| no_moment());
+            return text
+                .parse::<Timestamp>()
+                .map(SystemTime::from)
+                .map_err(|_| no_moment());
         }
         return text
             .parse::<Zoned>()
             .map(|zoned| zoned.timestamp().into())
             .map_err(|error| format!("{text:?}: {error}"));
     }
-    let named = pieces.to_time_zone().map_err(|error| format!("{text:?}: {error}"))?;
-    shown_once(pieces.date().to_datetime(time), named.as_ref().or(zone).ok_or_else(no_zone)?)
+    let named = pieces
+        .to_time_zone()
+        .map_err(|error| format!("{text:?}: {error}"))?;
+    shown_once(
+        pieces.date().to_datetime(time),
+        named.as_ref().or(zone).ok_or_else(no_zone)?,
+    )
 }
 
 /// The moment at which clocks in this zone show this, if there is exactly one.
@@ -74,10 +106,19 @@ fn shown_once(shown: DateTime, zone: &TimeZone) -> Result<SystemTime, String> {
     let out_of_range = |error: jiff::Error| format!("{shown}: {error}");
     let (before, after, why) = match zone.to_ambiguous_timestamp(shown).offset() {
         AmbiguousOffset::Unambiguous { offset } => {
-            return offset.to_timestamp(shown).map(SystemTime::from).map_err(out_of_range);
+            return offset
+                .to_timestamp(shown)
+                .map(SystemTime::from)
+                .map_err(out_of_range);
         }
-        AmbiguousOffset::Gap { before, after } => (before, after, "does not exist: clocks are put forward over it"),
-        AmbiguousOffset::Fold { before, after } => (before, after, "exists twice: clocks are put back over it"),
+        AmbiguousOffset::Gap { before, after } => (
+            before,
+            after,
+            "does not exist: clocks are put forward over it",
+        ),
+        AmbiguousOffset::Fold { before, after } => {
+            (before, after, "exists twice: clocks are put back over it")
+        }
     };
     let name = zone.iana_name().unwrap_or("this zone");
     let mut candidates = [before, after].map(|offset| offset.to_timestamp(shown));
@@ -112,7 +153,16 @@ mod tests {
 
     #[test]
     fn delays_that_are_none_are_refused_with_the_reason() {
-        for text in ["", "48", "NaN", "inf", "-", "soon", "1 month", "99999999999999999999h"] {
+        for text in [
+            "",
+            "48",
+            "NaN",
+            "inf",
+            "-",
+            "soon",
+            "1 month",
+            "99999999999999999999h",
+        ] {
             assert!(delay(text).is_err(), "{text}");
         }
         assert!(delay("-5s").is_err_and(|reason| reason.contains("negative")));
@@ -125,7 +175,10 @@ mod tests {
         // In Shanghai it is the 1st of December already, 00:30.
         let now = "2026-11-30T16:30:00Z".parse().expect("a timestamp");
         let moment = moment(text, zone.as_ref(), now)?;
-        Ok(moment.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs())
+        Ok(moment
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .expect("after 1970")
+            .as_secs())
     }
 
     #[test]
@@ -139,12 +192,28 @@ mod tests {
             "2026-12-01T20:00:00+08:00[Asia/Shanghai]",
         ] {
             assert_eq!(at(text, None), Ok(NOON), "{text}");
-            assert_eq!(at(text, Some("America/New_York")), Ok(NOON), "{text} says its zone itself");
+            assert_eq!(
+                at(text, Some("America/New_York")),
+                Ok(NOON),
+                "{text} says its zone itself"
+            );
         }
-        for text in ["2026-12-01 20:00", "2026-12-01T20:00:00", "today 20:00", "tomorrow 20:00"] {
-            let day = if text.starts_with("tomorrow") { 86_400 } else { 0 };
+        for text in [
+            "2026-12-01 20:00",
+            "2026-12-01T20:00:00",
+            "today 20:00",
+            "tomorrow 20:00",
+        ] {
+            let day = if text.starts_with("tomorrow") {
+                86_400
+            } else {
+                0
+            };
             assert_eq!(at(text, Some("Asia/Shanghai")), Ok(NOON + day), "{text}");
-            assert!(at(text, None).is_err_and(|reason| reason.contains("--tz")), "{text}");
+            assert!(
+                at(text, None).is_err_and(|reason| reason.contains("--tz")),
+                "{text}"
+            );
         }
     }
 
@@ -153,12 +222,18 @@ mod tests {
         for text in ["2027-03-14 02:30", "2027-03-14T02:30:00[America/New_York]"] {
             let reason = at(text, Some("America/New_York")).expect_err("a gap");
             assert!(reason.contains("does not exist"), "{reason}");
-            assert!(reason.contains("2027-03-14T01:30:00-05:00 or 2027-03-14T03:30:00-04:00"), "{reason}");
+            assert!(
+                reason.contains("2027-03-14T01:30:00-05:00 or 2027-03-14T03:30:00-04:00"),
+                "{reason}"
+            );
         }
         for text in ["2026-10-25 02:30", "2026-10-25T02:30[Europe/Berlin]"] {
             let reason = at(text, Some("Europe/Berlin")).expect_err("a fold");
             assert!(reason.contains("exists twice"), "{reason}");
-            assert!(reason.contains("2026-10-25T02:30:00+02:00 or 2026-10-25T02:30:00+01:00"), "{reason}");
+            assert!(
+                reason.contains("2026-10-25T02:30:00+02:00 or 2026-10-25T02:30:00+01:00"),
+                "{reason}"
+            );
         }
         // Each candidate can be pasted.
         assert_eq!(

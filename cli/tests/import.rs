@@ -40,7 +40,10 @@ fn load(capture: &str) -> Result<Server> {
 
 fn dueq(server: &Server, args: &[&str]) -> Result<Output> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dueq"));
-    command.env("REDIS_URL", server.url()).env("RUST_LOG", "error").stdin(Stdio::null());
+    command
+        .env("REDIS_URL", server.url())
+        .env("RUST_LOG", "error")
+        .stdin(Stdio::null());
     command.args(args).output().context("dueq")
 }
 
@@ -62,29 +65,49 @@ async fn queue(server: &Server, name: &str) -> Result<Queue> {
 }
 
 async fn get(queue: &Queue, id: &str) -> Result<Stored> {
-    queue.get(id).await?.with_context(|| format!("no message {id}"))
+    queue
+        .get(id)
+        .await?
+        .with_context(|| format!("no message {id}"))
 }
 
 /// All keys outside the queue and what they hold, as one word.
 fn digest(server: &Server, capture: &str) -> Result<Vec<String>> {
-    let mut keys: Vec<&str> = capture.lines().filter_map(|line| line.split('\t').nth(1)).collect();
+    let mut keys: Vec<&str> = capture
+        .lines()
+        .filter_map(|line| line.split('\t').nth(1))
+        .collect();
     keys.dedup();
     let dump = "return redis.sha1hex(redis.call('DUMP', KEYS[1]))";
-    keys.into_iter().map(|key| server.command(&["EVAL", dump, "1", key])).collect()
+    keys.into_iter()
+        .map(|key| server.command(&["EVAL", dump, "1", key]))
+        .collect()
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal")).collect()
+    (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal"))
+        .collect()
 }
 
 /// The members of a captured ZSET: id, due, value; taken apart at the places where Redisson's frames have them.
 fn delayed(capture: &str, name: &str, id_at: usize) -> Vec<(String, u64, Vec<u8>)> {
     let key = format!("zset\tredisson_delay_queue_timeout:{name}\t");
-    let members = capture.lines().filter_map(|line| line.strip_prefix(&key)?.split_once('\t'));
+    let members = capture
+        .lines()
+        .filter_map(|line| line.strip_prefix(&key)?.split_once('\t'));
     members
         .map(|(score, hex)| {
-            let (id, value) = (&hex[2 * id_at..2 * (id_at + 8)], bytes(&hex[2 * (id_at + 16)..]));
-            (format!("redisson:{id}"), score.parse().expect("a time"), value)
+            let (id, value) = (
+                &hex[2 * id_at..2 * (id_at + 8)],
+                bytes(&hex[2 * (id_at + 16)..]),
+            );
+            (
+                format!("redisson:{id}"),
+                score.parse().expect("a time"),
+                value,
+            )
         })
         .collect()
 }
@@ -104,18 +127,37 @@ async fn ids_due_times_and_payloads_are_redissons_whatever_the_codec() -> Result
             let into = name.trim_start_matches("{tagged}:");
             let into = format!("from {into} {}", name.len());
             let (report, code) = import(&server, &[name, "--into", &into])?;
-            assert_eq!((counts(&report), code), ([count + 3, count + 3, 0, 0], Some(0)), "{name}: {report}");
-            let (queue, delayed) = (queue(&server, &into).await?, delayed(capture, tagged, id_at));
+            assert_eq!(
+                (counts(&report), code),
+                ([count + 3, count + 3, 0, 0], Some(0)),
+                "{name}: {report}"
+            );
+            let (queue, delayed) = (
+                queue(&server, &into).await?,
+                delayed(capture, tagged, id_at),
+            );
             assert_eq!(delayed.len() as u64, count);
             for (id, due_ms, value) in delayed {
                 let stored = get(&queue, &id).await?;
-                assert_eq!((stored.state, &stored.payload), (State::Scheduled, &value), "{name}, {id}");
+                assert_eq!(
+                    (stored.state, &stored.payload),
+                    (State::Scheduled, &value),
+                    "{name}, {id}"
+                );
                 // A moment in the past is due at once.
-                assert!(stored.time_ms >= due_ms && (stored.time_ms == due_ms || due_ms < LONG_AHEAD_MS), "{stored:?}");
+                assert!(
+                    stored.time_ms >= due_ms
+                        && (stored.time_ms == due_ms || due_ms < LONG_AHEAD_MS),
+                    "{stored:?}"
+                );
             }
             assert_eq!(queue.stats().await?.scheduled, count + 3);
         }
-        assert_eq!(digest(&server, capture)?, before, "Redisson's keys are only read");
+        assert_eq!(
+            digest(&server, capture)?,
+            before,
+            "Redisson's keys are only read"
+        );
     }
     Ok(())
 }
@@ -126,7 +168,10 @@ async fn texts_are_the_texts_and_json_loses_javas_types_only() -> Result<()> {
     assert_eq!(import(&server, &["text", "--codec", "string"])?.1, Some(0));
     assert_eq!(import(&server, &["json", "--codec", "json"])?.1, Some(0));
     let mut found = BTreeMap::<String, usize>::new();
-    for (name, ids) in [("text", delayed(CURRENT, "{text}", 1)), ("json", delayed(CURRENT, "{json}", 1))] {
+    for (name, ids) in [
+        ("text", delayed(CURRENT, "{text}", 1)),
+        ("json", delayed(CURRENT, "{json}", 1)),
+    ] {
         let queue = queue(&server, name).await?;
         for (id, ..) in ids {
             let payload = String::from_utf8(get(&queue, &id).await?.payload)?;
@@ -134,8 +179,18 @@ async fn texts_are_the_texts_and_json_loses_javas_types_only() -> Result<()> {
         }
     }
     let order = r#"{"buyer":"Zoë \uD83D\uDE00","id":42,"key":"00000000-0000-0001-0000-000000000002","lines":["a",7,{"sku":"x-1"}],"more":{"zip":4051},"paid":1700000000000,"parts":[1,2,3],"price":19.90,"tags":["gift","für morgen"]}"#;
-    let text = ["order:42", "für morgen 😀\n", "", "{\"a\": 1}", "tail"].map(|text| (format!("text {text}"), 2));
-    let json = ["\"order:42\"", "\"für morgen \\uD83D\\uDE00\\n\"", "\"\"", order, "7", "2.5", "true", "[1,2]"];
+    let text = ["order:42", "für morgen 😀\n", "", "{\"a\": 1}", "tail"]
+        .map(|text| (format!("text {text}"), 2));
+    let json = [
+        "\"order:42\"",
+        "\"für morgen \\uD83D\\uDE00\\n\"",
+        "\"\"",
+        order,
+        "7",
+        "2.5",
+        "true",
+        "[1,2]",
+    ];
     let json = json.map(|json| (format!("json {json}"), 2));
     let same = [("text same".to_owned(), 4), ("json \"same\"".to_owned(), 4)];
     let expected: BTreeMap<_, _> = text.into_iter().chain(json).chain(same).collect();
@@ -146,8 +201,14 @@ async fn texts_are_the_texts_and_json_loses_javas_types_only() -> Result<()> {
 #[tokio::test]
 async fn a_repetition_creates_nothing_even_after_all_was_handled_and_forgotten() -> Result<()> {
     let server = load(CURRENT)?;
-    assert_eq!(counts(&import(&server, &["text", "--dry-run"])?.0), [17, 17, 0, 0]);
-    assert!(server.command(&["KEYS", "dueq*"])?.starts_with("*0"), "a dry run writes nothing");
+    assert_eq!(
+        counts(&import(&server, &["text", "--dry-run"])?.0),
+        [17, 17, 0, 0]
+    );
+    assert!(
+        server.command(&["KEYS", "dueq*"])?.starts_with("*0"),
+        "a dry run writes nothing"
+    );
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 17, 0, 0]);
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 0, 17, 0]);
 
@@ -162,14 +223,22 @@ async fn a_repetition_creates_nothing_even_after_all_was_handled_and_forgotten()
     while queue.stats().await?.acked < 10 && start.elapsed() < Duration::from_secs(60) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    Command::new("kill").args(["-INT", &work.id().to_string()]).status()?;
-    assert_eq!((work.wait()?.code(), queue.stats().await?.acked), (Some(0), 10));
+    Command::new("kill")
+        .args(["-INT", &work.id().to_string()])
+        .status()?;
+    assert_eq!(
+        (work.wait()?.code(), queue.stats().await?.acked),
+        (Some(0), 10)
+    );
     server.command(&["ZREMRANGEBYSCORE", "dueq:{text}:recent", "-inf", "(+inf"])?;
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 0, 17, 0]);
     assert_eq!(queue.stats().await?.scheduled, 7);
 
     // Asked to, or into a queue that was made anew, it imports once more.
-    assert_eq!(counts(&import(&server, &["text", "--again"])?.0), [17, 10, 7, 0]);
+    assert_eq!(
+        counts(&import(&server, &["text", "--again"])?.0),
+        [17, 10, 7, 0]
+    );
     assert!(queue.delete().await?);
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 17, 0, 0]);
     Ok(())
@@ -183,7 +252,10 @@ async fn killed_on_the_way_and_run_again_every_element_is_there_once() -> Result
     let fill = "for i = 1, tonumber(ARGV[1]) do \
         local value = struct.pack('Bc0Lc0', 8, string.format('%08d', i), 4, 'same') \
         redis.call('ZADD', KEYS[1], 4000000000000 + i, value) redis.call('RPUSH', KEYS[2], value) end return 1";
-    let keys = ["redisson_delay_queue_timeout:{big}", "redisson_delay_queue:{big}"];
+    let keys = [
+        "redisson_delay_queue_timeout:{big}",
+        "redisson_delay_queue:{big}",
+    ];
     server.command(&["EVAL", fill, "2", keys[0], keys[1], &COUNT.to_string()])?;
 
     let queue = queue(&server, "big").await?;
@@ -204,7 +276,11 @@ async fn killed_on_the_way_and_run_again_every_element_is_there_once() -> Result
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let (report, code) = import(&server, &["big"])?;
-    assert_eq!((counts(&report), code), ([COUNT, COUNT - before, before, 0], Some(0)), "{report}");
+    assert_eq!(
+        (counts(&report), code),
+        ([COUNT, COUNT - before, before, 0], Some(0)),
+        "{report}"
+    );
     assert_eq!(queue.stats().await?.scheduled, COUNT);
     assert_eq!(queue.stats().await?.pushed, COUNT);
     println!("killed after {before} of {COUNT}");
@@ -214,37 +290,70 @@ async fn killed_on_the_way_and_run_again_every_element_is_there_once() -> Result
 #[tokio::test]
 async fn what_cannot_be_read_is_counted_and_named_and_the_rest_is_imported() -> Result<()> {
     let server = load(CURRENT)?;
-    let (timeouts, list) = ("redisson_delay_queue_timeout:{text}", "redisson_delay_queue:{text}");
+    let (timeouts, list) = (
+        "redisson_delay_queue_timeout:{text}",
+        "redisson_delay_queue:{text}",
+    );
     server.command(&["ZADD", timeouts, "4000000000000", "no frame \x1b[2J"])?;
     server.command(&["ZADD", timeouts, "inf", "\u{8}abcdefgh\u{1}\0\0\0\0\0\0\0x"])?;
     server.command(&["RPUSH", list, "no due time"])?;
     store(&server, "text", "-", "ff")?;
-    let output = dueq(&server, &["import", "redisson", "text", "--codec", "string"])?;
-    let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = dueq(
+        &server,
+        &["import", "redisson", "text", "--codec", "string"],
+    )?;
+    let (said, told) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(
-        said.contains("21 elements of text read: 17 imported into text, 0 known from before, 4 unreadable"),
+        said.contains(
+            "21 elements of text read: 17 imported into text, 0 known from before, 4 unreadable"
+        ),
         "{said}"
     );
-    for (key, reason) in
-        [(timeouts, "framed"), (timeouts, "due time is inf"), (list, "no due time"), ("text", "not UTF-8")]
-    {
-        assert!(told.lines().any(|line| line.contains(key) && line.contains(reason)), "{key}, {reason}: {told}");
+    for (key, reason) in [
+        (timeouts, "framed"),
+        (timeouts, "due time is inf"),
+        (list, "no due time"),
+        ("text", "not UTF-8"),
+    ] {
+        assert!(
+            told.lines()
+                .any(|line| line.contains(key) && line.contains(reason)),
+            "{key}, {reason}: {told}"
+        );
     }
-    assert!(told.contains("no frame \\u{1b}[2J") && !told.contains('\x1b'), "{told}");
+    assert!(
+        told.contains("no frame \\u{1b}[2J") && !told.contains('\x1b'),
+        "{told}"
+    );
 
     // A second codec takes what the first could not, where that helps; and what no queue takes is refused, alone.
     let large = "return redis.call('RPUSH', KEYS[1], string.rep('x', 2097152), 'after')";
     server.command(&["EVAL", large, "1", "text"])?;
     let (report, code) = import(&server, &["text"])?;
-    assert_eq!((counts(&report), code), ([23, 2, 17, 4], Some(1)), "{report}");
+    assert_eq!(
+        (counts(&report), code),
+        ([23, 2, 17, 4], Some(1)),
+        "{report}"
+    );
     let output = dueq(&server, &["import", "redisson", "text", "--json"])?;
-    let lines: Vec<Value> =
-        output.stdout.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let lines: Vec<Value> = output
+        .stdout
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
     assert_eq!(lines.len(), 5, "four unreadable, one report");
     let large = &lines[3]["unreadable"];
     assert_eq!(large["key"], "text");
-    assert!(large["reason"].as_str().is_some_and(|reason| reason.starts_with("refused")), "{large}");
+    assert!(
+        large["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.starts_with("refused")),
+        "{large}"
+    );
     Ok(())
 }
 
@@ -256,13 +365,19 @@ async fn refusals_say_why() -> Result<()> {
         (&["absent"][..], "no such RDelayedQueue"),
         (&["other"], "WRONGTYPE"),
         (&["{tagged}:text"], "--into"),
-        (&["text", "--from", "redis://me:secret@127.0.0.1:1/"], "127.0.0.1:1"),
+        (
+            &["text", "--from", "redis://me:secret@127.0.0.1:1/"],
+            "127.0.0.1:1",
+        ),
         (&["text", "--from", "nonsense"], "--from is no URL"),
     ] {
         let output = dueq(&server, &[&["import", "redisson"], args].concat())?;
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
-        assert!(told.contains(reason) && !told.contains("secret"), "{args:?}: {told}");
+        assert!(
+            told.contains(reason) && !told.contains("secret"),
+            "{args:?}: {told}"
+        );
         assert_eq!(told.lines().count(), 1, "{args:?}: {told}");
     }
     // From another server, and without what is due already.

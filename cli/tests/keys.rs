@@ -8,7 +8,11 @@ use anyhow::{Context, Result};
 fn keys(args: &[&str]) -> Result<Output> {
     // No server is asked.
     let mut command = Command::new(env!("CARGO_BIN_EXE_dueq"));
-    command.arg("keys").args(args).env("REDIS_URL", "redis://127.0.0.1:1/").stdin(Stdio::null());
+    command
+        .arg("keys")
+        .args(args)
+        .env("REDIS_URL", "redis://127.0.0.1:1/")
+        .stdin(Stdio::null());
     command.output().context("dueq keys")
 }
 
@@ -16,8 +20,14 @@ fn keys(args: &[&str]) -> Result<Output> {
 fn the_ten_keys_are_printed_ready_to_paste() -> Result<()> {
     let output = keys(&["orders"])?;
     let names = "scheduled ready leases claims messages attrs dead recent nodes meta";
-    let expected: String = names.split(' ').map(|name| format!("'dueq:{{orders}}:{name}' ")).collect();
-    assert_eq!(String::from_utf8(output.stdout)?.trim_end(), expected.trim_end());
+    let expected: String = names
+        .split(' ')
+        .map(|name| format!("'dueq:{{orders}}:{name}' "))
+        .collect();
+    assert_eq!(
+        String::from_utf8(output.stdout)?.trim_end(),
+        expected.trim_end()
+    );
     Ok(())
 }
 
@@ -51,12 +61,23 @@ fn each_language_can_read_its_producer() -> Result<()> {
             .spawn();
         let Ok(mut child) = child else {
             // Not by a macro: those are shown for failed tests only.
-            writeln!(std::io::stderr(), "SKIPPED: the producer in {lang} is not read: there is no {}", checker[0])?;
+            writeln!(
+                std::io::stderr(),
+                "SKIPPED: the producer in {lang} is not read: there is no {}",
+                checker[0]
+            )?;
             continue;
         };
-        child.stdin.take().context("its input")?.write_all(&printed.stdout)?;
+        child
+            .stdin
+            .take()
+            .context("its input")?
+            .write_all(&printed.stdout)?;
         let checked = child.wait_with_output()?;
-        assert!(checked.status.success() && checked.stdout.is_empty(), "{lang}: {checked:?}");
+        assert!(
+            checked.status.success() && checked.stdout.is_empty(),
+            "{lang}: {checked:?}"
+        );
     }
     Ok(())
 }
@@ -64,7 +85,10 @@ fn each_language_can_read_its_producer() -> Result<()> {
 #[tokio::test]
 async fn a_printed_producer_pushes_into_its_queue() -> Result<()> {
     if Command::new("redis-cli").arg("--version").output().is_err() {
-        writeln!(std::io::stderr(), "SKIPPED: the printed producer in sh is not run: there is no redis-cli")?;
+        writeln!(
+            std::io::stderr(),
+            "SKIPPED: the printed producer in sh is not run: there is no redis-cli"
+        )?;
         return Ok(());
     }
     let name = r#"it's "so" \ $HOME `x` größe"#;
@@ -77,7 +101,11 @@ async fn a_printed_producer_pushes_into_its_queue() -> Result<()> {
         .env("REDIS_URL", server.url())
         .output()?;
     assert_eq!(String::from_utf8(pushed.stdout)?, "created order:42\n");
-    let stored = client.queue(name)?.get("order:42").await?.context("the message")?;
+    let stored = client
+        .queue(name)?
+        .get("order:42")
+        .await?
+        .context("the message")?;
     assert_eq!(stored.payload, b"rate it");
     Ok(())
 }

@@ -80,9 +80,18 @@ fn main() -> Result<()> {
         return Ok(());
     }
     if !args.json {
-        let Args { connections, limit, seconds, .. } = args;
-        println!("{connections} connections, closed after {limit} s of silence; each way runs for {seconds} s");
-        println!("              resets/s     closed  wrong  missed  at most late  B/connection  CPU of a core");
+        let Args {
+            connections,
+            limit,
+            seconds,
+            ..
+        } = args;
+        println!(
+            "{connections} connections, closed after {limit} s of silence; each way runs for {seconds} s"
+        );
+        println!(
+            "              resets/s     closed  wrong  missed  at most late  B/connection  CPU of a core"
+        );
     }
     for &way in Way::value_variants() {
         let report = in_child(way)?;
@@ -91,16 +100,26 @@ fn main() -> Result<()> {
         } else {
             println!("{}", line(&report));
         }
-        ensure!(way != Way::Dueq || report.wrong == 0, "dueq closed {} early", report.wrong);
+        ensure!(
+            way != Way::Dueq || report.wrong == 0,
+            "dueq closed {} early",
+            report.wrong
+        );
     }
     Ok(())
 }
 
 /// Runs one way with our arguments in a process of its own, so that its memory can be told from that of the others.
 fn in_child(way: Way) -> Result<Report> {
-    let name = way.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    let name = way
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned())
+        .unwrap_or_default();
     let mut child = Command::new(std::env::current_exe()?);
-    child.args(std::env::args_os().skip(1)).args(["--way", &name]).stderr(Stdio::inherit());
+    child
+        .args(std::env::args_os().skip(1))
+        .args(["--way", &name])
+        .stderr(Stdio::inherit());
     let output = child.output()?;
     ensure!(output.status.success(), "{name}: {}", output.status);
     Ok(serde_json::from_slice(&output.stdout)?)
@@ -114,9 +133,21 @@ fn line(report: &Report) -> String {
         Way::Sleeps => "tokio sleeps",
         Way::Ring => "ring of sets",
     };
-    let Report { resets_per_second, closed, wrong, missed, latest_ms, .. } = report;
-    let shown = |value: Option<f64>, unit| value.map_or("-".to_owned(), |value| format!("{value:.1}{unit}"));
-    let (bytes, cpu) = (shown(report.bytes_per_connection, ""), shown(report.cpu_percent, " %"));
+    let Report {
+        resets_per_second,
+        closed,
+        wrong,
+        missed,
+        latest_ms,
+        ..
+    } = report;
+    let shown = |value: Option<f64>, unit| {
+        value.map_or("-".to_owned(), |value| format!("{value:.1}{unit}"))
+    };
+    let (bytes, cpu) = (
+        shown(report.bytes_per_connection, ""),
+        shown(report.cpu_percent, " %"),
+    );
     format!(
         "{name:12} {resets_per_second:>9.0} {closed:>10} {wrong:>6} {missed:>7} {latest_ms:>10.0} ms {bytes:>13} {cpu:>14}"
     )

@@ -14,7 +14,9 @@ pub(crate) fn peak_memory() -> Option<f64> {
 
 fn status(name: &str) -> Option<f64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
-    let kib = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB"))?;
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB"))?;
     Some(kib.trim().parse::<f64>().ok()? * 1024.0)
 }
 

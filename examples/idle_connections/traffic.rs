@@ -71,9 +71,13 @@ impl Traffic {
     /// A connection is being closed. That is wrong if it was heard of within the limit, or closed before.
     pub(crate) fn close(&mut self, connection: u32) {
         self.closed += 1;
-        let silence = self.heard[connection as usize].take().map(|heard| heard.elapsed());
+        let silence = self.heard[connection as usize]
+            .take()
+            .map(|heard| heard.elapsed());
         match silence {
-            Some(silence) if silence >= self.limit => self.latest = self.latest.max(silence - self.limit),
+            Some(silence) if silence >= self.limit => {
+                self.latest = self.latest.max(silence - self.limit)
+            }
             _ => self.wrong += 1,
         }
     }
@@ -81,6 +85,10 @@ impl Traffic {
     /// Connections that are open though their time was over longer ago than the coarsest way needs.
     pub(crate) fn missed(&self) -> u64 {
         let over = self.limit + Duration::from_secs(3);
-        self.heard.iter().flatten().filter(|heard| heard.elapsed() > over).count() as u64
+        self.heard
+            .iter()
+            .flatten()
+            .filter(|heard| heard.elapsed() > over)
+            .count() as u64
     }
 }

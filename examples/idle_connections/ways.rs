@@ -26,7 +26,9 @@ trait Closer {
 }
 
 pub(crate) fn run(way: Way, args: &Args) -> Result<Report> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()?;
     let limit = Duration::from_secs(args.limit.into());
     Ok(runtime.block_on(async {
         match way {
@@ -41,7 +43,11 @@ pub(crate) fn run(way: Way, args: &Args) -> Result<Report> {
 
 async fn measure<C: Closer>(way: Way, args: &Args, closer: impl FnOnce() -> C) -> Report {
     let packets_per_second = f64::from(args.packets.unwrap_or(args.connections.div_ceil(5)));
-    let mut traffic = Traffic::new(args.connections, Duration::from_secs(args.limit.into()), packets_per_second);
+    let mut traffic = Traffic::new(
+        args.connections,
+        Duration::from_secs(args.limit.into()),
+        packets_per_second,
+    );
     let memory = process::memory();
     let mut closer = closer();
     for connection in 0..args.connections {
@@ -79,9 +85,14 @@ async fn measure<C: Closer>(way: Way, args: &Args, closer: impl FnOnce() -> C) -
         resets_per_second: traffic.resets as f64 / seconds,
         closed: traffic.closed,
         wrong: traffic.wrong,
-        missed: if way == Way::Nothing { 0 } else { traffic.missed() },
+        missed: if way == Way::Nothing {
+            0
+        } else {
+            traffic.missed()
+        },
         latest_ms: traffic.latest.as_secs_f64() * 1e3,
-        bytes_per_connection: grown(memory, process::peak_memory()).map(|bytes| bytes / f64::from(args.connections)),
+        bytes_per_connection: grown(memory, process::peak_memory())
+            .map(|bytes| bytes / f64::from(args.connections)),
         cpu_percent: grown(cpu, process::cpu()).map(|cpu| cpu / seconds * 100.0),
     }
 }
@@ -110,7 +121,11 @@ struct Wheel {
 
 impl Wheel {
     fn new(limit: Duration, connections: u32) -> Self {
-        Self { timers: Timers::new(), keys: vec![None; connections as usize], limit }
+        Self {
+            timers: Timers::new(),
+            keys: vec![None; connections as usize],
+            limit,
+        }
     }
 }
 
@@ -143,7 +158,12 @@ struct Scan {
 
 impl Scan {
     fn new(limit: Duration) -> Self {
-        Self { heard: HashMap::new(), closing: Vec::new(), second: interval(Duration::from_secs(1)), limit }
+        Self {
+            heard: HashMap::new(),
+            closing: Vec::new(),
+            second: interval(Duration::from_secs(1)),
+            limit,
+        }
     }
 }
 
@@ -163,8 +183,11 @@ impl Closer for Scan {
             }
             let now = self.second.tick().await.max(Instant::now());
             let limit = self.limit;
-            self.closing
-                .extend(self.heard.extract_if(|_, heard| now - *heard >= limit).map(|(connection, _)| connection));
+            self.closing.extend(
+                self.heard
+                    .extract_if(|_, heard| now - *heard >= limit)
+                    .map(|(connection, _)| connection),
+            );
         }
     }
 }
@@ -181,13 +204,22 @@ impl Sleeps {
     fn new(limit: Duration, connections: u32) -> Self {
         let (close, closing) = mpsc::unbounded_channel();
         let packets = (0..connections).map(|_| Arc::default()).collect();
-        Self { packets, closing, close, limit }
+        Self {
+            packets,
+            closing,
+            close,
+            limit,
+        }
     }
 }
 
 impl Closer for Sleeps {
     fn open(&mut self, connection: u32) {
-        let (packet, close, limit) = (self.packets[connection as usize].clone(), self.close.clone(), self.limit);
+        let (packet, close, limit) = (
+            self.packets[connection as usize].clone(),
+            self.close.clone(),
+            self.limit,
+        );
         tokio::spawn(async move {
             while timeout(limit, packet.notified()).await.is_ok() {}
             let _ = close.send(connection); // Nobody listens after the end.
@@ -219,7 +251,13 @@ impl Ring {
     fn new(limit: u32) -> Self {
         // One more for the second under way, one that is being emptied, and one because the hand may be late.
         let sets = vec![HashSet::new(); limit as usize + 3];
-        Self { sets, place: HashMap::new(), hand: 0, closing: Vec::new(), second: interval(Duration::from_secs(1)) }
+        Self {
+            sets,
+            place: HashMap::new(),
+            hand: 0,
+            closing: Vec::new(),
+            second: interval(Duration::from_secs(1)),
+        }
     }
 }
 

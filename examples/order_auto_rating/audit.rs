@@ -46,15 +46,26 @@ pub(crate) struct Audit {
     pub(crate) complaints: Vec<String>,
 }
 
-pub(crate) fn audit(books: &Connection, orders: &[Order], tally: &Tally, stats: &Stats) -> Result<Audit> {
-    let number = |sql: &str| books.query_row(sql, [], |row| row.get::<_, u32>(0)).map(u64::from);
+pub(crate) fn audit(
+    books: &Connection,
+    orders: &[Order],
+    tally: &Tally,
+    stats: &Stats,
+) -> Result<Audit> {
+    let number = |sql: &str| {
+        books
+            .query_row(sql, [], |row| row.get::<_, u32>(0))
+            .map(u64::from)
+    };
     let mut lateness_us = Histogram::new(3)?;
     let mut fired = HashSet::new();
     let (mut fired_twice, mut fired_early) = (HashSet::new(), 0);
-    let mut rows = books.prepare("SELECT order_id, due_ms, fired_ms FROM ratings WHERE due_ms IS NOT NULL")?;
+    let mut rows =
+        books.prepare("SELECT order_id, due_ms, fired_ms FROM ratings WHERE due_ms IS NOT NULL")?;
     let mut rows = rows.query([])?;
     while let Some(row) = rows.next()? {
-        let (order_id, due_ms, fired_ms): (String, i64, f64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (order_id, due_ms, fired_ms): (String, i64, f64) =
+            (row.get(0)?, row.get(1)?, row.get(2)?);
         let late_us = ((fired_ms - due_ms as f64) * 1_000.0).round();
         fired_early += u64::from(late_us < 0.0);
         lateness_us.record(late_us.max(0.0) as u64)?;
@@ -90,14 +101,24 @@ pub(crate) fn audit(books: &Connection, orders: &[Order], tally: &Tally, stats: 
     let wrong = wrong(books, orders)?;
     for (bad, what) in [
         (unasked, "orders fired that were cancelled or never pushed"),
-        (misrated, "orders have no rating in force, or another one than their last"),
-        (wrong, "orders ended with another rating than their buyer gave, or five stars if none"),
+        (
+            misrated,
+            "orders have no rating in force, or another one than their last",
+        ),
+        (
+            wrong,
+            "orders ended with another rating than their buyer gave, or five stars if none",
+        ),
     ] {
         if bad > 0 {
             complaints.push(format!("{bad} {what}"));
         }
     }
-    Ok(Audit { report, lateness_us, complaints })
+    Ok(Audit {
+        report,
+        lateness_us,
+        complaints,
+    })
 }
 
 fn replaced(condition: &str) -> String {
@@ -112,47 +133,98 @@ const MISRATED: &str = "SELECT count(*) FROM orders o WHERE stars IS NULL OR (st
 
 /// How many orders do not end as the input says: with the buyer's stars, or with five if there are none.
 fn wrong(books: &Connection, orders: &[Order]) -> Result<u64> {
-    let mut rows = books.prepare("SELECT order_id, stars, rated_by FROM orders WHERE stars IS NOT NULL")?;
-    let found: HashMap<String, (u8, String)> =
-        rows.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?.collect::<Result<_, _>>()?;
+    let mut rows =
+        books.prepare("SELECT order_id, stars, rated_by FROM orders WHERE stars IS NOT NULL")?;
+    let found: HashMap<String, (u8, String)> = rows
+        .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?
+        .collect::<Result<_, _>>()?;
     let ends_well = |order: &&Order| {
-        let expected = order.review.map_or((5, "auto"), |review| (review.stars, "buyer"));
-        found.get(&order.id).is_some_and(|(stars, by)| (*stars, by.as_str()) == expected)
+        let expected = order
+            .review
+            .map_or((5, "auto"), |review| (review.stars, "buyer"));
+        found
+            .get(&order.id)
+            .is_some_and(|(stars, by)| (*stars, by.as_str()) == expected)
     };
     Ok((orders.len() - orders.iter().filter(ends_well).count()) as u64)
 }
 
 /// The equations that must hold, and do not.
 fn imbalances(report: &Report, orders: &[Order], stats: &Stats) -> Vec<String> {
-    let cases = |wanted: fn(Case) -> bool| orders.iter().filter(|order| wanted(order.case())).count() as u64;
-    let (inside, never) = (cases(|case| matches!(case, Case::Inside(_))), cases(|case| case == Case::Never));
+    let cases = |wanted: fn(Case) -> bool| {
+        orders.iter().filter(|order| wanted(order.case())).count() as u64
+    };
+    let (inside, never) = (
+        cases(|case| matches!(case, Case::Inside(_))),
+        cases(|case| case == Case::Never),
+    );
     let late = cases(|case| matches!(case, Case::Late(_)));
     let waiting = report.pushed - report.cancelled_in_time.min(report.pushed);
     let again = stats.crashed + stats.retried + stats.released;
     let left = stats.scheduled + stats.ready + stats.leased + stats.dead;
     let equations = [
-        ("orders = orders of the input", report.orders, orders.len() as u64),
-        ("already_reviewed + pushed = orders", report.already_reviewed + report.pushed, report.orders),
-        ("cancelled_in_time + races_lost = reviews inside 48 h", report.cancelled_in_time + report.races_lost, inside),
+        (
+            "orders = orders of the input",
+            report.orders,
+            orders.len() as u64,
+        ),
+        (
+            "already_reviewed + pushed = orders",
+            report.already_reviewed + report.pushed,
+            report.orders,
+        ),
+        (
+            "cancelled_in_time + races_lost = reviews inside 48 h",
+            report.cancelled_in_time + report.races_lost,
+            inside,
+        ),
         (
             "auto_rated = orders not reviewed inside 48 h + races_lost",
             report.auto_rated,
             late + never + report.races_lost,
         ),
-        ("replaced_by_review = reviews after 48 h + races_lost", report.replaced_by_review, late + report.races_lost),
-        ("never_reviewed = orders without a review", report.never_reviewed, never),
+        (
+            "replaced_by_review = reviews after 48 h + races_lost",
+            report.replaced_by_review,
+            late + report.races_lost,
+        ),
+        (
+            "never_reviewed = orders without a review",
+            report.never_reviewed,
+            never,
+        ),
         ("lost = 0", report.lost, 0),
         ("fired_early = 0", report.fired_early, 0),
         // A worker that is killed between its commit and its ack leaves an order that is handled, not rated, again.
-        ("fired_twice = 0, those aside that Redis gave out again", report.fired_twice.saturating_sub(again), 0),
+        (
+            "fired_twice = 0, those aside that Redis gave out again",
+            report.fired_twice.saturating_sub(again),
+            0,
+        ),
         ("Redis counts as many pushes", stats.pushed, report.pushed),
-        ("Redis counts as many cancels", stats.cancelled, report.cancelled_in_time),
-        ("Redis counts an ack for each message not cancelled", stats.acked, waiting),
-        ("Redis granted each of them once, those aside that it gave out again", stats.claimed, waiting + again),
+        (
+            "Redis counts as many cancels",
+            stats.cancelled,
+            report.cancelled_in_time,
+        ),
+        (
+            "Redis counts an ack for each message not cancelled",
+            stats.acked,
+            waiting,
+        ),
+        (
+            "Redis granted each of them once, those aside that it gave out again",
+            stats.claimed,
+            waiting + again,
+        ),
         ("Redis holds nothing any more", left, 0),
     ];
-    let differ = equations.into_iter().filter(|(_, found, expected)| found != expected);
-    differ.map(|(what, found, expected)| format!("{what}: {found}, not {expected}")).collect()
+    let differ = equations
+        .into_iter()
+        .filter(|(_, found, expected)| found != expected);
+    differ
+        .map(|(what, found, expected)| format!("{what}: {found}, not {expected}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -167,7 +239,12 @@ mod tests {
             delivered_s: 0,
             review: after_s.map(|at_s| Review { at_s, stars: 5 }),
         };
-        let orders = vec![order("a", Some(0)), order("b", Some(1)), order("c", Some(WINDOW_S)), order("d", None)];
+        let orders = vec![
+            order("a", Some(0)),
+            order("b", Some(1)),
+            order("c", Some(WINDOW_S)),
+            order("d", None),
+        ];
         let report = Report {
             orders: 4,
             already_reviewed: 1,
@@ -181,7 +258,12 @@ mod tests {
             lost: 0,
             fired_twice: 0,
             fired_early: 0,
-            lateness_ms: Lateness { p50: 0.0, p99: 0.0, p999: 0.0, max: 0.0 },
+            lateness_ms: Lateness {
+                p50: 0.0,
+                p99: 0.0,
+                p999: 0.0,
+                max: 0.0,
+            },
         };
         let mut stats = Stats::default();
         (stats.pushed, stats.claimed, stats.acked) = (3, 3, 3);
@@ -212,7 +294,11 @@ mod tests {
         for (number, figure) in figures.into_iter().enumerate() {
             let (mut report, orders, stats) = balanced();
             *figure(&mut report) += 1;
-            assert_ne!(imbalances(&report, &orders, &stats), Vec::<String>::new(), "figure {number}");
+            assert_ne!(
+                imbalances(&report, &orders, &stats),
+                Vec::<String>::new(),
+                "figure {number}"
+            );
         }
         let counts: [fn(&mut Stats) -> &mut u64; 6] = [
             |stats| &mut stats.pushed,
@@ -225,7 +311,11 @@ mod tests {
         for (number, count) in counts.into_iter().enumerate() {
             let (report, orders, mut stats) = balanced();
             *count(&mut stats) += 1;
-            assert_ne!(imbalances(&report, &orders, &stats), Vec::<String>::new(), "count {number}");
+            assert_ne!(
+                imbalances(&report, &orders, &stats),
+                Vec::<String>::new(),
+                "count {number}"
+            );
         }
     }
 

@@ -39,30 +39,55 @@ const RATE: &str = "
     SELECT order_id, iif(stars IS NULL, 5, NULL), iif(stars IS NULL, 'auto', NULL), ?2, ?3, ?4
     FROM orders WHERE order_id = ?1";
 
-const REVIEW: &str =
-    "INSERT INTO ratings (order_id, stars, rated_by) SELECT order_id, ?2, 'buyer' FROM orders WHERE order_id = ?1";
+const REVIEW: &str = "INSERT INTO ratings (order_id, stars, rated_by) SELECT order_id, ?2, 'buyer' FROM orders WHERE order_id = ?1";
 
 const DELIVER: &str = "INSERT INTO orders (order_id, delivered_ms) VALUES (?1, ?2)";
 
 /// One thing to write down.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
-    Delivered { order_id: String, delivered_ms: i64 },
-    Reviewed { order_id: String, stars: u8 },
-    Fired { order_id: String, due_ms: u64, fired_us: u64, attempt: u32 },
+    Delivered {
+        order_id: String,
+        delivered_ms: i64,
+    },
+    Reviewed {
+        order_id: String,
+        stars: u8,
+    },
+    Fired {
+        order_id: String,
+        due_ms: u64,
+        fired_us: u64,
+        attempt: u32,
+    },
 }
 
 impl Entry {
     /// Whether there was such an order.
     fn write(&self, books: &Connection) -> rusqlite::Result<bool> {
         let rows = match self {
-            Self::Delivered { order_id, delivered_ms } => {
-                books.prepare_cached(DELIVER)?.execute(params![order_id, delivered_ms])
-            }
-            Self::Reviewed { order_id, stars } => books.prepare_cached(REVIEW)?.execute(params![order_id, stars]),
-            Self::Fired { order_id, due_ms, fired_us, attempt } => {
-                let (due_ms, fired_ms) = (i64::try_from(*due_ms).unwrap_or(i64::MAX), *fired_us as f64 / 1_000.0);
-                books.prepare_cached(RATE)?.execute(params![order_id, due_ms, fired_ms, attempt])
+            Self::Delivered {
+                order_id,
+                delivered_ms,
+            } => books
+                .prepare_cached(DELIVER)?
+                .execute(params![order_id, delivered_ms]),
+            Self::Reviewed { order_id, stars } => books
+                .prepare_cached(REVIEW)?
+                .execute(params![order_id, stars]),
+            Self::Fired {
+                order_id,
+                due_ms,
+                fired_us,
+                attempt,
+            } => {
+                let (due_ms, fired_ms) = (
+                    i64::try_from(*due_ms).unwrap_or(i64::MAX),
+                    *fired_us as f64 / 1_000.0,
+                );
+                books
+                    .prepare_cached(RATE)?
+                    .execute(params![order_id, due_ms, fired_ms, attempt])
             }
         }?;
         Ok(rows > 0)
@@ -72,7 +97,11 @@ impl Entry {
 /// Makes the books at a place where nothing is yet.
 pub(crate) fn create(path: &Path) -> Result<()> {
     let what = || format!("cannot make the database {}", path.display());
-    anyhow::ensure!(!path.exists(), "{} exists: name another file, or remove it", path.display());
+    anyhow::ensure!(
+        !path.exists(),
+        "{} exists: name another file, or remove it",
+        path.display()
+    );
     open(path)?.execute_batch(SCHEMA).with_context(what)
 }
 
@@ -114,33 +143,48 @@ impl Writer {
     pub(crate) fn start(path: &Path) -> Result<Self> {
         let mut books = open(path)?;
         let (sender, mut jobs) = mpsc::unbounded_channel::<Job>();
-        std::thread::Builder::new().name("books".to_owned()).spawn(move || {
-            let mut batch = Vec::new();
-            while jobs.blocking_recv_many(&mut batch, 256) > 0 {
-                commit(&mut books, std::mem::take(&mut batch));
-            }
-        })?;
+        std::thread::Builder::new()
+            .name("books".to_owned())
+            .spawn(move || {
+                let mut batch = Vec::new();
+                while jobs.blocking_recv_many(&mut batch, 256) > 0 {
+                    commit(&mut books, std::mem::take(&mut batch));
+                }
+            })?;
         Ok(Self(sender))
     }
 
     /// Completes when it is committed: `false` if there is no such order.
     pub(crate) async fn enter(&self, entry: Entry) -> Result<bool> {
         let (answer, written) = oneshot::channel();
-        self.0.send((entry, answer)).ok().context("the books are closed")?;
+        self.0
+            .send((entry, answer))
+            .ok()
+            .context("the books are closed")?;
         written.await.context("the books were closed")?
     }
 }
 
 fn commit(books: &mut Connection, batch: Vec<Job>) {
     let write = |books: &mut Connection| {
-        let transaction = books.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let transaction =
+            books.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         // A statement that fails undoes itself and leaves its neighbours alone.
-        let results: Vec<_> = batch.iter().map(|(entry, _)| entry.write(&transaction)).collect();
+        let results: Vec<_> = batch
+            .iter()
+            .map(|(entry, _)| entry.write(&transaction))
+            .collect();
         transaction.commit().map(|()| results)
     };
     let results = match write(books) {
-        Ok(results) => results.into_iter().map(|result| result.context("the books refused it")).collect(),
-        Err(error) => batch.iter().map(|_| Err(anyhow::anyhow!("cannot write the books: {error}"))).collect::<Vec<_>>(),
+        Ok(results) => results
+            .into_iter()
+            .map(|result| result.context("the books refused it"))
+            .collect(),
+        Err(error) => batch
+            .iter()
+            .map(|_| Err(anyhow::anyhow!("cannot write the books: {error}")))
+            .collect::<Vec<_>>(),
     };
     for ((_, answer), result) in batch.into_iter().zip(results) {
         // Whoever asked may have been dropped meanwhile.
@@ -155,29 +199,44 @@ mod tests {
     fn books() -> Connection {
         let books = Connection::open_in_memory().expect("opens");
         books.execute_batch(SCHEMA).expect("makes the tables");
-        let delivered = Entry::Delivered { order_id: "a".to_owned(), delivered_ms: 7 };
+        let delivered = Entry::Delivered {
+            order_id: "a".to_owned(),
+            delivered_ms: 7,
+        };
         assert!(delivered.write(&books).expect("written"));
         books
     }
 
     fn fired(order_id: &str, attempt: u32) -> Entry {
-        Entry::Fired { order_id: order_id.to_owned(), due_ms: 1_000, fired_us: 1_000_250, attempt }
+        Entry::Fired {
+            order_id: order_id.to_owned(),
+            due_ms: 1_000,
+            fired_us: 1_000_250,
+            attempt,
+        }
     }
 
     fn reviewed(stars: u8) -> Entry {
-        Entry::Reviewed { order_id: "a".to_owned(), stars }
+        Entry::Reviewed {
+            order_id: "a".to_owned(),
+            stars,
+        }
     }
 
     /// Stars and who gave them, if anybody did.
     fn in_force(books: &Connection) -> (Option<u8>, Option<String>) {
         books
-            .query_row("SELECT stars, rated_by FROM orders", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_row("SELECT stars, rated_by FROM orders", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
             .expect("one order")
     }
 
     fn count(books: &Connection, condition: &str) -> u32 {
         let sql = format!("SELECT count(*) FROM ratings WHERE {condition}");
-        books.query_row(&sql, [], |row| row.get(0)).expect("counted")
+        books
+            .query_row(&sql, [], |row| row.get(0))
+            .expect("counted")
     }
 
     #[test]
@@ -188,7 +247,11 @@ mod tests {
             assert_eq!(in_force(&books), (Some(5), Some("auto".to_owned())));
         }
         assert_eq!(count(&books, "rated_by = 'auto'"), 1, "rated once");
-        assert_eq!(count(&books, "due_ms = 1000 AND fired_ms = 1000.25"), 3, "every firing is there");
+        assert_eq!(
+            count(&books, "due_ms = 1000 AND fired_ms = 1000.25"),
+            3,
+            "every firing is there"
+        );
     }
 
     #[test]
@@ -207,7 +270,11 @@ mod tests {
             assert!(entry.write(&books).expect("written"));
         }
         assert_eq!(in_force(&books), (Some(1), Some("buyer".to_owned())));
-        assert_eq!(count(&books, "stars IS NOT NULL"), 2, "the history has both");
+        assert_eq!(
+            count(&books, "stars IS NOT NULL"),
+            2,
+            "the history has both"
+        );
     }
 
     #[test]
@@ -229,9 +296,15 @@ mod tests {
     fn one_refused_entry_does_not_hurt_those_committed_with_it() {
         let mut books = books();
         let (answers, mut results): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
-        let batch = [fired("a", 1), reviewed(9), fired("b", 1)].into_iter().zip(answers).collect();
+        let batch = [fired("a", 1), reviewed(9), fired("b", 1)]
+            .into_iter()
+            .zip(answers)
+            .collect();
         commit(&mut books, batch);
-        let results: Vec<_> = results.iter_mut().map(|result| result.try_recv().expect("answered").ok()).collect();
+        let results: Vec<_> = results
+            .iter_mut()
+            .map(|result| result.try_recv().expect("answered").ok())
+            .collect();
         assert_eq!(results, [Some(true), None, Some(false)]);
         assert_eq!(in_force(&books), (Some(5), Some("auto".to_owned())));
     }

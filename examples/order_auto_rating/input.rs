@@ -71,18 +71,26 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Order>> {
 }
 
 fn parse(text: &[u8]) -> Result<Vec<Order>> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
+    let mut reader = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_reader(text);
     let (mut orders, mut lines) = (Vec::new(), HashMap::new());
     let headers = reader.headers().context("line 1")?.clone();
     for name in ["order_id", "delivered_at", "reviewed_at", "review_score"] {
-        ensure!(headers.iter().any(|header| header == name), "line 1: there is no column {name}");
+        ensure!(
+            headers.iter().any(|header| header == name),
+            "line 1: there is no column {name}"
+        );
     }
     let mut record = csv::StringRecord::new();
     loop {
         match reader.read_record(&mut record) {
             Ok(true) => {}
             Ok(false) => break,
-            Err(error) => bail!("line {}: {error}", error.position().map_or(0, csv::Position::line)),
+            Err(error) => bail!(
+                "line {}: {error}",
+                error.position().map_or(0, csv::Position::line)
+            ),
         }
         let line = record.position().map_or(0, csv::Position::line);
         let order = record
@@ -91,7 +99,10 @@ fn parse(text: &[u8]) -> Result<Vec<Order>> {
             .and_then(|row| order(&row))
             .with_context(|| format!("line {line}"))?;
         if let Some(first) = lines.insert(order.id.clone(), line) {
-            bail!("line {line}: the order {} is in line {first} already", order.id);
+            bail!(
+                "line {line}: the order {} is in line {first} already",
+                order.id
+            );
         }
         orders.push(order);
     }
@@ -102,7 +113,10 @@ fn parse(text: &[u8]) -> Result<Vec<Order>> {
 fn order(row: &Row) -> Result<Order> {
     let id = row.order_id.clone();
     ensure!(!id.is_empty(), "the order_id is empty");
-    ensure!(id.len() <= 100 && !id.contains(char::is_control), "the order_id must be up to 100 plain characters");
+    ensure!(
+        id.len() <= 100 && !id.contains(char::is_control),
+        "the order_id must be up to 100 plain characters"
+    );
     let delivered_s = seconds(&row.delivered_at).context("delivered_at")?;
     let review = match (row.reviewed_at.as_str(), row.review_score.as_str()) {
         ("", "") => None,
@@ -111,17 +125,24 @@ fn order(row: &Row) -> Result<Order> {
             let stars = score.parse().ok().filter(|stars| (1..=5).contains(stars));
             Some(Review {
                 at_s: seconds(at).context("reviewed_at")?,
-                stars: stars.with_context(|| format!("the review_score {score:?} is not a number from 1 to 5"))?,
+                stars: stars.with_context(|| {
+                    format!("the review_score {score:?} is not a number from 1 to 5")
+                })?,
             })
         }
     };
-    Ok(Order { id, delivered_s, review })
+    Ok(Order {
+        id,
+        delivered_s,
+        review,
+    })
 }
 
 /// A naive time as seconds since 1970, as if it were UTC: only differences count.
 fn seconds(text: &str) -> Result<i64> {
-    let time: DateTime =
-        text.parse().map_err(|_| anyhow::anyhow!("{text:?} is not a time like 2018-05-03T17:25:40"))?;
+    let time: DateTime = text
+        .parse()
+        .map_err(|_| anyhow::anyhow!("{text:?} is not a time like 2018-05-03T17:25:40"))?;
     let since = time.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
     Ok(since.as_secs())
 }
@@ -145,24 +166,37 @@ mod tests {
     }
 
     fn case(reviewed_at: &str) -> Case {
-        one(&format!("a,2018-01-01T12:00:00,{reviewed_at},4")).expect("valid").case()
+        one(&format!("a,2018-01-01T12:00:00,{reviewed_at},4"))
+            .expect("valid")
+            .case()
     }
 
     #[test]
     fn a_review_belongs_to_one_side_of_each_edge() {
         assert!(matches!(case("2017-12-31T00:00:00"), Case::Before(_)));
-        assert!(matches!(case("2018-01-01T12:00:00"), Case::Before(_)), "at the delivery");
+        assert!(
+            matches!(case("2018-01-01T12:00:00"), Case::Before(_)),
+            "at the delivery"
+        );
         assert!(matches!(case("2018-01-01T12:00:01"), Case::Inside(_)));
         assert!(matches!(case("2018-01-03T11:59:59"), Case::Inside(_)));
-        assert!(matches!(case("2018-01-03T12:00:00"), Case::Late(_)), "at exactly 48 h it is late");
-        assert_eq!(one("a,2018-01-01T12:00:00,,").expect("valid").case(), Case::Never);
+        assert!(
+            matches!(case("2018-01-03T12:00:00"), Case::Late(_)),
+            "at exactly 48 h it is late"
+        );
+        assert_eq!(
+            one("a,2018-01-01T12:00:00,,").expect("valid").case(),
+            Case::Never
+        );
     }
 
     #[test]
     fn times_are_subtracted_as_they_are_written() {
         // In Sao Paulo the clock went back by an hour that night; on paper these are 48 h.
         let order = one("a,2018-02-16T12:00:00,2018-02-18T12:00:00,1").expect("valid");
-        assert!(matches!(order.case(), Case::Late(review) if review.at_s - order.delivered_s == WINDOW_S));
+        assert!(
+            matches!(order.case(), Case::Late(review) if review.at_s - order.delivered_s == WINDOW_S)
+        );
         assert_eq!(day(order.delivered_s), "2018-02-16");
     }
 
@@ -181,11 +215,16 @@ mod tests {
         ] {
             let text = format!("{HEAD}a,2018-01-01T12:00:00,,\n{line}\n");
             let error = format!("{:#}", parse(text.as_bytes()).expect_err(line));
-            assert!(error.contains("line 3") && error.contains(reason), "{line}: {error}");
+            assert!(
+                error.contains("line 3") && error.contains(reason),
+                "{line}: {error}"
+            );
         }
-        for (text, reason) in
-            [("", "no column order_id"), ("order_id,delivered_at\n", "no column"), (HEAD, "no orders")]
-        {
+        for (text, reason) in [
+            ("", "no column order_id"),
+            ("order_id,delivered_at\n", "no column"),
+            (HEAD, "no orders"),
+        ] {
             let error = format!("{:#}", parse(text.as_bytes()).expect_err(text));
             assert!(error.contains(reason), "{text}: {error}");
         }

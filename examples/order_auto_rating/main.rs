@@ -74,7 +74,9 @@ enum Role {
 async fn main() -> ExitCode {
     let args = Args::parse();
     let result = match &args.role {
-        Some(Role::Work { queue, database }) => worker::work(queue, database).await.map(|()| ExitCode::SUCCESS),
+        Some(Role::Work { queue, database }) => worker::work(queue, database)
+            .await
+            .map(|()| ExitCode::SUCCESS),
         None => match input::read(&args.input) {
             Ok(orders) => demo(&args, &orders).await,
             Err(error) => {
@@ -105,7 +107,9 @@ async fn interrupted() -> std::io::Result<()> {
 /// Completes when we are asked to terminate.
 pub(crate) async fn terminated() -> std::io::Result<()> {
     #[cfg(unix)]
-    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?.recv().await;
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?
+        .recv()
+        .await;
     #[cfg(not(unix))]
     std::future::pending::<()>().await;
     Ok(())
@@ -127,7 +131,9 @@ async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
     // The name of this run: random, for std seeds its hashers so.
     let run = format!("{:016x}", RandomState::new().build_hasher().finish());
     // An order that cannot be rated in five attempts is dead, and the books show it. This also makes the queue.
-    let queue = connect().await?.queue(&format!("order-auto-rating-{run}"))?;
+    let queue = connect()
+        .await?
+        .queue(&format!("order-auto-rating-{run}"))?;
     queue.configure(Limits::new().max_attempts(5)).await?;
     let database = Database::new(args.database.as_deref(), &run)?;
     let tally = Arc::new(Tally::default());
@@ -140,7 +146,12 @@ async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
     progress.clear();
     let dismissed = staff.dismiss().await;
     let audit = match outcome.and(dismissed) {
-        Ok(()) => audit::audit(&books::open(&database.path)?, orders, &tally, &queue.stats().await?),
+        Ok(()) => audit::audit(
+            &books::open(&database.path)?,
+            orders,
+            &tally,
+            &queue.stats().await?,
+        ),
         Err(error) => Err(error),
     };
     let cleaned = queue.delete().await.context("cannot delete the queue");
@@ -172,7 +183,12 @@ async fn replay(
     let (first_s, last_s) = span(orders);
     let schedule = Schedule::new(Instant::now(), first_s, args.speed);
     let books = books::Writer::start(database)?;
-    let shop = Shop { queue: queue.clone(), books, schedule, tally: Arc::clone(tally) };
+    let shop = Shop {
+        queue: queue.clone(),
+        books,
+        schedule,
+        tally: Arc::clone(tally),
+    };
     tokio::select! {
         () = progress.follow(schedule, schedule.instant(last_s), tally, queue) => Ok(()),
         result = books::checkpoint(database) => result,
@@ -181,14 +197,24 @@ async fn replay(
 }
 
 fn span(orders: &[Order]) -> (i64, i64) {
-    let first_s = orders.iter().map(|order| order.delivered_s).min().unwrap_or(0);
-    (first_s, orders.iter().map(Order::last_s).max().unwrap_or(first_s))
+    let first_s = orders
+        .iter()
+        .map(|order| order.delivered_s)
+        .min()
+        .unwrap_or(0);
+    (
+        first_s,
+        orders.iter().map(Order::last_s).max().unwrap_or(first_s),
+    )
 }
 
 async fn all_at_work(queue: &Queue, workers: u16) -> Result<()> {
     let begin = Instant::now();
     while queue.stats().await?.nodes < u64::from(workers) {
-        ensure!(begin.elapsed() < Duration::from_secs(30), "the workers do not begin");
+        ensure!(
+            begin.elapsed() < Duration::from_secs(30),
+            "the workers do not begin"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Ok(())
@@ -213,10 +239,15 @@ struct Database {
 
 impl Database {
     fn new(asked: Option<&Path>, run: &str) -> Result<Self> {
-        let path =
-            asked.map_or_else(|| std::env::temp_dir().join(format!("order-auto-rating-{run}.sqlite")), Path::to_owned);
+        let path = asked.map_or_else(
+            || std::env::temp_dir().join(format!("order-auto-rating-{run}.sqlite")),
+            Path::to_owned,
+        );
         books::create(&path)?;
-        Ok(Self { path, keep: asked.is_some() })
+        Ok(Self {
+            path,
+            keep: asked.is_some(),
+        })
     }
 }
 

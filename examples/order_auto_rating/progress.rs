@@ -20,7 +20,10 @@ impl Progress {
     /// Draws nothing where standard error is no terminal.
     pub(crate) fn new() -> Self {
         let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}");
-        Self { bar: ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())) }
+        Self {
+            bar: ProgressBar::new(0)
+                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())),
+        }
     }
 
     pub(crate) fn say(&self, line: &str) {
@@ -28,21 +31,31 @@ impl Progress {
     }
 
     /// Follows the replay from its start to `end`, for ever.
-    pub(crate) async fn follow(&self, schedule: Schedule, end: Instant, tally: &Tally, queue: &Queue) {
+    pub(crate) async fn follow(
+        &self,
+        schedule: Schedule,
+        end: Instant,
+        tally: &Tally,
+        queue: &Queue,
+    ) {
         if self.bar.is_hidden() {
             return std::future::pending().await;
         }
         let total = end.saturating_duration_since(schedule.start());
-        self.bar.set_length(u64::try_from(total.as_millis()).unwrap_or(u64::MAX));
+        self.bar
+            .set_length(u64::try_from(total.as_millis()).unwrap_or(u64::MAX));
         loop {
             let passed = schedule.start().elapsed().min(total);
-            self.bar.set_position(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
+            self.bar
+                .set_position(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
             // Only words: an error here is the replay's to report.
             let rated = queue.stats().await.map_or(0, |stats| stats.acked);
-            let [delivered, cancelled] =
-                [&tally.delivered, &tally.cancelled_in_time].map(|number| number.load(Ordering::Relaxed));
+            let [delivered, cancelled] = [&tally.delivered, &tally.cancelled_in_time]
+                .map(|number| number.load(Ordering::Relaxed));
             let day = day(schedule.time_s(Instant::now()));
-            self.bar.set_message(format!("{day}  {delivered} delivered, {cancelled} cancelled, {rated} rated"));
+            self.bar.set_message(format!(
+                "{day}  {delivered} delivered, {cancelled} cancelled, {rated} rated"
+            ));
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }

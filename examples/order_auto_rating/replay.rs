@@ -46,7 +46,11 @@ impl Shop {
         let mut lives = JoinSet::new();
         for order in orders {
             let (shop, order) = (self.clone(), order.clone());
-            lives.spawn(async move { shop.live(&order).await.with_context(|| format!("order {}", order.id)) });
+            lives.spawn(async move {
+                shop.live(&order)
+                    .await
+                    .with_context(|| format!("order {}", order.id))
+            });
         }
         while let Some(life) = lives.join_next().await {
             life??;
@@ -56,7 +60,10 @@ impl Shop {
 
     async fn live(&self, order: &Order) -> Result<()> {
         sleep_until(self.schedule.instant(order.delivered_s).into()).await;
-        let delivered = Entry::Delivered { order_id: order.id.clone(), delivered_ms: order.delivered_s * 1_000 };
+        let delivered = Entry::Delivered {
+            order_id: order.id.clone(),
+            delivered_ms: order.delivered_s * 1_000,
+        };
         self.books.enter(delivered).await?;
         count(&self.tally.delivered);
 
@@ -83,8 +90,19 @@ impl Shop {
 
     /// Orders the rating. What counts is the moment 48 h after the delivery: when we come late, the delay is shorter.
     async fn push(&self, order: &Order) -> Result<()> {
-        let delay = self.schedule.due(order.delivered_s).saturating_duration_since(Instant::now());
-        match self.queue.push(Message::new(order.id.as_str()).id(message_id(order)).due(delay)).await? {
+        let delay = self
+            .schedule
+            .due(order.delivered_s)
+            .saturating_duration_since(Instant::now());
+        match self
+            .queue
+            .push(
+                Message::new(order.id.as_str())
+                    .id(message_id(order))
+                    .due(delay),
+            )
+            .await?
+        {
             Pushed::Created => {}
             other => bail!("the queue is new, and yet it answered {other:?} to the push"),
         }
@@ -114,7 +132,12 @@ impl Shop {
     /// Completes when the message has done its work.
     async fn rated(&self, order: &Order) -> Result<()> {
         let mut pause = Duration::from_millis(1);
-        while self.queue.get(message_id(order)).await?.is_some_and(|message| message.state != State::Dead) {
+        while self
+            .queue
+            .get(message_id(order))
+            .await?
+            .is_some_and(|message| message.state != State::Dead)
+        {
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
         }
@@ -122,7 +145,12 @@ impl Shop {
     }
 
     async fn review(&self, order: &Order, review: Review) -> Result<()> {
-        self.books.enter(Entry::Reviewed { order_id: order.id.clone(), stars: review.stars }).await?;
+        self.books
+            .enter(Entry::Reviewed {
+                order_id: order.id.clone(),
+                stars: review.stars,
+            })
+            .await?;
         Ok(())
     }
 }

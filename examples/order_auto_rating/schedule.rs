@@ -15,7 +15,11 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// What happened at `first_s` happens again at `start`.
     pub(crate) fn new(start: Instant, first_s: i64, speed: u64) -> Self {
-        Self { start, first_s, speed }
+        Self {
+            start,
+            first_s,
+            speed,
+        }
     }
 
     pub(crate) fn start(&self) -> Instant {
@@ -30,13 +34,16 @@ impl Schedule {
     /// When an order that was delivered then is due to be rated: 48 h later, in whole milliseconds, rounded up.
     pub(crate) fn due(&self, delivered_s: i64) -> Instant {
         let delay_ms = self.scaled(WINDOW_S).as_nanos().div_ceil(1_000_000);
-        self.instant(delivered_s) + Duration::from_millis(u64::try_from(delay_ms).unwrap_or(u64::MAX))
+        self.instant(delivered_s)
+            + Duration::from_millis(u64::try_from(delay_ms).unwrap_or(u64::MAX))
     }
 
     /// The orders' time at this instant.
     pub(crate) fn time_s(&self, now: Instant) -> i64 {
-        let passed = now.saturating_duration_since(self.start).as_nanos() * u128::from(self.speed) / 1_000_000_000;
-        self.first_s.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
+        let passed = now.saturating_duration_since(self.start).as_nanos() * u128::from(self.speed)
+            / 1_000_000_000;
+        self.first_s
+            .saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
     }
 
     fn scaled(&self, seconds: i64) -> Duration {
@@ -52,10 +59,23 @@ mod tests {
     #[test]
     fn two_days_at_a_million_are_173_ms_and_at_one_two_days() {
         let start = Instant::now();
-        assert_eq!(Schedule::new(start, 1_000, 1_000_000).due(1_000) - start, Duration::from_millis(173));
-        assert_eq!(Schedule::new(start, 1_000, 1).due(1_000) - start, Duration::from_secs(172_800));
-        assert_eq!(Schedule::new(start, 1_000, 172_800).due(1_000) - start, Duration::from_secs(1), "nothing to round");
-        assert_eq!(Schedule::new(start, 1_000, 1_000_000_000).due(1_000) - start, Duration::from_millis(1));
+        assert_eq!(
+            Schedule::new(start, 1_000, 1_000_000).due(1_000) - start,
+            Duration::from_millis(173)
+        );
+        assert_eq!(
+            Schedule::new(start, 1_000, 1).due(1_000) - start,
+            Duration::from_secs(172_800)
+        );
+        assert_eq!(
+            Schedule::new(start, 1_000, 172_800).due(1_000) - start,
+            Duration::from_secs(1),
+            "nothing to round"
+        );
+        assert_eq!(
+            Schedule::new(start, 1_000, 1_000_000_000).due(1_000) - start,
+            Duration::from_millis(1)
+        );
     }
 
     #[test]

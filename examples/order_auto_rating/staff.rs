@@ -27,7 +27,8 @@ impl Staff {
         for number in 1..=number {
             let (queue, database) = (queue.to_owned(), database.to_owned());
             let (progress, stopped) = (progress.clone(), stopped.clone());
-            members.spawn(async move { member(number, &queue, &database, &progress, stopped).await });
+            members
+                .spawn(async move { member(number, &queue, &database, &progress, stopped).await });
         }
         Self { members, stop }
     }
@@ -60,7 +61,10 @@ async fn member(
 ) -> Result<()> {
     loop {
         let (mut process, begin) = (start(queue, database)?, Instant::now());
-        progress.say(&format!("worker {number} is process {}", process.id().unwrap_or_default()));
+        progress.say(&format!(
+            "worker {number} is process {}",
+            process.id().unwrap_or_default()
+        ));
         // Taken out, because `wait` closes it: it is the sign to stop.
         let lifeline = process.stdin.take();
         let ended = tokio::select! {
@@ -74,7 +78,9 @@ async fn member(
         if ended.code().is_some_and(|code| code != 0) {
             bail!("worker {number} failed: {ended}");
         }
-        progress.say(&format!("worker {number} is gone ({ended}); another one takes its place"));
+        progress.say(&format!(
+            "worker {number} is gone ({ended}); another one takes its place"
+        ));
         tokio::time::sleep(SHORTEST_LIFE.saturating_sub(begin.elapsed())).await;
     }
 }

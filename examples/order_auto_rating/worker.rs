@@ -28,17 +28,33 @@ pub(crate) async fn work(queue: &str, database: &Path) -> Result<()> {
             () = not_interrupted() => {}
         }
     };
-    let worker =
-        queue.worker().concurrency(HANDLERS).lease(LEASE).retry(Retry::fixed(Duration::from_secs(1))).grace(LEASE);
+    let worker = queue
+        .worker()
+        .concurrency(HANDLERS)
+        .lease(LEASE)
+        .retry(Retry::fixed(Duration::from_secs(1)))
+        .grace(LEASE);
     Ok(worker.run(rate, stop).await?)
 }
 
 /// Acks when the rating is committed. What fails is retried; what is handled twice is rated once.
 async fn rate(books: Writer, delivery: Delivery) -> Result<Settlement> {
     let order_id = String::from_utf8_lossy(delivery.payload()).into_owned();
-    let (due_ms, fired_us, attempt) = (delivery.due_ms(), delivery.started_us(), delivery.attempt());
-    let known = books.enter(Entry::Fired { order_id, due_ms, fired_us, attempt }).await?;
-    Ok(if known { Settlement::Ack } else { Settlement::bury("there is no such order") })
+    let (due_ms, fired_us, attempt) =
+        (delivery.due_ms(), delivery.started_us(), delivery.attempt());
+    let known = books
+        .enter(Entry::Fired {
+            order_id,
+            due_ms,
+            fired_us,
+            attempt,
+        })
+        .await?;
+    Ok(if known {
+        Settlement::Ack
+    } else {
+        Settlement::bury("there is no such order")
+    })
 }
 
 /// Ctrl-C reaches all processes of a terminal; what follows is the parent's to say.

@@ -9,14 +9,20 @@ pub(super) struct ByClaim {
 }
 
 fn token(batch: &[Pending], place: usize) -> &[u8] {
-    batch[place].item.granted.as_ref().map_or(&[], |granted| granted.token())
+    batch[place]
+        .item
+        .granted
+        .as_ref()
+        .map_or(&[], |granted| granted.token())
 }
 
 impl ByClaim {
     pub(super) fn of(batch: &[Pending]) -> Self {
         let mut order: Vec<usize> = (0..batch.len()).collect();
         order.sort_by_key(|place| token(batch, *place));
-        let counts = Self::claims(&order, batch).map(|places| places.len().to_string()).collect();
+        let counts = Self::claims(&order, batch)
+            .map(|places| places.len().to_string())
+            .collect();
         Self { order, counts }
     }
 
@@ -30,7 +36,10 @@ impl ByClaim {
         for (places, count) in Self::claims(&self.order, batch).zip(&self.counts) {
             args.extend([token(batch, places[0]), count.as_bytes()]);
             args.extend(
-                places.iter().filter_map(|place| batch[*place].item.granted.as_ref()).map(|granted| granted.id()),
+                places
+                    .iter()
+                    .filter_map(|place| batch[*place].item.granted.as_ref())
+                    .map(|granted| granted.id()),
             );
         }
         args
@@ -68,19 +77,41 @@ mod tests {
     #[test]
     fn each_claim_is_named_once_and_each_answer_finds_its_place() {
         let room = Arc::new(Semaphore::new(10));
-        let acks = [("a", "T2"), ("b", "T1"), ("a", "T2"), ("c", "T3"), ("d", "T1"), ("a", "T1")];
+        let acks = [
+            ("a", "T2"),
+            ("b", "T1"),
+            ("a", "T2"),
+            ("c", "T3"),
+            ("d", "T1"),
+            ("a", "T1"),
+        ];
         let pending = |ack: (&'static str, &'static str)| Pending {
-            item: Item { granted: Some(Arc::new(ack)), args: Vec::new(), repeat: Repeat::Harmless },
+            item: Item {
+                granted: Some(Arc::new(ack)),
+                args: Vec::new(),
+                repeat: Repeat::Harmless,
+            },
             since: Instant::now(),
             answer: oneshot::channel().0,
             _room: Arc::clone(&room).try_acquire_owned().expect("room"),
         };
         let batch: Vec<Pending> = acks.into_iter().map(pending).collect();
         let by_claim = ByClaim::of(&batch);
-        let args: Vec<_> =
-            by_claim.args(&batch).into_iter().map(|arg| std::str::from_utf8(arg).expect("text")).collect();
-        assert_eq!(args, ["T1", "3", "b", "d", "a", "T2", "2", "a", "a", "T3", "1", "c"]);
+        let args: Vec<_> = by_claim
+            .args(&batch)
+            .into_iter()
+            .map(|arg| std::str::from_utf8(arg).expect("text"))
+            .collect();
+        assert_eq!(
+            args,
+            [
+                "T1", "3", "b", "d", "a", "T2", "2", "a", "a", "T3", "1", "c"
+            ]
+        );
         let told = vec!["b1", "d1", "a1", "a2 first", "a2 second", "c3"];
-        assert_eq!(by_claim.answers(told), ["a2 first", "b1", "a2 second", "c3", "d1", "a1"]);
+        assert_eq!(
+            by_claim.answers(told),
+            ["a2 first", "b1", "a2 second", "c3", "d1", "a1"]
+        );
     }
 }

@@ -42,10 +42,20 @@ impl Commit {
         // Each caller's patience begins with its own waiting, not when those before it have given up; it gets one try.
         let newest = batch.iter().map(|pending| pending.since).max();
         let patience = Patience::since(newest.unwrap_or_else(Instant::now));
-        if batch.iter().any(|pending| pending.item.repeat == Repeat::Unsafe) {
+        if batch
+            .iter()
+            .any(|pending| pending.item.repeat == Repeat::Unsafe)
+        {
             work.lane.distrust_idle();
         }
-        Self { work, batch, patience, first: Instant::now(), first_push: None, repeated: false }
+        Self {
+            work,
+            batch,
+            patience,
+            first: Instant::now(),
+            first_push: None,
+            repeated: false,
+        }
     }
 
     /// Attempts until everybody has an answer.
@@ -87,11 +97,14 @@ impl Commit {
             }
             Err(error) => {
                 self.work.meters.call_failed(&error);
-                let [harmless, any] =
-                    [Repeat::Harmless, Repeat::Unsafe].map(|repeat| self.patience.allows(&error, repeat));
-                let (again, lost) = std::mem::take(&mut self.batch)
-                    .into_iter()
-                    .partition(|pending| any || harmless && pending.item.repeat == Repeat::Harmless);
+                let [harmless, any] = [Repeat::Harmless, Repeat::Unsafe]
+                    .map(|repeat| self.patience.allows(&error, repeat));
+                let (again, lost) =
+                    std::mem::take(&mut self.batch)
+                        .into_iter()
+                        .partition(|pending| {
+                            any || harmless && pending.item.repeat == Repeat::Harmless
+                        });
                 let unknown = error.was_applied() != Applied::No;
                 self.batch = lost;
                 self.fail(&error);
@@ -108,8 +121,17 @@ impl Commit {
             (Prefix::Since(word), true) => {
                 // What is known of the server's clock may be old.
                 self.ask(self.work.lane.time()).await?;
-                let since_us = self.work.lane.clock().earliest_us(self.first).unwrap_or_default();
-                Ok(Some(format!("{word} since={}", since_us / 1_000).trim_start().to_owned()))
+                let since_us = self
+                    .work
+                    .lane
+                    .clock()
+                    .earliest_us(self.first)
+                    .unwrap_or_default();
+                Ok(Some(
+                    format!("{word} since={}", since_us / 1_000)
+                        .trim_start()
+                        .to_owned(),
+                ))
             }
             (Prefix::Attempt, _) => {
                 if self.first_push.is_none() {
@@ -130,25 +152,37 @@ impl Commit {
         }
         let now = Instant::now();
         let patience_us = i64::try_from(PATIENCE.as_micros()).unwrap_or(i64::MAX);
-        let until_us = clock.earliest_us(now).unwrap_or_default().saturating_add(patience_us);
+        let until_us = clock
+            .earliest_us(now)
+            .unwrap_or_default()
+            .saturating_add(patience_us);
         let (ms, fraction, nonce) = (until_us / 1_000, until_us % 1_000, compact(Uuid::new_v4()));
         let argument = format!("{ms}.{fraction:03} {nonce}");
-        Ok(FirstPush { argument, latest_us: clock.latest_us(now).unwrap_or(i64::MAX) })
+        Ok(FirstPush {
+            argument,
+            latest_us: clock.latest_us(now).unwrap_or(i64::MAX),
+        })
     }
 
     /// What `question` comes to, asked behind nobody's wait for replicas: a lane apart has no time limit of its own.
     async fn ask<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let _turn = self.work.lane.turn.lock().await;
-        let answer = tokio::time::timeout(RESPONSE_LIMIT, question).await.unwrap_or_else(|_| {
-            let message = format!("the server did not tell its time within {RESPONSE_LIMIT:?}");
-            Err(Error::new(ErrorKind::Timeout, Applied::No, message))
-        });
+        let answer = tokio::time::timeout(RESPONSE_LIMIT, question)
+            .await
+            .unwrap_or_else(|_| {
+                let message = format!("the server did not tell its time within {RESPONSE_LIMIT:?}");
+                Err(Error::new(ErrorKind::Timeout, Applied::No, message))
+            });
         answer.inspect_err(|error| self.work.meters.call_failed(error))
     }
 
     /// The master has answered and the wait for replicas failed. Parts the items that are sent again, as the new master may
     /// lack them, from those that get their answers now: of these a change is unconfirmed.
-    fn part_unwaited(&mut self, replies: Vec<ItemReply>, error: &Error) -> (Vec<ItemReply>, Vec<Pending>) {
+    fn part_unwaited(
+        &mut self,
+        replies: Vec<ItemReply>,
+        error: &Error,
+    ) -> (Vec<ItemReply>, Vec<Pending>) {
         self.work.meters.call_failed(error);
         let allowed = self.patience.allows(error, Repeat::Harmless);
         let shortfall = format!("the wait for replicas or disks failed: {error}");
@@ -167,7 +201,16 @@ impl Commit {
 
     /// The answer to each item; and the error of the wait for replicas, if that failed.
     async fn call(&self, prefix: Option<&str>) -> Result<(Vec<ItemReply>, Option<Error>), Error> {
-        let (Work { verb, keys, lane, durability, .. }, batch) = (&*self.work, &self.batch);
+        let (
+            Work {
+                verb,
+                keys,
+                lane,
+                durability,
+                ..
+            },
+            batch,
+        ) = (&*self.work, &self.batch);
         let mut args: Vec<&[u8]> = vec![b""];
         args.extend(prefix.map(str::as_bytes));
         let by_claim = (*verb == Verb::Ack).then(|| ByClaim::of(batch));
@@ -183,7 +226,12 @@ impl Commit {
             return Err(Error::new(
                 ErrorKind::Server,
                 Applied::Unknown,
-                format!("{} answered {} items of {}", verb.name(), items.len(), batch.len()),
+                format!(
+                    "{} answered {} items of {}",
+                    verb.name(),
+                    items.len(),
+                    batch.len()
+                ),
             ));
         }
         let (shortfall, unwaited) = match waited {
@@ -191,11 +239,17 @@ impl Commit {
             Waited::Short(shortfall) => (Some(shortfall), None),
             Waited::Failed(error) => (None, Some(error)),
         };
-        let item = |text: &str| ItemReply { shortfall: shortfall.clone(), ..ItemReply::parse(*verb, text) };
+        let item = |text: &str| ItemReply {
+            shortfall: shortfall.clone(),
+            ..ItemReply::parse(*verb, text)
+        };
         if same {
             return Ok((vec![item(&items.text()?); batch.len()], unwaited));
         }
-        let told = batch.iter().map(|_| Ok(item(&items.text()?))).collect::<Result<_, Error>>()?;
+        let told = batch
+            .iter()
+            .map(|_| Ok(item(&items.text()?)))
+            .collect::<Result<_, Error>>()?;
         let told = match by_claim {
             Some(by_claim) => by_claim.answers(told),
             None => told,
@@ -206,7 +260,10 @@ impl Commit {
     /// Hands out the answers. Keeps what was refused as too late, or as the repetition of an older call, although no earlier
     /// attempt of it can have been applied.
     fn distribute(&mut self, replies: Vec<ItemReply>) {
-        let latest_us = self.first_push.as_ref().map_or(i64::MAX, |first| first.latest_us);
+        let latest_us = self
+            .first_push
+            .as_ref()
+            .map_or(i64::MAX, |first| first.latest_us);
         for (pending, reply) in std::mem::take(&mut self.batch).into_iter().zip(replies) {
             let answer = match (&*reply.word, self.repeated) {
                 ("EXPIRED" | "FINISHED", false) => {
@@ -214,7 +271,11 @@ impl Commit {
                     continue;
                 }
                 // The other message of this id may have ended before this call began: then this one is not stored.
-                ("FINISHED", true) if reply.finished_us().is_some_and(|ended_us| ended_us <= latest_us) => {
+                ("FINISHED", true)
+                    if reply
+                        .finished_us()
+                        .is_some_and(|ended_us| ended_us <= latest_us) =>
+                {
                     Err(Error::new(
                         ErrorKind::Timeout,
                         Applied::Unknown,
@@ -224,7 +285,10 @@ impl Commit {
                 ("EXPIRED", true) => Err(Error::new(
                     ErrorKind::Timeout,
                     Applied::Unknown,
-                    format!("{} was repeated for {PATIENCE:?} and its first reply was lost", reply.verb.name()),
+                    format!(
+                        "{} was repeated for {PATIENCE:?} and its first reply was lost",
+                        reply.verb.name()
+                    ),
                 )),
                 // The queue's limits may have been others when an earlier attempt was judged, or may be when it will be.
                 ("INVALID" | "FULL", true) => Err(reply.refusal().of_repeated()),
@@ -236,7 +300,11 @@ impl Commit {
 
     /// Of a call of which an earlier attempt may have been applied nobody knows, whatever became of the last one.
     fn fail(&mut self, error: &Error) {
-        let error = if self.repeated { error.clone().of_repeated() } else { error.clone() };
+        let error = if self.repeated {
+            error.clone().of_repeated()
+        } else {
+            error.clone()
+        };
         for pending in std::mem::take(&mut self.batch) {
             self.answer(pending, Err(error.clone()));
         }
@@ -254,7 +322,9 @@ impl Commit {
 
 /// The server's clock is set again and again, faster than we can follow.
 fn unsteady(verb: Verb) -> Error {
-    let message =
-        format!("{} was refused as too late for {PATIENCE:?}: is the clock of the server steady?", verb.name());
+    let message = format!(
+        "{} was refused as too late for {PATIENCE:?}: is the clock of the server steady?",
+        verb.name()
+    );
     Error::new(ErrorKind::Timeout, Applied::No, message)
 }

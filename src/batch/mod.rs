@@ -55,7 +55,10 @@ pub(crate) struct Item {
 impl Item {
     /// All of its arguments.
     fn args(&self) -> impl Iterator<Item = &[u8]> {
-        let granted = self.granted.iter().flat_map(|granted| [granted.id(), granted.token()]);
+        let granted = self
+            .granted
+            .iter()
+            .flat_map(|granted| [granted.id(), granted.token()]);
         granted.chain(self.args.iter().map(Vec::as_slice))
     }
 }
@@ -103,7 +106,9 @@ impl Group {
 
     /// Nothing of it is sent.
     pub(crate) fn fail(self, error: &Error) {
-        self.items.into_iter().for_each(|(_, answer)| drop(answer.send(Err(error.clone()))));
+        self.items
+            .into_iter()
+            .for_each(|(_, answer)| drop(answer.send(Err(error.clone()))));
     }
 }
 
@@ -165,41 +170,84 @@ struct Gauge {
 }
 
 impl Batcher {
-    pub(crate) fn new(verb: Verb, prefix: Prefix, keys: Arc<Keys>, lane: Arc<Lane>, meters: Arc<Meters>) -> Self {
+    pub(crate) fn new(
+        verb: Verb,
+        prefix: Prefix,
+        keys: Arc<Keys>,
+        lane: Arc<Lane>,
+        meters: Arc<Meters>,
+    ) -> Self {
         let (pace, durability) = (Duration::ZERO, Durability::Memory);
-        let work = Arc::new(Work { verb, prefix, pace, keys, lane, meters, durability });
-        Self { work, line: Arc::default(), room: Arc::new(Semaphore::new(BACKLOG_BYTES as usize)) }
+        let work = Arc::new(Work {
+            verb,
+            prefix,
+            pace,
+            keys,
+            lane,
+            meters,
+            durability,
+        });
+        Self {
+            work,
+            line: Arc::default(),
+            room: Arc::new(Semaphore::new(BACKLOG_BYTES as usize)),
+        }
     }
 
     /// The same, not used yet, for items whose answers nobody waits for: the next call goes a millisecond after the last one
     /// did, or when enough has gathered.
     pub(crate) fn unhurried(self) -> Self {
-        Self { work: Arc::new(Work { pace: PACE, ..Work::clone(&self.work) }), ..self }
+        Self {
+            work: Arc::new(Work {
+                pace: PACE,
+                ..Work::clone(&self.work)
+            }),
+            ..self
+        }
     }
 
     /// The same, not used yet, for items that must be so durable before they are answered.
     pub(crate) fn with_durability(self, durability: Durability) -> Self {
-        Self { work: Arc::new(Work { durability, ..Work::clone(&self.work) }), ..self }
+        Self {
+            work: Arc::new(Work {
+                durability,
+                ..Work::clone(&self.work)
+            }),
+            ..self
+        }
     }
 
     /// Sends one item along with whatever else is waiting, and gives back its own answer.
     pub(crate) async fn submit(&self, item: Item) -> Result<ItemReply, Error> {
         let _room = self.room(share(size(&item))).await?;
         let (answer, receiver) = oneshot::channel();
-        self.send(Arrival::One(Pending { item, since: Instant::now(), answer, _room }));
+        self.send(Arrival::One(Pending {
+            item,
+            since: Instant::now(),
+            answer,
+            _room,
+        }));
         Self::answer(receiver).await
     }
 
     /// Puts a caller's items in line, as soon as there is room; they go in one call.
     pub(crate) async fn enqueue(&self, group: Group) {
-        let mut room = match self.room(group.items.iter().map(|(item, _)| share(size(item))).sum()).await {
+        let mut room = match self
+            .room(group.items.iter().map(|(item, _)| share(size(item))).sum())
+            .await
+        {
             Ok(room) => room,
             Err(error) => return group.fail(&error),
         };
         let since = Instant::now();
         let line = group.items.into_iter().filter_map(|(item, answer)| {
             let _room = room.split(share(size(&item)) as usize)?; // the shares add up
-            Some(Pending { item, since, answer, _room })
+            Some(Pending {
+                item,
+                since,
+                answer,
+                _room,
+            })
         });
         self.send(Arrival::Many(line.collect()));
     }
@@ -208,7 +256,10 @@ impl Batcher {
     /// long would make failures of what is only a queue of callers.
     async fn room(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Error> {
         // Nobody closes the semaphore.
-        Arc::clone(&self.room).acquire_many_owned(bytes).await.map_err(|_| gone(Applied::No))
+        Arc::clone(&self.room)
+            .acquire_many_owned(bytes)
+            .await
+            .map_err(|_| gone(Applied::No))
     }
 
     fn send(&self, mut arrival: Arrival) {
@@ -236,7 +287,9 @@ impl Batcher {
     }
 
     pub(crate) async fn answer(receiver: Answer) -> Result<ItemReply, Error> {
-        receiver.await.unwrap_or_else(|_| Err(gone(Applied::Unknown)))
+        receiver
+            .await
+            .unwrap_or_else(|_| Err(gone(Applied::Unknown)))
     }
 
     fn open(&self) -> Line {
@@ -248,15 +301,26 @@ impl Batcher {
 }
 
 fn is_settle(verb: Verb) -> bool {
-    matches!(verb, Verb::Ack | Verb::Again | Verb::Retry | Verb::Release | Verb::Bury)
+    matches!(
+        verb,
+        Verb::Ack | Verb::Again | Verb::Retry | Verb::Release | Verb::Bury
+    )
 }
 
 fn enough(verb: Verb) -> usize {
-    if is_settle(verb) { ENOUGH_SETTLES } else { ENOUGH }
+    if is_settle(verb) {
+        ENOUGH_SETTLES
+    } else {
+        ENOUGH
+    }
 }
 
 fn gone(applied: Applied) -> Error {
-    Error::new(ErrorKind::Unavailable, applied, "the runtime that the queue was used on has shut down")
+    Error::new(
+        ErrorKind::Unavailable,
+        applied,
+        "the runtime that the queue was used on has shut down",
+    )
 }
 
 fn size(item: &Item) -> usize {
@@ -270,5 +334,7 @@ fn fits(items: usize, bytes: usize) -> bool {
 
 /// An item's share of the backlog.
 fn share(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX).clamp(LEAST_BYTES, BACKLOG_BYTES)
+    u32::try_from(bytes)
+        .unwrap_or(u32::MAX)
+        .clamp(LEAST_BYTES, BACKLOG_BYTES)
 }

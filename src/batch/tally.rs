@@ -26,7 +26,9 @@ pub(crate) fn answered(meters: &Meters, reply: &ItemReply) {
         (Verb::Release, "OK") => Count::Released,
         (Verb::Bury, "OK") => Count::Buried,
         (Verb::Extend, "OK") => Count::LeaseExtended,
-        (Verb::Ack | Verb::Again | Verb::Retry | Verb::Release | Verb::Bury, "GONE" | "LOST") => Count::SettledLate,
+        (Verb::Ack | Verb::Again | Verb::Retry | Verb::Release | Verb::Bury, "GONE" | "LOST") => {
+            Count::SettledLate
+        }
         _ => return,
     };
     meters.add(count);
@@ -35,12 +37,16 @@ pub(crate) fn answered(meters: &Meters, reply: &ItemReply) {
 /// One item ended with an error, and is not sent again.
 pub(crate) fn failed(meters: &Meters, verb: Verb, error: &Error) {
     let count = match (verb, error.was_applied()) {
-        (Verb::Push, Applied::No) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Full) => {
+        (Verb::Push, Applied::No)
+            if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Full) =>
+        {
             Count::PushRefused
         }
         (Verb::Push, Applied::No) => Count::PushFailed,
         (Verb::Push, _) => Count::PushUnknown,
-        (Verb::Ack | Verb::Again | Verb::Retry | Verb::Release | Verb::Bury, _) => Count::SettleFailed,
+        (Verb::Ack | Verb::Again | Verb::Retry | Verb::Release | Verb::Bury, _) => {
+            Count::SettleFailed
+        }
         _ => return,
     };
     meters.add(count);

@@ -25,7 +25,11 @@ struct Batch {
 
 impl Batch {
     fn of(arrival: Arrival) -> Self {
-        let mut batch = Self { items: Vec::new(), bytes: 0, ordered: false };
+        let mut batch = Self {
+            items: Vec::new(),
+            bytes: 0,
+            ordered: false,
+        };
         batch.take(arrival);
         batch
     }
@@ -47,7 +51,10 @@ impl Batch {
 
     fn take(&mut self, arrival: Arrival) {
         self.bytes += bytes(arrival.items());
-        self.ordered |= arrival.items().iter().any(|pending| pending.item.repeat == Repeat::Unsafe);
+        self.ordered |= arrival
+            .items()
+            .iter()
+            .any(|pending| pending.item.repeat == Repeat::Unsafe);
         match arrival {
             Arrival::One(pending) => self.items.push(pending),
             Arrival::Many(group) if self.items.is_empty() => self.items = group,
@@ -75,7 +82,11 @@ pub(super) struct Work {
 
 impl Work {
     /// Sends what comes in; ends when the batcher is dropped.
-    pub(super) async fn run(self: Arc<Self>, mut receiver: mpsc::UnboundedReceiver<Arrival>, gauge: Arc<Gauge>) {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        mut receiver: mpsc::UnboundedReceiver<Arrival>,
+        gauge: Arc<Gauge>,
+    ) {
         let (mut next, mut flying, mut ordered) = (None, JoinSet::new(), false);
         let mut free_at = Instant::now();
         loop {
@@ -106,7 +117,10 @@ impl Work {
                 }
                 while flying.try_join_next().is_some() {}
                 // Calls that must not be repeated keep to their order, and so does what comes after them.
-                let joins = flying.len() == 1 && batch.items.len() >= enough(self.verb) && !ordered && !batch.ordered;
+                let joins = flying.len() == 1
+                    && batch.items.len() >= enough(self.verb)
+                    && !ordered
+                    && !batch.ordered;
                 if flying.is_empty() || joins {
                     break;
                 }
@@ -134,7 +148,11 @@ mod tests {
     fn group(items: usize, bytes: usize) -> Arrival {
         let room = Arc::new(Semaphore::new(items));
         let pending = |_| Pending {
-            item: Item { granted: None, args: vec![vec![b'x'; bytes]], repeat: Repeat::Harmless },
+            item: Item {
+                granted: None,
+                args: vec![vec![b'x'; bytes]],
+                repeat: Repeat::Harmless,
+            },
             since: Instant::now(),
             answer: oneshot::channel().0,
             _room: Arc::clone(&room).try_acquire_owned().expect("room"),
@@ -146,10 +164,16 @@ mod tests {
     fn what_one_caller_brings_is_not_parted() {
         let mut batch = Batch::of(group(100, 10));
         assert!(batch.add(group(100, 10)).is_none());
-        assert_eq!(batch.add(group(100, 10)).map(|back| back.items().len()), Some(100));
+        assert_eq!(
+            batch.add(group(100, 10)).map(|back| back.items().len()),
+            Some(100)
+        );
         assert!(batch.add(group(56, 10)).is_none());
         assert!(!batch.has_room());
-        assert_eq!((batch.items.len(), batch.bytes), (BATCH_ITEMS, 10 * BATCH_ITEMS));
+        assert_eq!(
+            (batch.items.len(), batch.bytes),
+            (BATCH_ITEMS, 10 * BATCH_ITEMS)
+        );
     }
 
     #[test]

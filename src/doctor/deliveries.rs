@@ -21,10 +21,19 @@ impl Checkup {
         self.fact("paused", stats.paused);
         self.fact("overdue_ms", stats.overdue_ms);
         self.fact("nodes", nodes);
-        let due = format!("{waiting} messages are due, the oldest since {} ms", stats.overdue_ms);
+        let due = format!(
+            "{waiting} messages are due, the oldest since {} ms",
+            stats.overdue_ms
+        );
         if stats.paused && waiting > 0 {
             let problem = format!("the queue is paused, and {due}");
-            self.wrong("paused", queue, problem, "nothing is delivered until it is resumed", dueq("resume", &[name]));
+            self.wrong(
+                "paused",
+                queue,
+                problem,
+                "nothing is delivered until it is resumed",
+                dueq("resume", &[name]),
+            );
         } else if stats.paused {
             let problem = "the queue is paused".to_owned();
             self.remark(
@@ -37,11 +46,19 @@ impl Checkup {
         } else if is_late(stats) && nodes == 0 && !silent {
             let problem = format!("{due}, and no worker is alive");
             let remedy = format!("{} --exec COMMAND", dueq("work", &[name]));
-            self.wrong("overdue", queue, problem, "nothing is delivered until a worker starts", remedy);
+            self.wrong(
+                "overdue",
+                queue,
+                problem,
+                "nothing is delivered until a worker starts",
+                remedy,
+            );
         } else if is_late(stats) && nodes > 0 {
-            let problem = format!("{due}, although {nodes} workers are alive, with {} messages in hand", stats.leased);
-            let consequence =
-                "messages are late: all handlers are busy, or the workers cannot claim (their logs say why)";
+            let problem = format!(
+                "{due}, although {nodes} workers are alive, with {} messages in hand",
+                stats.leased
+            );
+            let consequence = "messages are late: all handlers are busy, or the workers cannot claim (their logs say why)";
             let remedy = format!(
                 "{} names what they hold; start more, or raise --concurrency",
                 dueq("ls --state leased", &[name])
@@ -50,8 +67,18 @@ impl Checkup {
         }
         if stats.dead > 0 {
             let problem = format!("{} messages are dead", stats.dead);
-            let remedy = format!("{}; then {}", dueq("ls --state dead", &[name]), dueq("requeue --all", &[name]));
-            self.remark("dead", queue, problem, "they are not delivered until they are requeued", remedy);
+            let remedy = format!(
+                "{}; then {}",
+                dueq("ls --state dead", &[name]),
+                dueq("requeue --all", &[name])
+            );
+            self.remark(
+                "dead",
+                queue,
+                problem,
+                "they are not delivered until they are requeued",
+                remedy,
+            );
         }
     }
 }
@@ -64,19 +91,68 @@ mod tests {
     fn of(stats: Stats, silent: bool) -> (Vec<&'static str>, Vec<&'static str>) {
         let mut checkup = Checkup::default();
         checkup.deliveries("q", &stats, silent);
-        let codes = |findings: &[crate::doctor::Finding]| findings.iter().map(|finding| finding.code).collect();
+        let codes = |findings: &[crate::doctor::Finding]| {
+            findings.iter().map(|finding| finding.code).collect()
+        };
         (codes(&checkup.findings), codes(&checkup.remarks))
     }
 
     #[test]
     fn each_reason_for_late_messages_has_its_code() {
-        let late = || Stats { ready: 3, overdue_ms: 2_001, ..Stats::default() };
+        let late = || Stats {
+            ready: 3,
+            overdue_ms: 2_001,
+            ..Stats::default()
+        };
         assert_eq!(of(late(), false), (vec!["overdue"], vec![]));
-        assert_eq!(of(late(), true), (vec![], vec![]), "the finding silent says it");
-        assert_eq!(of(Stats { nodes: 1, ..late() }, false), (vec!["overdue"], vec![]));
-        assert_eq!(of(Stats { paused: true, ..late() }, false), (vec!["paused"], vec![]));
-        assert_eq!(of(Stats { paused: true, ..Stats::default() }, false), (vec![], vec!["paused"]));
-        assert_eq!(of(Stats { dead: 1, ..Stats::default() }, false), (vec![], vec!["dead"]));
-        assert_eq!(of(Stats { overdue_ms: 2_000, ..late() }, false), (vec![], vec![]));
+        assert_eq!(
+            of(late(), true),
+            (vec![], vec![]),
+            "the finding silent says it"
+        );
+        assert_eq!(
+            of(Stats { nodes: 1, ..late() }, false),
+            (vec!["overdue"], vec![])
+        );
+        assert_eq!(
+            of(
+                Stats {
+                    paused: true,
+                    ..late()
+                },
+                false
+            ),
+            (vec!["paused"], vec![])
+        );
+        assert_eq!(
+            of(
+                Stats {
+                    paused: true,
+                    ..Stats::default()
+                },
+                false
+            ),
+            (vec![], vec!["paused"])
+        );
+        assert_eq!(
+            of(
+                Stats {
+                    dead: 1,
+                    ..Stats::default()
+                },
+                false
+            ),
+            (vec![], vec!["dead"])
+        );
+        assert_eq!(
+            of(
+                Stats {
+                    overdue_ms: 2_000,
+                    ..late()
+                },
+                false
+            ),
+            (vec![], vec![])
+        );
     }
 }

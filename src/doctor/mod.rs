@@ -86,7 +86,14 @@ impl Checkup {
         remedy: impl Into<String>,
     ) {
         let (subject, remedy) = (subject.as_bytes().to_vec(), remedy.into());
-        self.found(Finding { code, subject, problem, consequence, remedy, mended: false });
+        self.found(Finding {
+            code,
+            subject,
+            problem,
+            consequence,
+            remedy,
+            mended: false,
+        });
     }
 
     /// Something that an operator wants to know, and that is not wrong.
@@ -99,7 +106,14 @@ impl Checkup {
         remedy: String,
     ) {
         let subject = subject.as_bytes().to_vec();
-        self.remarks.push(Finding { code, subject, problem, consequence, remedy, mended: false });
+        self.remarks.push(Finding {
+            code,
+            subject,
+            problem,
+            consequence,
+            remedy,
+            mended: false,
+        });
     }
 
     /// What was found before an error is not lost with it, least of all what was mended; without any, the error is all.
@@ -107,16 +121,26 @@ impl Checkup {
         if self.findings.is_empty() {
             return Err(error);
         }
-        self.unchecked.push(Unchecked { what, why: error.to_string() });
+        self.unchecked.push(Unchecked {
+            what,
+            why: error.to_string(),
+        });
         Ok(())
     }
 
     /// The answer, if there is one; `None`, and a note, if the user may not ask. Other errors end the checkup.
-    fn allowed<T>(&mut self, what: &'static str, answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    fn allowed<T>(
+        &mut self,
+        what: &'static str,
+        answer: Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
         match answer {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if is_denied(&error) => {
-                self.unchecked.push(Unchecked { what, why: error.to_string() });
+                self.unchecked.push(Unchecked {
+                    what,
+                    why: error.to_string(),
+                });
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -128,8 +152,15 @@ impl Checkup {
 fn is_denied(error: &Error) -> bool {
     let text = error.to_string();
     // Some hosts rename CONFIG, or take it away.
-    let lacks = ["NOPERM", "ACL failure in script", "can't run this command", "can't access", "unknown command"];
-    matches!(error.kind(), ErrorKind::Denied | ErrorKind::Server) && lacks.iter().any(|words| text.contains(words))
+    let lacks = [
+        "NOPERM",
+        "ACL failure in script",
+        "can't run this command",
+        "can't access",
+        "unknown command",
+    ];
+    matches!(error.kind(), ErrorKind::Denied | ErrorKind::Server)
+        && lacks.iter().any(|words| text.contains(words))
 }
 
 #[cfg(test)]
@@ -139,7 +170,14 @@ mod tests {
 
     fn finding(mended: bool) -> Finding {
         let (code, consequence) = ("hollow", "it is lost");
-        Finding { code, subject: Vec::new(), problem: String::new(), consequence, remedy: String::new(), mended }
+        Finding {
+            code,
+            subject: Vec::new(),
+            problem: String::new(),
+            consequence,
+            remedy: String::new(),
+            mended,
+        }
     }
 
     #[test]
@@ -148,12 +186,21 @@ mod tests {
         for number in 0..NAMED + 10 {
             checkup.found(finding(number % 2 == 0));
         }
-        assert_eq!((checkup.findings.len(), checkup.more, checkup.more_mended), (NAMED, 10, 5));
+        assert_eq!(
+            (checkup.findings.len(), checkup.more, checkup.more_mended),
+            (NAMED, 10, 5)
+        );
     }
 
     #[test]
     fn an_error_halfway_does_not_lose_what_was_found() {
-        let lost = || Error::new(ErrorKind::Unavailable, Applied::Unknown, "the connection was lost");
+        let lost = || {
+            Error::new(
+                ErrorKind::Unavailable,
+                Applied::Unknown,
+                "the connection was lost",
+            )
+        };
         let mut checkup = Checkup::default();
         assert!(
             checkup.interrupted("the rest", lost()).is_err(),
@@ -161,6 +208,12 @@ mod tests {
         );
         checkup.found(finding(true));
         assert!(checkup.interrupted("the rest", lost()).is_ok());
-        assert_eq!(checkup.unchecked, [Unchecked { what: "the rest", why: "the connection was lost".to_owned() }]);
+        assert_eq!(
+            checkup.unchecked,
+            [Unchecked {
+                what: "the rest",
+                why: "the connection was lost".to_owned()
+            }]
+        );
     }
 }

@@ -12,7 +12,15 @@ use crate::protocol::scripts::Verb;
 use crate::queue::Queue;
 
 /// In this order: a lease without a claim must be mended before it decides where its id is.
-const PARTS: [&str; 7] = ["ready", "leases", "claims", "messages", "scheduled", "dead", "attrs"];
+const PARTS: [&str; 7] = [
+    "ready",
+    "leases",
+    "claims",
+    "messages",
+    "scheduled",
+    "dead",
+    "attrs",
+];
 /// About how many entries one step looks at: a millisecond or two of Redis's time.
 const STEP: &str = "250";
 /// More than a beat: each of them rings for work that is left.
@@ -36,12 +44,22 @@ impl Queue {
         let mut checkup = Checkup::default();
         match self.examined(mend, &mut checkup).await {
             Ok(()) => {}
-            Err(error) if error.to_string().contains("WRONGTYPE") => self.strangers(&mut checkup).await?,
+            Err(error) if error.to_string().contains("WRONGTYPE") => {
+                self.strangers(&mut checkup).await?
+            }
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 let consequence = "this release does not touch it";
-                checkup.wrong("layout", "layout", error.to_string(), consequence, "use a newer dueq");
+                checkup.wrong(
+                    "layout",
+                    "layout",
+                    error.to_string(),
+                    consequence,
+                    "use a newer dueq",
+                );
             }
-            Err(error) if is_denied(&error) => drop(checkup.allowed::<()>("the queue (verify, audit)", Err(error))?),
+            Err(error) if is_denied(&error) => {
+                drop(checkup.allowed::<()>("the queue (verify, audit)", Err(error))?)
+            }
             Err(error) => checkup.interrupted("the rest of the queue (audit)", error)?,
         }
         Ok(checkup)
@@ -62,7 +80,9 @@ impl Queue {
         }
         let mut frame = self.verify(false).await;
         let is_silent = |frame: &Result<(bool, Vec<Raw>), Error>| {
-            frame.as_ref().is_ok_and(|(_, found)| found.iter().any(|one| one.kind == "silent"))
+            frame
+                .as_ref()
+                .is_ok_and(|(_, found)| found.iter().any(|one| one.kind == "silent"))
         };
         if is_silent(&frame) {
             tokio::time::sleep(BEAT).await;
@@ -99,9 +119,10 @@ impl Queue {
         if let Err(error) = stats
             && checkup.findings.is_empty()
         {
-            checkup
-                .unchecked
-                .push(Unchecked { what: "whether messages are delivered (stats)", why: error.to_string() });
+            checkup.unchecked.push(Unchecked {
+                what: "whether messages are delivered (stats)",
+                why: error.to_string(),
+            });
         }
         Ok(())
     }
@@ -118,7 +139,9 @@ impl Queue {
         // A foreign wake-up list stops no call; `verify` finds it.
         for (key, due) in self.all_keys().typed().take(self.keys().len()) {
             let kind = self.control().type_of(key).await;
-            let Some(kind) = checkup.allowed("types of the keys (TYPE)", kind)? else { return Ok(()) };
+            let Some(kind) = checkup.allowed("types of the keys (TYPE)", kind)? else {
+                return Ok(());
+            };
             if kind != due && kind != "none" {
                 let problem = format!("{key} is a {kind}, not a {due}: somebody else wrote it");
                 let consequence = "calls that need it are refused with WRONGTYPE";
@@ -131,10 +154,20 @@ impl Queue {
 
     fn finding(&self, raw: Raw) -> Finding {
         let name = self.name().as_bytes();
-        let repair = if raw.mended { String::new() } else { dueq("doctor --repair", &[name]) };
+        let repair = if raw.mended {
+            String::new()
+        } else {
+            dueq("doctor --repair", &[name])
+        };
         let (detail, subject) = (raw.detail, String::from_utf8_lossy(&raw.what).into_owned());
         // What is left to do once it is mended.
-        let then = |rest: String| if raw.mended { rest } else { format!("{repair}; then {rest}") };
+        let then = |rest: String| {
+            if raw.mended {
+                rest
+            } else {
+                format!("{repair}; then {rest}")
+            }
+        };
         let (code, problem, consequence, remedy) = match raw.kind.as_str() {
             "sentinel" => (
                 "sentinel",
@@ -177,7 +210,9 @@ impl Queue {
             ),
             "silent" => (
                 "silent",
-                format!("a message has been due for {detail} ms, the wake-up list is empty, and no worker beats"),
+                format!(
+                    "a message has been due for {detail} ms, the wake-up list is empty, and no worker beats"
+                ),
                 "a client that waits for the wake-up list is not woken",
                 then(format!("start a worker: {}", dueq("work", &[name]))),
             ),
@@ -187,7 +222,12 @@ impl Queue {
                 "cancel and reschedule of ready messages are slow until they are claimed",
                 dueq("work", &[name]),
             ),
-            "entry" => ("entry", format!("{subject:?} among the ready is no entry"), "a claim drops it", repair),
+            "entry" => (
+                "entry",
+                format!("{subject:?} among the ready is no entry"),
+                "a claim drops it",
+                repair,
+            ),
             "hollow" => (
                 "hollow",
                 format!("it is {detail}, and has no payload"),
@@ -228,7 +268,10 @@ impl Queue {
                 "unplaced",
                 "its payload is there, and it is in no state".to_owned(),
                 "it is never delivered, and cannot be pushed again",
-                then(format!("it is dead: {}, if it was not handled", dueq("requeue", &[name, &raw.what]))),
+                then(format!(
+                    "it is dead: {}, if it was not handled",
+                    dueq("requeue", &[name, &raw.what])
+                )),
             ),
             "score" => (
                 "score",
@@ -242,10 +285,27 @@ impl Queue {
                 "a new message of this id would inherit them",
                 repair,
             ),
-            "attrs" => ("attrs", "its attempts and options cannot be read".to_owned(), "they count as none", repair),
-            _ => ("other", format!("{} {detail}", raw.kind), "a newer release knows", "use a newer dueq".to_owned()),
+            "attrs" => (
+                "attrs",
+                "its attempts and options cannot be read".to_owned(),
+                "they count as none",
+                repair,
+            ),
+            _ => (
+                "other",
+                format!("{} {detail}", raw.kind),
+                "a newer release knows",
+                "use a newer dueq".to_owned(),
+            ),
         };
-        Finding { code, subject: raw.what, problem, consequence, remedy, mended: raw.mended }
+        Finding {
+            code,
+            subject: raw.what,
+            problem,
+            consequence,
+            remedy,
+            mended: raw.mended,
+        }
     }
 }
 
@@ -254,7 +314,12 @@ pub(crate) fn raws(body: &mut Body) -> Result<Vec<Raw>, Error> {
     let mut raws = Vec::with_capacity(items.len());
     while !items.is_empty() {
         let mut item = items.parts()?;
-        raws.push(Raw { kind: item.text()?, what: item.bytes()?, detail: item.text()?, mended: item.integer()? == 1 });
+        raws.push(Raw {
+            kind: item.text()?,
+            what: item.bytes()?,
+            detail: item.text()?,
+            mended: item.integer()? == 1,
+        });
     }
     Ok(raws)
 }

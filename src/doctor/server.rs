@@ -37,8 +37,14 @@ impl Client {
         let mut best: Option<ServerTime> = None;
         for _ in 0..SAMPLES {
             let (now_us, sent, round_trip) = self.lanes().control.time().await?;
-            let time = ServerTime { unix_us: now_us.unsigned_abs(), at: sent + round_trip / 2, round_trip };
-            best = best.filter(|best| best.round_trip <= round_trip).or(Some(time));
+            let time = ServerTime {
+                unix_us: now_us.unsigned_abs(),
+                at: sent + round_trip / 2,
+                round_trip,
+            };
+            best = best
+                .filter(|best| best.round_trip <= round_trip)
+                .or(Some(time));
         }
         best.ok_or_else(|| Error::invalid("no sample of the clock"))
     }
@@ -57,22 +63,31 @@ impl Client {
     pub async fn examine(&self) -> Result<Checkup, Error> {
         let (mut checkup, lane) = (Checkup::default(), &self.lanes().control);
         let info = lane.info(&[]).await;
-        if let Some(info) = checkup.allowed("version, eviction policy, persistence, replicas, memory (INFO)", info)? {
+        if let Some(info) = checkup.allowed(
+            "version, eviction policy, persistence, replicas, memory (INFO)",
+            info,
+        )? {
             checkup.version(&info);
             checkup.memory(&info);
             let mut least = None;
             // INFO has the field only where replicas must follow.
             if info.field("min_slaves_good_slaves").is_some() {
                 let setting = lane.setting("min-replicas-to-write").await;
-                least = checkup.allowed("how many replicas must follow (CONFIG GET)", setting)?.flatten();
+                least = checkup
+                    .allowed("how many replicas must follow (CONFIG GET)", setting)?
+                    .flatten();
             }
             checkup.replication(&info, least.and_then(|least| least.parse().ok()));
             let save = lane.setting("save").await;
             let save = checkup.allowed("when snapshots are made (CONFIG GET save)", save)?;
             let mut stops = true;
-            if info.field("rdb_last_bgsave_status").is_some_and(|status| status != "ok") {
+            if info
+                .field("rdb_last_bgsave_status")
+                .is_some_and(|status| status != "ok")
+            {
                 let setting = lane.setting("stop-writes-on-bgsave-error").await;
-                let setting = checkup.allowed("what a failed snapshot stops (CONFIG GET)", setting)?;
+                let setting =
+                    checkup.allowed("what a failed snapshot stops (CONFIG GET)", setting)?;
                 stops = setting.flatten().is_none_or(|setting| setting == "yes");
             }
             checkup.persistence(&info, save.flatten().as_deref(), stops);
@@ -99,12 +114,25 @@ impl Client {
 
 impl Checkup {
     fn version(&mut self, info: &Info) {
-        let product = if info.field("valkey_version").is_some() { "Valkey" } else { "Redis" };
-        let version = info.field("valkey_version").or(info.field("redis_version")).unwrap_or("unknown");
+        let product = if info.field("valkey_version").is_some() {
+            "Valkey"
+        } else {
+            "Redis"
+        };
+        let version = info
+            .field("valkey_version")
+            .or(info.field("redis_version"))
+            .unwrap_or("unknown");
         self.fact("version", format!("{product} {version}"));
         if let Some(reason) = crate::protocol::server::too_old(info) {
             let consequence = "scripts fail: they use commands and flags that it does not have";
-            self.wrong("version", "version", reason, consequence, "upgrade the server");
+            self.wrong(
+                "version",
+                "version",
+                reason,
+                consequence,
+                "upgrade the server",
+            );
         }
     }
 
@@ -114,50 +142,94 @@ impl Checkup {
         if policy.starts_with("allkeys-") {
             let consequence = "with memory full it drops whole queues, while every call succeeds";
             let remedy = redis_cli("CONFIG SET maxmemory-policy noeviction") + CONF;
-            self.wrong("eviction", "maxmemory-policy", format!("maxmemory-policy is {policy}"), consequence, remedy);
+            self.wrong(
+                "eviction",
+                "maxmemory-policy",
+                format!("maxmemory-policy is {policy}"),
+                consequence,
+                remedy,
+            );
         }
-        let (used, most) = (info.number("used_memory").unwrap_or(0), info.number("maxmemory").unwrap_or(0));
+        let (used, most) = (
+            info.number("used_memory").unwrap_or(0),
+            info.number("maxmemory").unwrap_or(0),
+        );
         self.fact("used_memory", used);
         if most > 0 && used > most / 10 * 9 {
             let problem = format!("{used} of maxmemory {most} bytes are in use");
             let consequence = "when it is full pushes are refused with OOM; workers go on draining";
-            self.wrong("memory", "maxmemory", problem, consequence, redis_cli("CONFIG SET maxmemory BYTES"));
+            self.wrong(
+                "memory",
+                "maxmemory",
+                problem,
+                consequence,
+                redis_cli("CONFIG SET maxmemory BYTES"),
+            );
         }
-        let (clients, most) = (info.number("connected_clients").unwrap_or(0), info.number("maxclients").unwrap_or(0));
+        let (clients, most) = (
+            info.number("connected_clients").unwrap_or(0),
+            info.number("maxclients").unwrap_or(0),
+        );
         self.fact("clients", clients);
         if most > 0 && clients > most / 10 * 9 {
             let problem = format!("{clients} of maxclients {most} are connected");
             let consequence = "when all are in use no worker or producer can connect";
-            self.wrong("clients", "maxclients", problem, consequence, redis_cli("CONFIG SET maxclients NUMBER"));
+            self.wrong(
+                "clients",
+                "maxclients",
+                problem,
+                consequence,
+                redis_cli("CONFIG SET maxclients NUMBER"),
+            );
         }
     }
 
     /// `least` is `min-replicas-to-write`.
     fn replication(&mut self, info: &Info, least: Option<u64>) {
-        let (role, replicas) = (info.field("role").unwrap_or("unknown"), info.number("connected_slaves").unwrap_or(0));
+        let (role, replicas) = (
+            info.field("role").unwrap_or("unknown"),
+            info.number("connected_slaves").unwrap_or(0),
+        );
         self.fact("role", role);
         if role == "slave" {
             let consequence = "every call that writes is refused with READONLY";
             let remedy = redis_cli("ROLE") + ", then use the URL of the primary";
-            self.wrong("replica", "role", "the server is a replica".to_owned(), consequence, remedy);
+            self.wrong(
+                "replica",
+                "role",
+                "the server is a replica".to_owned(),
+                consequence,
+                remedy,
+            );
         } else if let (Some(good), Some(least)) = (info.number("min_slaves_good_slaves"), least)
             && good < least
         {
-            let problem = format!("{good} replicas follow in time, and min-replicas-to-write is {least}");
-            let consequence =
-                "every call that writes is refused with NOREPLICAS: nothing is pushed, claimed or delivered until then";
+            let problem =
+                format!("{good} replicas follow in time, and min-replicas-to-write is {least}");
+            let consequence = "every call that writes is refused with NOREPLICAS: nothing is pushed, claimed or delivered until then";
             let remedy = format!(
                 "{}, and bring replicas back; or do without them: {}",
                 redis_cli("INFO replication"),
                 redis_cli("CONFIG SET min-replicas-to-write 0")
             );
-            self.wrong("noreplicas", "min-replicas-to-write", problem, consequence, remedy);
+            self.wrong(
+                "noreplicas",
+                "min-replicas-to-write",
+                problem,
+                consequence,
+                remedy,
+            );
         } else if replicas > 0 && info.field("min_slaves_good_slaves").is_none() {
             let problem = format!("{replicas} replicas, and min-replicas-to-write is 0");
-            let consequence =
-                "cut off from its replicas, it goes on acknowledging pushes, which a failover to one of them loses";
+            let consequence = "cut off from its replicas, it goes on acknowledging pushes, which a failover to one of them loses";
             let remedy = redis_cli("CONFIG SET min-replicas-to-write 1") + CONF;
-            self.wrong("replicas", "min-replicas-to-write", problem, consequence, remedy);
+            self.wrong(
+                "replicas",
+                "min-replicas-to-write",
+                problem,
+                consequence,
+                remedy,
+            );
         }
         self.fact("replicas", replicas);
     }
@@ -200,7 +272,11 @@ impl Checkup {
                 "the last rewrite of the append-only file failed",
                 "the file grows until the disk is full",
             ),
-            ("rdb_last_bgsave_status", "the last snapshot failed", if snapshots && stops { MISCONF } else { LOST }),
+            (
+                "rdb_last_bgsave_status",
+                "the last snapshot failed",
+                if snapshots && stops { MISCONF } else { LOST },
+            ),
         ] {
             if failed(field) {
                 let remedy = "df, and the server's log; it goes on by itself once it can write";
@@ -212,14 +288,29 @@ impl Checkup {
     /// `CLASS HARD SOFT SECONDS` for each class of clients.
     fn buffers(&mut self, limits: &str) {
         let words: Vec<&str> = limits.split_whitespace().collect();
-        let Some([_, hard, soft, _]) = words.chunks_exact(4).find(|limit| limit[0] == "pubsub") else { return };
+        let Some([_, hard, soft, _]) = words.chunks_exact(4).find(|limit| limit[0] == "pubsub")
+        else {
+            return;
+        };
         self.fact("subscriber_buffer", format!("{hard} {soft}"));
-        let small = |limit: &str| limit.parse().is_ok_and(|bytes: u64| bytes > 0 && bytes < BUFFER_BYTES);
+        let small = |limit: &str| {
+            limit
+                .parse()
+                .is_ok_and(|bytes: u64| bytes > 0 && bytes < BUFFER_BYTES)
+        };
         if small(hard) || small(soft) {
-            let problem = format!("client-output-buffer-limit of subscribers is {hard} bytes, {soft} for longer");
+            let problem = format!(
+                "client-output-buffer-limit of subscribers is {hard} bytes, {soft} for longer"
+            );
             let consequence = "a burst of notices cuts workers off from them, and messages are up to a second late";
             let remedy = redis_cli("CONFIG SET client-output-buffer-limit 'pubsub 32mb 8mb 60'");
-            self.wrong("buffers", "client-output-buffer-limit", problem, consequence, remedy);
+            self.wrong(
+                "buffers",
+                "client-output-buffer-limit",
+                problem,
+                consequence,
+                remedy,
+            );
         }
     }
 
@@ -267,7 +358,11 @@ mod tests {
     fn codes(look: impl FnOnce(&mut Checkup)) -> Vec<&'static str> {
         let mut checkup = Checkup::default();
         look(&mut checkup);
-        checkup.findings.iter().map(|finding| finding.code).collect()
+        checkup
+            .findings
+            .iter()
+            .map(|finding| finding.code)
+            .collect()
     }
 
     fn info(text: &str) -> Info {
@@ -276,34 +371,79 @@ mod tests {
 
     #[test]
     fn each_fault_of_a_server_has_its_word() {
-        assert_eq!(codes(|it| it.version(&info("redis_version:6.2.1"))), ["version"]);
-        assert_eq!(codes(|it| it.memory(&info("maxmemory_policy:allkeys-lru"))), ["eviction"]);
-        assert_eq!(codes(|it| it.memory(&info("used_memory:95\nmaxmemory:100"))), ["memory"]);
-        assert_eq!(codes(|it| it.memory(&info("connected_clients:95\nmaxclients:100"))), ["clients"]);
-        assert_eq!(codes(|it| it.replication(&info("role:slave"), None)), ["replica"]);
-        assert_eq!(codes(|it| it.replication(&info("role:master\nconnected_slaves:1"), Some(0))), ["replicas"]);
+        assert_eq!(
+            codes(|it| it.version(&info("redis_version:6.2.1"))),
+            ["version"]
+        );
+        assert_eq!(
+            codes(|it| it.memory(&info("maxmemory_policy:allkeys-lru"))),
+            ["eviction"]
+        );
+        assert_eq!(
+            codes(|it| it.memory(&info("used_memory:95\nmaxmemory:100"))),
+            ["memory"]
+        );
+        assert_eq!(
+            codes(|it| it.memory(&info("connected_clients:95\nmaxclients:100"))),
+            ["clients"]
+        );
+        assert_eq!(
+            codes(|it| it.replication(&info("role:slave"), None)),
+            ["replica"]
+        );
+        assert_eq!(
+            codes(|it| it.replication(&info("role:master\nconnected_slaves:1"), Some(0))),
+            ["replicas"]
+        );
         let sound = info("role:master\nconnected_slaves:1\nmin_slaves_good_slaves:1");
         assert_eq!(codes(|it| it.replication(&sound, Some(1))), [""; 0]);
         assert_eq!(codes(|it| it.replication(&sound, Some(2))), ["noreplicas"]);
-        assert_eq!(codes(|it| it.persistence(&info("aof_enabled:0"), Some("3600 1"), true)), ["persistence"]);
-        assert_eq!(codes(|it| it.persistence(&info("aof_enabled:1\naof_last_write_status:err"), None, true)), ["disk"]);
-        assert_eq!(codes(|it| it.round_trip(Duration::from_millis(101))), ["slow"]);
+        assert_eq!(
+            codes(|it| it.persistence(&info("aof_enabled:0"), Some("3600 1"), true)),
+            ["persistence"]
+        );
+        assert_eq!(
+            codes(|it| it.persistence(
+                &info("aof_enabled:1\naof_last_write_status:err"),
+                None,
+                true
+            )),
+            ["disk"]
+        );
+        assert_eq!(
+            codes(|it| it.round_trip(Duration::from_millis(101))),
+            ["slow"]
+        );
         assert_eq!(codes(|it| it.functions(Functions::Older(0))), ["functions"]);
         let consequence = |text: &str, save: &str, stops: bool| {
             let mut checkup = Checkup::default();
             checkup.persistence(&info(text), Some(save), stops);
             checkup.findings[0].consequence
         };
-        let (written, saved) =
-            ("aof_enabled:1\naof_last_write_status:err", "aof_enabled:1\nrdb_last_bgsave_status:err");
+        let (written, saved) = (
+            "aof_enabled:1\naof_last_write_status:err",
+            "aof_enabled:1\nrdb_last_bgsave_status:err",
+        );
         assert!(consequence(written, "", false).contains("MISCONF"));
         assert!(consequence(saved, "3600 1", true).contains("MISCONF"));
         assert!(!consequence(saved, "3600 1", false).contains("MISCONF"));
         assert!(!consequence(saved, "", true).contains("MISCONF"));
-        assert!(!consequence("aof_enabled:1\naof_last_bgrewrite_status:err", "", true).contains("MISCONF"));
+        assert!(
+            !consequence("aof_enabled:1\naof_last_bgrewrite_status:err", "", true)
+                .contains("MISCONF")
+        );
         let limits = "normal 0 0 0 slave 268435456 67108864 60 pubsub ";
-        assert_eq!(codes(|it| it.buffers(&format!("{limits}1000 0 0"))), ["buffers"]);
-        assert_eq!(codes(|it| it.buffers(&format!("{limits}0 1000 60"))), ["buffers"]);
-        assert_eq!(codes(|it| it.buffers(&format!("{limits}33554432 8388608 60"))), [""; 0]);
+        assert_eq!(
+            codes(|it| it.buffers(&format!("{limits}1000 0 0"))),
+            ["buffers"]
+        );
+        assert_eq!(
+            codes(|it| it.buffers(&format!("{limits}0 1000 60"))),
+            ["buffers"]
+        );
+        assert_eq!(
+            codes(|it| it.buffers(&format!("{limits}33554432 8388608 60"))),
+            [""; 0]
+        );
     }
 }

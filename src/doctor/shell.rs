@@ -6,10 +6,18 @@
 /// and no name has one.
 #[doc(hidden)] // For the program `dueq`, which prints commands, too.
 pub fn shell_word(bytes: &[u8]) -> String {
-    let text = std::str::from_utf8(bytes).ok().filter(|text| text.chars().all(is_shown));
+    let text = std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| text.chars().all(is_shown));
     match text {
         Some("") => "''".to_owned(),
-        Some(text) if text.chars().all(|c| c.is_alphanumeric() || "_-.:/@%+,".contains(c)) => text.to_owned(),
+        Some(text)
+            if text
+                .chars()
+                .all(|c| c.is_alphanumeric() || "_-.:/@%+,".contains(c)) =>
+        {
+            text.to_owned()
+        }
         Some(text) => format!("'{}'", text.replace('\'', r"'\''")),
         None => {
             let mut word = String::from("\"$(printf '");
@@ -45,8 +53,15 @@ pub(super) fn redis_cli(command: &str) -> String {
 
 /// The program with this verb and its options; `--` comes before what would else be taken for an option.
 pub(super) fn dueq(verb: &str, words: &[&[u8]]) -> String {
-    let separator = if words.iter().any(|word| word.starts_with(b"-")) { " --" } else { "" };
-    let words: String = words.iter().map(|word| format!(" {}", shell_word(word))).collect();
+    let separator = if words.iter().any(|word| word.starts_with(b"-")) {
+        " --"
+    } else {
+        ""
+    };
+    let words: String = words
+        .iter()
+        .map(|word| format!(" {}", shell_word(word)))
+        .collect();
     format!("dueq {verb}{separator}{words}")
 }
 
@@ -77,15 +92,27 @@ mod tests {
             let shown = shell_word(word);
             assert!(shown.chars().all(is_shown), "{shown:?}");
             let script = format!("printf '<%s>' {shown}");
-            let read = std::process::Command::new("sh").args(["-c", &script]).output().expect("a shell");
+            let read = std::process::Command::new("sh")
+                .args(["-c", &script])
+                .output()
+                .expect("a shell");
             assert_eq!(read.stdout, [b"<", word, b">"].concat(), "{shown}");
         }
     }
 
     #[test]
     fn what_begins_like_an_option_comes_after_two_dashes() {
-        assert_eq!(dueq("requeue", &[b"orders", b"order:42"]), "dueq requeue orders order:42");
-        assert_eq!(dueq("requeue", &[b"orders", b"--all"]), "dueq requeue -- orders --all");
-        assert_eq!(dueq("doctor --repair", &[b"-q"]), "dueq doctor --repair -- -q");
+        assert_eq!(
+            dueq("requeue", &[b"orders", b"order:42"]),
+            "dueq requeue orders order:42"
+        );
+        assert_eq!(
+            dueq("requeue", &[b"orders", b"--all"]),
+            "dueq requeue -- orders --all"
+        );
+        assert_eq!(
+            dueq("doctor --repair", &[b"-q"]),
+            "dueq doctor --repair -- -q"
+        );
     }
 }

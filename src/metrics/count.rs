@@ -105,8 +105,19 @@ mod tests {
         assert_eq!(names.len(), Count::ALL.len());
         for (place, count) in Count::ALL.iter().enumerate() {
             assert_eq!(*count as usize, place);
-            assert!(count.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{}", count.name());
-            assert!(count.help().ends_with('.') && !count.help().contains('\n'), "{}", count.help());
+            assert!(
+                count
+                    .name()
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
+                "{}",
+                count.name()
+            );
+            assert!(
+                count.help().ends_with('.') && !count.help().contains('\n'),
+                "{}",
+                count.help()
+            );
         }
     }
 }

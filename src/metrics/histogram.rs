@@ -57,7 +57,11 @@ impl Histogram {
             below += in_bucket;
             below >= rank
         })?;
-        Some(if place < BUCKETS { end_us(place) } else { u64::MAX })
+        Some(if place < BUCKETS {
+            end_us(place)
+        } else {
+            u64::MAX
+        })
     }
 
     /// How many were at most 1, 2, 4, ... 2^40 microseconds long (12.7 days): always these 41 bounds, inclusive and
@@ -69,7 +73,10 @@ impl Histogram {
             let end = place(le_us) + 1;
             below += self.counts[next..end].iter().sum::<u64>();
             next = end;
-            Bucket { le_us, count: below }
+            Bucket {
+                le_us,
+                count: below,
+            }
         })
     }
 
@@ -84,9 +91,16 @@ impl Histogram {
     /// ```
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let counts =
-            self.counts.iter().zip(earlier.counts.iter()).map(|(now, then)| now.saturating_sub(*then)).collect();
-        Self { counts, sum_us: self.sum_us.wrapping_sub(earlier.sum_us) }
+        let counts = self
+            .counts
+            .iter()
+            .zip(earlier.counts.iter())
+            .map(|(now, then)| now.saturating_sub(*then))
+            .collect();
+        Self {
+            counts,
+            sum_us: self.sum_us.wrapping_sub(earlier.sum_us),
+        }
     }
 }
 
@@ -98,7 +112,10 @@ pub(super) struct Recorder {
 
 impl Recorder {
     pub(super) fn new() -> Self {
-        Self { counts: (0..=BUCKETS).map(|_| AtomicU64::new(0)).collect(), sum_us: AtomicU64::new(0) }
+        Self {
+            counts: (0..=BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            sum_us: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn record(&self, time: Duration) {
@@ -110,7 +127,14 @@ impl Recorder {
     pub(super) fn snapshot(&self) -> Histogram {
         // The sum first: a time that comes in between is then missing from it, and not from the buckets, which are the count.
         let sum_us = self.sum_us.load(Ordering::Relaxed);
-        Histogram { counts: self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect(), sum_us }
+        Histogram {
+            counts: self
+                .counts
+                .iter()
+                .map(|count| count.load(Ordering::Relaxed))
+                .collect(),
+            sum_us,
+        }
     }
 }
 
@@ -140,7 +164,9 @@ mod tests {
 
     fn of(times_us: impl IntoIterator<Item = u64>) -> Histogram {
         let recorder = Recorder::new();
-        times_us.into_iter().for_each(|us| recorder.record(Duration::from_micros(us)));
+        times_us
+            .into_iter()
+            .for_each(|us| recorder.record(Duration::from_micros(us)));
         recorder.snapshot()
     }
 
@@ -153,24 +179,35 @@ mod tests {
             assert_eq!(place(end + 1), bucket + 1, "{end}");
             if bucket > 0 {
                 let begin = end_us(bucket - 1);
-                assert!(end > begin && (end - begin - 1) * 8 <= begin, "{begin} to {end} is more than an eighth");
+                assert!(
+                    end > begin && (end - begin - 1) * 8 <= begin,
+                    "{begin} to {end} is more than an eighth"
+                );
             }
         }
         assert_eq!(end_us(BUCKETS - 1), 1 << OCTAVES);
-        assert_eq!((place(u64::MAX), place((1 << OCTAVES) + 1)), (BUCKETS, BUCKETS));
+        assert_eq!(
+            (place(u64::MAX), place((1 << OCTAVES) + 1)),
+            (BUCKETS, BUCKETS)
+        );
     }
 
     #[test]
     fn quantiles_are_never_too_small_and_at_most_an_eighth_too_large() {
         fastrand::seed(7);
-        let mut times: Vec<u64> =
-            (0..5_000).map(|_| 1 << fastrand::u32(0..39)).map(|most| fastrand::u64(0..most)).collect();
+        let mut times: Vec<u64> = (0..5_000)
+            .map(|_| 1 << fastrand::u32(0..39))
+            .map(|most| fastrand::u64(0..most))
+            .collect();
         let histogram = of(times.iter().copied());
         times.sort_unstable();
         for part in [0.0, 0.001, 0.25, 0.5, 0.9, 0.99, 0.999, 1.0] {
             let rank = ((times.len() as f64 * part).ceil() as usize).max(1);
             let (exact, told) = (times[rank - 1], histogram.quantile_us(part).expect("some"));
-            assert!(told >= exact && told <= exact.max(1) + exact / 8 + 1, "{part}: {told} for {exact}");
+            assert!(
+                told >= exact && told <= exact.max(1) + exact / 8 + 1,
+                "{part}: {told} for {exact}"
+            );
         }
         assert_eq!(histogram.sum_us(), times.iter().sum::<u64>());
         assert_eq!(of([]).quantile_us(0.5), None);
@@ -182,8 +219,16 @@ mod tests {
         let histogram = of([0, 1, 2, 3, 4, 5, 1 << 40, (1 << 40) + 1]);
         let buckets: Vec<_> = histogram.buckets().collect();
         assert_eq!(buckets.len(), 41);
-        let at = |le_us| buckets.iter().find(|bucket| bucket.le_us == le_us).map(|bucket| bucket.count);
-        assert_eq!([at(1), at(2), at(4), at(8), at(1 << 39), at(1 << 40)], [2, 3, 5, 6, 6, 7].map(Some));
+        let at = |le_us| {
+            buckets
+                .iter()
+                .find(|bucket| bucket.le_us == le_us)
+                .map(|bucket| bucket.count)
+        };
+        assert_eq!(
+            [at(1), at(2), at(4), at(8), at(1 << 39), at(1 << 40)],
+            [2, 3, 5, 6, 6, 7].map(Some)
+        );
         assert!(buckets.is_sorted_by_key(|bucket| (bucket.le_us, bucket.count)));
         assert_eq!(histogram.count(), 8);
     }
@@ -193,7 +238,10 @@ mod tests {
         let recorder = Recorder::new();
         recorder.record(Duration::from_nanos(4_001));
         let histogram = recorder.snapshot();
-        assert_eq!((histogram.sum_us(), histogram.quantile_us(1.0)), (5, Some(5)));
+        assert_eq!(
+            (histogram.sum_us(), histogram.quantile_us(1.0)),
+            (5, Some(5))
+        );
     }
 
     #[test]
@@ -203,7 +251,10 @@ mod tests {
         let before = recorder.snapshot();
         recorder.record(Duration::from_micros(1_000));
         let between = recorder.snapshot().since(&before);
-        assert_eq!((between.count(), between.sum_us(), between.quantile_us(0.5)), (1, 1_000, Some(1_024)));
+        assert_eq!(
+            (between.count(), between.sum_us(), between.quantile_us(0.5)),
+            (1, 1_000, Some(1_024))
+        );
         assert_eq!(before.since(&before).quantile_us(0.5), None);
     }
 }

@@ -70,7 +70,12 @@ pub(crate) struct Meters {
 impl Meters {
     pub(crate) fn new() -> Self {
         let counts = std::array::from_fn(|_| AtomicU64::new(0));
-        Self { counts, in_hand: AtomicU64::new(0), lateness: Recorder::new(), handling: Recorder::new() }
+        Self {
+            counts,
+            in_hand: AtomicU64::new(0),
+            lateness: Recorder::new(),
+            handling: Recorder::new(),
+        }
     }
 
     pub(crate) fn add(&self, count: Count) {
@@ -147,7 +152,11 @@ mod tests {
             assert_eq!(value, expected, "{}", count.name());
         }
         meters.add(Count::Acked);
-        assert_eq!(metrics.count(Count::Acked), 1, "a snapshot stays what it is");
+        assert_eq!(
+            metrics.count(Count::Acked),
+            1,
+            "a snapshot stays what it is"
+        );
     }
 
     #[test]
@@ -155,9 +164,14 @@ mod tests {
         let meters = Meters::new();
         meters.call_failed(&Error::new(ErrorKind::Unavailable, Applied::No, "loading"));
         meters.call_failed(&Error::new(ErrorKind::Timeout, Applied::Unknown, "lost"));
-        meters.call_failed(&Error::new(ErrorKind::Server, Applied::Unknown, "script: x"));
+        meters.call_failed(&Error::new(
+            ErrorKind::Server,
+            Applied::Unknown,
+            "script: x",
+        ));
         let metrics = meters.snapshot();
-        let counts = [Count::CallFailed, Count::CallUnknown, Count::ServerError].map(|count| metrics.count(count));
+        let counts = [Count::CallFailed, Count::CallUnknown, Count::ServerError]
+            .map(|count| metrics.count(count));
         assert_eq!(counts, [3, 2, 1]);
     }
 

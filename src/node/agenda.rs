@@ -67,13 +67,16 @@ impl Agenda {
 
     /// The next instant at which something is to be done (or a little before it).
     pub(super) fn next(&self) -> Option<Instant> {
-        self.wheel.next_expiration().map(|tick| self.start + Duration::from_micros(tick))
+        self.wheel
+            .next_expiration()
+            .map(|tick| self.start + Duration::from_micros(tick))
     }
 
     /// What is to be done at `now`, earliest first; call it until it returns nothing. A promote, reap or beat that it names
     /// is in flight until [`landed`](Agenda::landed) is called.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Action> {
-        let tick = u64::try_from(now.saturating_duration_since(self.start).as_micros()).unwrap_or(u64::MAX);
+        let tick = u64::try_from(now.saturating_duration_since(self.start).as_micros())
+            .unwrap_or(u64::MAX);
         let action = self.wheel.pop_expired(tick)?.value;
         if let Some(slot) = self.slot(action) {
             slot.armed = None;
@@ -84,7 +87,9 @@ impl Agenda {
 
     /// A promote, reap or beat was answered, and the next one makes no sense before `pause` is over.
     pub(super) fn landed(&mut self, action: Action, now: Instant, pause: Duration) {
-        let Some(slot) = self.slot(action) else { return };
+        let Some(slot) = self.slot(action) else {
+            return;
+        };
         slot.in_flight = None;
         slot.not_before = Some(now + pause);
         if let Some(at) = slot.meanwhile.take() {
@@ -94,7 +99,8 @@ impl Agenda {
 
     /// Whether a promote, reap or beat was named and has not landed yet.
     pub(super) fn is_in_flight(&mut self, action: Action) -> bool {
-        self.slot(action).is_some_and(|slot| slot.in_flight.is_some())
+        self.slot(action)
+            .is_some_and(|slot| slot.in_flight.is_some())
     }
 
     /// The head of the queue is due at this instant: the leader promotes then, the others a little later.
@@ -154,8 +160,14 @@ impl Agenda {
     }
 
     fn arm(&mut self, action: Action, at: Instant, now: Instant) {
-        let stand_in = if action == Action::Beat { Duration::ZERO } else { self.stand_in(at, now) };
-        let Some(slot) = self.slot(action) else { return };
+        let stand_in = if action == Action::Beat {
+            Duration::ZERO
+        } else {
+            self.stand_in(at, now)
+        };
+        let Some(slot) = self.slot(action) else {
+            return;
+        };
         if let Some(sent) = slot.in_flight {
             // What was due when the call was sent is its business; its reply may know nothing of what is due later.
             if at > sent {
@@ -164,7 +176,9 @@ impl Agenda {
             return;
         }
         // What was stuck is due by now; what is due later does not wait for it, but for a tick.
-        let not_before = slot.not_before.filter(|&end| at <= now || end <= now + TICK);
+        let not_before = slot
+            .not_before
+            .filter(|&end| at <= now || end <= now + TICK);
         let at = not_before.map_or(at + stand_in, |not_before| not_before.max(at + stand_in));
         let old = slot.armed;
         let tick = self.tick(at);
@@ -235,7 +249,10 @@ mod tests {
         let mut agenda = leading(start);
         agenda.head_at(start + Duration::from_nanos(10_001), start);
         assert_eq!(due(&mut agenda, start + Duration::from_micros(10)), []);
-        assert_eq!(due(&mut agenda, start + Duration::from_micros(11)), [Action::Promote]);
+        assert_eq!(
+            due(&mut agenda, start + Duration::from_micros(11)),
+            [Action::Promote]
+        );
     }
 
     #[test]
@@ -265,7 +282,11 @@ mod tests {
         agenda.head_at(start + 90 * MS, start);
         agenda.head_at(start + 20 * MS, start);
         assert_eq!(due(&mut agenda, start + 19 * MS), []);
-        assert_eq!(due(&mut agenda, start + 100 * MS), [Action::Promote], "one timer, consumed when it fires");
+        assert_eq!(
+            due(&mut agenda, start + 100 * MS),
+            [Action::Promote],
+            "one timer, consumed when it fires"
+        );
     }
 
     #[test]
@@ -278,10 +299,18 @@ mod tests {
         agenda.head_at(start + MS, start + MS);
         assert_eq!(due(&mut agenda, start + MS), []);
         agenda.landed(Action::Promote, start + 2 * MS, Duration::ZERO);
-        assert_eq!(due(&mut agenda, start + 2 * MS), [Action::Promote], "for what the first one cannot have known");
+        assert_eq!(
+            due(&mut agenda, start + 2 * MS),
+            [Action::Promote],
+            "for what the first one cannot have known"
+        );
         agenda.head_at(start + MS, start + 3 * MS);
         agenda.landed(Action::Promote, start + 3 * MS, Duration::ZERO);
-        assert_eq!(due(&mut agenda, start + 9 * MS), [], "what was due when it was sent is its business");
+        assert_eq!(
+            due(&mut agenda, start + 9 * MS),
+            [],
+            "what was due when it was sent is its business"
+        );
     }
 
     #[test]
@@ -336,7 +365,11 @@ mod tests {
             agenda.set_lead(false, nodes, start);
             agenda.head_at(start + 10 * MS, start);
             assert_eq!(due(&mut agenda, start + 34 * MS), [], "{hash} {nodes}");
-            assert_eq!(due(&mut agenda, start + 1_010 * MS), [Action::Promote], "{hash} {nodes}");
+            assert_eq!(
+                due(&mut agenda, start + 1_010 * MS),
+                [Action::Promote],
+                "{hash} {nodes}"
+            );
         }
     }
 
@@ -346,7 +379,11 @@ mod tests {
         let mut agenda = leading(start);
         let later = start + LEAD_LIFE;
         agenda.head_at(later, later);
-        assert_eq!(due(&mut agenda, later), [], "it stands in like everybody else");
+        assert_eq!(
+            due(&mut agenda, later),
+            [],
+            "it stands in like everybody else"
+        );
     }
 
     #[test]
@@ -357,7 +394,10 @@ mod tests {
         agenda.schedule(Action::Extend(2), start + 5 * MS);
         agenda.schedule(Action::Extend(3), start + 6 * MS);
         agenda.unschedule(first);
-        assert_eq!(due(&mut agenda, start + 6 * MS), [Action::Extend(2), Action::Extend(3)]);
+        assert_eq!(
+            due(&mut agenda, start + 6 * MS),
+            [Action::Extend(2), Action::Extend(3)]
+        );
         assert_eq!(agenda.next(), None);
     }
 }

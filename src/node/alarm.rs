@@ -28,19 +28,30 @@ struct State {
 
 impl Alarm {
     pub(super) fn start() -> Self {
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), rung: Notify::new() });
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            rung: Notify::new(),
+        });
         let thread = Arc::clone(&shared);
-        let started = std::thread::Builder::new().name("dueq-alarm".to_owned()).spawn(move || thread.run());
+        let started = std::thread::Builder::new()
+            .name("dueq-alarm".to_owned())
+            .spawn(move || thread.run());
         if let Err(error) = &started {
             crate::events::no_timer(error);
         }
-        Self { shared, has_thread: started.is_ok() }
+        Self {
+            shared,
+            has_thread: started.is_ok(),
+        }
     }
 
     /// Completes at this instant, or a little later, or now and then too soon; never, if there is none. For one waiter at a
     /// time: the last call counts.
     pub(super) async fn wait(&self, at: Option<Instant>) {
-        let Some(instant) = at else { return std::future::pending().await };
+        let Some(instant) = at else {
+            return std::future::pending().await;
+        };
         if !self.has_thread {
             return tokio::time::sleep_until(instant.into()).await;
         }
@@ -70,7 +81,10 @@ impl Shared {
             let now = Instant::now();
             let left = state.at.map(|at| at.saturating_duration_since(now));
             state = match left {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
                 Some(left) if left.is_zero() => {
                     (state.at, state.asleep_until) = (None, None);
                     self.rung.notify_one();
@@ -78,7 +92,10 @@ impl Shared {
                 }
                 Some(left) => {
                     state.asleep_until = state.at;
-                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.changed
+                        .wait_timeout(state, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
                 }
             };
         }

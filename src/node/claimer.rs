@@ -51,8 +51,17 @@ pub(super) struct Nudge {
 impl Nudge {
     pub(super) fn new(concurrency: usize) -> Self {
         let places = Arc::new(Semaphore::new(concurrency));
-        let held = Arc::new(Semaphore::new((concurrency + UNSETTLED).min(Semaphore::MAX_PERMITS)));
-        Self { places, held, concurrency, waits: AtomicBool::new(false), due: Notify::new(), look: Notify::new() }
+        let held = Arc::new(Semaphore::new(
+            (concurrency + UNSETTLED).min(Semaphore::MAX_PERMITS),
+        ));
+        Self {
+            places,
+            held,
+            concurrency,
+            waits: AtomicBool::new(false),
+            due: Notify::new(),
+            look: Notify::new(),
+        }
     }
 
     /// Whether the claimer claims what is due now: then it answers by an event, as a promote does. It does not while a handler
@@ -119,7 +128,11 @@ where
                     continue;
                 }
             };
-            let woken = if more { Woken::KnowsMore } else { self.wait(left).await };
+            let woken = if more {
+                Woken::KnowsMore
+            } else {
+                self.wait(left).await
+            };
             if woken == Woken::ToStop {
                 break;
             }
@@ -184,9 +197,18 @@ where
         woken
     }
 
-    fn start(&self, claim: Claim, claimed: Instant, mut places: Places, woken: Woken, number: &mut u64) {
+    fn start(
+        &self,
+        claim: Claim,
+        claimed: Instant,
+        mut places: Places,
+        woken: Woken,
+        number: &mut u64,
+    ) {
         let _ = self.events.send(match woken {
-            Woken::ByNudge => Event::Promoted(Ok((claim.header, claim.left + claim.granted.len() as u64))),
+            Woken::ByNudge => {
+                Event::Promoted(Ok((claim.header, claim.left + claim.granted.len() as u64)))
+            }
             _ => Event::Header(claim.header),
         });
         if claim.granted.is_empty() {
@@ -194,14 +216,24 @@ where
         }
         // There are as many places as were asked for, and never more deliveries than that.
         let granted = claim.granted.into_iter().take(places.count());
-        let deliveries: Vec<_> = granted.map(|granted| Delivery::new(self.queue.clone(), granted)).collect();
+        let deliveries: Vec<_> = granted
+            .map(|granted| Delivery::new(self.queue.clone(), granted))
+            .collect();
         *number += 1;
-        let leased = Arc::new(Leased::new(*number, deliveries.clone(), claimed, self.lease));
+        let leased = Arc::new(Leased::new(
+            *number,
+            deliveries.clone(),
+            claimed,
+            self.lease,
+        ));
         let _ = self.events.send(Event::Claimed(Arc::clone(&leased)));
         for (place, delivery) in deliveries.into_iter().enumerate() {
-            let Some((running, held)) = places.split() else { return };
+            let Some((running, held)) = places.split() else {
+                return;
+            };
             let occupied = leased.occupied(place, self.events.clone(), held);
-            self.handlers.spawn(Arc::clone(&self.handling).handle(delivery, occupied, running));
+            self.handlers
+                .spawn(Arc::clone(&self.handling).handle(delivery, occupied, running));
         }
     }
 }
@@ -209,17 +241,21 @@ where
 /// Tells other nodes that there may be work, if there is.
 async fn ring(queue: &Queue, lease_ms: u64) {
     if let Err(error) = queue.claim_up_to(0, lease_ms).await {
-        events::call_failed(queue.name(), "ring", &error, "a beat rings for the other nodes within a second");
+        events::call_failed(
+            queue.name(),
+            "ring",
+            &error,
+            "a beat rings for the other nodes within a second",
+        );
     }
 }
 
 /// Whether there was more to claim. If we took as much as we had free places, the next claim needs no wake-up list; one that was
 /// limited by our fair share goes back to it, so that the others get theirs.
 fn leaves(claim: &Claim) -> bool {
-    let due = claim
-        .header
-        .head_ms
-        .is_some_and(|head| i64::try_from(head).is_ok_and(|head| head <= claim.header.now_us / 1_000));
+    let due = claim.header.head_ms.is_some_and(|head| {
+        i64::try_from(head).is_ok_and(|head| head <= claim.header.now_us / 1_000)
+    });
     !claim.header.paused && (claim.left > 0 || due)
 }
 
@@ -257,12 +293,19 @@ struct Places {
 impl Places {
     /// Completes when a handler is free, and not too much waits for its settle.
     async fn free(nudge: &Nudge) -> Self {
-        Self { running: free(&nudge.places).await, held: free(&nudge.held).await }
+        Self {
+            running: free(&nudge.places).await,
+            held: free(&nudge.held).await,
+        }
     }
 
     /// With all others that are free right now, up to what one claim takes.
     fn with_others(mut self, nudge: &Nudge) -> Self {
-        let others = nudge.places.available_permits().min(nudge.held.available_permits()).min(MAX_CLAIM - 1);
+        let others = nudge
+            .places
+            .available_permits()
+            .min(nudge.held.available_permits())
+            .min(MAX_CLAIM - 1);
         let others = u32::try_from(others).unwrap_or(0);
         let more = |all: &Arc<Semaphore>| Arc::clone(all).try_acquire_many_owned(others).ok();
         // This task alone takes permits, so that they are there.
@@ -308,9 +351,21 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_gathered_while_handlers_end() {
-        assert_eq!(gathered(0, 5, Duration::MAX).await, 5, "no more than are enough");
-        assert_eq!(gathered(7, 5, Duration::MAX).await, 3, "no longer than handlers end");
+        assert_eq!(
+            gathered(0, 5, Duration::MAX).await,
+            5,
+            "no more than are enough"
+        );
+        assert_eq!(
+            gathered(7, 5, Duration::MAX).await,
+            3,
+            "no longer than handlers end"
+        );
         assert_eq!(gathered(10, 5, Duration::MAX).await, 0);
-        assert_eq!(gathered(0, 5, Duration::ZERO).await, 1, "no longer than was said");
+        assert_eq!(
+            gathered(0, 5, Duration::ZERO).await,
+            1,
+            "no longer than was said"
+        );
     }
 }

@@ -112,7 +112,12 @@ impl Conductor {
             }
         }
         if let Err(error) = beat(&self.lane, &self.queue, &self.node, b"leave").await {
-            events::call_failed(self.queue.name(), "leave", &error, "the node is forgotten in 3 s");
+            events::call_failed(
+                self.queue.name(),
+                "leave",
+                &error,
+                "the node is forgotten in 3 s",
+            );
         }
     }
 
@@ -130,9 +135,13 @@ impl Conductor {
                 let at = due_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
                 self.agenda.head_is(at, now);
             }
-            Event::Resync => self.agenda.beat_at((self.last_beat + RESYNC_PAUSE).max(now), now),
+            Event::Resync => self
+                .agenda
+                .beat_at((self.last_beat + RESYNC_PAUSE).max(now), now),
             Event::Claimed(leased) => {
-                let look = self.agenda.schedule(Action::Extend(leased.number), leased.first_look());
+                let look = self
+                    .agenda
+                    .schedule(Action::Extend(leased.number), leased.first_look());
                 self.leased.insert(leased.number, (leased, look));
             }
             Event::Finished(number) => {
@@ -150,7 +159,12 @@ impl Conductor {
                 self.agenda.landed(Action::Beat, now, Duration::ZERO);
                 self.agenda.beat_at(sent + BEAT_EVERY, now);
                 match result {
-                    Ok(Beat { header, leader, nodes, ready }) => {
+                    Ok(Beat {
+                        header,
+                        leader,
+                        nodes,
+                        ready,
+                    }) => {
                         self.failures = 0;
                         if self.failed_beats > 0 {
                             events::recovered(self.queue.name(), "beat", self.failed_beats);
@@ -192,10 +206,16 @@ impl Conductor {
         }
         // For a head that is past, this call has rung: whoever is free claims it, promoted or not.
         let past = |head_ms: u64| head_ms <= u64::try_from(header.now_us / 1_000).unwrap_or(0);
-        if let Some(head_ms) = header.head_ms.filter(|head_ms| !header.paused && !past(*head_ms)) {
+        if let Some(head_ms) = header
+            .head_ms
+            .filter(|head_ms| !header.paused && !past(*head_ms))
+        {
             self.head_ms(head_ms, now);
         }
-        if let Some(at) = header.lease_deadline_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms)) {
+        if let Some(at) = header
+            .lease_deadline_ms
+            .and_then(|ms| self.lane.clock().instant_of_ms(ms))
+        {
             self.agenda.lease_ends_at(at, now);
         }
         true
@@ -214,7 +234,11 @@ impl Conductor {
         match result {
             Ok((header, moved)) => {
                 let now_ms = u64::try_from(header.now_us / 1_000).unwrap_or(0);
-                let first = if action == Action::Promote { header.head_ms } else { header.lease_deadline_ms };
+                let first = if action == Action::Promote {
+                    header.head_ms
+                } else {
+                    header.lease_deadline_ms
+                };
                 let pause = match first {
                     _ if moved > 0 => Duration::ZERO,
                     Some(ms) if ms <= now_ms => FLOOR,
@@ -224,9 +248,21 @@ impl Conductor {
                 self.absorb(&header, now);
             }
             Err(error) => {
-                let pause = if error.is_retryable() { Duration::ZERO } else { FLOOR };
+                let pause = if error.is_retryable() {
+                    Duration::ZERO
+                } else {
+                    FLOOR
+                };
                 self.agenda.landed(action, now, pause);
-                self.failed(if action == Action::Promote { "promote" } else { "reap" }, &error, now);
+                self.failed(
+                    if action == Action::Promote {
+                        "promote"
+                    } else {
+                        "reap"
+                    },
+                    &error,
+                    now,
+                );
             }
         }
     }
@@ -234,17 +270,22 @@ impl Conductor {
     fn perform(&mut self, action: Action, now: Instant) {
         match action {
             // Claimed at once instead, if that takes nothing from other nodes that are as idle.
-            Action::Promote if self.agenda.leads(now) && self.nudge.take(self.agenda.is_alone()) => {}
+            Action::Promote
+                if self.agenda.leads(now) && self.nudge.take(self.agenda.is_alone()) => {}
             Action::Promote => self.spawn(|queue, lane| async move {
                 Event::Promoted(step(&lane, &queue, Verb::Promote, &[b"", STEP, b""]).await)
             }),
-            Action::Reap => self
-                .spawn(|queue, lane| async move { Event::Reaped(step(&lane, &queue, Verb::Reap, &[b"", STEP]).await) }),
+            Action::Reap => self.spawn(|queue, lane| async move {
+                Event::Reaped(step(&lane, &queue, Verb::Reap, &[b"", STEP]).await)
+            }),
             Action::Beat => {
                 self.last_beat = now;
                 let node = self.node.clone();
                 self.spawn(move |queue, lane| async move {
-                    Event::Beaten { sent: now, result: beat(&lane, &queue, &node, b"stay").await }
+                    Event::Beaten {
+                        sent: now,
+                        result: beat(&lane, &queue, &node, b"stay").await,
+                    }
                 });
             }
             Action::Extend(number) => self.extend(number, now),
@@ -253,17 +294,28 @@ impl Conductor {
 
     /// Looks after the leases of what is left of a claim.
     fn extend(&mut self, number: u64, now: Instant) {
-        let Some((leased, look)) = self.leased.get_mut(&number) else { return };
+        let Some((leased, look)) = self.leased.get_mut(&number) else {
+            return;
+        };
         let (extend, next) = leased.look(now);
         *look = next.and_then(|at| self.agenda.schedule(Action::Extend(number), at));
         for (place, delivery) in extend {
             let leased = Arc::clone(leased);
-            self.faults.spawn("extension", async move { leased.extend(place, &delivery).await });
+            self.faults.spawn(
+                "extension",
+                async move { leased.extend(place, &delivery).await },
+            );
         }
     }
 
-    fn spawn<F: Future<Output = Event> + Send + 'static>(&self, call: impl FnOnce(Queue, Arc<Lane>) -> F) {
-        let (work, sender) = (call(self.queue.clone(), Arc::clone(&self.lane)), self.sender.clone());
+    fn spawn<F: Future<Output = Event> + Send + 'static>(
+        &self,
+        call: impl FnOnce(Queue, Arc<Lane>) -> F,
+    ) {
+        let (work, sender) = (
+            call(self.queue.clone(), Arc::clone(&self.lane)),
+            self.sender.clone(),
+        );
         self.faults.spawn("call", async move {
             // The conductor may have stopped meanwhile.
             let _ = sender.send(work.await);
@@ -273,17 +325,31 @@ impl Conductor {
     /// The next beat says what is still to be done. After a fault that may pass it comes soon: nobody should wait for the
     /// floor because one connection was lost.
     fn failed(&mut self, what: &'static str, error: &Error, now: Instant) {
-        events::call_failed(self.queue.name(), what, error, "the next beat is within a second");
+        events::call_failed(
+            self.queue.name(),
+            what,
+            error,
+            "the next beat is within a second",
+        );
         if error.is_retryable() {
             self.failures += 1;
-            self.agenda.beat_at(now + reconnect_delays().delay(self.failures, fastrand::f64()), now);
+            self.agenda.beat_at(
+                now + reconnect_delays().delay(self.failures, fastrand::f64()),
+                now,
+            );
         }
     }
 }
 
-async fn step(lane: &Lane, queue: &Queue, verb: Verb, args: &[&[u8]]) -> Result<(Header, u64), Error> {
+async fn step(
+    lane: &Lane,
+    queue: &Queue,
+    verb: Verb,
+    args: &[&[u8]],
+) -> Result<(Header, u64), Error> {
     let answer = lane.call(verb, queue.all_keys(), args).await;
-    let Reply { header, mut body } = answer.inspect_err(|error| queue.meters().call_failed(error))?;
+    let Reply { header, mut body } =
+        answer.inspect_err(|error| queue.meters().call_failed(error))?;
     let moved = body.count()?;
     if verb == Verb::Promote {
         queue.meters().add_many(Count::Promoted, moved);
@@ -306,9 +372,22 @@ pub(super) struct Beat {
 }
 
 /// Says that this node lives, or that it leaves.
-pub(super) async fn beat(lane: &Lane, queue: &Queue, node: &str, word: &[u8]) -> Result<Beat, Error> {
-    let answer = lane.call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word]).await;
-    let Reply { header, mut body } = answer.inspect_err(|error| queue.meters().call_failed(error))?;
+pub(super) async fn beat(
+    lane: &Lane,
+    queue: &Queue,
+    node: &str,
+    word: &[u8],
+) -> Result<Beat, Error> {
+    let answer = lane
+        .call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word])
+        .await;
+    let Reply { header, mut body } =
+        answer.inspect_err(|error| queue.meters().call_failed(error))?;
     let (leader, nodes, _hold) = (body.integer()? == 1, body.count()?, body.integer()?);
-    Ok(Beat { header, leader, nodes, ready: body.count()? })
+    Ok(Beat {
+        header,
+        leader,
+        nodes,
+        ready: body.count()?,
+    })
 }

@@ -17,16 +17,24 @@ pub(super) struct Faults {
 
 impl Faults {
     /// Spawns a task without which the worker cannot go on.
-    pub(super) fn spawn(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    pub(super) fn spawn(
+        &self,
+        task: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
         let faults = self.clone();
         tokio::spawn(async move {
-            let Err(panic) = caught(|| work).await else { return };
+            let Err(panic) = caught(|| work).await else {
+                return;
+            };
             let message = format!(
                 "the worker's {task} panicked: {}; its handlers were dropped and their deliveries released",
                 text_of(&*panic)
             );
             // A later panic adds nothing.
-            let _ = faults.first.set(Error::new(ErrorKind::Internal, Applied::Unknown, message));
+            let _ = faults
+                .first
+                .set(Error::new(ErrorKind::Internal, Applied::Unknown, message));
             faults.happened.cancel();
         })
     }
@@ -51,11 +59,20 @@ mod tests {
         let faults = Faults::default();
         faults.spawn("claimer", async {}).await.expect("no panic");
         assert!(faults.first().is_none() && !faults.happened.is_cancelled());
-        faults.spawn("conductor", async { panic!("one") }).await.expect("caught");
+        faults
+            .spawn("conductor", async { panic!("one") })
+            .await
+            .expect("caught");
         faults.happened().await;
-        faults.spawn("listener", async { panic!("two") }).await.expect("caught");
+        faults
+            .spawn("listener", async { panic!("two") })
+            .await
+            .expect("caught");
         let error = faults.first().expect("a panic");
         assert_eq!(error.kind(), ErrorKind::Internal);
-        assert!(error.to_string().contains("conductor panicked: one;"), "{error}");
+        assert!(
+            error.to_string().contains("conductor panicked: one;"),
+            "{error}"
+        );
     }
 }

@@ -43,11 +43,21 @@ where
     S: IntoSettlement,
 {
     /// Runs the handler, then gives its permit back, then settles. The lease is extended until that is answered.
-    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, occupied: Occupied, running: OwnedSemaphorePermit) {
+    pub(super) async fn handle(
+        self: Arc<Self>,
+        delivery: Delivery,
+        occupied: Occupied,
+        running: OwnedSemaphorePermit,
+    ) {
         // Now and not when the task was spawned: what it waited for a thread is lateness too.
         let began = Instant::now();
         delivery.begin(began);
-        let span = events::handle(delivery.subject(), delivery.due_ms(), delivery.lateness(), delivery.trace_parent());
+        let span = events::handle(
+            delivery.subject(),
+            delivery.due_ms(),
+            delivery.lateness(),
+            delivery.trace_parent(),
+        );
         let work = async {
             let settlement = self.run(&delivery, began, &span).await;
             drop(running);
@@ -121,11 +131,19 @@ where
             match error.kind() {
                 // What cannot be asked for, such as a delay of 101 years, is the handler's failure: the message must not
                 // wait for its lease to run out, nor be charged a crash.
-                ErrorKind::InvalidInput if !invalid => (settlement, invalid) = (Settlement::retry(error), true),
+                ErrorKind::InvalidInput if !invalid => {
+                    (settlement, invalid) = (Settlement::retry(error), true)
+                }
                 ErrorKind::Unavailable | ErrorKind::Timeout if !self.stop.is_cancelled() => {
-                    events::call_failed(delivery.queue().name(), "settle", &error, "it is repeated");
+                    events::call_failed(
+                        delivery.queue().name(),
+                        "settle",
+                        &error,
+                        "it is repeated",
+                    );
                     failures += 1;
-                    let pause = tokio::time::sleep(reconnect_delays().delay(failures, fastrand::f64()));
+                    let pause =
+                        tokio::time::sleep(reconnect_delays().delay(failures, fastrand::f64()));
                     self.stop.run_until_cancelled(pause).await;
                 }
                 _ => {
@@ -136,25 +154,35 @@ where
         }
     }
 
-    async fn settle(&self, delivery: &Delivery, settlement: Settlement) -> Result<&'static str, Error> {
+    async fn settle(
+        &self,
+        delivery: &Delivery,
+        settlement: Settlement,
+    ) -> Result<&'static str, Error> {
         let subject = delivery.subject();
         let (settled, outcome) = match settlement {
             Settlement::Ack => (delivery.ack_behind().await?, "acked"),
             Settlement::Again(due) => (delivery.again(due).await?, "repeated"),
             Settlement::Retry { after, error } => {
-                let delay = || self.retry.delay(delivery.attempt(), fastrand::f64()).min(MAX_DELAY);
-                return Ok(match delivery.retry(after.unwrap_or_else(delay), &error).await? {
-                    Retried::Scheduled(due_ms) => {
-                        events::retried(subject, due_ms, &error);
-                        "retried"
-                    }
-                    Retried::Dead => {
-                        events::died(subject, &error);
-                        "died"
-                    }
-                    Retried::Gone => "gone",
-                    Retried::Lost => "lost",
-                });
+                let delay = || {
+                    self.retry
+                        .delay(delivery.attempt(), fastrand::f64())
+                        .min(MAX_DELAY)
+                };
+                return Ok(
+                    match delivery.retry(after.unwrap_or_else(delay), &error).await? {
+                        Retried::Scheduled(due_ms) => {
+                            events::retried(subject, due_ms, &error);
+                            "retried"
+                        }
+                        Retried::Dead => {
+                            events::died(subject, &error);
+                            "died"
+                        }
+                        Retried::Gone => "gone",
+                        Retried::Lost => "lost",
+                    },
+                );
             }
             Settlement::Release => (delivery.release().await?, "released"),
             Settlement::Bury(reason) => {
@@ -176,14 +204,18 @@ where
 }
 
 /// Runs what `start` returns; a panic of either is a value.
-pub(super) async fn caught<F: Future>(start: impl FnOnce() -> F) -> Result<F::Output, Box<dyn Any + Send>> {
+pub(super) async fn caught<F: Future>(
+    start: impl FnOnce() -> F,
+) -> Result<F::Output, Box<dyn Any + Send>> {
     // What the handler leaves half done is its own: nothing here is shared with it.
     let mut future = Shielded(Some(Box::pin(catch_unwind(AssertUnwindSafe(start))?)));
-    std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-        Err(panic) => Poll::Ready(Err(panic)),
-    })
+    std::future::poll_fn(
+        |context| match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Err(panic) => Poll::Ready(Err(panic)),
+        },
+    )
     .await
 }
 
@@ -192,7 +224,9 @@ struct Shielded<F>(Option<Pin<Box<F>>>);
 
 impl<F: Future> Shielded<F> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
-        self.0.as_mut().map_or(Poll::Pending, |future| future.as_mut().poll(context))
+        self.0
+            .as_mut()
+            .map_or(Poll::Pending, |future| future.as_mut().poll(context))
     }
 }
 
@@ -231,12 +265,20 @@ mod tests {
         let (kept, lost) = (Delivery::unconnected(1), Delivery::unconnected(2));
         lost.lose("its lease ran out");
         for (delivery, expected) in [(&kept, Settlement::Ack), (&lost, Settlement::Release)] {
-            let settlement = handling(&abort).run(delivery, Instant::now(), &Span::none()).await;
+            let settlement = handling(&abort)
+                .run(delivery, Instant::now(), &Span::none())
+                .await;
             assert_eq!(settlement, expected);
         }
         abort.cancel();
-        let settlement = handling(&abort).run(&kept, Instant::now(), &Span::none()).await;
+        let settlement = handling(&abort)
+            .run(&kept, Instant::now(), &Span::none())
+            .await;
         assert_eq!(settlement, Settlement::Release);
-        assert_eq!(kept.queue().meters().snapshot().handling.count(), 1, "only what began was handled");
+        assert_eq!(
+            kept.queue().meters().snapshot().handling.count(),
+            1,
+            "only what began was handled"
+        );
     }
 }

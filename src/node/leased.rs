@@ -53,11 +53,27 @@ struct Place {
 }
 
 impl Leased {
-    pub(super) fn new(number: u64, deliveries: Vec<Delivery>, claimed: Instant, lease: Duration) -> Self {
+    pub(super) fn new(
+        number: u64,
+        deliveries: Vec<Delivery>,
+        claimed: Instant,
+        lease: Duration,
+    ) -> Self {
         let left = deliveries.len();
-        let place = |delivery| Some(Place { delivery, deadline: claimed + lease, extending: false });
+        let place = |delivery| {
+            Some(Place {
+                delivery,
+                deadline: claimed + lease,
+                extending: false,
+            })
+        };
         let places = deliveries.into_iter().map(place).collect();
-        Self { number, claimed, lease, running: Mutex::new(Running { places, left }) }
+        Self {
+            number,
+            claimed,
+            lease,
+            running: Mutex::new(Running { places, left }),
+        }
     }
 
     /// When they are to be looked after for the first time.
@@ -71,7 +87,12 @@ impl Leased {
         events: UnboundedSender<Event>,
         held: OwnedSemaphorePermit,
     ) -> Occupied {
-        Occupied { leased: Arc::clone(self), place, events, _held: held }
+        Occupied {
+            leased: Arc::clone(self),
+            place,
+            events,
+            _held: held,
+        }
     }
 
     /// The delivery of this place was settled, or given up; whether it was the last one.
@@ -89,7 +110,9 @@ impl Leased {
     pub(super) fn look(&self, now: Instant) -> (Vec<(usize, Delivery)>, Option<Instant>) {
         let (mut extend, mut lost, mut next) = (Vec::new(), Vec::new(), None::<Instant>);
         for (at, place) in self.lock().places.iter_mut().enumerate() {
-            let Some(place) = place.as_mut().filter(|place| !place.delivery.is_settled() && !place.delivery.is_lost())
+            let Some(place) = place
+                .as_mut()
+                .filter(|place| !place.delivery.is_settled() && !place.delivery.is_lost())
             else {
                 continue;
             };
@@ -98,7 +121,11 @@ impl Leased {
                 lost.push(place.delivery.clone());
                 continue;
             }
-            let again = if over { third } else { third.min(place.deadline) };
+            let again = if over {
+                third
+            } else {
+                third.min(place.deadline)
+            };
             next = Some(next.map_or(again, |next| next.min(again)));
             if !std::mem::replace(&mut place.extending, true) {
                 extend.push((at, place.delivery.clone()));
@@ -128,7 +155,9 @@ impl Leased {
     /// Whether it is not settled yet.
     fn extended(&self, place: usize, asked: Instant, result: &Result<Extended, Error>) -> bool {
         let mut running = self.lock();
-        let Some(Some(place)) = running.places.get_mut(place) else { return false };
+        let Some(Some(place)) = running.places.get_mut(place) else {
+            return false;
+        };
         place.extending = false;
         if matches!(result, Ok(Extended::Until(_))) {
             place.deadline = place.deadline.max(asked + self.lease);
@@ -152,7 +181,10 @@ mod tests {
 
     fn leased(count: usize, claimed: Instant) -> (Leased, Vec<Delivery>) {
         let deliveries: Vec<_> = (0..).take(count).map(Delivery::unconnected).collect();
-        (Leased::new(1, deliveries.clone(), claimed, LEASE), deliveries)
+        (
+            Leased::new(1, deliveries.clone(), claimed, LEASE),
+            deliveries,
+        )
     }
 
     /// Which are to be extended, and in how many seconds to look again.
@@ -180,9 +212,17 @@ mod tests {
         assert_eq!(leased.first_look(), claimed + 10 * S);
         leased.finish(1);
         assert_eq!(look(&leased, claimed, 10), (vec![0, 2], Some(20)));
-        assert_eq!(look(&leased, claimed, 20), (vec![], Some(30)), "both are under way");
+        assert_eq!(
+            look(&leased, claimed, 20),
+            (vec![], Some(30)),
+            "both are under way"
+        );
         assert!(leased.extended(0, claimed + 10 * S, &Ok(Extended::Until(1))));
-        assert_eq!(look(&leased, claimed, 25), (vec![0], Some(30)), "the other one's lease ends sooner");
+        assert_eq!(
+            look(&leased, claimed, 25),
+            (vec![0], Some(30)),
+            "the other one's lease ends sooner"
+        );
     }
 
     #[test]
@@ -192,16 +232,27 @@ mod tests {
         assert_eq!(look(&leased, claimed, 10).0, [0, 1]);
         assert!(leased.extended(0, claimed + 10 * S, &Ok(Extended::Until(1))));
         assert_eq!(look(&leased, claimed, 29).1, Some(30));
-        assert_eq!(look(&leased, claimed, 30), (vec![], Some(40)), "and the first is asked for since 29");
-        assert_eq!(deliveries.iter().map(Delivery::is_lost).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(
+            look(&leased, claimed, 30),
+            (vec![], Some(40)),
+            "and the first is asked for since 29"
+        );
+        assert_eq!(
+            deliveries.iter().map(Delivery::is_lost).collect::<Vec<_>>(),
+            [false, true]
+        );
         assert_eq!(look(&leased, claimed, 40), (vec![], None));
-        assert!(deliveries[0].is_lost(), "a call that is not answered extends nothing");
+        assert!(
+            deliveries[0].is_lost(),
+            "a call that is not answered extends nothing"
+        );
     }
 
     #[test]
     fn a_place_is_left_whatever_becomes_of_the_task_and_the_last_one_tells() {
         let (leased, _) = leased(2, Instant::now());
-        let (leased, (sender, mut events)) = (Arc::new(leased), tokio::sync::mpsc::unbounded_channel());
+        let (leased, (sender, mut events)) =
+            (Arc::new(leased), tokio::sync::mpsc::unbounded_channel());
         let held = Arc::new(Semaphore::new(2));
         let permit = || Arc::clone(&held).try_acquire_owned().expect("a permit");
         let [first, second] = [0, 1].map(|place| leased.occupied(place, sender.clone(), permit()));
@@ -224,7 +275,11 @@ mod tests {
         let settling = deliveries[0].settling();
         assert_eq!(look(&leased, claimed, 10), (vec![0], Some(20)));
         assert_eq!(look(&leased, claimed, 29).1, Some(30));
-        assert_eq!(look(&leased, claimed, 30), (vec![], Some(40)), "it ran out, and the answer tells what that means");
+        assert_eq!(
+            look(&leased, claimed, 30),
+            (vec![], Some(40)),
+            "it ran out, and the answer tells what that means"
+        );
         assert!(leased.extended(0, claimed + 35 * S, &Ok(Extended::Until(1))));
         assert_eq!(look(&leased, claimed, 40), (vec![0], Some(50)));
         drop(settling);

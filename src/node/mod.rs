@@ -45,5 +45,8 @@ enum Event {
     /// A reap was answered: how many leases it ended.
     Reaped(Result<(Header, u64), Error>),
     /// A beat, sent at this instant, was answered.
-    Beaten { sent: Instant, result: Result<conductor::Beat, Error> },
+    Beaten {
+        sent: Instant,
+        result: Result<conductor::Beat, Error>,
+    },
 }

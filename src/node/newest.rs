@@ -37,13 +37,20 @@ impl Newest {
             Some(taken) if !taken.incarnation.is_empty() => News::Emptied,
             _ => News::Made,
         };
-        self.0 = Some(Taken { incarnation: header.incarnation.clone(), seq: header.seq, now_us: header.now_us, at });
+        self.0 = Some(Taken {
+            incarnation: header.incarnation.clone(),
+            seq: header.seq,
+            now_us: header.now_us,
+            at,
+        });
         news
     }
 
     /// Whether no queue is known.
     pub(super) fn has_no_queue(&self) -> bool {
-        self.0.as_ref().is_none_or(|taken| taken.incarnation.is_empty())
+        self.0
+            .as_ref()
+            .is_none_or(|taken| taken.incarnation.is_empty())
     }
 }
 
@@ -88,23 +95,56 @@ mod tests {
         assert!(newest.has_no_queue());
         assert_eq!(newest.take(&header(start, "", 0, 1_000), start), News::Made);
         assert!(newest.has_no_queue());
-        assert_eq!(newest.take(&header(start, "a", 5, 2_000), start + MS), News::Made);
-        assert_eq!(newest.take(&header(start + 2 * MS, "b", 1, 9_000), start + 3 * MS), News::Emptied);
-        assert_eq!(newest.take(&header(start, "a", 6, 8_999), start + 4 * MS), News::Stale);
-        assert_eq!(newest.take(&header(start, "", 0, 8_999), start + 4 * MS), News::Stale);
-        assert_eq!(newest.take(&header(start + 4 * MS, "b", 2, 9_001), start + 5 * MS), News::Same);
-        assert_eq!(newest.take(&header(start + 6 * MS, "", 0, 9_100), start + 7 * MS), News::Emptied);
-        assert_eq!(newest.take(&header(start + 6 * MS, "c", 1, 9_200), start + 7 * MS), News::Made);
+        assert_eq!(
+            newest.take(&header(start, "a", 5, 2_000), start + MS),
+            News::Made
+        );
+        assert_eq!(
+            newest.take(&header(start + 2 * MS, "b", 1, 9_000), start + 3 * MS),
+            News::Emptied
+        );
+        assert_eq!(
+            newest.take(&header(start, "a", 6, 8_999), start + 4 * MS),
+            News::Stale
+        );
+        assert_eq!(
+            newest.take(&header(start, "", 0, 8_999), start + 4 * MS),
+            News::Stale
+        );
+        assert_eq!(
+            newest.take(&header(start + 4 * MS, "b", 2, 9_001), start + 5 * MS),
+            News::Same
+        );
+        assert_eq!(
+            newest.take(&header(start + 6 * MS, "", 0, 9_100), start + 7 * MS),
+            News::Emptied
+        );
+        assert_eq!(
+            newest.take(&header(start + 6 * MS, "c", 1, 9_200), start + 7 * MS),
+            News::Made
+        );
     }
 
     #[test]
     fn in_one_queue_seq_decides_and_then_the_clock() {
         let (start, mut newest) = (Instant::now(), Newest::default());
         newest.take(&header(start, "a", 5, 2_000), start + MS);
-        assert_eq!(newest.take(&header(start, "a", 4, 3_000), start + MS), News::Stale);
-        assert_eq!(newest.take(&header(start, "a", 5, 1_999), start + MS), News::Stale);
-        assert_eq!(newest.take(&header(start, "a", 5, 2_001), start + MS), News::Same);
-        assert_eq!(newest.take(&header(start, "a", 6, 1_000), start + MS), News::Same);
+        assert_eq!(
+            newest.take(&header(start, "a", 4, 3_000), start + MS),
+            News::Stale
+        );
+        assert_eq!(
+            newest.take(&header(start, "a", 5, 1_999), start + MS),
+            News::Stale
+        );
+        assert_eq!(
+            newest.take(&header(start, "a", 5, 2_001), start + MS),
+            News::Same
+        );
+        assert_eq!(
+            newest.take(&header(start, "a", 6, 1_000), start + MS),
+            News::Same
+        );
     }
 
     #[test]
@@ -112,7 +152,13 @@ mod tests {
         let (start, mut newest) = (Instant::now(), Newest::default());
         newest.take(&header(start, "a", 500, 9_000_000), start + MS);
         // A replica that lagged, and whose clock is behind, has taken over.
-        assert_eq!(newest.take(&header(start + 2 * MS, "a", 400, 8_000_000), start + 3 * MS), News::Same);
-        assert_eq!(newest.take(&header(start + 4 * MS, "b", 1, 7_000_000), start + 5 * MS), News::Emptied);
+        assert_eq!(
+            newest.take(&header(start + 2 * MS, "a", 400, 8_000_000), start + 3 * MS),
+            News::Same
+        );
+        assert_eq!(
+            newest.take(&header(start + 4 * MS, "b", 1, 7_000_000), start + 5 * MS),
+            News::Emptied
+        );
     }
 }

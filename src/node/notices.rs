@@ -17,12 +17,21 @@ use crate::protocol::listening::Listening;
 const DENIED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Listens on the channel for ever, and reconnects by itself.
-pub(super) async fn listen(queue: String, connector: Arc<Connector>, channel: String, sender: UnboundedSender<Event>) {
+pub(super) async fn listen(
+    queue: String,
+    connector: Arc<Connector>,
+    channel: String,
+    sender: UnboundedSender<Event>,
+) {
     let mut failures = 0;
     loop {
         let began = Instant::now();
         let Err(error) = listen_once(&connector, &channel, &sender).await;
-        failures = if began.elapsed() > FLOOR { 1 } else { failures + 1 };
+        failures = if began.elapsed() > FLOOR {
+            1
+        } else {
+            failures + 1
+        };
         let pause = if error.kind() == ErrorKind::Denied {
             events::listening_denied(&queue, &error);
             DENIED_PAUSE

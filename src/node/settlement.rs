@@ -48,12 +48,18 @@ impl Settlement {
 
     /// Failed, to be retried after the worker's delay.
     pub fn retry(error: impl fmt::Display) -> Self {
-        Self::Retry { after: None, error: error.to_string() }
+        Self::Retry {
+            after: None,
+            error: error.to_string(),
+        }
     }
 
     /// Failed, to be retried after this delay.
     pub fn retry_after(after: Duration, error: impl fmt::Display) -> Self {
-        Self::Retry { after: Some(after), error: error.to_string() }
+        Self::Retry {
+            after: Some(after),
+            error: error.to_string(),
+        }
     }
 
     /// Dead at once, for this reason.

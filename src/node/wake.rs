@@ -24,7 +24,14 @@ pub(super) struct WakeUps {
 
 impl WakeUps {
     pub(super) fn new(queue: &str, connector: Arc<Connector>, wake: String) -> Self {
-        Self { queue: queue.to_owned(), connector, wake, waiting: None, pending: None, failures: 0 }
+        Self {
+            queue: queue.to_owned(),
+            connector,
+            wake,
+            waiting: None,
+            pending: None,
+            failures: 0,
+        }
     }
 
     /// Completes when there may be work: the wake-up list rang, or the wait failed, in which case a token may have been lost.
@@ -54,7 +61,8 @@ impl WakeUps {
                 Err(error) => {
                     self.failures += 1;
                     events::waiting_failed(&self.queue, &error);
-                    tokio::time::sleep(reconnect_delays().delay(self.failures, fastrand::f64())).await;
+                    tokio::time::sleep(reconnect_delays().delay(self.failures, fastrand::f64()))
+                        .await;
                     return;
                 }
             }

@@ -132,23 +132,43 @@ impl Worker {
         S: IntoSettlement + Send + 'static,
     {
         if !(1..=Semaphore::MAX_PERMITS).contains(&self.concurrency) {
-            return Err(Error::invalid(format!("concurrency {}: at least one handler is needed", self.concurrency)));
+            return Err(Error::invalid(format!(
+                "concurrency {}: at least one handler is needed",
+                self.concurrency
+            )));
         }
         let lease_ms = limits::lease_ms(self.lease)?;
-        let Self { queue, concurrency, lease, retry, time_limit, grace } = self;
+        let Self {
+            queue,
+            concurrency,
+            lease,
+            retry,
+            time_limit,
+            grace,
+        } = self;
         let (name, node) = (queue.name().to_owned(), compact(Uuid::now_v7()));
         let control = Arc::clone(queue.control());
         match conductor::beat(&control, &queue, &node, b"stay").await {
-            Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => return Err(error),
+            Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => {
+                return Err(error);
+            }
             // Redis may be away just now: the node keeps trying.
             _ => {}
         }
 
-        let (stopping, abort, leaving) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let (stopping, abort, leaving) = (
+            CancellationToken::new(),
+            CancellationToken::new(),
+            CancellationToken::new(),
+        );
         // Whoever drops this future stops the node all the same.
-        let guards = [stopping.clone(), abort.clone(), leaving.clone()].map(CancellationToken::drop_guard);
+        let guards =
+            [stopping.clone(), abort.clone(), leaving.clone()].map(CancellationToken::drop_guard);
         let (sender, events) = mpsc::unbounded_channel();
-        let (connector, keys) = (Arc::clone(control.connector()), Arc::clone(queue.all_keys()));
+        let (connector, keys) = (
+            Arc::clone(control.connector()),
+            Arc::clone(queue.all_keys()),
+        );
         let nudge = Arc::new(Nudge::new(concurrency));
         events::worker_started(&name, &node, concurrency, lease_ms);
         let faults = Faults::default();
@@ -168,7 +188,13 @@ impl Worker {
             lease,
             lease_ms,
             nudge,
-            handling: Arc::new(Handling { handler, retry, time_limit, stop: stopping.clone(), abort: abort.clone() }),
+            handling: Arc::new(Handling {
+                handler,
+                retry,
+                time_limit,
+                stop: stopping.clone(),
+                abort: abort.clone(),
+            }),
             handlers: handlers.clone(),
             events: sender.clone(),
             stop: stopping.clone(),

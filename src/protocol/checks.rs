@@ -38,7 +38,8 @@ impl Sent {
     }
 
     fn at(&self, path: &[usize]) -> &Value {
-        self.find(path).unwrap_or_else(|| panic!("{path:?} was never sent"))
+        self.find(path)
+            .unwrap_or_else(|| panic!("{path:?} was never sent"))
     }
 
     pub(crate) fn integer(&self, path: &[usize]) -> i64 {
@@ -77,22 +78,43 @@ pub(crate) fn check_text(text: &str) {
 
 /// URLs: no password gets into what is told, TLS is never half on, and Sentinels are read as they were written.
 pub fn url(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let rest = text.strip_prefix("redis+sentinel://").or(text.strip_prefix("rediss+sentinel://"));
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let rest = text
+        .strip_prefix("redis+sentinel://")
+        .or(text.strip_prefix("rediss+sentinel://"));
     let parts = rest.and_then(Parts::read);
     if let Some(parts) = &parts {
-        let Parts { user, sentinel_user, places, service, database } = parts;
+        let Parts {
+            user,
+            sentinel_user,
+            places,
+            service,
+            database,
+        } = parts;
         assert!(user.is_empty() || user.ends_with('@'), "{parts:?}");
-        assert!(sentinel_user.is_empty() || sentinel_user.ends_with('@'), "{parts:?}");
+        assert!(
+            sentinel_user.is_empty() || sentinel_user.ends_with('@'),
+            "{parts:?}"
+        );
         assert!(!service.is_empty() && !places.is_empty(), "{parts:?}");
         for place in places {
             let (host, port) = place.rsplit_once(':').expect("a port");
-            assert!(!host.is_empty() && !place.contains(['@', '/', ',', '?']), "{parts:?}");
-            assert!(!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()), "{parts:?}");
+            assert!(
+                !host.is_empty() && !place.contains(['@', '/', ',', '?']),
+                "{parts:?}"
+            );
+            assert!(
+                !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()),
+                "{parts:?}"
+            );
         }
         // Sentinels' passwords are written in the query, the servers' before the hosts: neither turns up as the other's.
-        let (name, password) =
-            sentinel_user.strip_suffix('@').and_then(|pair| pair.split_once(':')).unwrap_or_default();
+        let (name, password) = sentinel_user
+            .strip_suffix('@')
+            .and_then(|pair| pair.split_once(':'))
+            .unwrap_or_default();
         let query = match sentinel_user.is_empty() {
             true => String::new(),
             false => format!("?sentinel_user={name}&sentinel_password={password}"),
@@ -109,26 +131,49 @@ pub fn url(bytes: &[u8]) {
             let secrets = [settings.password(), settings.username(), of_sentinels];
             // A host may well have that name; then it is no secret.
             if once && secrets.iter().flatten().any(|word| word.contains(SECRET)) {
-                assert!(!connector.address().contains(SECRET), "{}", connector.address());
+                assert!(
+                    !connector.address().contains(SECRET),
+                    "{}",
+                    connector.address()
+                );
             }
-            assert!(!matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }), "TLS that trusts everybody");
+            assert!(
+                !matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }),
+                "TLS that trusts everybody"
+            );
             // As the URL standard reads it: blanks at the ends, tabs and line ends anywhere, and case do not count.
-            let scheme = text.trim_matches(|c| c <= ' ').replace(['\t', '\n', '\r'], "").to_ascii_lowercase();
-            let asked = ["rediss:", "rediss+", "valkeys:"].iter().any(|tls| scheme.starts_with(tls));
-            assert_eq!(matches!(info.addr(), ConnectionAddr::TcpTls { .. }), asked, "{text}");
+            let scheme = text
+                .trim_matches(|c| c <= ' ')
+                .replace(['\t', '\n', '\r'], "")
+                .to_ascii_lowercase();
+            let asked = ["rediss:", "rediss+", "valkeys:"]
+                .iter()
+                .any(|tls| scheme.starts_with(tls));
+            assert_eq!(
+                matches!(info.addr(), ConnectionAddr::TcpTls { .. }),
+                asked,
+                "{text}"
+            );
         }
         Err(error) => {
             let told = error.to_string();
-            assert_eq!((error.kind(), error.was_applied()), (ErrorKind::InvalidInput, Applied::No));
+            assert_eq!(
+                (error.kind(), error.was_applied()),
+                (ErrorKind::InvalidInput, Applied::No)
+            );
             check_text(&told);
-            assert!(!told.contains(SECRET) && !format!("{error:?}").contains(SECRET), "{error:?}");
+            assert!(
+                !told.contains(SECRET) && !format!("{error:?}").contains(SECRET),
+                "{error:?}"
+            );
         }
     }
 }
 
 /// Names and ids: in their ranges, and nobody else's key.
 pub fn name(bytes: &[u8]) {
-    let is_id = (1..=200).contains(&bytes.len()) && !bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f);
+    let is_id =
+        (1..=200).contains(&bytes.len()) && !bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f);
     match limits::check_id(bytes) {
         Ok(()) => assert!(is_id, "{bytes:?} is no id"),
         Err(error) => {
@@ -136,9 +181,13 @@ pub fn name(bytes: &[u8]) {
             check_text(&error.to_string());
         }
     }
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let is_name = (1..=128).contains(&bytes.len())
-        && !bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f || b"/{}".contains(byte));
+        && !bytes
+            .iter()
+            .any(|byte| *byte < 0x20 || *byte == 0x7f || b"/{}".contains(byte));
     match Keys::of_queue(text) {
         Ok(keys) => {
             assert!(is_name, "{text:?} is no name");
@@ -148,7 +197,11 @@ pub fn name(bytes: &[u8]) {
                 assert_eq!(rest.split_once('}').expect("its end").0, text);
             }
             assert_eq!(queue_of_meta(&keys.vector[9]), Some(text));
-            assert!(keys.vector[..9].iter().all(|key| queue_of_meta(key).is_none()));
+            assert!(
+                keys.vector[..9]
+                    .iter()
+                    .all(|key| queue_of_meta(key).is_none())
+            );
         }
         Err(error) => {
             assert!(!is_name, "{text:?} is a name: {error}");
@@ -162,7 +215,9 @@ pub fn name(bytes: &[u8]) {
 
 /// What a server or a Sentinel says of itself: read as it was sent, or not at all. The first byte says which answer it is.
 pub(crate) fn answer(bytes: &[u8]) {
-    let Some((which, rest)) = bytes.split_first() else { return };
+    let Some((which, rest)) = bytes.split_first() else {
+        return;
+    };
     match which {
         b'i' => info(rest),
         b'n' => notice(rest),
@@ -182,8 +237,14 @@ fn info(bytes: &[u8]) {
     let info = Info(text.clone());
     for name in ["redis_version", "maxmemory", "role"] {
         if let Some(value) = info.field(name) {
-            assert!(text.contains(&format!("{name}:")) && text.contains(value) && !value.contains('\n'), "{value:?}");
-            assert!(info.number(name).is_none_or(|number| value.parse() == Ok(number)));
+            assert!(
+                text.contains(&format!("{name}:")) && text.contains(value) && !value.contains('\n'),
+                "{value:?}"
+            );
+            assert!(
+                info.number(name)
+                    .is_none_or(|number| value.parse() == Ok(number))
+            );
         }
     }
 }
@@ -193,7 +254,9 @@ fn notice(bytes: &[u8]) {
         Some(None) => assert!(bytes.is_empty()),
         Some(Some(due_ms)) => {
             let digits = bytes.strip_prefix(b"+").unwrap_or(bytes);
-            let number = digits.iter().fold(0_u128, |sum, byte| sum * 10 + u128::from(byte - b'0'));
+            let number = digits
+                .iter()
+                .fold(0_u128, |sum, byte| sum * 10 + u128::from(byte - b'0'));
             assert_eq!(number, u128::from(due_ms));
         }
         None => {}
@@ -201,7 +264,9 @@ fn notice(bytes: &[u8]) {
 }
 
 fn sentinel(sent: &Sent) {
-    let Value::Array(replies) = sent.value() else { return };
+    let Value::Array(replies) = sent.value() else {
+        return;
+    };
     if let Some(Answer { epoch, host, port }) = Answer::read(replies) {
         // Numbers may come as integers, and as text with a sign.
         let said = |path: &[usize]| match sent.at(path) {
@@ -212,9 +277,16 @@ fn sentinel(sent: &Sent) {
         };
         assert_eq!(said(&[0, 0]), host);
         assert_eq!(said(&[0, 1]).parse(), Ok(port));
-        let Value::Array(about) = sent.at(&[1]) else { return };
+        let Value::Array(about) = sent.at(&[1]) else {
+            return;
+        };
         let epochs = (0..about.len() / 2).filter(|pair| said(&[1, 2 * pair]) == "config-epoch");
-        assert!(epochs.map(|pair| said(&[1, 2 * pair + 1])).any(|said| said.parse() == Ok(epoch)), "{epoch}");
+        assert!(
+            epochs
+                .map(|pair| said(&[1, 2 * pair + 1]))
+                .any(|said| said.parse() == Ok(epoch)),
+            "{epoch}"
+        );
     }
 }
 
@@ -239,9 +311,13 @@ fn slots(sent: &Sent) {
 }
 
 fn refusal(sent: &Sent) {
-    let Err(refused) = sent.value().extract_error() else { return };
+    let Err(refused) = sent.value().extract_error() else {
+        return;
+    };
     let code = refused.code().map(str::to_owned);
-    let of_script = refused.detail().is_some_and(|detail| detail.contains("script: "));
+    let of_script = refused
+        .detail()
+        .is_some_and(|detail| detail.contains("script: "));
     let error = failure::of_call("10.0.0.1:6379", refused);
     let told = error.to_string();
     check_text(&told);
@@ -249,10 +325,13 @@ fn refusal(sent: &Sent) {
     let code = code.expect("each refusal of a server has a code");
     match code.as_str() {
         // What was refused before it began may be repeated; what a script said halfway may not.
-        "NOSCRIPT" | "LOADING" | "READONLY" => assert_eq!(error.was_applied(), Applied::No, "{told}"),
+        "NOSCRIPT" | "LOADING" | "READONLY" => {
+            assert_eq!(error.was_applied(), Applied::No, "{told}")
+        }
         _ if of_script && error.kind() == ErrorKind::Server => {
             assert!(
-                matches!(code.as_str(), "BADKEYS" | "BADNOW" | "WRONGTYPE") || error.was_applied() == Applied::Unknown
+                matches!(code.as_str(), "BADKEYS" | "BADNOW" | "WRONGTYPE")
+                    || error.was_applied() == Applied::Unknown
             );
         }
         _ => {}

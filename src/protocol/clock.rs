@@ -31,17 +31,25 @@ impl Bounds {
     fn loosened(self, at: Instant) -> Self {
         let distance = at.max(self.taken).duration_since(at.min(self.taken));
         let drift = i64::try_from(distance.as_micros()).unwrap_or(i64::MAX) / DRIFT + 1;
-        Self { least: self.least.saturating_sub(drift), most: self.most.saturating_add(drift), taken: at }
+        Self {
+            least: self.least.saturating_sub(drift),
+            most: self.most.saturating_add(drift),
+            taken: at,
+        }
     }
 
     fn offset_us(self) -> i64 {
-        self.least.saturating_add(self.most.saturating_sub(self.least) / 2)
+        self.least
+            .saturating_add(self.most.saturating_sub(self.least) / 2)
     }
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), bounds: Mutex::new(None) }
+        Self {
+            start: Instant::now(),
+            bounds: Mutex::new(None),
+        }
     }
 
     /// Takes in a reply's timestamp.
@@ -57,13 +65,20 @@ impl Clock {
             most: old.most.min(new.most),
             taken: received,
         });
-        *bounds = Some(common.filter(|common| common.least <= common.most).unwrap_or(new));
+        *bounds = Some(
+            common
+                .filter(|common| common.least <= common.most)
+                .unwrap_or(new),
+        );
     }
 
     /// The server's time at `instant`, in Unix microseconds; nothing before the first reply.
     pub(crate) fn server_us(&self, instant: Instant) -> Option<i64> {
         let bounds = (*self.lock())?;
-        Some(self.since_start_us(instant).saturating_add(bounds.offset_us()))
+        Some(
+            self.since_start_us(instant)
+                .saturating_add(bounds.offset_us()),
+        )
     }
 
     /// As [`server_us`](Self::server_us), at the earliest that it may have been.
@@ -82,8 +97,12 @@ impl Clock {
     /// instant is further away than this machine can tell.
     pub(crate) fn instant_of_ms(&self, server_ms: u64) -> Option<Instant> {
         let bounds = (*self.lock())?;
-        let us = i64::try_from(server_ms).ok()?.checked_mul(1_000)?.checked_sub(bounds.offset_us())?;
-        self.start.checked_add(Duration::from_micros(u64::try_from(us.max(0)).ok()?))
+        let us = i64::try_from(server_ms)
+            .ok()?
+            .checked_mul(1_000)?
+            .checked_sub(bounds.offset_us())?;
+        self.start
+            .checked_add(Duration::from_micros(u64::try_from(us.max(0)).ok()?))
     }
 
     fn since_start_us(&self, instant: Instant) -> i64 {
@@ -100,7 +119,10 @@ mod tests {
     use super::*;
 
     fn clock_at(start: Instant) -> Clock {
-        Clock { start, bounds: Mutex::new(None) }
+        Clock {
+            start,
+            bounds: Mutex::new(None),
+        }
     }
 
     const MS: Duration = Duration::from_millis(1);
@@ -114,7 +136,11 @@ mod tests {
         clock.observe(start + 20 * MS, start + 22 * MS, 1_016_000);
         assert_eq!(clock.server_us(start), Some(995_000));
         clock.observe(start + 30 * MS, start + 130 * MS, 1_030_000);
-        assert_eq!(clock.server_us(start), Some(995_000), "a slow sample that agrees changes nothing");
+        assert_eq!(
+            clock.server_us(start),
+            Some(995_000),
+            "a slow sample that agrees changes nothing"
+        );
     }
 
     #[test]
@@ -157,7 +183,10 @@ mod tests {
         let later = start + Duration::from_secs(10);
         clock.observe(later, later, 1_000_000 + 10_008_000);
         let earliest = clock.earliest_us(start).expect("a sample");
-        assert!(earliest <= 1_000_000, "the server's clock showed 1,000,000 us at the start, not {earliest}");
+        assert!(
+            earliest <= 1_000_000,
+            "the server's clock showed 1,000,000 us at the start, not {earliest}"
+        );
     }
 
     #[test]
@@ -174,14 +203,26 @@ mod tests {
     #[test]
     fn no_time_that_a_server_may_claim_overflows() {
         let start = Instant::now();
-        for claimed in [[i64::MIN, i64::MAX], [i64::MAX, i64::MIN], [i64::MIN, i64::MIN], [i64::MAX, i64::MAX]] {
+        for claimed in [
+            [i64::MIN, i64::MAX],
+            [i64::MAX, i64::MIN],
+            [i64::MIN, i64::MIN],
+            [i64::MAX, i64::MAX],
+        ] {
             let clock = clock_at(start);
             for (number, server_us) in (0..).zip(claimed) {
-                clock.observe(start + number * 10 * MS, start + (number * 10 + 1) * MS, server_us);
+                clock.observe(
+                    start + number * 10 * MS,
+                    start + (number * 10 + 1) * MS,
+                    server_us,
+                );
                 assert!(clock.server_us(start + 100 * MS).is_some());
                 assert!(clock.earliest_us(start + 100 * MS).is_some());
-                let _ =
-                    (clock.instant_of_ms(0), clock.instant_of_ms(u64::MAX), clock.instant_of_ms(9_223_372_036_854_775));
+                let _ = (
+                    clock.instant_of_ms(0),
+                    clock.instant_of_ms(u64::MAX),
+                    clock.instant_of_ms(9_223_372_036_854_775),
+                );
             }
         }
     }

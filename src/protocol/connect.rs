@@ -34,7 +34,10 @@ pub(crate) struct Connector {
 
 enum Place {
     Fixed(Arc<Target>),
-    Sentinelled { master: Arc<Master>, watch: Mutex<Option<JoinHandle<()>>> },
+    Sentinelled {
+        master: Arc<Master>,
+        watch: Mutex<Option<JoinHandle<()>>>,
+    },
 }
 
 impl Connector {
@@ -49,7 +52,10 @@ impl Connector {
             }
             Some(sentinels) => {
                 let master = Arc::new(Master::new(sentinels, options.accept_unfit, &opened));
-                Place::Sentinelled { master, watch: Mutex::new(None) }
+                Place::Sentinelled {
+                    master,
+                    watch: Mutex::new(None),
+                }
             }
         };
         Ok(Self { place, opened })
@@ -64,7 +70,10 @@ impl Connector {
     pub(crate) fn elsewhere(&self, host: String, port: u16) -> Result<Self, Error> {
         let opened = Arc::clone(&self.opened);
         let target = Target::fixed(at(self.info(), host, port), &opened)?;
-        Ok(Self { place: Place::Fixed(Arc::new(target)), opened })
+        Ok(Self {
+            place: Place::Fixed(Arc::new(target)),
+            opened,
+        })
     }
 
     /// User, password, database and TLS, and the address that the URL names.
@@ -87,9 +96,10 @@ impl Connector {
     pub(crate) fn address(&self) -> String {
         match &self.place {
             Place::Fixed(target) => target.address.clone(),
-            Place::Sentinelled { master, .. } => {
-                master.known().map_or_else(|| master.sentinels.address(), |target| target.address.clone())
-            }
+            Place::Sentinelled { master, .. } => master.known().map_or_else(
+                || master.sentinels.address(),
+                |target| target.address.clone(),
+            ),
         }
     }
 
@@ -118,7 +128,9 @@ impl Connector {
     pub(crate) fn is_current(&self, target: &Arc<Target>) -> bool {
         match &self.place {
             Place::Fixed(_) => true,
-            Place::Sentinelled { master, .. } => master.known().is_some_and(|known| Arc::ptr_eq(&known, target)),
+            Place::Sentinelled { master, .. } => master
+                .known()
+                .is_some_and(|known| Arc::ptr_eq(&known, target)),
         }
     }
 
@@ -155,9 +167,16 @@ fn start(master: &Arc<Master>, watch: &Mutex<Option<JoinHandle<()>>>) {
 /// The same settings for another address.
 pub(super) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
     let addr = match info.addr().clone() {
-        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-            ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-        }
+        ConnectionAddr::TcpTls {
+            insecure,
+            tls_params,
+            ..
+        } => ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure,
+            tls_params,
+        },
         _ => ConnectionAddr::Tcp(host, port),
     };
     info.clone().set_addr(addr)
@@ -167,7 +186,9 @@ pub(super) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionIn
 fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionInfo, Error> {
     let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
     if tls && !cfg!(feature = "tls") {
-        return Err(Error::invalid("a rediss:// URL needs the feature `tls` of the crate dueq"));
+        return Err(Error::invalid(
+            "a rediss:// URL needs the feature `tls` of the crate dueq",
+        ));
     }
     // redis-rs takes `#insecure` for "trust everybody", where some crate of the program has switched that on.
     if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
@@ -194,18 +215,30 @@ fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionI
 
 /// The same with the certificates of the options.
 #[cfg(feature = "tls")]
-fn with_certificates(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionInfo, Error> {
+fn with_certificates(
+    info: ConnectionInfo,
+    options: &ClientOptions,
+) -> Result<ConnectionInfo, Error> {
     if !options.want_tls() {
         return Ok(info);
     }
     let marker = b"BEGIN CERTIFICATE";
     // An empty list would be taken, and nobody trusted.
-    if options.ca_certificates.as_ref().is_some_and(|pem| !pem.windows(marker.len()).any(|part| part == marker)) {
-        return Err(Error::invalid("what was given as the CA's certificates holds none in PEM"));
+    if options
+        .ca_certificates
+        .as_ref()
+        .is_some_and(|pem| !pem.windows(marker.len()).any(|part| part == marker))
+    {
+        return Err(Error::invalid(
+            "what was given as the CA's certificates holds none in PEM",
+        ));
     }
     let client_tls = options.client_certificate.clone();
     let certificates = TlsCertificates {
-        client_tls: client_tls.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key }),
+        client_tls: client_tls.map(|(client_cert, client_key)| ClientTlsConfig {
+            client_cert,
+            client_key,
+        }),
         root_cert: options.ca_certificates.clone(),
     };
     let client = Client::build_with_tls(info, certificates).map_err(|error| {

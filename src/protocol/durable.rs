@@ -49,13 +49,21 @@ impl Lane {
         if !self.is_fit(&line) {
             let probe = probe(durability);
             let asking = limited(RESPONSE_LIMIT, probe.query_async::<Value>(&mut connection));
-            let answer = line.unless_left(Applied::No, async { Ok(asking.await) }).await?;
+            let answer = line
+                .unless_left(Applied::No, async { Ok(asking.await) })
+                .await?;
             answer.map_err(|error| self.unfit(&line, error))?;
             self.set_fit(&line);
         }
         let sent = Instant::now();
         let calls = [(verb, args)];
-        let asked = async { Ok(limited(RESPONSE_LIMIT, Self::exchange(&mut connection, &calls, keys)).await) };
+        let asked = async {
+            Ok(limited(
+                RESPONSE_LIMIT,
+                Self::exchange(&mut connection, &calls, keys),
+            )
+            .await)
+        };
         #[cfg(feature = "harness")]
         let told = harness::invoke(verb, keys, args);
         let answer = line.unless_left(Applied::Unknown, asked).await?;
@@ -70,7 +78,9 @@ impl Lane {
         let limit = RESPONSE_LIMIT + durability.timeout();
         let waiting = async { Ok(limited(limit, wait(&mut connection, keys, durability)).await) };
         let waited = match line.unless_left(Applied::Unknown, waiting).await {
-            Ok(Ok(answer)) => shortfall(durability, &answer).map_or(Waited::Confirmed, Waited::Short),
+            Ok(Ok(answer)) => {
+                shortfall(durability, &answer).map_or(Waited::Confirmed, Waited::Short)
+            }
             Ok(Err(error)) => Waited::Failed(self.fail(&line, error)),
             Err(error) => Waited::Failed(error),
         };
@@ -101,34 +111,57 @@ async fn wait(
     durability: Durability,
 ) -> Result<Value, RedisError> {
     let mut pipeline = redis::Pipeline::with_capacity(2);
-    pipeline.add_command(touch(keys)).add_command(waiting(durability));
+    pipeline
+        .add_command(touch(keys))
+        .add_command(waiting(durability));
     // Without that write the count of replicas says nothing: its error counts as much.
     let answers = connection.send_packed_commands(&pipeline, 0, 2).await?;
-    let answers = answers.into_iter().map(Value::extract_error).collect::<Result<Vec<_>, _>>()?;
+    let answers = answers
+        .into_iter()
+        .map(Value::extract_error)
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(answers.into_iter().next_back().unwrap_or(Value::Nil))
 }
 
 /// A write that changes nothing, that a producer may do, and that a full server allows: the sentinel in the queue's attrs.
 fn touch(keys: &Keys) -> Cmd {
-    redis::cmd("EVAL").arg(TOUCH).arg(1).arg(keys.attrs()).arg(&keys::SENTINEL).to_owned()
+    redis::cmd("EVAL")
+        .arg(TOUCH)
+        .arg(1)
+        .arg(keys.attrs())
+        .arg(&keys::SENTINEL)
+        .to_owned()
 }
 
 fn waiting(durability: Durability) -> Cmd {
-    let timeout_ms = u64::try_from(durability.timeout().as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+    let timeout_ms =
+        u64::try_from(durability.timeout().as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
     match durability {
         Durability::Memory => redis::cmd("PING"),
-        Durability::Replicated { replicas, .. } => redis::cmd("WAIT").arg(replicas).arg(timeout_ms).to_owned(),
-        Durability::Fsynced { local, replicas, .. } => {
-            redis::cmd("WAITAOF").arg(u8::from(local)).arg(replicas).arg(timeout_ms).to_owned()
+        Durability::Replicated { replicas, .. } => {
+            redis::cmd("WAIT").arg(replicas).arg(timeout_ms).to_owned()
         }
+        Durability::Fsynced {
+            local, replicas, ..
+        } => redis::cmd("WAITAOF")
+            .arg(u8::from(local))
+            .arg(replicas)
+            .arg(timeout_ms)
+            .to_owned(),
     }
 }
 
 /// Asks for what would be refused, before anything is changed: waits for no replica, and for a disk a millisecond at most.
 fn probe(durability: Durability) -> Cmd {
     match durability {
-        Durability::Fsynced { local, .. } => redis::cmd("WAITAOF").arg(u8::from(local)).arg(0).arg(1).to_owned(),
-        Durability::Replicated { .. } | Durability::Memory => redis::cmd("WAIT").arg(0).arg(1).to_owned(),
+        Durability::Fsynced { local, .. } => redis::cmd("WAITAOF")
+            .arg(u8::from(local))
+            .arg(0)
+            .arg(1)
+            .to_owned(),
+        Durability::Replicated { .. } | Durability::Memory => {
+            redis::cmd("WAIT").arg(0).arg(1).to_owned()
+        }
     }
 }
 
@@ -137,18 +170,28 @@ fn shortfall(durability: Durability, answer: &Value) -> Option<String> {
     let timeout = durability.timeout();
     match (durability, answer) {
         (Durability::Memory, _) => None,
-        (Durability::Replicated { replicas, .. }, Value::Int(have)) => (*have < i64::from(replicas))
-            .then(|| format!("only {have} of {replicas} replicas confirmed it within {timeout:?}")),
-        (Durability::Fsynced { local, replicas, .. }, Value::Array(have)) => {
+        (Durability::Replicated { replicas, .. }, Value::Int(have)) => (*have
+            < i64::from(replicas))
+        .then(|| format!("only {have} of {replicas} replicas confirmed it within {timeout:?}")),
+        (
+            Durability::Fsynced {
+                local, replicas, ..
+            },
+            Value::Array(have),
+        ) => {
             let [Value::Int(own), Value::Int(others)] = have[..] else {
                 return Some(format!("WAITAOF answered {have:?}"));
             };
             let missing = match (local && own < 1, others < i64::from(replicas)) {
                 (false, false) => return None,
                 (true, false) => "the master's disk did not confirm it".to_owned(),
-                (false, true) => format!("only {others} of {replicas} replicas' disks confirmed it"),
+                (false, true) => {
+                    format!("only {others} of {replicas} replicas' disks confirmed it")
+                }
                 (true, true) => {
-                    format!("neither the master's disk nor more than {others} of {replicas} replicas' confirmed it")
+                    format!(
+                        "neither the master's disk nor more than {others} of {replicas} replicas' confirmed it"
+                    )
                 }
             };
             Some(format!("{missing} within {timeout:?}"))
@@ -157,7 +200,10 @@ fn shortfall(durability: Durability, answer: &Value) -> Option<String> {
     }
 }
 
-async fn limited<T>(limit: Duration, work: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
+async fn limited<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, RedisError> {
     tokio::time::timeout(limit, work)
         .await
         .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
@@ -170,19 +216,39 @@ mod tests {
     #[test]
     fn each_who_is_missing_is_named() {
         let timeout = Duration::from_millis(5);
-        let replicated = Durability::Replicated { replicas: 2, timeout };
+        let replicated = Durability::Replicated {
+            replicas: 2,
+            timeout,
+        };
         assert_eq!(shortfall(replicated, &Value::Int(2)), None);
         assert_eq!(shortfall(replicated, &Value::Int(3)), None);
         let short = shortfall(replicated, &Value::Int(1));
-        assert_eq!(short.as_deref(), Some("only 1 of 2 replicas confirmed it within 5ms"));
+        assert_eq!(
+            short.as_deref(),
+            Some("only 1 of 2 replicas confirmed it within 5ms")
+        );
         let answer = |own, others| Value::Array(vec![Value::Int(own), Value::Int(others)]);
-        let both = Durability::Fsynced { local: true, replicas: 1, timeout };
+        let both = Durability::Fsynced {
+            local: true,
+            replicas: 1,
+            timeout,
+        };
         assert_eq!(shortfall(both, &answer(1, 1)), None);
         for (own, others) in [(0, 1), (1, 0), (0, 0)] {
-            assert!(shortfall(both, &answer(own, others)).is_some(), "{own} {others}");
+            assert!(
+                shortfall(both, &answer(own, others)).is_some(),
+                "{own} {others}"
+            );
         }
-        let replicas = Durability::Fsynced { local: false, replicas: 1, timeout };
+        let replicas = Durability::Fsynced {
+            local: false,
+            replicas: 1,
+            timeout,
+        };
         assert_eq!(shortfall(replicas, &answer(0, 1)), None);
-        assert!(shortfall(replicated, &Value::Nil).is_some(), "what cannot be read confirms nothing");
+        assert!(
+            shortfall(replicated, &Value::Nil).is_some(),
+            "what cannot be read confirms nothing"
+        );
     }
 }

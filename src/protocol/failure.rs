@@ -21,26 +21,35 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         return match error.kind() {
             RedisKind::AuthenticationFailed => denied(address, error),
             RedisKind::Io => lost(address, error),
-            _ if error.is_connection_dropped() || error.is_unrecoverable_error() => lost(address, error),
+            _ if error.is_connection_dropped() || error.is_unrecoverable_error() => {
+                lost(address, error)
+            }
             _ => {
-                let message = format!("the reply of redis at {address} cannot be read: {}", shown(&error.to_string()));
+                let message = format!(
+                    "the reply of redis at {address} cannot be read: {}",
+                    shown(&error.to_string())
+                );
                 Error::with_source(ErrorKind::Server, Applied::Unknown, message, error)
             }
         };
     };
     // Redis names the script in errors that it raises while running it, however long they are.
-    let in_script = error.detail().is_some_and(|detail| detail.contains("script: "));
+    let in_script = error
+        .detail()
+        .is_some_and(|detail| detail.contains("script: "));
     let (code, detail) = (shown(&code), shown(error.detail().unwrap_or_default()));
     let (kind, applied) = match code.as_str() {
-        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "ASK" | "MISCONF"
-        | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
+        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "ASK"
+        | "MISCONF" | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
         // This node would say the same for ever, and no call is sent to another one.
         "MOVED" => (ErrorKind::Unsupported, Applied::No),
         // The server became a replica while it waited for something.
         "UNBLOCKED" => (ErrorKind::Unavailable, Applied::Unknown),
         // Its scripts were flushed after we had loaded this one: the next try loads it again.
         "NOSCRIPT" => (ErrorKind::Unavailable, Applied::No),
-        "ERR" if detail.starts_with("max number of clients") => (ErrorKind::Unavailable, Applied::No),
+        "ERR" if detail.starts_with("max number of clients") => {
+            (ErrorKind::Unavailable, Applied::No)
+        }
         "OOM" => (ErrorKind::Full, Applied::No),
         // Within a script, which may have written before: from Redis 7.2 on.
         "NOPERM" if in_script => (ErrorKind::Denied, Applied::Unknown),
@@ -55,25 +64,43 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     };
     let hint = match code.as_str() {
         "OOM" => " (its memory is full: raise maxmemory; workers drain it meanwhile)",
-        "NOAUTH" | "WRONGPASS" => " (give user and password in the URL: redis://USER:PASSWORD@HOST/)",
+        "NOAUTH" | "WRONGPASS" => {
+            " (give user and password in the URL: redis://USER:PASSWORD@HOST/)"
+        }
         "MISCONF" => " (it cannot persist: look at its log and disk)",
         "WRONGTYPE" => " (another program uses a key of this queue: `dueq doctor QUEUE` names it)",
         "READONLY" => " (it is a replica: redis-cli -u \"$REDIS_URL\" ROLE names its master)",
-        "NOREPLICAS" => " (too few replicas follow it: redis-cli -u \"$REDIS_URL\" INFO replication)",
-        "BUSY" => " (a script runs for long: redis-cli -u \"$REDIS_URL\" SCRIPT KILL, or FUNCTION KILL, ends it)",
+        "NOREPLICAS" => {
+            " (too few replicas follow it: redis-cli -u \"$REDIS_URL\" INFO replication)"
+        }
+        "BUSY" => {
+            " (a script runs for long: redis-cli -u \"$REDIS_URL\" SCRIPT KILL, or FUNCTION KILL, ends it)"
+        }
         "MOVED" => {
             " (the queue is on another node of this cluster, and dueq does not follow redirections: connect to the node named)"
         }
         _ => "",
     };
     // A script that stopped may have written before: that is no refusal.
-    let did = if applied == Applied::No { "refused" } else { "stopped halfway" };
-    Error::with_source(kind, applied, format!("redis at {address} {did}: {code} {detail}{hint}"), error)
+    let did = if applied == Applied::No {
+        "refused"
+    } else {
+        "stopped halfway"
+    };
+    Error::with_source(
+        kind,
+        applied,
+        format!("redis at {address} {did}: {code} {detail}{hint}"),
+        error,
+    )
 }
 
 /// An error of connecting to `address`: nothing was sent.
 pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
-    if let Some((command, _)) = error.detail().and_then(|detail| detail.split_once(", with args")) {
+    if let Some((command, _)) = error
+        .detail()
+        .and_then(|detail| detail.split_once(", with args"))
+    {
         // A server that does not know HELLO or AUTH repeats what came with it: the password.
         let message = format!("redis at {address} refused: {command}");
         return Error::new(ErrorKind::Unsupported, Applied::No, message);
@@ -82,7 +109,11 @@ pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
         Some(_) => of_call(address, error),
         None if error.kind() == RedisKind::AuthenticationFailed => denied(address, error),
         None => {
-            let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Unavailable };
+            let kind = if error.is_timeout() {
+                ErrorKind::Timeout
+            } else {
+                ErrorKind::Unavailable
+            };
             let message = format!("cannot reach redis at {address}: {}", reason(&error));
             Error::with_source(kind, Applied::No, message, error)
         }
@@ -98,12 +129,17 @@ fn denied(address: &str, error: RedisError) -> Error {
 }
 
 fn lost(address: &str, error: RedisError) -> Error {
-    let message = format!("the connection to redis at {address} was lost: {}", reason(&error));
+    let message = format!(
+        "the connection to redis at {address} was lost: {}",
+        reason(&error)
+    );
     Error::with_source(ErrorKind::Unavailable, Applied::Unknown, message, error)
 }
 
 fn reason(error: &RedisError) -> String {
-    error.detail().map_or_else(|| shown(&error.to_string()), shown)
+    error
+        .detail()
+        .map_or_else(|| shown(&error.to_string()), shown)
 }
 
 /// What a server says goes into logs: on one line, without what steers a terminal, and not at any length.
@@ -114,14 +150,22 @@ pub(crate) fn shown(text: &str) -> String {
             shown.push('…');
             break;
         }
-        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+        if c.is_control() {
+            shown.extend(c.escape_default())
+        } else {
+            shown.push(c)
+        }
     }
     shown
 }
 
 /// No answer came although one was owed.
 pub(crate) fn silent(address: &str, limit: std::time::Duration) -> Error {
-    Error::new(ErrorKind::Timeout, Applied::Unknown, format!("redis at {address} did not answer within {limit:?}"))
+    Error::new(
+        ErrorKind::Timeout,
+        Applied::Unknown,
+        format!("redis at {address} did not answer within {limit:?}"),
+    )
 }
 
 /// Another server became the master; whoever waited for this one waits no more.
@@ -132,7 +176,11 @@ pub(crate) fn left(address: &str, applied: Applied) -> Error {
 
 /// The server, or something between, closed the connection.
 pub(crate) fn hung_up(address: &str) -> Error {
-    Error::new(ErrorKind::Unavailable, Applied::Unknown, format!("redis at {address} closed the connection"))
+    Error::new(
+        ErrorKind::Unavailable,
+        Applied::Unknown,
+        format!("redis at {address} closed the connection"),
+    )
 }
 
 #[cfg(test)]
@@ -141,19 +189,40 @@ mod tests {
 
     #[test]
     fn a_server_that_repeats_the_password_is_not_quoted() {
-        let detail = "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2'";
-        let error = of_connecting("here", redis::make_extension_error("ERR".into(), Some(detail.into())));
+        let detail =
+            "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2'";
+        let error = of_connecting(
+            "here",
+            redis::make_extension_error("ERR".into(), Some(detail.into())),
+        );
         let text = format!("{error} {error:?}");
-        assert!(text.contains("unknown command 'HELLO'") && !text.contains("hunter2"), "{text}");
-        assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unsupported, Applied::No));
+        assert!(
+            text.contains("unknown command 'HELLO'") && !text.contains("hunter2"),
+            "{text}"
+        );
+        assert_eq!(
+            (error.kind(), error.was_applied()),
+            (ErrorKind::Unsupported, Applied::No)
+        );
     }
 
     #[test]
     fn a_right_that_is_missing_within_a_script_leaves_open_what_it_did() {
-        let of = |detail: &str| of_call("here", redis::make_extension_error("NOPERM".into(), Some(detail.into())));
+        let of = |detail: &str| {
+            of_call(
+                "here",
+                redis::make_extension_error("NOPERM".into(), Some(detail.into())),
+            )
+        };
         let within = of("ACL failure in script: no rights script: 1234, on @user_script:1.");
-        assert_eq!((within.kind(), within.was_applied()), (ErrorKind::Denied, Applied::Unknown));
-        assert!(within.to_string().contains("stopped halfway: NOPERM"), "{within}");
+        assert_eq!(
+            (within.kind(), within.was_applied()),
+            (ErrorKind::Denied, Applied::Unknown)
+        );
+        assert!(
+            within.to_string().contains("stopped halfway: NOPERM"),
+            "{within}"
+        );
         let refused = of("User x has no permissions");
         assert!(refused.to_string().contains("refused: NOPERM"), "{refused}");
         assert_eq!(refused.was_applied(), Applied::No);

@@ -26,12 +26,16 @@ impl Fake {
         F: Fn(usize, Vec<String>) -> A + Clone + Send + Sync + 'static,
         A: Future<Output = Option<String>> + Send + 'static,
     {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             for number in 0.. {
-                let Ok((stream, _)) = listener.accept().await else { return };
+                let Ok((stream, _)) = listener.accept().await else {
+                    return;
+                };
                 let answer = answer.clone();
                 connections.spawn(serve(stream, move |words| answer(number, words)));
             }
@@ -58,7 +62,10 @@ impl StoppedClock {
     }
 }
 
-async fn serve<A: Future<Output = Option<String>>>(stream: TcpStream, answer: impl Fn(Vec<String>) -> A) -> Option<()> {
+async fn serve<A: Future<Output = Option<String>>>(
+    stream: TcpStream,
+    answer: impl Fn(Vec<String>) -> A,
+) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let words = command(&mut stream).await?;
@@ -92,17 +99,25 @@ pub(crate) fn usual(words: &[String]) -> Option<String> {
     match words[0].to_uppercase().as_str() {
         "HELLO" => Some("%1\r\n+proto\r\n:3\r\n".to_owned()),
         "CLIENT" | "UNWATCH" => Some("+OK\r\n".to_owned()),
-        "PING" => Some(words.get(1).map_or("+PONG\r\n".to_owned(), |word| bulk(word))),
+        "PING" => Some(
+            words
+                .get(1)
+                .map_or("+PONG\r\n".to_owned(), |word| bulk(word)),
+        ),
         "SUBSCRIBE" => {
             let confirmed = (1..).zip(&words[1..]);
             Some(
                 confirmed
-                    .map(|(count, channel)| format!(">3\r\n+subscribe\r\n{}:{count}\r\n", bulk(channel)))
+                    .map(|(count, channel)| {
+                        format!(">3\r\n+subscribe\r\n{}:{count}\r\n", bulk(channel))
+                    })
                     .collect(),
             )
         }
         "ROLE" => Some("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned()),
-        "INFO" => Some(bulk("redis_version:7.0.15\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\n")),
+        "INFO" => Some(bulk(
+            "redis_version:7.0.15\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\n",
+        )),
         _ => None,
     }
 }

@@ -18,12 +18,26 @@ pub(crate) fn code() -> String {
     for verb in Verb::ALL {
         let (shebang, body) = verb.code().split_once('\n').unwrap_or_default();
         let flags = match shebang.split_once("flags=") {
-            Some((_, flags)) => flags.split(',').map(|flag| format!("'{flag}'")).collect::<Vec<_>>().join(", "),
+            Some((_, flags)) => flags
+                .split(',')
+                .map(|flag| format!("'{flag}'"))
+                .collect::<Vec<_>>()
+                .join(", "),
             None => String::new(),
         };
-        register(&mut code, verb.name(), &flags, &format!("KEYS, ARGV)\n{body}"));
+        register(
+            &mut code,
+            verb.name(),
+            &flags,
+            &format!("KEYS, ARGV)\n{body}"),
+        );
     }
-    register(&mut code, "version", "'no-writes'", &format!(")\n  return {VERSION}\n"));
+    register(
+        &mut code,
+        "version",
+        "'no-writes'",
+        &format!(")\n  return {VERSION}\n"),
+    );
     code
 }
 
@@ -37,14 +51,19 @@ fn register(code: &mut String, name: &str, flags: &str, function: &str) {
 
 /// The primaries in a reply to CLUSTER SLOTS: ranges of from, to, and the nodes, the primary first.
 pub(super) fn primaries(ranges: &Value) -> Vec<(String, u16)> {
-    let Value::Array(ranges) = ranges else { return Vec::new() };
+    let Value::Array(ranges) = ranges else {
+        return Vec::new();
+    };
     let primary = |range: &Value| match range {
         Value::Array(parts) => match parts.get(2) {
             Some(Value::Array(node)) => match (node.first(), node.get(1)) {
-                (Some(Value::BulkString(host)), Some(Value::Int(port))) => {
-                    Some((String::from_utf8_lossy(host).into_owned(), u16::try_from(*port).ok()?))
+                (Some(Value::BulkString(host)), Some(Value::Int(port))) => Some((
+                    String::from_utf8_lossy(host).into_owned(),
+                    u16::try_from(*port).ok()?,
+                )),
+                (Some(Value::Nil), Some(Value::Int(port))) => {
+                    Some((String::new(), u16::try_from(*port).ok()?))
                 }
-                (Some(Value::Nil), Some(Value::Int(port))) => Some((String::new(), u16::try_from(*port).ok()?)),
                 _ => None,
             },
             _ => None,
@@ -63,19 +82,33 @@ impl Lane {
         let ranges = match patiently(|| self.query(&slots)).await {
             Ok(ranges) => ranges,
             // Clusters are switched off there, or not for this user to see.
-            Err(error) if matches!(error.kind(), ErrorKind::Server | ErrorKind::Denied) => Value::Nil,
+            Err(error) if matches!(error.kind(), ErrorKind::Server | ErrorKind::Denied) => {
+                Value::Nil
+            }
             Err(error) => return Err(error),
         };
         let mut places = primaries(&ranges);
         places.sort_unstable();
         places.dedup();
         if places.is_empty() {
-            return Ok(vec![Self::new(Arc::clone(self.connector()), Arc::clone(self.clock()))]);
+            return Ok(vec![Self::new(
+                Arc::clone(self.connector()),
+                Arc::clone(self.clock()),
+            )]);
         }
         let connector = self.connector();
         // A node that does not know its own name says nothing, or the empty name: it is the one that was asked.
-        let known = |host: String| if host.is_empty() { connector.host() } else { host };
-        places.into_iter().map(|(host, port)| Ok(lane_to(connector.elsewhere(known(host), port)?))).collect()
+        let known = |host: String| {
+            if host.is_empty() {
+                connector.host()
+            } else {
+                host
+            }
+        };
+        places
+            .into_iter()
+            .map(|(host, port)| Ok(lane_to(connector.elsewhere(known(host), port)?)))
+            .collect()
     }
 
     /// The version of the library on the server, if there is one.
@@ -83,7 +116,11 @@ impl Lane {
         let call = redis::cmd("FCALL").arg("dueq_version").arg(0).to_owned();
         match patiently(|| self.query(&call)).await {
             Ok(Value::Int(version)) => Ok(u64::try_from(version).ok()),
-            Ok(other) => Err(Error::new(ErrorKind::Server, Applied::No, format!("dueq_version answered {other:?}"))),
+            Ok(other) => Err(Error::new(
+                ErrorKind::Server,
+                Applied::No,
+                format!("dueq_version answered {other:?}"),
+            )),
             Err(error) if error.to_string().contains("Function not found") => Ok(None),
             Err(error) => Err(error),
         }
@@ -106,7 +143,9 @@ mod tests {
 
     /// FNV-1a.
     fn hash(text: &str) -> u64 {
-        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
     }
 
     #[test]

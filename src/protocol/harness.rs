@@ -59,14 +59,19 @@ pub fn replace_scripts(folder: &Path) -> std::io::Result<()> {
         }
     }
     let set = Verb::replace(|verb| replaced.get(&verb).copied());
-    set.then_some(()).ok_or_else(|| std::io::Error::other("a script was called already"))
+    set.then_some(())
+        .ok_or_else(|| std::io::Error::other("a script was called already"))
 }
 
 /// Tells of a call; gives its number.
 pub(crate) fn invoke(verb: Verb, keys: &Keys, args: &[&[u8]]) -> u64 {
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     if let Some(observer) = OBSERVER.get() {
-        let queue = keys.vector.last().and_then(|meta| queue_of_meta(meta)).unwrap_or_default();
+        let queue = keys
+            .vector
+            .last()
+            .and_then(|meta| queue_of_meta(meta))
+            .unwrap_or_default();
         observer.invoke(call, verb.name(), queue, args);
     }
     call
@@ -74,7 +79,9 @@ pub(crate) fn invoke(verb: Verb, keys: &Keys, args: &[&[u8]]) -> u64 {
 
 /// Tells of its end.
 pub(crate) fn done(call: u64, result: &Result<Value, RedisError>) {
-    let Some(observer) = OBSERVER.get() else { return };
+    let Some(observer) = OBSERVER.get() else {
+        return;
+    };
     match result {
         Ok(value) => observer.done(call, Ok(&reply(value))),
         Err(error) => {

@@ -4,8 +4,18 @@ use crate::error::Error;
 use crate::protocol::limits;
 
 /// The suffixes in the order of the KEYS vector that every script takes.
-const SUFFIXES: [&str; 10] =
-    ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"];
+const SUFFIXES: [&str; 10] = [
+    "scheduled",
+    "ready",
+    "leases",
+    "claims",
+    "messages",
+    "attrs",
+    "dead",
+    "recent",
+    "nodes",
+    "meta",
+];
 
 /// The keys of one queue. All share a hash tag, so that a cluster keeps them in one slot.
 #[derive(Debug)]
@@ -37,8 +47,14 @@ impl Keys {
 
     /// All keys but the channel, each with the type that it has or will have.
     pub(crate) fn typed(&self) -> impl Iterator<Item = (&str, &'static str)> {
-        let kinds = ["zset", "list", "zset", "hash", "hash", "hash", "zset", "zset", "zset", "hash", "list"];
-        self.vector.iter().chain([&self.wake]).map(String::as_str).zip(kinds)
+        let kinds = [
+            "zset", "list", "zset", "hash", "hash", "hash", "zset", "zset", "zset", "hash", "list",
+        ];
+        self.vector
+            .iter()
+            .chain([&self.wake])
+            .map(String::as_str)
+            .zip(kinds)
     }
 
     /// The hash of what is known about messages beside their payloads.
@@ -70,7 +86,13 @@ mod tests {
     #[test]
     fn a_queue_is_found_by_its_meta_key_and_by_no_other() {
         assert_eq!(queue_of_meta("dueq:{orders}:meta"), Some("orders"));
-        for other in ["dueq:{orders}:ready", "dueq:{}:meta", "dueq:{a/b}:meta", "orders", "dueq:{a}:b}:meta"] {
+        for other in [
+            "dueq:{orders}:ready",
+            "dueq:{}:meta",
+            "dueq:{a/b}:meta",
+            "orders",
+            "dueq:{a}:b}:meta",
+        ] {
             assert_eq!(queue_of_meta(other), None, "{other}");
         }
     }

@@ -53,7 +53,12 @@ impl Lanes {
     pub(crate) fn new(connector: &Arc<Connector>) -> Self {
         let clock = Arc::new(Clock::new());
         let lane = || Arc::new(Lane::new(Arc::clone(connector), Arc::clone(&clock)));
-        Self { pushes: lane(), settles: lane(), claims: lane(), control: lane() }
+        Self {
+            pushes: lane(),
+            settles: lane(),
+            claims: lane(),
+            control: lane(),
+        }
     }
 }
 
@@ -107,12 +112,26 @@ impl Held {
 impl Lane {
     pub(crate) fn new(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
         let (held, turn) = (Mutex::new(None), tokio::sync::Mutex::new(()));
-        Self { connector, clock, apart: None, held, lines: AtomicU64::new(0), turn }
+        Self {
+            connector,
+            clock,
+            apart: None,
+            held,
+            lines: AtomicU64::new(0),
+            turn,
+        }
     }
 
     /// A lane whose connection does not come from the pool, for calls that wait long.
-    pub(crate) fn apart(connector: Arc<Connector>, clock: Arc<Clock>, place: OwnedSemaphorePermit) -> Self {
-        Self { apart: Some(place), ..Self::new(connector, clock) }
+    pub(crate) fn apart(
+        connector: Arc<Connector>,
+        clock: Arc<Clock>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        Self {
+            apart: Some(place),
+            ..Self::new(connector, clock)
+        }
     }
 
     pub(crate) fn clock(&self) -> &Arc<Clock> {
@@ -130,13 +149,24 @@ impl Lane {
     }
 
     /// Calls a script once; one that the server does not know is loaded first.
-    pub(crate) async fn call(&self, verb: Verb, keys: &Keys, args: &[&[u8]]) -> Result<Reply, Error> {
+    pub(crate) async fn call(
+        &self,
+        verb: Verb,
+        keys: &Keys,
+        args: &[&[u8]],
+    ) -> Result<Reply, Error> {
         let sent = Instant::now();
         let called = async {
             let (mut values, line) = self.send(&[(verb, args)], keys).await?;
             self.decode(verb, values.pop().unwrap_or(Ok(Value::Nil)), sent, &line)
         };
-        called.await.map_err(|error| if verb.only_reads(args) { error.of_read() } else { error })
+        called.await.map_err(|error| {
+            if verb.only_reads(args) {
+                error.of_read()
+            } else {
+                error
+            }
+        })
     }
 
     /// Calls a script, repeating it with growing, jittered pauses for as long as `PATIENCE` where that is safe. `failed` is told
@@ -170,7 +200,9 @@ impl Lane {
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Error> {
         let (mut connection, line) = self.connection().await?;
         let asked = async { Ok(command.query_async::<Value>(&mut connection).await) };
-        line.unless_left(Applied::Unknown, asked).await?.map_err(|error| self.fail(&line, error))
+        line.unless_left(Applied::Unknown, asked)
+            .await?
+            .map_err(|error| self.fail(&line, error))
     }
 
     pub(super) fn decode(
@@ -182,16 +214,24 @@ impl Lane {
     ) -> Result<Reply, Error> {
         let value = value.map_err(|error| self.fail(line, error))?;
         let reply = Reply::decode(verb, value, sent)?;
-        self.clock.observe(sent, Instant::now(), reply.header.now_us);
+        self.clock
+            .observe(sent, Instant::now(), reply.header.now_us);
         Ok(reply)
     }
 
     /// Sends the calls in one pipeline and loads what the server does not know. Each result stands for itself.
-    async fn send(&self, calls: &[(Verb, &[&[u8]])], keys: &Keys) -> Result<(Vec<Answer>, Line), Error> {
+    async fn send(
+        &self,
+        calls: &[(Verb, &[&[u8]])],
+        keys: &Keys,
+    ) -> Result<(Vec<Answer>, Line), Error> {
         let (mut connection, line) = self.connection().await?;
         let asked = async {
             #[cfg(feature = "harness")]
-            let told: Vec<_> = calls.iter().map(|(verb, args)| harness::invoke(*verb, keys, args)).collect();
+            let told: Vec<_> = calls
+                .iter()
+                .map(|(verb, args)| harness::invoke(*verb, keys, args))
+                .collect();
             let results = Self::exchange(&mut connection, calls, keys).await;
             #[cfg(feature = "harness")]
             for (place, call) in told.into_iter().enumerate() {
@@ -203,7 +243,9 @@ impl Lane {
             Ok(results)
         };
         let results = line.unless_left(Applied::Unknown, asked).await?;
-        results.map(|results| (results, line.clone())).map_err(|error| self.fail(&line, error))
+        results
+            .map(|results| (results, line.clone()))
+            .map_err(|error| self.fail(&line, error))
     }
 
     pub(super) async fn exchange(
@@ -215,7 +257,9 @@ impl Lane {
         for (verb, args) in calls {
             pipeline.add_command(evalsha(*verb, keys, args));
         }
-        let values = connection.send_packed_commands(&pipeline, 0, calls.len()).await?;
+        let values = connection
+            .send_packed_commands(&pipeline, 0, calls.len())
+            .await?;
         let mut results: Vec<_> = values.into_iter().map(Value::extract_error).collect();
         for (place, (verb, args)) in calls.iter().enumerate() {
             if !is_unknown(&results[place]) {
@@ -224,7 +268,9 @@ impl Lane {
             // A call that was made already must not come before one that stood in front of it: then this one is left out,
             // and its script only loaded. EVAL, unlike a load and an EVALSHA, cannot be forgotten halfway.
             if results[place + 1..].iter().all(is_unknown) {
-                results[place] = eval(*verb, keys, args).query_async::<Value>(connection).await;
+                results[place] = eval(*verb, keys, args)
+                    .query_async::<Value>(connection)
+                    .await;
             } else {
                 let load = redis::cmd("SCRIPT").arg("LOAD").arg(verb.code()).to_owned();
                 // What the later call was granted must not be lost for this.
@@ -240,7 +286,9 @@ impl Lane {
     pub(super) async fn connection(&self) -> Result<(MultiplexedConnection, Line), Error> {
         {
             let mut held = self.lock();
-            held.take_if(|held| !self.connector.is_current(&held.line.target)).into_iter().for_each(Held::discard);
+            held.take_if(|held| !self.connector.is_current(&held.line.target))
+                .into_iter()
+                .for_each(Held::discard);
             if let Some(held) = &mut *held {
                 held.used = Instant::now();
                 return Ok((held.connection.clone(), held.line.clone()));
@@ -253,19 +301,34 @@ impl Lane {
             let (pooled, target) = self.connector.pooled().await?;
             (MultiplexedConnection::clone(&pooled), Some(pooled), target)
         };
-        let line = Line { target, number: self.lines.fetch_add(1, Ordering::Relaxed) };
+        let line = Line {
+            target,
+            number: self.lines.fetch_add(1, Ordering::Relaxed),
+        };
         let taken = (connection.clone(), line.clone());
-        *self.lock() = Some(Held { connection, pooled, line, used: Instant::now(), fit: false });
+        *self.lock() = Some(Held {
+            connection,
+            pooled,
+            line,
+            used: Instant::now(),
+            fit: false,
+        });
         Ok(taken)
     }
 
     /// Whether the server behind this connection has shown that it can wait for replicas, or disks.
     pub(super) fn is_fit(&self, line: &Line) -> bool {
-        self.lock().as_ref().is_some_and(|held| held.fit && held.line.number == line.number)
+        self.lock()
+            .as_ref()
+            .is_some_and(|held| held.fit && held.line.number == line.number)
     }
 
     pub(super) fn set_fit(&self, line: &Line) {
-        if let Some(held) = self.lock().as_mut().filter(|held| held.line.number == line.number) {
+        if let Some(held) = self
+            .lock()
+            .as_mut()
+            .filter(|held| held.line.number == line.number)
+        {
             held.fit = true;
         }
     }
@@ -273,7 +336,8 @@ impl Lane {
     /// After an error that is not the server's own the connection is out of step; after one that says that it became a
     /// replica, useless: it is closed, not given back. A connection that has replaced it stays open.
     pub(super) fn fail(&self, line: &Line, error: RedisError) -> Error {
-        let useless = matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();
+        let useless =
+            matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();
         if useless && let Some(held) = self.lock().take_if(|held| held.line.number == line.number) {
             held.discard();
         }
@@ -287,7 +351,9 @@ impl Lane {
 
 /// Whether the server did not know the script.
 fn is_unknown(result: &Result<Value, RedisError>) -> bool {
-    result.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"))
+    result
+        .as_ref()
+        .is_err_and(|error| error.code() == Some("NOSCRIPT"))
 }
 
 fn evalsha(verb: Verb, keys: &Keys, args: &[&[u8]]) -> Cmd {
@@ -329,14 +395,21 @@ impl Patience {
 
     /// Of somebody who has been waiting since `start`.
     pub(crate) fn since(start: Instant) -> Self {
-        Self { end: start + PATIENCE, attempt: 0, retry: reconnect_delays(), unknown: false, reason: None }
+        Self {
+            end: start + PATIENCE,
+            attempt: 0,
+            retry: reconnect_delays(),
+            unknown: false,
+            reason: None,
+        }
     }
 
     /// Whether a call that ended so may be sent again.
     pub(crate) fn allows(&mut self, error: &Error, repeat: Repeat) -> bool {
         use crate::error::ErrorKind::{Timeout, Unavailable};
         let harmless = error.was_applied() == Applied::No || repeat == Repeat::Harmless;
-        let allowed = harmless && matches!(error.kind(), Timeout | Unavailable) && Instant::now() < self.end;
+        let allowed =
+            harmless && matches!(error.kind(), Timeout | Unavailable) && Instant::now() < self.end;
         self.unknown |= allowed && error.was_applied() != Applied::No;
         if allowed {
             self.reason = Some(error.clone());
@@ -346,7 +419,11 @@ impl Patience {
 
     /// What is told of a call that ended so and is not sent again: the attempts before this one count too.
     pub(crate) fn last(&self, error: Error) -> Error {
-        if self.unknown { error.of_repeated() } else { error }
+        if self.unknown {
+            error.of_repeated()
+        } else {
+            error
+        }
     }
 
     pub(crate) async fn pause(&mut self) {

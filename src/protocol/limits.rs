@@ -23,7 +23,10 @@ pub(crate) fn check_queue_name(name: &str) -> Result<(), Error> {
         "it is empty".to_owned()
     } else if name.len() > MAX_QUEUE_NAME_BYTES {
         format!("it has {} bytes", name.len())
-    } else if let Some(bad) = name.chars().find(|&c| c.is_ascii_control() || matches!(c, '/' | '{' | '}')) {
+    } else if let Some(bad) = name
+        .chars()
+        .find(|&c| c.is_ascii_control() || matches!(c, '/' | '{' | '}'))
+    {
         format!("it holds {bad:?}")
     } else {
         return Ok(());
@@ -65,7 +68,9 @@ pub(crate) fn check_payload(payload: &[u8]) -> Result<(), Error> {
 /// A message's limit of attempts: 1 to 1,000,000.
 pub(crate) fn check_max_attempts(max_attempts: u32) -> Result<(), Error> {
     if !(1..=1_000_000).contains(&max_attempts) {
-        return Err(Error::invalid(format!("max_attempts is {max_attempts}, it must be 1 to 1000000")));
+        return Err(Error::invalid(format!(
+            "max_attempts is {max_attempts}, it must be 1 to 1000000"
+        )));
     }
     Ok(())
 }
@@ -73,7 +78,10 @@ pub(crate) fn check_max_attempts(max_attempts: u32) -> Result<(), Error> {
 /// A `traceparent` of W3C Trace Context, version 00: `00-<32 hex>-<16 hex>-<2 hex>` in lower case, neither id all zero.
 pub(crate) fn check_trace_parent(text: &str) -> Result<(), Error> {
     let hex = |part: &str, digits: usize| {
-        part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'))
+        part.len() == digits
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'))
     };
     let id = |part: &str, digits: usize| hex(part, digits) && part.bytes().any(|byte| byte != b'0');
     match text.split('-').collect::<Vec<_>>()[..] {
@@ -90,12 +98,18 @@ pub(crate) fn check_trace_parent(text: &str) -> Result<(), Error> {
 pub(crate) fn lease_ms(lease: Duration) -> Result<u64, Error> {
     match ceil_ms(lease) {
         ms @ 1..=MAX_LEASE_MS => Ok(ms),
-        _ => Err(Error::invalid(format!("the lease of {lease:?} is not within 1 ms and a day"))),
+        _ => Err(Error::invalid(format!(
+            "the lease of {lease:?} is not within 1 ms and a day"
+        ))),
     }
 }
 
 fn shortened(text: &str) -> String {
-    if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(60).chain(['…']).collect() }
+    if text.chars().count() <= 60 {
+        text.to_owned()
+    } else {
+        text.chars().take(60).chain(['…']).collect()
+    }
 }
 
 #[cfg(test)]
@@ -104,7 +118,13 @@ mod tests {
 
     #[test]
     fn queue_names_at_and_beyond_every_limit() {
-        for good in ["a", "orders", "Bestellungen für morgen", "a:b", &"x".repeat(128)] {
+        for good in [
+            "a",
+            "orders",
+            "Bestellungen für morgen",
+            "a:b",
+            &"x".repeat(128),
+        ] {
             assert!(check_queue_name(good).is_ok(), "{good}");
         }
         for bad in ["", "a/b", "a{b", "a}b", "a\nb", "a\0b", &"x".repeat(129)] {
@@ -114,7 +134,13 @@ mod tests {
 
     #[test]
     fn ids_at_and_beyond_every_limit() {
-        for good in [&b"order:42"[..], b"with space", "emoji \u{1f600}".as_bytes(), b"\xff\xfe", &[b'x'; 200]] {
+        for good in [
+            &b"order:42"[..],
+            b"with space",
+            "emoji \u{1f600}".as_bytes(),
+            b"\xff\xfe",
+            &[b'x'; 200],
+        ] {
             assert!(check_id(good).is_ok(), "{good:?}");
         }
         for bad in [&b""[..], b"\0", b"a\nb", b"\x7f", &[b'x'; 201]] {
@@ -126,7 +152,10 @@ mod tests {
     fn trace_parents_that_are_and_that_are_none() {
         let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
         for flags in ["00", "01", "ff"] {
-            assert!(check_trace_parent(&format!("00-{trace}-{span}-{flags}")).is_ok(), "{flags}");
+            assert!(
+                check_trace_parent(&format!("00-{trace}-{span}-{flags}")).is_ok(),
+                "{flags}"
+            );
         }
         let (no_trace, no_span) = ("0".repeat(32), "0".repeat(16));
         for bad in [
@@ -153,7 +182,10 @@ mod tests {
     #[test]
     fn leases_at_and_beyond_every_limit() {
         assert_eq!(lease_ms(Duration::from_nanos(1)).expect("rounded up"), 1);
-        assert_eq!(lease_ms(Duration::from_millis(MAX_LEASE_MS)).expect("a day"), MAX_LEASE_MS);
+        assert_eq!(
+            lease_ms(Duration::from_millis(MAX_LEASE_MS)).expect("a day"),
+            MAX_LEASE_MS
+        );
         assert!(lease_ms(Duration::ZERO).is_err());
         assert!(lease_ms(Duration::from_millis(MAX_LEASE_MS + 1)).is_err());
     }

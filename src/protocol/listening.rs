@@ -29,11 +29,18 @@ impl Listening {
         let (sender, pushes) = mpsc::unbounded_channel();
         let (mut connection, target) = connector.listening(sender).await?;
         let subscribing = async {
-            let answer = redis::cmd("SSUBSCRIBE").arg(channel).query_async::<Value>(&mut connection).await;
+            let answer = redis::cmd("SSUBSCRIBE")
+                .arg(channel)
+                .query_async::<Value>(&mut connection)
+                .await;
             answer.map_err(|error| failure::of_call(&target.address, error))
         };
         target.unless_left(Applied::Unknown, subscribing).await?;
-        Ok(Self { target, connection, pushes })
+        Ok(Self {
+            target,
+            connection,
+            pushes,
+        })
     }
 
     /// The next notice: when the head of the queue is due, in Unix milliseconds; nothing if there is none any more. Fails once
@@ -53,7 +60,10 @@ impl Listening {
                 }
             };
             match push {
-                Some(PushInfo { kind: PushKind::SMessage, data }) => {
+                Some(PushInfo {
+                    kind: PushKind::SMessage,
+                    data,
+                }) => {
                     // Anybody may publish: what is no time is no notice.
                     if let Some(Value::BulkString(payload)) = data.get(1)
                         && let Some(head) = head(payload)
@@ -62,7 +72,11 @@ impl Listening {
                     }
                 }
                 // The last comes when the queue's slot moves to another server: the connection lives on, and is deaf.
-                None | Some(PushInfo { kind: PushKind::Disconnection | PushKind::SUnsubscribe, .. }) => {
+                None
+                | Some(PushInfo {
+                    kind: PushKind::Disconnection | PushKind::SUnsubscribe,
+                    ..
+                }) => {
                     return Err(failure::hung_up(&self.target.address));
                 }
                 Some(_) => {}
@@ -72,8 +86,13 @@ impl Listening {
 
     /// Whether anybody is at the other end: any answer will do, a refusal included.
     async fn check(&mut self) -> Result<(), Error> {
-        match redis::cmd("PING").query_async::<Value>(&mut self.connection).await {
-            Err(error) if error.code().is_none() => Err(failure::of_call(&self.target.address, error)),
+        match redis::cmd("PING")
+            .query_async::<Value>(&mut self.connection)
+            .await
+        {
+            Err(error) if error.code().is_none() => {
+                Err(failure::of_call(&self.target.address, error))
+            }
             _ => Ok(()),
         }
     }

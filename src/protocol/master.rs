@@ -44,7 +44,8 @@ impl Followed {
         if self.decisions == asked_after {
             return heard.answer.epoch >= self.epoch || heard.majority;
         }
-        let is_newer = heard.answer.epoch > self.epoch || heard.answer.epoch == self.epoch && self.target.is_none();
+        let is_newer = heard.answer.epoch > self.epoch
+            || heard.answer.epoch == self.epoch && self.target.is_none();
         is_newer && self.restarted <= asked_after
     }
 
@@ -69,7 +70,12 @@ impl Followed {
 
 impl Master {
     pub(super) fn new(sentinels: Sentinels, accept_unfit: bool, opened: &Arc<AtomicU64>) -> Self {
-        Self { sentinels, followed: Mutex::default(), accept_unfit, opened: Arc::clone(opened) }
+        Self {
+            sentinels,
+            followed: Mutex::default(),
+            accept_unfit,
+            opened: Arc::clone(opened),
+        }
     }
 
     /// Asks Sentinels again whenever one says that the master has changed, and once a floor, and leaves the old master.
@@ -91,14 +97,20 @@ impl Master {
             // While no Sentinel answers, the last master that was named is still the best that is known.
             Err(error) => return self.known().ok_or(error),
         };
-        let info = at(self.sentinels.server(), heard.answer.host.clone(), heard.answer.port);
+        let info = at(
+            self.sentinels.server(),
+            heard.answer.host.clone(),
+            heard.answer.port,
+        );
         {
             let mut followed = self.followed();
             if !followed.accepts(&heard, asked_after) {
                 return followed.instead();
             }
             let known = followed.target.clone();
-            if let Some(known) = known.filter(|known| known.client.get_connection_info().addr() == info.addr()) {
+            if let Some(known) =
+                known.filter(|known| known.client.get_connection_info().addr() == info.addr())
+            {
                 if followed.epoch != heard.answer.epoch {
                     followed.follow(heard.answer.epoch, Some(Arc::clone(&known)));
                 }
@@ -107,7 +119,11 @@ impl Master {
         }
         let new = Arc::new(Target::named(info, &self.opened)?);
         let mut connection = new.dedicated().await?;
-        let fit = if self.accept_unfit { Ok(()) } else { new.check_fit(&mut connection).await };
+        let fit = if self.accept_unfit {
+            Ok(())
+        } else {
+            new.check_fit(&mut connection).await
+        };
         let unfit = match fit {
             Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
             fit => fit.err(),
@@ -118,7 +134,10 @@ impl Master {
             return followed.instead();
         }
         // One that is not fit is asked again by the next call; what was the master is none any more all the same.
-        let old = followed.follow(heard.answer.epoch, unfit.is_none().then(|| Arc::clone(&new)));
+        let old = followed.follow(
+            heard.answer.epoch,
+            unfit.is_none().then(|| Arc::clone(&new)),
+        );
         if let Some(old) = old {
             events::master_changed(&old.address, &new.address);
             old.leave();
@@ -142,7 +161,14 @@ mod tests {
     use crate::protocol::sentinel::Answer;
 
     fn heard(epoch: u64, majority: bool) -> Heard {
-        Heard { answer: Answer { epoch, host: "127.0.0.1".into(), port: 7_000 }, majority }
+        Heard {
+            answer: Answer {
+                epoch,
+                host: "127.0.0.1".into(),
+                port: 7_000,
+            },
+            majority,
+        }
     }
 
     /// After this many decisions, the last of which had this epoch.
@@ -150,16 +176,30 @@ mod tests {
         let url = "redis://127.0.0.1:1/";
         let info = redis::IntoConnectionInfo::into_connection_info(url).expect("a URL");
         let target = Target::named(info, &Arc::default()).expect("a target");
-        Followed { target: Some(Arc::new(target)), epoch, decisions, restarted: 0 }
+        Followed {
+            target: Some(Arc::new(target)),
+            epoch,
+            decisions,
+            restarted: 0,
+        }
     }
 
     #[test]
     fn an_older_epoch_needs_a_majority() {
         let followed = followed(3, 7);
-        assert!(followed.accepts(&heard(7, false), 3), "nothing newer is known");
+        assert!(
+            followed.accepts(&heard(7, false), 3),
+            "nothing newer is known"
+        );
         assert!(followed.accepts(&heard(8, false), 3));
-        assert!(!followed.accepts(&heard(6, false), 3), "they were cut off together with the old master");
-        assert!(followed.accepts(&heard(0, true), 3), "they were set up again");
+        assert!(
+            !followed.accepts(&heard(6, false), 3),
+            "they were cut off together with the old master"
+        );
+        assert!(
+            followed.accepts(&heard(0, true), 3),
+            "they were set up again"
+        );
     }
 
     #[test]
@@ -171,7 +211,10 @@ mod tests {
             assert!(!followed.accepts(&heard(6, majority), 2));
         }
         followed.target = None;
-        assert!(followed.accepts(&heard(7, false), 2), "the server that it named was unfit");
+        assert!(
+            followed.accepts(&heard(7, false), 2),
+            "the server that it named was unfit"
+        );
     }
 
     #[test]
@@ -179,7 +222,10 @@ mod tests {
         let mut followed = followed(3, 7);
         assert!(followed.accepts(&heard(1, true), 3));
         followed.follow(1, None);
-        assert!(!followed.accepts(&heard(8, true), 3), "asked before they were set up again");
+        assert!(
+            !followed.accepts(&heard(8, true), 3),
+            "asked before they were set up again"
+        );
         assert!(followed.accepts(&heard(2, false), 4));
     }
 }

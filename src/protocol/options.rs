@@ -38,7 +38,11 @@ impl ClientOptions {
 
     /// The certificate that the server asks for, and its key, both in PEM. Only with `rediss://`.
     #[must_use]
-    pub fn client_certificate(mut self, certificate_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
         self.client_certificate = Some((certificate_pem.into(), key_pem.into()));
         self
     }

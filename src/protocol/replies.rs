@@ -69,8 +69,14 @@ fn time_ms(integer: i64) -> Option<u64> {
 impl Body {
     fn of(verb: Verb, value: Value) -> Result<Self, Error> {
         match value {
-            Value::Array(parts) => Ok(Self { verb, parts: parts.into_iter() }),
-            other => Err(unexpected(verb, &format!("an array was expected, not {other:?}"))),
+            Value::Array(parts) => Ok(Self {
+                verb,
+                parts: parts.into_iter(),
+            }),
+            other => Err(unexpected(
+                verb,
+                &format!("an array was expected, not {other:?}"),
+            )),
         }
     }
 
@@ -84,21 +90,28 @@ impl Body {
     pub(crate) fn integer(&mut self) -> Result<i64, Error> {
         match self.next()? {
             Value::Int(number) => Ok(number),
-            other => Err(unexpected(self.verb, &format!("an integer was expected, not {other:?}"))),
+            other => Err(unexpected(
+                self.verb,
+                &format!("an integer was expected, not {other:?}"),
+            )),
         }
     }
 
     /// The next part, an integer that is not negative.
     pub(crate) fn count(&mut self) -> Result<u64, Error> {
         let number = self.integer()?;
-        u64::try_from(number).map_err(|_| unexpected(self.verb, &format!("a count was expected, not {number}")))
+        u64::try_from(number)
+            .map_err(|_| unexpected(self.verb, &format!("a count was expected, not {number}")))
     }
 
     /// The next part, bytes.
     pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Error> {
         match self.next()? {
             Value::BulkString(bytes) => Ok(bytes),
-            other => Err(unexpected(self.verb, &format!("a string was expected, not {other:?}"))),
+            other => Err(unexpected(
+                self.verb,
+                &format!("a string was expected, not {other:?}"),
+            )),
         }
     }
 
@@ -109,16 +122,28 @@ impl Body {
     }
 
     /// The next part, a text of words: the counts with which it begins, and the options, which are the words after them.
-    pub(crate) fn counts_and_options<const N: usize>(&mut self) -> Result<([u64; N], Options), Error> {
+    pub(crate) fn counts_and_options<const N: usize>(
+        &mut self,
+    ) -> Result<([u64; N], Options), Error> {
         let bytes = self.bytes()?;
         let mut words = bytes.splitn(N + 1, |byte| *byte == b' ');
         let mut counts = [0; N];
         for count in &mut counts {
-            let read = words.next().and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
-            let unread = || self.unexpected(&format!("counts were expected, not {}", bytes.escape_ascii()));
+            let read = words
+                .next()
+                .and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+            let unread = || {
+                self.unexpected(&format!(
+                    "counts were expected, not {}",
+                    bytes.escape_ascii()
+                ))
+            };
             *count = read.ok_or_else(unread)?;
         }
-        Ok((counts, Options::parse(&String::from_utf8_lossy(words.next().unwrap_or_default()))))
+        Ok((
+            counts,
+            Options::parse(&String::from_utf8_lossy(words.next().unwrap_or_default())),
+        ))
     }
 
     /// The next two parts: this name, and its value as `read` reads it.
@@ -147,7 +172,9 @@ impl Body {
     }
 
     fn next(&mut self) -> Result<Value, Error> {
-        self.parts.next().ok_or_else(|| unexpected(self.verb, "a part is missing"))
+        self.parts
+            .next()
+            .ok_or_else(|| unexpected(self.verb, "a part is missing"))
     }
 }
 
@@ -164,7 +191,12 @@ pub(crate) struct ItemReply {
 impl ItemReply {
     pub(crate) fn parse(verb: Verb, text: &str) -> Self {
         let (word, detail) = text.split_once(' ').unwrap_or((text, ""));
-        Self { verb, word: known(word), detail: detail.to_owned(), shortfall: None }
+        Self {
+            verb,
+            word: known(word),
+            detail: detail.to_owned(),
+            shortfall: None,
+        }
     }
 
     /// The detail as a time in milliseconds.
@@ -175,20 +207,27 @@ impl ItemReply {
     /// Of `FINISHED <ms>`: when the message ended, or moved near its due, by the server's clock in microseconds.
     pub(crate) fn finished_us(&self) -> Option<i64> {
         let (ms, fraction) = self.detail.split_once('.')?;
-        ms.parse::<i64>().ok()?.checked_mul(1_000)?.checked_add(fraction.parse().ok()?)
+        ms.parse::<i64>()
+            .ok()?
+            .checked_mul(1_000)?
+            .checked_add(fraction.parse().ok()?)
     }
 
     /// The reply, unless it speaks of a change that too few have confirmed: its own, or one that it found.
     pub(crate) fn confirmed(self, id: &[u8]) -> Result<Self, Error> {
         match &self.shortfall {
-            Some(shortfall) if self.is_unconfirmed() => Err(Error::unconfirmed(self.verb.name(), id, shortfall)),
+            Some(shortfall) if self.is_unconfirmed() => {
+                Err(Error::unconfirmed(self.verb.name(), id, shortfall))
+            }
             _ => Ok(self),
         }
     }
 
     pub(crate) fn is_unconfirmed(&self) -> bool {
-        let changed =
-            matches!(&*self.word, "CREATED" | "EXISTS" | "MOVED" | "ALREADY" | "CANCELLED" | "REQUEUED" | "NOT_DEAD");
+        let changed = matches!(
+            &*self.word,
+            "CREATED" | "EXISTS" | "MOVED" | "ALREADY" | "CANCELLED" | "REQUEUED" | "NOT_DEAD"
+        );
         changed && self.shortfall.is_some()
     }
 
@@ -197,8 +236,13 @@ impl ItemReply {
         match &*self.word {
             "INVALID" => Error::invalid(self.detail.clone()),
             "FULL" => {
-                let way_out = "work it off, or raise the limit: dueq configure QUEUE --max-messages N";
-                Error::new(ErrorKind::Full, Applied::No, format!("FULL: {}; {way_out}", self.detail))
+                let way_out =
+                    "work it off, or raise the limit: dueq configure QUEUE --max-messages N";
+                Error::new(
+                    ErrorKind::Full,
+                    Applied::No,
+                    format!("FULL: {}; {way_out}", self.detail),
+                )
             }
             _ => self.unexpected(),
         }
@@ -227,7 +271,10 @@ const WORDS: [&str; 12] = [
 
 fn known(word: &str) -> Cow<'static, str> {
     let known = WORDS.iter().find(|known| **known == word);
-    known.map_or_else(|| Cow::Owned(word.to_owned()), |known| Cow::Borrowed(*known))
+    known.map_or_else(
+        || Cow::Owned(word.to_owned()),
+        |known| Cow::Borrowed(*known),
+    )
 }
 
 /// What is stored of the options of a push. Words that are not known are left alone: a later version may have put them there.
@@ -259,7 +306,10 @@ fn unexpected(verb: Verb, what: &str) -> Error {
     Error::new(
         ErrorKind::Server,
         Applied::Unknown,
-        format!("the reply to {} is not the protocol: {what} (`dueq doctor QUEUE` finds why)", verb.name()),
+        format!(
+            "the reply to {} is not the protocol: {what} (`dueq doctor QUEUE` finds why)",
+            verb.name()
+        ),
     )
 }
 
@@ -303,9 +353,16 @@ mod tests {
         );
         assert_eq!(reply.body.count().expect("moved"), 3);
         let reply = decode(header(7, 8)).expect("a header");
-        assert_eq!((reply.header.head_ms, reply.header.lease_deadline_ms), (Some(7), Some(8)));
+        assert_eq!(
+            (reply.header.head_ms, reply.header.lease_deadline_ms),
+            (Some(7), Some(8))
+        );
         let reply = decode(header(-5, i64::MIN)).expect("a header");
-        assert_eq!((reply.header.head_ms, reply.header.lease_deadline_ms), (Some(0), Some(0)), "past, not none");
+        assert_eq!(
+            (reply.header.head_ms, reply.header.lease_deadline_ms),
+            (Some(0), Some(0)),
+            "past, not none"
+        );
     }
 
     #[test]
@@ -324,17 +381,32 @@ mod tests {
     #[test]
     fn options_are_read_word_by_word() {
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let both = Options { max_attempts: Some(5), trace_parent: Some(parent.into()) };
-        assert_eq!(Options::parse(&format!("max_attempts=5 traceparent={parent}")), both);
-        assert_eq!(Options::parse(&format!("later=1 traceparent={parent} max_attempts=5 new")), both);
+        let both = Options {
+            max_attempts: Some(5),
+            trace_parent: Some(parent.into()),
+        };
+        assert_eq!(
+            Options::parse(&format!("max_attempts=5 traceparent={parent}")),
+            both
+        );
+        assert_eq!(
+            Options::parse(&format!("later=1 traceparent={parent} max_attempts=5 new")),
+            both
+        );
         assert_eq!(Options::parse(""), Options::default());
-        assert_eq!(Options::parse("traceparent=00-\r\nx max_attempts=x"), Options::default());
+        assert_eq!(
+            Options::parse("traceparent=00-\r\nx max_attempts=x"),
+            Options::default()
+        );
     }
 
     #[test]
     fn item_replies_split_at_the_first_space_only() {
         let item = ItemReply::parse(Verb::Push, "INVALID id must be 1 to 200 bytes");
-        assert_eq!((&*item.word, item.detail.as_str()), ("INVALID", "id must be 1 to 200 bytes"));
+        assert_eq!(
+            (&*item.word, item.detail.as_str()),
+            ("INVALID", "id must be 1 to 200 bytes")
+        );
         assert_eq!(item.refusal().kind(), ErrorKind::InvalidInput);
         assert_eq!(ItemReply::parse(Verb::Ack, "OK").detail, "");
     }

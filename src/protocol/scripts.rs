@@ -65,12 +65,19 @@ impl Verb {
     /// Replaces those that `code` knows; `false` if one was called already.
     #[cfg(feature = "harness")]
     pub(crate) fn replace(code: impl Fn(Self) -> Option<&'static str>) -> bool {
-        SCRIPTS.set(scripts(|verb| code(verb).unwrap_or_else(|| verb.compiled_code()))).is_ok()
+        SCRIPTS
+            .set(scripts(|verb| {
+                code(verb).unwrap_or_else(|| verb.compiled_code())
+            }))
+            .is_ok()
     }
 }
 
 fn scripts(code: impl Fn(Verb) -> &'static str) -> Vec<(&'static str, Script)> {
-    Verb::ALL.iter().map(|verb| (code(*verb), Script::new(code(*verb)))).collect()
+    Verb::ALL
+        .iter()
+        .map(|verb| (code(*verb), Script::new(code(*verb))))
+        .collect()
 }
 
 verbs! {

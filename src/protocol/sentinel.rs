@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError,
-    Value,
+    AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisError, Value,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -70,7 +70,11 @@ impl Sentinels {
         };
         let parts = Parts::read(rest).ok_or_else(bad_url)?;
         let info = |user: &str, place: &str, database: &str| {
-            prepare(format!("{scheme}://{user}{place}/{database}").into_connection_info().map_err(|_| bad_url())?)
+            prepare(
+                format!("{scheme}://{user}{place}/{database}")
+                    .into_connection_info()
+                    .map_err(|_| bad_url())?,
+            )
         };
         let server = info(parts.user, &parts.places[0], parts.database)?;
         let changed = Arc::new(Notify::new());
@@ -78,12 +82,25 @@ impl Sentinels {
         for place in &parts.places {
             let info = info(&parts.sentinel_user, place, "")?;
             // One connection both answers and says when something has changed.
-            let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+            let settings = info
+                .redis_settings()
+                .clone()
+                .set_protocol(ProtocolVersion::RESP3);
             let address = place.clone();
             let client = Client::open(info.set_redis_settings(settings)).map_err(|_| bad_url())?;
-            nodes.push(Arc::new(Node { client, address, changed: Arc::clone(&changed), held: Mutex::new(None) }));
+            nodes.push(Arc::new(Node {
+                client,
+                address,
+                changed: Arc::clone(&changed),
+                held: Mutex::new(None),
+            }));
         }
-        Ok(Some(Self { service: parts.service.to_owned(), nodes, server, changed }))
+        Ok(Some(Self {
+            service: parts.service.to_owned(),
+            nodes,
+            server,
+            changed,
+        }))
     }
 
     /// The settings of the servers, with a Sentinel's address in them.
@@ -93,8 +110,16 @@ impl Sentinels {
 
     /// For messages.
     pub(crate) fn address(&self) -> String {
-        let nodes: Vec<_> = self.nodes.iter().map(|node| node.address.as_str()).collect();
-        format!("{} (by the sentinels at {})", self.service, nodes.join(", "))
+        let nodes: Vec<_> = self
+            .nodes
+            .iter()
+            .map(|node| node.address.as_str())
+            .collect();
+        format!(
+            "{} (by the sentinels at {})",
+            self.service,
+            nodes.join(", ")
+        )
     }
 
     /// Completes when some Sentinel has said that a master has changed since the last call. May say so in vain, and is silent
@@ -115,18 +140,31 @@ impl Sentinels {
         while let Some(answer) = asked.join_next().await {
             answered += usize::from(matches!(answer, Ok(Ok(_))));
             match answer {
-                Ok(Ok(answer)) if newest.as_ref().is_none_or(|newest| newest.epoch < answer.epoch) => {
+                Ok(Ok(answer))
+                    if newest
+                        .as_ref()
+                        .is_none_or(|newest| newest.epoch < answer.epoch) =>
+                {
                     newest = Some(answer);
                 }
                 // One that cannot be reached may know the name that the others do not.
-                Ok(Err(error)) if failed.as_ref().is_none_or(|failed| !failed.is_retryable()) => failed = Some(error),
+                Ok(Err(error)) if failed.as_ref().is_none_or(|failed| !failed.is_retryable()) => {
+                    failed = Some(error)
+                }
                 Ok(_) | Err(_) => {}
             }
         }
         match (newest, failed) {
-            (Some(answer), _) => Ok(Heard { answer, majority: 2 * answered > self.nodes.len() }),
+            (Some(answer), _) => Ok(Heard {
+                answer,
+                majority: 2 * answered > self.nodes.len(),
+            }),
             (None, Some(error)) => Err(error),
-            (None, None) => Err(Error::new(ErrorKind::Unavailable, Applied::No, "no sentinel was asked")),
+            (None, None) => Err(Error::new(
+                ErrorKind::Unavailable,
+                Applied::No,
+                "no sentinel was asked",
+            )),
         }
     }
 }
@@ -136,18 +174,29 @@ impl Node {
         let asking = async {
             let mut connection = self.connection().await?;
             let mut pipeline = redis::pipe();
-            pipeline.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
+            pipeline
+                .cmd("SENTINEL")
+                .arg("GET-MASTER-ADDR-BY-NAME")
+                .arg(service);
             pipeline.cmd("SENTINEL").arg("MASTER").arg(service);
             let answers = connection.send_packed_commands(&pipeline, 0, 2).await;
             let answers = answers.map_err(|error| self.failed(error))?;
             Answer::read(answers).ok_or_else(|| {
-                Error::invalid(format!("the sentinel at {} knows no master named {service:?}", self.address))
+                Error::invalid(format!(
+                    "the sentinel at {} knows no master named {service:?}",
+                    self.address
+                ))
             })
         };
-        let answer = tokio::time::timeout(LIMIT, asking).await.unwrap_or_else(|_| {
-            let message = format!("the sentinel at {} did not answer within {LIMIT:?}", self.address);
-            Err(Error::new(ErrorKind::Timeout, Applied::No, message))
-        });
+        let answer = tokio::time::timeout(LIMIT, asking)
+            .await
+            .unwrap_or_else(|_| {
+                let message = format!(
+                    "the sentinel at {} did not answer within {LIMIT:?}",
+                    self.address
+                );
+                Err(Error::new(ErrorKind::Timeout, Applied::No, message))
+            });
         if answer.is_err() {
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
@@ -175,8 +224,11 @@ impl Node {
             .set_response_timeout(Some(LIMIT))
             .set_push_sender(heard);
         let of_connecting = |error| self.failed(error);
-        let mut connection =
-            self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_connecting)?;
+        let mut connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(of_connecting)?;
         redis::cmd("SUBSCRIBE")
             .arg(&["+promoted-slave", "+switch-master"])
             .query_async::<Value>(&mut connection)
@@ -193,12 +245,18 @@ impl Answer {
     pub(super) fn read(replies: Vec<Value>) -> Option<Self> {
         let mut replies = replies.into_iter();
         // As text: redis-rs would cut a number that is too large down to a port.
-        let (host, port): (String, String) = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
+        let (host, port): (String, String) =
+            redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
         if host.is_empty() || host.contains(|c: char| c.is_control() || c.is_whitespace()) {
             return None;
         }
-        let about: HashMap<String, String> = redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
-        Some(Self { epoch: about.get("config-epoch")?.parse().ok()?, host, port: port.parse().ok()? })
+        let about: HashMap<String, String> =
+            redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
+        Some(Self {
+            epoch: about.get("config-epoch")?.parse().ok()?,
+            host,
+            port: port.parse().ok()?,
+        })
     }
 }
 
@@ -221,11 +279,20 @@ impl<'a> Parts<'a> {
         let (user, rest) = rest.split_at(rest.rfind('@').map_or(0, |at| at + 1));
         let (hosts, path) = rest.split_once('/')?;
         let (service, database) = path.split_once('/').unwrap_or((path, ""));
-        if service.is_empty() || hosts.split(',').any(|host| host.is_empty() || host.starts_with(':')) {
+        if service.is_empty()
+            || hosts
+                .split(',')
+                .any(|host| host.is_empty() || host.starts_with(':'))
+        {
             return None;
         }
-        let places =
-            hosts.split(',').map(|host| if has_port(host) { host.to_owned() } else { format!("{host}:{PORT}") });
+        let places = hosts.split(',').map(|host| {
+            if has_port(host) {
+                host.to_owned()
+            } else {
+                format!("{host}:{PORT}")
+            }
+        });
         let (mut name, mut password) = ("", None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=')? {
@@ -234,14 +301,22 @@ impl<'a> Parts<'a> {
                 _ => return None,
             }
         }
-        let sentinel_user = password.map_or_else(String::new, |password| format!("{name}:{password}@"));
-        Some(Self { user, sentinel_user, places: places.collect(), service, database })
+        let sentinel_user =
+            password.map_or_else(String::new, |password| format!("{name}:{password}@"));
+        Some(Self {
+            user,
+            sentinel_user,
+            places: places.collect(),
+            service,
+            database,
+        })
     }
 }
 
 /// An IPv6 address has colons of its own, within brackets.
 fn has_port(host: &str) -> bool {
-    host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+    host.rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The URL itself is not repeated: it may hold a password.
@@ -258,14 +333,22 @@ mod tests {
 
     #[test]
     fn urls_in_all_their_parts() {
-        let parts =
-            Parts::read("u:p@ss@one,two:7,[::1],[::1]:9/orders/3?sentinel_user=s&sentinel_password=q").expect("good");
+        let parts = Parts::read(
+            "u:p@ss@one,two:7,[::1],[::1]:9/orders/3?sentinel_user=s&sentinel_password=q",
+        )
+        .expect("good");
         assert_eq!(parts.user, "u:p@ss@");
         assert_eq!(parts.sentinel_user, "s:q@");
-        assert_eq!(parts.places, ["one:26379", "two:7", "[::1]:26379", "[::1]:9"]);
+        assert_eq!(
+            parts.places,
+            ["one:26379", "two:7", "[::1]:26379", "[::1]:9"]
+        );
         assert_eq!((parts.service, parts.database), ("orders", "3"));
         let parts = Parts::read("one/orders").expect("good");
-        assert_eq!((parts.user, parts.sentinel_user.as_str(), parts.database), ("", "", ""));
+        assert_eq!(
+            (parts.user, parts.sentinel_user.as_str(), parts.database),
+            ("", "", "")
+        );
         for bad in [
             "",
             "one",
@@ -283,14 +366,31 @@ mod tests {
 
     #[test]
     fn users_and_databases_are_read_as_in_other_urls() {
-        let sentinels =
-            Sentinels::new("redis+sentinel://u:p%40ss@[::1]:7/orders/3", Ok).expect("good").expect("a sentinel's");
+        let sentinels = Sentinels::new("redis+sentinel://u:p%40ss@[::1]:7/orders/3", Ok)
+            .expect("good")
+            .expect("a sentinel's");
         let settings = sentinels.server().redis_settings();
-        assert_eq!((settings.username(), settings.password(), settings.db()), (Some("u"), Some("p@ss"), 3));
-        assert_eq!(sentinels.nodes[0].client.get_connection_info().redis_settings().password(), None);
+        assert_eq!(
+            (settings.username(), settings.password(), settings.db()),
+            (Some("u"), Some("p@ss"), 3)
+        );
+        assert_eq!(
+            sentinels.nodes[0]
+                .client
+                .get_connection_info()
+                .redis_settings()
+                .password(),
+            None
+        );
         assert_eq!(sentinels.address(), "orders (by the sentinels at [::1]:7)");
-        assert!(Sentinels::new("redis://127.0.0.1/", Ok).expect("good").is_none());
-        let error = Sentinels::new("redis+sentinel://u:hunter2@one/", Ok).err().expect("no service");
+        assert!(
+            Sentinels::new("redis://127.0.0.1/", Ok)
+                .expect("good")
+                .is_none()
+        );
+        let error = Sentinels::new("redis+sentinel://u:hunter2@one/", Ok)
+            .err()
+            .expect("no service");
         assert!(!format!("{error:?}").contains("hunter2"));
         assert!(Sentinels::new("redis+sentinel://one/orders/nine", Ok).is_err());
     }
@@ -300,15 +400,25 @@ mod tests {
         let text = |text: &str| Value::BulkString(text.into());
         let address = Value::Array(vec![text("127.0.0.1"), text("7000")]);
         let about = Value::Map(vec![(text("config-epoch"), text("3"))]);
-        let answer = Answer { epoch: 3, host: "127.0.0.1".into(), port: 7_000 };
-        assert_eq!(Answer::read(vec![address.clone(), about.clone()]), Some(answer));
+        let answer = Answer {
+            epoch: 3,
+            host: "127.0.0.1".into(),
+            port: 7_000,
+        };
+        assert_eq!(
+            Answer::read(vec![address.clone(), about.clone()]),
+            Some(answer)
+        );
         for place in [
             [text("h"), Value::Int(65_536)],
             [text("h"), Value::Int(i64::MAX)],
             [text("h"), text("-1")],
             [text("a b"), text("1")],
         ] {
-            assert_eq!(Answer::read(vec![Value::Array(place.to_vec()), about.clone()]), None);
+            assert_eq!(
+                Answer::read(vec![Value::Array(place.to_vec()), about.clone()]),
+                None
+            );
         }
         assert_eq!(Answer::read(vec![Value::Nil, about]), None);
         assert_eq!(Answer::read(vec![address, Value::Nil]), None);

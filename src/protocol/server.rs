@@ -40,7 +40,10 @@ impl Info {
 
     /// The value of this name, if it has one.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+        self.0
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(str::trim)
     }
 
     /// The same as a number.
@@ -57,7 +60,9 @@ impl Lane {
 
     /// A setting of the server; nothing if it has none of this name.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, Error> {
-        let answer = self.query(redis::cmd("CONFIG").arg("GET").arg(name)).await?;
+        let answer = self
+            .query(redis::cmd("CONFIG").arg("GET").arg(name))
+            .await?;
         let pairs: Vec<(String, String)> =
             redis::from_redis_value(answer).map_err(|error| unexpected("CONFIG GET", &error))?;
         Ok(pairs.into_iter().next().map(|(_, value)| value))
@@ -107,7 +112,11 @@ impl Lane {
 
 fn unexpected(command: &str, answer: &dyn Debug) -> Error {
     let answer = failure::shown(&format!("{answer:?}"));
-    Error::new(ErrorKind::Server, Applied::No, format!("{command} answered something unexpected: {answer}"))
+    Error::new(
+        ErrorKind::Server,
+        Applied::No,
+        format!("{command} answered something unexpected: {answer}"),
+    )
 }
 
 /// Why a server that describes itself so may not hold queues, and what to change.
@@ -127,11 +136,22 @@ fn unfit(info: &Info) -> Option<String> {
 pub(crate) fn too_old(info: &Info) -> Option<String> {
     let (product, version, least) = match info.field("valkey_version") {
         Some(version) => ("Valkey", version, (7, 2)),
-        None => ("Redis", info.field("redis_version").unwrap_or("0.0"), (7, 0)),
+        None => (
+            "Redis",
+            info.field("redis_version").unwrap_or("0.0"),
+            (7, 0),
+        ),
     };
-    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let mut numbers = version
+        .split('.')
+        .map(|number| number.parse::<u32>().unwrap_or(0));
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    (found < least).then(|| format!("it is {product} {version}; {product} {}.{} or newer is needed", least.0, least.1))
+    (found < least).then(|| {
+        format!(
+            "it is {product} {version}; {product} {}.{} or newer is needed",
+            least.0, least.1
+        )
+    })
 }
 
 #[cfg(test)]
@@ -144,12 +164,23 @@ mod tests {
 
     #[test]
     fn servers_that_are_too_old_or_evict_are_unfit() {
-        assert_eq!(unfit("redis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n"), None);
-        assert_eq!(unfit("redis_version:7.2.4\r\nvalkey_version:7.2.5\r\n"), None);
-        assert_eq!(unfit("redis_version:8.0.0\r\nmaxmemory_policy:volatile-lru\r\n"), None);
+        assert_eq!(
+            unfit("redis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n"),
+            None
+        );
+        assert_eq!(
+            unfit("redis_version:7.2.4\r\nvalkey_version:7.2.5\r\n"),
+            None
+        );
+        assert_eq!(
+            unfit("redis_version:8.0.0\r\nmaxmemory_policy:volatile-lru\r\n"),
+            None
+        );
         assert!(unfit("redis_version:6.2.6\r\n").is_some_and(|reason| reason.contains("7.0")));
         assert!(unfit("").is_some());
         let reason = unfit("redis_version:7.0.0\r\nmaxmemory_policy:allkeys-lru\r\n");
-        assert!(reason.is_some_and(|reason| reason.contains("CONFIG SET maxmemory-policy noeviction")));
+        assert!(
+            reason.is_some_and(|reason| reason.contains("CONFIG SET maxmemory-policy noeviction"))
+        );
     }
 }

@@ -43,13 +43,17 @@ impl Target {
         Self::of(info, Some(CancellationToken::new()), opened)
     }
 
-    fn of(info: ConnectionInfo, left: Option<CancellationToken>, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
+    fn of(
+        info: ConnectionInfo,
+        left: Option<CancellationToken>,
+        opened: &Arc<AtomicU64>,
+    ) -> Result<Self, Error> {
         let address = info.addr().to_string();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
             .set_response_timeout(Some(RESPONSE_LIMIT));
-        let manager =
-            Manager::new_with_config(info.clone(), config).map_err(|error| failure::of_connecting(&address, error))?;
+        let manager = Manager::new_with_config(info.clone(), config)
+            .map_err(|error| failure::of_connecting(&address, error))?;
         let pooled = Arc::clone(opened);
         let pool = Pool::builder(manager)
             .max_size(POOL_SIZE)
@@ -65,10 +69,21 @@ impl Target {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| {
-                Error::with_source(ErrorKind::InvalidInput, Applied::No, "the pool cannot be built", error)
+                Error::with_source(
+                    ErrorKind::InvalidInput,
+                    Applied::No,
+                    "the pool cannot be built",
+                    error,
+                )
             })?;
         let client = Client::open(info).map_err(|error| failure::of_connecting(&address, error))?;
-        Ok(Self { client, address, pool, opened: Arc::clone(opened), left })
+        Ok(Self {
+            client,
+            address,
+            pool,
+            opened: Arc::clone(opened),
+            left,
+        })
     }
 
     /// Ends what is under way here: another server is the master.
@@ -84,7 +99,9 @@ impl Target {
         applied: Applied,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let Some(left) = &self.left else { return work.await };
+        let Some(left) = &self.left else {
+            return work.await;
+        };
         tokio::select! {
             biased;
             result = work => result,
@@ -95,7 +112,11 @@ impl Target {
     /// A connection of the pool.
     pub(crate) async fn pooled(&self) -> Result<deadpool_redis::Connection, Error> {
         let getting = async {
-            let mut connection = self.pool.get().await.map_err(|error| self.no_connection(error))?;
+            let mut connection = self
+                .pool
+                .get()
+                .await
+                .map_err(|error| self.no_connection(error))?;
             if let Err(error) = self.check_role(&mut connection).await {
                 drop(deadpool_redis::Connection::take(connection));
                 return Err(error);
@@ -111,7 +132,10 @@ impl Target {
             PoolError::Timeout(TimeoutType::Wait) => Error::new(
                 ErrorKind::Unavailable,
                 Applied::No,
-                format!("no free connection to redis at {} within {POOL_WAIT_LIMIT:?}", self.address),
+                format!(
+                    "no free connection to redis at {} within {POOL_WAIT_LIMIT:?}",
+                    self.address
+                ),
             ),
             PoolError::Timeout(_) => self.slow(),
             other => Error::with_source(
@@ -124,21 +148,31 @@ impl Target {
     }
 
     fn slow(&self) -> Error {
-        let message = format!("cannot reach redis at {}: no connection within {CONNECT_LIMIT:?}", self.address);
+        let message = format!(
+            "cannot reach redis at {}: no connection within {CONNECT_LIMIT:?}",
+            self.address
+        );
         Error::new(ErrorKind::Timeout, Applied::No, message)
     }
 
     /// A connection of its own for blocking waits: commands on it have no time limit but the caller's.
     pub(crate) async fn dedicated(&self) -> Result<MultiplexedConnection, Error> {
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_LIMIT)).set_response_timeout(None);
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_LIMIT))
+            .set_response_timeout(None);
         self.open(&self.client, config).await
     }
 
     /// A connection of its own whose pushed messages, and its end, go to `sender`.
-    pub(crate) async fn listening(&self, sender: UnboundedSender<PushInfo>) -> Result<MultiplexedConnection, Error> {
+    pub(crate) async fn listening(
+        &self,
+        sender: UnboundedSender<PushInfo>,
+    ) -> Result<MultiplexedConnection, Error> {
         let info: &ConnectionInfo = self.client.get_connection_info();
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let settings = info
+            .redis_settings()
+            .clone()
+            .set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.clone().set_redis_settings(settings))
             .map_err(|error| failure::of_connecting(&self.address, error))?;
         let config = AsyncConnectionConfig::new()
@@ -148,7 +182,11 @@ impl Target {
         self.open(&client, config).await
     }
 
-    async fn open(&self, client: &Client, config: AsyncConnectionConfig) -> Result<MultiplexedConnection, Error> {
+    async fn open(
+        &self,
+        client: &Client,
+        config: AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, Error> {
         let opening = async {
             let mut connection = client
                 .get_multiplexed_async_connection_with_config(&config)
@@ -162,7 +200,10 @@ impl Target {
     }
 
     /// Whether it may hold queues, as a client asks at its start; not asked if the user may not.
-    pub(crate) async fn check_fit(&self, connection: &mut MultiplexedConnection) -> Result<(), Error> {
+    pub(crate) async fn check_fit(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), Error> {
         let mut info = redis::cmd("INFO");
         info.arg(&FITNESS[..]);
         let answer = tokio::time::timeout(CONNECT_LIMIT, info.query_async::<Value>(connection));
@@ -181,12 +222,19 @@ impl Target {
         let role = redis::cmd("ROLE");
         let answer = tokio::time::timeout(CONNECT_LIMIT, role.query_async::<Value>(connection));
         match answer.await.map_err(|_| self.slow())? {
-            Ok(Value::Array(parts)) if parts.first() != Some(&Value::BulkString(b"master".to_vec())) => {
-                let message = format!("redis at {} is a replica: the master is being changed", self.address);
+            Ok(Value::Array(parts))
+                if parts.first() != Some(&Value::BulkString(b"master".to_vec())) =>
+            {
+                let message = format!(
+                    "redis at {} is a replica: the master is being changed",
+                    self.address
+                );
                 Err(Error::new(ErrorKind::Unavailable, Applied::No, message))
             }
             // A user without the right to ask learns it from the first write.
-            Err(error) if error.code() != Some("NOPERM") => Err(failure::of_connecting(&self.address, error)),
+            Err(error) if error.code() != Some("NOPERM") => {
+                Err(failure::of_connecting(&self.address, error))
+            }
             _ => Ok(()),
         }
     }

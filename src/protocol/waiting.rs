@@ -25,17 +25,24 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn new(connector: Arc<Connector>, wake: String) -> Self {
-        Self { connector, wake, connection: None }
+        Self {
+            connector,
+            wake,
+            connection: None,
+        }
     }
 
     /// Waits for a token for about two seconds; whether one came. After an error, or dropped, the connection is closed, and a
     /// token may be lost with it.
     pub(crate) async fn token(&mut self) -> Result<bool, Error> {
-        let (mut connection, target) =
-            match self.connection.take().filter(|(_, target)| self.connector.is_current(target)) {
-                Some(line) => line,
-                None => self.connector.dedicated().await?,
-            };
+        let (mut connection, target) = match self
+            .connection
+            .take()
+            .filter(|(_, target)| self.connector.is_current(target))
+        {
+            Some(line) => line,
+            None => self.connector.dedicated().await?,
+        };
         let mut blpop = redis::cmd("BLPOP");
         blpop.arg(&self.wake).arg(WAIT_SECONDS);
         let address = &target.address;

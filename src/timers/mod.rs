@@ -65,7 +65,13 @@ impl<T> Timers<T> {
     /// ```
     pub fn with_capacity_limit(limit: usize) -> Self {
         let wheel = Wheel::with_capacity_limit(limit);
-        Self { wheel, start: Instant::now(), sleep: None, wake_at: 0, waiting: None }
+        Self {
+            wheel,
+            start: Instant::now(),
+            sleep: None,
+            wake_at: 0,
+            waiting: None,
+        }
     }
 
     /// Adds a timer that expires after `delay`. No delay is too long.
@@ -236,7 +242,8 @@ impl<T> Timers<T> {
     /// assert!(timers.deadline(key).unwrap() - when < Duration::from_millis(1));
     /// ```
     pub fn deadline(&self, key: Key) -> Option<Instant> {
-        self.start.checked_add(Duration::from_millis(self.wheel.deadline(key)?))
+        self.start
+            .checked_add(Duration::from_millis(self.wheel.deadline(key)?))
     }
 
     /// Timers in the set, those included that have expired and were not yet yielded.
@@ -283,7 +290,11 @@ impl<T> Timers<T> {
     }
 
     fn tick_after(&self, delay: Duration) -> u64 {
-        millis_up(Instant::now().saturating_duration_since(self.start).saturating_add(delay))
+        millis_up(
+            Instant::now()
+                .saturating_duration_since(self.start)
+                .saturating_add(delay),
+        )
     }
 
     fn tick_at(&self, when: Instant) -> u64 {
@@ -307,6 +318,8 @@ impl<T> Default for Timers<T> {
 
 impl<T> fmt::Debug for Timers<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timers").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Timers")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }

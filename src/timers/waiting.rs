@@ -95,7 +95,9 @@ impl<T> Timers<T> {
         loop {
             let mut work = WORK;
             // What was due at the last look needs no look at the clock.
-            let expired = self.pop(self.wheel.now(), &mut work).or_else(|| self.pop(self.now(), &mut work));
+            let expired = self
+                .pop(self.wheel.now(), &mut work)
+                .or_else(|| self.pop(self.now(), &mut work));
             if expired.is_some() {
                 turn.made_progress();
                 return Poll::Ready(expired);
@@ -121,7 +123,11 @@ impl<T> Timers<T> {
         *work = due.work_left();
         let expired = expired?;
         let deadline = self.start + Duration::from_millis(expired.deadline);
-        Some(Expired { key: expired.key, deadline, value: expired.value })
+        Some(Expired {
+            key: expired.key,
+            deadline,
+            value: expired.value,
+        })
     }
 
     /// Sleeps until that tick, or a good part of the way.
@@ -132,7 +138,9 @@ impl<T> Timers<T> {
             _ => Instant::now() + LONG,
         };
         self.wake_at = tick;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(sleep_until(until)));
         if sleep.deadline() != until {
             sleep.as_mut().reset(until);
         }
@@ -142,7 +150,10 @@ impl<T> Timers<T> {
     /// Wakes whoever waits, if it sleeps too long by now or waits for nothing.
     pub(super) fn rouse(&mut self) {
         if self.waiting.is_some()
-            && self.wheel.next_expiration().is_none_or(|next| next < self.wake_at)
+            && self
+                .wheel
+                .next_expiration()
+                .is_none_or(|next| next < self.wake_at)
             && let Some(waiting) = self.waiting.take()
         {
             waiting.wake();

@@ -29,7 +29,12 @@ struct Link {
 
 impl Chunks {
     pub(super) fn new() -> Self {
-        Self { entries: Vec::new(), highs: Vec::new(), links: Vec::new(), free: NONE }
+        Self {
+            entries: Vec::new(),
+            highs: Vec::new(),
+            links: Vec::new(),
+            free: NONE,
+        }
     }
 
     #[inline]
@@ -78,7 +83,10 @@ impl Chunks {
     #[inline]
     pub(super) fn entry(&self, chunk: u32, offset: u8) -> u32 {
         let (chunk, offset) = (chunk as usize, usize::from(offset));
-        whole(self.entries[chunk][offset], self.highs.get(chunk).map_or(0, |highs| highs[offset]))
+        whole(
+            self.entries[chunk][offset],
+            self.highs.get(chunk).map_or(0, |highs| highs[offset]),
+        )
     }
 
     /// Copies the entries from `begin` on, as many as `block` has room for.
@@ -87,10 +95,16 @@ impl Chunks {
         let (chunk, begin) = (chunk as usize, usize::from(begin));
         let entries = &self.entries[chunk][begin..];
         match self.highs.get(chunk) {
-            None => block.iter_mut().zip(entries).for_each(|(entry, &low)| *entry = whole(low, 0)),
+            None => block
+                .iter_mut()
+                .zip(entries)
+                .for_each(|(entry, &low)| *entry = whole(low, 0)),
             Some(highs) => {
                 let both = entries.iter().zip(&highs[begin..]);
-                block.iter_mut().zip(both).for_each(|(entry, (&low, &high))| *entry = whole(low, high));
+                block
+                    .iter_mut()
+                    .zip(both)
+                    .for_each(|(entry, (&low, &high))| *entry = whole(low, high));
             }
         }
     }

@@ -74,7 +74,10 @@ impl<T> Wheel<T> {
     /// assert!(wheel.is_empty());
     /// ```
     pub fn drain(&mut self) -> Drain<'_, T> {
-        Drain { wheel: self, index: 0 }
+        Drain {
+            wheel: self,
+            index: 0,
+        }
     }
 
     /// Drops all timers. Their keys become stale; the time and the memory are kept.

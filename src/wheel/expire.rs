@@ -198,6 +198,10 @@ impl<T> Wheel<T> {
     fn fire(&mut self, index: u32) -> Option<Expired<T>> {
         let (key, timer) = self.slab.take(index)?;
         debug_assert!(timer.when <= self.now);
-        Some(Expired { key, deadline: timer.when, value: timer.value })
+        Some(Expired {
+            key,
+            deadline: timer.when,
+            value: timer.value,
+        })
     }
 }

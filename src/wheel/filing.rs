@@ -16,7 +16,8 @@ impl<T> Wheel<T> {
         if when < self.position {
             self.overdue.push(&mut self.slab, index);
         } else {
-            self.slots.push(&mut self.slab, Slot::of(when, self.position), index);
+            self.slots
+                .push(&mut self.slab, Slot::of(when, self.position), index);
         }
     }
 
@@ -57,7 +58,12 @@ impl<T> Wheel<T> {
     /// Takes up to a block of the oldest entries of `slot`, drops the stale ones, and hands each timer with its deadline to `place`,
     /// which must give it a new place. Returns how many entries that touched.
     #[inline]
-    fn move_block(&mut self, slot: Slot, most: usize, mut place: impl FnMut(&mut Self, u32, u64)) -> usize {
+    fn move_block(
+        &mut self,
+        slot: Slot,
+        most: usize,
+        mut place: impl FnMut(&mut Self, u32, u64),
+    ) -> usize {
         let mut timers = [NONE; BLOCK];
         let mut deadlines = [0; BLOCK];
         let (taken, first) = self.slots.take(slot, &mut timers[..most.min(BLOCK)]);

@@ -104,7 +104,10 @@ mod tests {
                 let slot = Slot::of(when, position);
                 let start = slot.start(position);
                 assert!(position < start || slot.level() == 0, "{position} {when}");
-                assert!(start <= when && when - start <= slot.span(), "{position} {when}");
+                assert!(
+                    start <= when && when - start <= slot.span(),
+                    "{position} {when}"
+                );
             }
         }
     }

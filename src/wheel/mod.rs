@@ -170,7 +170,9 @@ impl<T> Wheel<T> {
         let (before, place) = (timer.when, timer.place);
         timer.when = when;
         if place.is_in_slot() && when >= before
-            || self.slot_of(place).is_some_and(|slot| when >= slot.start(self.position))
+            || self
+                .slot_of(place)
+                .is_some_and(|slot| when >= slot.start(self.position))
         {
             // The slot is looked at when its time starts, and the timer may wait there until then.
             return true;

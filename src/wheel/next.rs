@@ -68,7 +68,10 @@ impl<T> Wheel<T> {
             if earliest.is_some_and(|earliest| earliest <= start) {
                 break;
             }
-            let deadlines = self.slots.entries(slot).filter_map(|(index, place)| self.slab.when_at(index, place));
+            let deadlines = self
+                .slots
+                .entries(slot)
+                .filter_map(|(index, place)| self.slab.when_at(index, place));
             earliest = earliest.into_iter().chain(deadlines).min();
         }
         earliest

@@ -21,7 +21,10 @@ pub(super) struct Overdue {
 
 impl Overdue {
     pub(super) fn new() -> Self {
-        Self { heap: BinaryHeap::new(), live: 0 }
+        Self {
+            heap: BinaryHeap::new(),
+            live: 0,
+        }
     }
 
     #[inline]
@@ -67,7 +70,11 @@ impl Overdue {
 
     /// The exact deadline of the first live timer.
     pub(super) fn exact<T>(&self, slab: &Slab<T>) -> Option<u64> {
-        self.heap.iter().filter(|&&Reverse(entry)| is_valid(slab, entry)).map(|&Reverse((when, _))| when).min()
+        self.heap
+            .iter()
+            .filter(|&&Reverse(entry)| is_valid(slab, entry))
+            .map(|&Reverse((when, _))| when)
+            .min()
     }
 
     fn sweep<T>(&mut self, slab: &Slab<T>) {

@@ -25,7 +25,13 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new() -> Self {
-        Self { keys: Vec::new(), timers: Vec::new(), start: 0, fired: 0, live: 0 }
+        Self {
+            keys: Vec::new(),
+            timers: Vec::new(),
+            start: 0,
+            fired: 0,
+            live: 0,
+        }
     }
 
     #[inline]
@@ -43,7 +49,8 @@ impl Run {
     #[inline]
     pub(super) fn push<T>(&mut self, slab: &mut Slab<T>, index: u32, when: u64) {
         let arrival = self.timers.len();
-        self.keys.push((when - self.start) << ARRIVAL_BITS | arrival as u64);
+        self.keys
+            .push((when - self.start) << ARRIVAL_BITS | arrival as u64);
         self.timers.push(index);
         self.live += 1;
         slab.set_place(index, Place::in_run(arrival));
@@ -57,7 +64,9 @@ impl Run {
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
         // A run that has lost its last timer is cleared, so what is there leads to a live one.
-        self.keys.get(self.fired).map(|key| self.start + (key >> ARRIVAL_BITS))
+        self.keys
+            .get(self.fired)
+            .map(|key| self.start + (key >> ARRIVAL_BITS))
     }
 
     /// Takes the entry at the front, and the timer if it is valid.

@@ -40,7 +40,13 @@ impl<T> Slab<T> {
     pub(super) fn new() -> Self {
         let first = first_generation();
         let last = NonZeroU32::new(first.get() - 1).unwrap_or(NonZeroU32::MAX);
-        Self { nodes: Vec::new(), free: NONE, len: 0, first, last }
+        Self {
+            nodes: Vec::new(),
+            free: NONE,
+            len: 0,
+            first,
+            last,
+        }
     }
 
     /// A slab whose nodes live `generations` times.
@@ -66,11 +72,18 @@ impl<T> Slab<T> {
     pub(super) fn insert(&mut self, when: u64, value: T) -> Result<Key, T> {
         let fresh = self.nodes.len();
         let (index, generation) = match self.nodes.get(self.free as usize) {
-            Some(&Node::Free { next, generation }) => (mem::replace(&mut self.free, next), generation),
+            Some(&Node::Free { next, generation }) => {
+                (mem::replace(&mut self.free, next), generation)
+            }
             _ if fresh < NONE as usize => (fresh as u32, self.first),
             _ => return Err(value),
         };
-        let timer = Node::Live(Timer { when, value, place: Place::OVERDUE, generation });
+        let timer = Node::Live(Timer {
+            when,
+            value,
+            place: Place::OVERDUE,
+            generation,
+        });
         match self.nodes.get_mut(index as usize) {
             Some(node) => *node = timer,
             None => {
@@ -107,7 +120,13 @@ impl<T> Slab<T> {
         };
         let retired = generation == self.last;
         let next = if retired { NONE } else { self.free };
-        let Node::Live(timer) = mem::replace(node, Node::Free { next, generation: following(generation) }) else {
+        let Node::Live(timer) = mem::replace(
+            node,
+            Node::Free {
+                next,
+                generation: following(generation),
+            },
+        ) else {
             return None;
         };
         if !retired {
@@ -139,7 +158,13 @@ impl<T> Slab<T> {
             return None;
         };
         timer.place = Place::OVERDUE;
-        Some((Key { index, generation: timer.generation }, timer.when))
+        Some((
+            Key {
+                index,
+                generation: timer.generation,
+            },
+            timer.when,
+        ))
     }
 
     #[cfg(test)]

@@ -38,7 +38,15 @@ struct Queue {
 }
 
 impl Queue {
-    const EMPTY: Self = Self { head: NONE, tail: NONE, begin: 0, end: 0, alone: NONE, len: 0, live: 0 };
+    const EMPTY: Self = Self {
+        head: NONE,
+        tail: NONE,
+        begin: 0,
+        end: 0,
+        alone: NONE,
+        len: 0,
+        live: 0,
+    };
 
     /// Whether so many entries are stale that it is time to look for them.
     /// The slack keeps small queues, which waste no more than their last chunk, out of it.
@@ -83,7 +91,9 @@ impl Slots {
         });
         let open = self.open;
         let rest = by_level.filter(move |&slot| open != Some(slot));
-        open.into_iter().chain(rest).map(move |slot| (slot, slot.start(position)))
+        open.into_iter()
+            .chain(rest)
+            .map(move |slot| (slot, slot.start(position)))
     }
 
     /// Says that what is left in `slot` comes first until it is empty.
@@ -146,9 +156,14 @@ impl Slots {
             return (taken, Place::alone(slot));
         }
         let place = Place::in_chunk(queue.head, queue.begin);
-        let end = if queue.head == queue.tail { usize::from(queue.end) } else { CHUNK };
+        let end = if queue.head == queue.tail {
+            usize::from(queue.end)
+        } else {
+            CHUNK
+        };
         let taken = cmp::min(end - usize::from(queue.begin), block.len());
-        self.chunks.copy(queue.head, queue.begin, &mut block[..taken]);
+        self.chunks
+            .copy(queue.head, queue.begin, &mut block[..taken]);
         queue.len -= taken as u32;
         queue.begin += taken as u8;
         if usize::from(queue.begin) == end {
@@ -211,7 +226,8 @@ impl Slots {
     /// The entries of a slot, stale ones included, with their places.
     pub(super) fn entries(&self, slot: Slot) -> impl Iterator<Item = (u32, Place)> {
         let queue = self.queues[slot.index()];
-        let alone = (queue.head == NONE && queue.len > 0).then(|| (queue.alone, Place::alone(slot)));
+        let alone =
+            (queue.head == NONE && queue.len > 0).then(|| (queue.alone, Place::alone(slot)));
         let mut chunk = queue.head;
         let chunks = iter::from_fn(move || {
             let current = (chunk != NONE).then_some(chunk)?;
@@ -220,8 +236,17 @@ impl Slots {
         });
         let chunked = chunks.flat_map(move |chunk| {
             let begin = if chunk == queue.head { queue.begin } else { 0 };
-            let end = if chunk == queue.tail { queue.end } else { CHUNK as u8 };
-            (begin..end).map(move |offset| (self.chunks.entry(chunk, offset), Place::in_chunk(chunk, offset)))
+            let end = if chunk == queue.tail {
+                queue.end
+            } else {
+                CHUNK as u8
+            };
+            (begin..end).map(move |offset| {
+                (
+                    self.chunks.entry(chunk, offset),
+                    Place::in_chunk(chunk, offset),
+                )
+            })
         });
         alone.into_iter().chain(chunked)
     }

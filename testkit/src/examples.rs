@@ -18,17 +18,24 @@ pub fn example(name: &str) -> Result<PathBuf> {
     let profile = this.ancestors().nth(2).context("no profile directory")?;
     let target = profile.parent().context("no target directory")?;
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--locked", "--examples", "--target-dir"]).arg(target);
+    build
+        .args(["build", "--quiet", "--locked", "--examples", "--target-dir"])
+        .arg(target);
     if profile.ends_with("release") {
         build.arg("--release");
     }
     // What Cargo tells this test about its package would make build scripts run anew.
     for (name, _) in std::env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|prefix| name.to_string_lossy().starts_with(prefix))
+        {
             build.env_remove(name);
         }
     }
-    let built = build.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).status()?;
+    let built = build
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .status()?;
     ensure!(built.success(), "cargo build --examples: {built}");
     Ok(FOLDER.get_or_init(|| profile.join("examples")).join(name))
 }

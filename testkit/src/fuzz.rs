@@ -69,17 +69,29 @@ const TOKENS: [&[u8]; 48] = [
 /// If the check does, with the bytes that it panicked on; if there is no corpus.
 pub fn fuzz(target: &str, check: fn(&[u8])) {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let number =
-        |name: &str| variable(name).map(|text| text.parse::<u64>().unwrap_or_else(|_| panic!("{name}={text}")));
+    let number = |name: &str| {
+        variable(name).map(|text| {
+            text.parse::<u64>()
+                .unwrap_or_else(|_| panic!("{name}={text}"))
+        })
+    };
     if variable("DUEQ_FUZZ_TARGET").is_some_and(|only| only != target) {
         return;
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
-    let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut paths: Vec<_> = files.map(|file| file.expect("a readable folder").path()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fuzz/corpus")
+        .join(target);
+    let files =
+        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<_> = files
+        .map(|file| file.expect("a readable folder").path())
+        .collect();
     paths.sort();
     assert!(!paths.is_empty(), "{} is empty", folder.display());
-    let corpus: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).expect("a file")).collect();
+    let corpus: Vec<Vec<u8>> = paths
+        .iter()
+        .map(|path| fs::read(path).expect("a file"))
+        .collect();
     for (path, bytes) in paths.iter().zip(&corpus) {
         run(check, bytes, &path.display().to_string());
     }
@@ -88,7 +100,11 @@ pub fn fuzz(target: &str, check: fn(&[u8])) {
     let (start, mut random, mut count) = (Instant::now(), Random(seed), 0);
     while limit.map_or(count < MUTATIONS, |limit| start.elapsed() < limit) {
         let bytes = mutation(&corpus, &mut random);
-        run(check, &bytes, &format!("mutation {count} of seed {seed} of {target}"));
+        run(
+            check,
+            &bytes,
+            &format!("mutation {count} of seed {seed} of {target}"),
+        );
         count += 1;
     }
     println!(
@@ -136,14 +152,18 @@ fn mutation(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
 
 /// Puts another number in the place of one.
 fn other_number(bytes: &mut Vec<u8>, random: &mut Random) {
-    let starts =
-        (0..bytes.len()).filter(|&at| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit()));
+    let starts = (0..bytes.len())
+        .filter(|&at| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit()));
     let starts: Vec<usize> = starts.collect();
     if starts.is_empty() {
         return;
     }
     let start = starts[random.below(starts.len())];
-    let end = start + bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let end = start
+        + bytes[start..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
     let other = if random.below(2) == 0 {
         random.below(100).to_string().into_bytes()
     } else {
@@ -189,7 +209,9 @@ mod tests {
         let corpus = [b"*2\r\n:17\r\n$3\r\nabc\r\n".to_vec(), b"48h".to_vec()];
         let some = |seed| {
             let mut random = Random(seed);
-            (0..1_000).map(|_| mutation(&corpus, &mut random)).collect::<Vec<_>>()
+            (0..1_000)
+                .map(|_| mutation(&corpus, &mut random))
+                .collect::<Vec<_>>()
         };
         let first = some(1);
         assert_eq!(first, some(1));

@@ -50,11 +50,20 @@ impl Server {
     }
 
     /// The same with this program, and with further variables in its environment.
-    pub fn start_on(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Self> {
+    pub fn start_on(
+        program: &Path,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
         let program = program.to_owned();
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let environment: Vec<_> =
-            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let arguments: Vec<String> = arguments
+            .iter()
+            .map(|argument| (*argument).to_owned())
+            .collect();
+        let environment: Vec<_> = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         // A program that reserves nothing may take the port between our look and the server's bind: then the next one.
         let mut last = String::new();
         for _ in 0..20 {
@@ -62,7 +71,14 @@ impl Server {
             let folder = folder(port.number())?;
             let mut child = spawn(&program, port.number(), &folder, &arguments, &environment)?;
             if answers(port.number(), &mut child)? {
-                return Ok(Self { program, arguments, environment, port, folder, child });
+                return Ok(Self {
+                    program,
+                    arguments,
+                    environment,
+                    port,
+                    folder,
+                    child,
+                });
             }
             let _ = child.wait();
             let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
@@ -72,7 +88,10 @@ impl Server {
             }
             last = log;
         }
-        bail!("{} found 20 ports in use, the last time: {last}", program.display())
+        bail!(
+            "{} found 20 ports in use, the last time: {last}",
+            program.display()
+        )
     }
 
     /// The port it listens on, at 127.0.0.1.
@@ -109,14 +128,21 @@ impl Server {
 
     /// Starts it again on the same port and in the same folder, and with further arguments, which win over earlier ones.
     pub fn restart_with(&mut self, arguments: &[&str]) -> Result<()> {
-        self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self.arguments
+            .extend(arguments.iter().map(|argument| (*argument).to_owned()));
         self.restart()
     }
 
     /// Starts it again on the same port, with the same arguments and folder.
     pub fn restart(&mut self) -> Result<()> {
         let _ = self.kill();
-        self.child = spawn(&self.program, self.port(), &self.folder, &self.arguments, &self.environment)?;
+        self.child = spawn(
+            &self.program,
+            self.port(),
+            &self.folder,
+            &self.arguments,
+            &self.environment,
+        )?;
         if !answers(self.port.number(), &mut self.child)? {
             bail!("{} did not start again", self.program.display());
         }
@@ -150,7 +176,9 @@ pub fn program() -> Result<PathBuf> {
         }
     }
     let found = places.into_iter().find(|program| program.is_file());
-    found.ok_or_else(|| anyhow!("no redis-server or valkey-server on PATH: `make test` finds or fetches one"))
+    found.ok_or_else(|| {
+        anyhow!("no redis-server or valkey-server on PATH: `make test` finds or fetches one")
+    })
 }
 
 /// The one server in a value of `DUEQ_TEST_SERVERS`. The others of a list would be left out without a word.
@@ -178,7 +206,10 @@ pub fn command(port: u16, words: &[&str]) -> Result<String> {
     let mut reader = BufReader::new(stream);
     let mut reply = String::new();
     reader.read_line(&mut reply)?;
-    if let Some(length) = reply.strip_prefix('$').and_then(|length| length.trim().parse::<usize>().ok()) {
+    if let Some(length) = reply
+        .strip_prefix('$')
+        .and_then(|length| length.trim().parse::<usize>().ok())
+    {
         let mut bytes = vec![0; length];
         reader.read_exact(&mut bytes)?;
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
@@ -199,13 +230,16 @@ fn whole(port: u16, words: &[&str]) -> Result<String> {
             length => reply.extend_from_slice(&part[..length]),
         }
     }
-    Ok(String::from_utf8_lossy(&reply).trim_end_matches(END).to_owned())
+    Ok(String::from_utf8_lossy(&reply)
+        .trim_end_matches(END)
+        .to_owned())
 }
 
 fn folder(port: u16) -> Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("dueq-test-{}-{port}-{count}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("dueq-test-{}-{port}-{count}", std::process::id()));
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(folder)
 }
@@ -217,9 +251,21 @@ fn spawn(
     arguments: &[String],
     environment: &[(String, String)],
 ) -> Result<Child> {
-    let log = File::options().create(true).append(true).open(folder.join("log"))?;
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("log"))?;
     Command::new(program)
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ])
         .args(arguments)
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .current_dir(folder)
@@ -235,7 +281,9 @@ fn spawn(
 fn answers(port: u16, child: &mut Child) -> Result<bool> {
     let (start, itself) = (Instant::now(), format!("process_id:{}\r\n", child.id()));
     let is_up = || match command(port, &["PING"])? {
-        reply if reply.starts_with("+PONG") => Ok(command(port, &["INFO", "server"])?.contains(&itself)),
+        reply if reply.starts_with("+PONG") => {
+            Ok(command(port, &["INFO", "server"])?.contains(&itself))
+        }
         reply => Ok::<_, anyhow::Error>(reply.starts_with("-NOAUTH")),
     };
     while start.elapsed() < START_LIMIT {
@@ -257,13 +305,22 @@ mod tests {
 
     #[test]
     fn a_list_of_servers_is_refused() {
-        assert_eq!(only(OsStr::new("/usr/bin/redis-server")).expect("one"), Path::new("/usr/bin/redis-server"));
+        assert_eq!(
+            only(OsStr::new("/usr/bin/redis-server")).expect("one"),
+            Path::new("/usr/bin/redis-server")
+        );
         let refused = only(OsStr::new("/a:/b:/c")).expect_err("three");
-        assert!(refused.to_string().starts_with("DUEQ_TEST_SERVERS names 3 servers"), "{refused}");
+        assert!(
+            refused
+                .to_string()
+                .starts_with("DUEQ_TEST_SERVERS names 3 servers"),
+            "{refused}"
+        );
     }
 
     #[test]
-    fn a_server_that_came_too_late_for_its_port_is_not_taken_for_the_one_that_has_it() -> Result<()> {
+    fn a_server_that_came_too_late_for_its_port_is_not_taken_for_the_one_that_has_it() -> Result<()>
+    {
         let first = Server::start(&[])?;
         let folder = folder(first.port())?;
         let mut second = spawn(&first.program, first.port(), &folder, &[], &[])?;

@@ -15,7 +15,10 @@ const BUS: u16 = 10_000;
 ///
 /// The reservation is a UDP socket of the same number: other test processes see it, and the kernel ends it with this process.
 #[derive(Debug)]
-pub struct Port(u16, #[expect(dead_code, reason = "held, not used")] UdpSocket);
+pub struct Port(
+    u16,
+    #[expect(dead_code, reason = "held, not used")] UdpSocket,
+);
 
 impl Port {
     /// Reserves a port on which nothing listens.
@@ -30,14 +33,20 @@ impl Port {
             let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
             let offset = begin.wrapping_add(step) % u32::from(PORTS.end - PORTS.start);
             let number = PORTS.start + u16::try_from(offset)?;
-            let Ok(reservation) = UdpSocket::bind(("127.0.0.1", number)) else { continue };
+            let Ok(reservation) = UdpSocket::bind(("127.0.0.1", number)) else {
+                continue;
+            };
             // Other programs reserve nothing.
             let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
             if is_free(number) && is_free(number + BUS) {
                 return Ok(Self(number, reservation));
             }
         }
-        bail!("all ports from {} to {} are in use", PORTS.start, PORTS.end - 1)
+        bail!(
+            "all ports from {} to {} are in use",
+            PORTS.start,
+            PORTS.end - 1
+        )
     }
 
     /// Its number.
@@ -56,13 +65,22 @@ mod tests {
 
     #[test]
     fn ports_are_reserved_and_no_client_gets_one() -> Result<()> {
-        let ports = (0..100).map(|_| Port::reserve()).collect::<Result<Vec<_>>>()?;
+        let ports = (0..100)
+            .map(|_| Port::reserve())
+            .collect::<Result<Vec<_>>>()?;
         let numbers: BTreeSet<u16> = ports.iter().map(Port::number).collect();
         assert_eq!(numbers.len(), ports.len());
         let range = Path::new("/proc/sys/net/ipv4/ip_local_port_range");
         if let Ok(range) = std::fs::read_to_string(range) {
-            let first: u16 = range.split_whitespace().next().unwrap_or_default().parse()?;
-            assert!(numbers.iter().all(|port| port + BUS < first), "{numbers:?} and clients' ports from {first}");
+            let first: u16 = range
+                .split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .parse()?;
+            assert!(
+                numbers.iter().all(|port| port + BUS < first),
+                "{numbers:?} and clients' ports from {first}"
+            );
         }
         Ok(())
     }
@@ -72,7 +90,10 @@ mod tests {
         let mut server = Server::start(&[])?;
         server.kill()?;
         let port = server.port();
-        assert!(UdpSocket::bind(("127.0.0.1", port)).is_err(), "another process could reserve {port}");
+        assert!(
+            UdpSocket::bind(("127.0.0.1", port)).is_err(),
+            "another process could reserve {port}"
+        );
         server.restart()
     }
 
@@ -81,7 +102,11 @@ mod tests {
         let cluster = ["--cluster-enabled", "yes"];
         for _ in 0..8 {
             let server = Server::start(&cluster)?;
-            assert!(server.command(&["CLUSTER", "INFO"])?.contains("cluster_state:"));
+            assert!(
+                server
+                    .command(&["CLUSTER", "INFO"])?
+                    .contains("cluster_state:")
+            );
         }
         Ok(())
     }

@@ -67,13 +67,21 @@ impl Proxy {
 
     /// Passes the next request that holds these bytes on, and closes its connection instead of sending the reply.
     pub fn cut_reply_of(&self, request: impl AsRef<[u8]>) {
-        *self.rules.cut() = Some(Cut { request: request.as_ref().to_vec(), done: false, refusal: None });
+        *self.rules.cut() = Some(Cut {
+            request: request.as_ref().to_vec(),
+            done: false,
+            refusal: None,
+        });
     }
 
     /// The same; later requests that hold these bytes are not passed on, and are answered with this error.
     pub fn cut_reply_then_refuse(&self, request: impl AsRef<[u8]>, error: &str) {
         let refusal = Some(format!("-{error}\r\n"));
-        *self.rules.cut() = Some(Cut { request: request.as_ref().to_vec(), done: false, refusal });
+        *self.rules.cut() = Some(Cut {
+            request: request.as_ref().to_vec(),
+            done: false,
+            refusal,
+        });
     }
 
     /// How many replies were lost so far.
@@ -97,8 +105,13 @@ impl Rules {
 
     fn fate(&self, request: &[u8]) -> Fate {
         let mut cut = self.cut();
-        let Some(cut) = cut.as_mut() else { return Fate::Pass };
-        if !request.windows(cut.request.len()).any(|window| window == cut.request) {
+        let Some(cut) = cut.as_mut() else {
+            return Fate::Pass;
+        };
+        if !request
+            .windows(cut.request.len())
+            .any(|window| window == cut.request)
+        {
             return Fate::Pass;
         }
         if !cut.done {
@@ -118,18 +131,29 @@ fn carry(client: TcpStream, port: u16, rules: &Arc<Rules>) -> std::io::Result<()
     thread::spawn(move || {
         let (mut client, mut server) = up;
         let _ = requests(&mut client, &mut server, &rules_up, &losing_up);
-        let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
+        let _ = (
+            client.shutdown(Shutdown::Both),
+            server.shutdown(Shutdown::Both),
+        );
     });
     let rules = Arc::clone(rules);
     thread::spawn(move || {
         let (mut server, mut client) = down;
         let _ = replies(&mut server, &mut client, &rules, &losing);
-        let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
+        let _ = (
+            client.shutdown(Shutdown::Both),
+            server.shutdown(Shutdown::Both),
+        );
     });
     Ok(())
 }
 
-fn requests(client: &mut TcpStream, server: &mut TcpStream, rules: &Rules, losing: &AtomicBool) -> std::io::Result<()> {
+fn requests(
+    client: &mut TcpStream,
+    server: &mut TcpStream,
+    rules: &Rules,
+    losing: &AtomicBool,
+) -> std::io::Result<()> {
     let mut buffer = vec![0; 65_536];
     loop {
         let length = client.read(&mut buffer)?;
@@ -146,7 +170,12 @@ fn requests(client: &mut TcpStream, server: &mut TcpStream, rules: &Rules, losin
     }
 }
 
-fn replies(server: &mut TcpStream, client: &mut TcpStream, rules: &Rules, losing: &AtomicBool) -> std::io::Result<()> {
+fn replies(
+    server: &mut TcpStream,
+    client: &mut TcpStream,
+    rules: &Rules,
+    losing: &AtomicBool,
+) -> std::io::Result<()> {
     let mut buffer = vec![0; 65_536];
     loop {
         let length = server.read(&mut buffer)?;
@@ -173,9 +202,19 @@ mod tests {
         let port = proxy.address.port();
         assert_eq!(crate::command(port, &["INCR", "count"])?, ":1\r\n");
         proxy.cut_reply_then_refuse("INCR", "NOPERM no more");
-        assert_eq!(crate::command(port, &["INCR", "count"])?, "", "the reply is lost");
-        assert_eq!(crate::command(port, &["INCR", "count"])?, "-NOPERM no more\r\n");
-        assert_eq!((proxy.cuts(), server.command(&["GET", "count"])?), (1, "2".to_owned()));
+        assert_eq!(
+            crate::command(port, &["INCR", "count"])?,
+            "",
+            "the reply is lost"
+        );
+        assert_eq!(
+            crate::command(port, &["INCR", "count"])?,
+            "-NOPERM no more\r\n"
+        );
+        assert_eq!(
+            (proxy.cuts(), server.command(&["GET", "count"])?),
+            (1, "2".to_owned())
+        );
         proxy.cut_reply_of("INCR");
         assert_eq!(crate::command(port, &["INCR", "count"])?, "");
         assert_eq!(crate::command(port, &["INCR", "count"])?, ":4\r\n");

@@ -42,9 +42,13 @@ impl Failover {
         let master = servers[0].port();
         for _ in 0..replicas {
             let port = master.to_string();
-            servers.push(Server::start(&[&common[..], &["--replicaof", "127.0.0.1", &port]].concat())?);
+            servers.push(Server::start(
+                &[&common[..], &["--replicaof", "127.0.0.1", &port]].concat(),
+            )?);
         }
-        let sentinels = (0..SENTINELS).map(|_| Sentinel::start(master)).collect::<Result<_>>()?;
+        let sentinels = (0..SENTINELS)
+            .map(|_| Sentinel::start(master))
+            .collect::<Result<_>>()?;
         let this = Self { sentinels, servers };
         this.wait("the Sentinels to know all", || this.knows_all())?;
         Ok(this)
@@ -52,8 +56,11 @@ impl Failover {
 
     /// `redis+sentinel://...`
     pub fn url(&self) -> String {
-        let places: Vec<_> =
-            self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port.number())).collect();
+        let places: Vec<_> = self
+            .sentinels
+            .iter()
+            .map(|sentinel| format!("127.0.0.1:{}", sentinel.port.number()))
+            .collect();
         format!("redis+sentinel://{}/{SERVICE}", places.join(","))
     }
 
@@ -64,7 +71,10 @@ impl Failover {
             ports.push(sentinel.about("master", "port")?.parse::<u16>()?);
         }
         ports.dedup();
-        Ok(self.servers.iter().position(|server| ports == [server.port()]))
+        Ok(self
+            .servers
+            .iter()
+            .position(|server| ports == [server.port()]))
     }
 
     /// Has the master replaced although it lives, as an operator does.
@@ -78,21 +88,28 @@ impl Failover {
     pub fn tilts(&self) -> Result<usize> {
         let mut count = 0;
         for sentinel in &self.sentinels {
-            count += fs::read_to_string(sentinel.folder.join("log"))?.matches("+tilt").count();
+            count += fs::read_to_string(sentinel.folder.join("log"))?
+                .matches("+tilt")
+                .count();
         }
         Ok(count)
     }
 
     /// Whether each replica is in step with the master, and each Sentinel knows the others and all replicas, and misses none.
     pub fn knows_all(&self) -> Result<bool> {
-        let Some(master) = self.master()? else { return Ok(false) };
+        let Some(master) = self.master()? else {
+            return Ok(false);
+        };
         let replicas = self.servers.len() - 1;
         let info = self.servers[master].command(&["INFO", "replication"])?;
         if info.matches("state=online").count() != replicas {
             return Ok(false);
         }
         for sentinel in &self.sentinels {
-            let knows = [("num-slaves", replicas), ("num-other-sentinels", SENTINELS - 1)];
+            let knows = [
+                ("num-slaves", replicas),
+                ("num-other-sentinels", SENTINELS - 1),
+            ];
             for (field, count) in knows {
                 if sentinel.about("master", field)?.parse::<usize>()? != count {
                     return Ok(false);
@@ -100,8 +117,8 @@ impl Failover {
             }
             let all = sentinel.say(&["SENTINEL", "REPLICAS", SERVICE])?;
             let count = |state| all.matches(state).count();
-            let good =
-                count("flags\r\n$5\r\nslave\r") == replicas && count("master-link-status\r\n$2\r\nok\r") == replicas;
+            let good = count("flags\r\n$5\r\nslave\r") == replicas
+                && count("master-link-status\r\n$2\r\nok\r") == replicas;
             if !good || sentinel.about("master", "flags")? != "master" {
                 return Ok(false);
             }
@@ -116,7 +133,13 @@ impl Failover {
             if !lenient && self.tilts()? > tilts {
                 // They promote no replica that lost its master more than ten times this before they did: in TILT they lose none.
                 for sentinel in &self.sentinels {
-                    sentinel.say(&["SENTINEL", "SET", SERVICE, "down-after-milliseconds", "5000"])?;
+                    sentinel.say(&[
+                        "SENTINEL",
+                        "SET",
+                        SERVICE,
+                        "down-after-milliseconds",
+                        "5000",
+                    ])?;
                 }
                 lenient = true;
             }
@@ -150,7 +173,11 @@ impl Sentinel {
                 .spawn()
                 .with_context(|| format!("cannot run {}", program.display()))?;
             if answers(port.number(), &mut child)? {
-                return Ok(Self { port, folder, child });
+                return Ok(Self {
+                    port,
+                    folder,
+                    child,
+                });
             }
             let _ = child.wait();
             let _ = fs::remove_dir_all(&folder);
@@ -162,8 +189,13 @@ impl Sentinel {
     fn about(&self, what: &str, field: &str) -> Result<String> {
         let all = self.say(&["SENTINEL", what, SERVICE])?;
         let mut lines = all.lines();
-        lines.find(|line| *line == field).with_context(|| format!("no {field} in {all}"))?;
-        Ok(lines.nth(1).with_context(|| format!("no value of {field}"))?.to_owned())
+        lines
+            .find(|line| *line == field)
+            .with_context(|| format!("no {field} in {all}"))?;
+        Ok(lines
+            .nth(1)
+            .with_context(|| format!("no value of {field}"))?
+            .to_owned())
     }
 
     fn say(&self, words: &[&str]) -> Result<String> {

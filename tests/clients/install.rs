@@ -22,15 +22,27 @@ fn skipped<T>(why: impl Into<String>) -> Prepared<T> {
 
 /// Whether the program can be run at all, and what it says of its version.
 fn version(program: &str, argument: &str) -> Prepared<String> {
-    match Command::new(program).arg(argument).stdin(Stdio::null()).output() {
-        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+    match Command::new(program)
+        .arg(argument)
+        .stdin(Stdio::null())
+        .output()
+    {
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
         _ => skipped(format!("there is no {program}")),
     }
 }
 
 /// The folder of a language, where the package is; `fetch` brings it if it is not there yet.
-fn package(language: &str, name: &str, fetch: impl FnOnce(&Path) -> Prepared<()>) -> Prepared<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients").join(language);
+fn package(
+    language: &str,
+    name: &str,
+    fetch: impl FnOnce(&Path) -> Prepared<()>,
+) -> Prepared<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .with_file_name("clients")
+        .join(language);
     let stamp = folder.join("installed");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == name) {
         return Ok(folder);
@@ -65,21 +77,33 @@ fn fetch(folder: &Path, program: &str, arguments: &[&str]) -> Prepared<()> {
             std::thread::sleep(Duration::from_millis(20));
         }
         // It and what it has started.
-        Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status()?;
+        Command::new("kill")
+            .args(["-KILL", "--", &format!("-{}", child.id())])
+            .status()?;
         child.wait()?;
         Ok(false)
     };
     match run() {
         Ok(true) => Ok(()),
-        Ok(false) => skipped(format!("`{step}` failed or took more than {LIMIT:?}: see {}", log.display())),
+        Ok(false) => skipped(format!(
+            "`{step}` failed or took more than {LIMIT:?}: see {}",
+            log.display()
+        )),
         Err(error) => skipped(format!("`{step}`: {error}")),
     }
 }
 
 /// Compiles a producer; that it does not compile is no reason to skip it.
 fn compile(folder: &Path, program: &str, arguments: &[&str]) -> Result<()> {
-    let output = Command::new(program).args(arguments).current_dir(folder).output()?;
-    ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(folder)
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{program}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(())
 }
 
@@ -90,8 +114,15 @@ fn text(path: &Path) -> String {
 /// redis-cli with the option -X, which came with 7.0.
 pub(crate) fn redis_cli() -> Prepared<()> {
     let version = version("redis-cli", "--version")?;
-    let major = version.split_whitespace().nth(1).and_then(|version| version.split('.').next()?.parse().ok());
-    if major.is_some_and(|major: u32| major >= 7) { Ok(()) } else { skipped(format!("{} is too old", version.trim())) }
+    let major = version
+        .split_whitespace()
+        .nth(1)
+        .and_then(|version| version.split('.').next()?.parse().ok());
+    if major.is_some_and(|major: u32| major >= 7) {
+        Ok(())
+    } else {
+        skipped(format!("{} is too old", version.trim()))
+    }
 }
 
 /// A Python that has the package.
@@ -99,8 +130,20 @@ pub(crate) fn python(package_name: &str) -> Prepared<String> {
     version("python3", "--version")?;
     let folder = package("python", package_name, |folder| {
         fetch(folder, "python3", &["-m", "venv", "venv"])?;
-        let options = ["install", "--quiet", "--retries", "1", "--timeout", "15", "--disable-pip-version-check"];
-        fetch(folder, &text(&folder.join("venv/bin/pip")), &[&options[..], &[package_name]].concat())
+        let options = [
+            "install",
+            "--quiet",
+            "--retries",
+            "1",
+            "--timeout",
+            "15",
+            "--disable-pip-version-check",
+        ];
+        fetch(
+            folder,
+            &text(&folder.join("venv/bin/pip")),
+            &[&options[..], &[package_name]].concat(),
+        )
     })?;
     Ok(text(&folder.join("venv/bin/python")))
 }
@@ -110,8 +153,14 @@ pub(crate) fn node(package_name: &str, script: &str) -> Prepared<String> {
     version("node", "--version")?;
     version("npm", "--version")?;
     let folder = package("node", package_name, |folder| {
-        let options =
-            ["install", "--no-audit", "--no-fund", "--fetch-retries=1", "--fetch-timeout=15000", "--prefix=."];
+        let options = [
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--fetch-retries=1",
+            "--fetch-timeout=15000",
+            "--prefix=.",
+        ];
         fetch(folder, "npm", &[&options[..], &[package_name]].concat())
     })?;
     let copy = folder.join("push.js");
@@ -137,19 +186,31 @@ pub(crate) fn go(module: &str, source: &str) -> Result<Prepared<String>> {
 }
 
 /// The class path with the compiled program and the jars.
-pub(crate) fn java(group: &str, artifact: &str, release: &str, source: &str) -> Result<Prepared<String>> {
+pub(crate) fn java(
+    group: &str,
+    artifact: &str,
+    release: &str,
+    source: &str,
+) -> Result<Prepared<String>> {
     let pom = format!(
         "<project><modelVersion>4.0.0</modelVersion><groupId>dueq</groupId><artifactId>push</artifactId>\
          <version>1</version><dependencies><dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
          <version>{release}</version></dependency></dependencies></project>"
     );
     let goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
-    let fetched = version("javac", "-version").and_then(|_| version("mvn", "--version")).and_then(|_| {
-        package("java", &pom, |folder| {
-            fs::write(folder.join("pom.xml"), &pom).map_err(|error| Skipped(error.to_string()))?;
-            fetch(folder, "mvn", &["--batch-mode", "--quiet", goal, "-DoutputDirectory=jars"])
-        })
-    });
+    let fetched = version("javac", "-version")
+        .and_then(|_| version("mvn", "--version"))
+        .and_then(|_| {
+            package("java", &pom, |folder| {
+                fs::write(folder.join("pom.xml"), &pom)
+                    .map_err(|error| Skipped(error.to_string()))?;
+                fetch(
+                    folder,
+                    "mvn",
+                    &["--batch-mode", "--quiet", goal, "-DoutputDirectory=jars"],
+                )
+            })
+        });
     let folder = match fetched {
         Ok(folder) => folder,
         Err(skipped) => return Ok(Err(skipped)),

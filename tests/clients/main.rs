@@ -49,14 +49,20 @@ impl Producer<'_> {
     fn succeeds(&self, id: &str, payload: Payload<'_>, says: &str) -> Result<()> {
         let output = self.push(id, "0", payload).with_context(|| id.to_owned())?;
         let said = String::from_utf8_lossy(&output.stdout);
-        ensure!(output.status.success() && said == format!("{says}\n"), "{id}: {output:?}");
+        ensure!(
+            output.status.success() && said == format!("{says}\n"),
+            "{id}: {output:?}"
+        );
         Ok(())
     }
 
     fn fails(&self, id: &str, delay_ms: &str, why: &str) -> Result<()> {
         let output = self.push(id, delay_ms, Payload::Argument("x"))?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(1) && said.contains(why), "{why}: {output:?}");
+        ensure!(
+            output.status.code() == Some(1) && said.contains(why),
+            "{why}: {output:?}"
+        );
         Ok(())
     }
 }
@@ -73,18 +79,26 @@ async fn check(language: &str, prepared: Result<impl Fn() -> Command, Skipped>) 
         Ok(start) => start,
         Err(Skipped(why)) => {
             // Not by a macro: those are shown for failed tests only.
-            writeln!(std::io::stderr(), "SKIPPED: the producer in {language}: {why}")?;
+            writeln!(
+                std::io::stderr(),
+                "SKIPPED: the producer in {language}: {why}"
+            )?;
             return Ok(());
         }
     };
     let began = Instant::now();
-    let producer = Producer { start: &start, server: Server::start(&[])? };
+    let producer = Producer {
+        start: &start,
+        server: Server::start(&[])?,
+    };
     producer.fails("early", "0", "Function not found")?;
     let client = Client::connect(&producer.server.url()).await?;
     client.load_functions().await?;
     let queue = client.queue(QUEUE)?;
 
-    let mebibyte: Vec<u8> = (0..1_048_576_u32).map(|place| (place * 7 + place / 256) as u8).collect();
+    let mebibyte: Vec<u8> = (0..1_048_576_u32)
+        .map(|place| (place * 7 + place / 256) as u8)
+        .collect();
     let messages: [(&str, Payload<'_>); 7] = [
         ("order:42", Payload::Argument("{\"order\": \"42\"}")),
         ("a b  c", Payload::Argument("für 😀 $HOME `x` 'y'")),
@@ -97,7 +111,11 @@ async fn check(language: &str, prepared: Result<impl Fn() -> Command, Skipped>) 
     for (id, payload) in messages {
         producer.succeeds(id, payload, &format!("created {id}"))?;
     }
-    producer.succeeds("empty", Payload::Argument("other"), "empty was pushed before")?;
+    producer.succeeds(
+        "empty",
+        Payload::Argument("other"),
+        "empty was pushed before",
+    )?;
     producer.fails("negative", "-5", "INVALID due")?;
 
     let mut found = claim_all(&queue, messages.len()).await?;
@@ -106,10 +124,20 @@ async fn check(language: &str, prepared: Result<impl Fn() -> Command, Skipped>) 
             Payload::Argument(text) => text.as_bytes(),
             Payload::Input(bytes) => bytes,
         };
-        let place = found.iter().position(|(found, _)| found == id.as_bytes()).with_context(|| id.to_owned())?;
-        ensure!(found.swap_remove(place).1 == expected, "{id}: another payload");
+        let place = found
+            .iter()
+            .position(|(found, _)| found == id.as_bytes())
+            .with_context(|| id.to_owned())?;
+        ensure!(
+            found.swap_remove(place).1 == expected,
+            "{id}: another payload"
+        );
     }
-    producer.succeeds("empty input", Payload::Argument("acked"), "created empty input")?;
+    producer.succeeds(
+        "empty input",
+        Payload::Argument("acked"),
+        "created empty input",
+    )?;
     ensure!(queue.stats().await?.pushed == messages.len() as u64 + 1);
     println!("{language}: {:?}", began.elapsed());
     Ok(())
@@ -119,7 +147,12 @@ async fn check(language: &str, prepared: Result<impl Fn() -> Command, Skipped>) 
 async fn claim_all(queue: &Queue, count: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let (start, mut found) = (Instant::now(), Vec::new());
     while found.len() < count {
-        ensure!(start.elapsed() < LIMIT, "{} of {count}: {:?}", found.len(), queue.stats().await);
+        ensure!(
+            start.elapsed() < LIMIT,
+            "{} of {count}: {:?}",
+            found.len(),
+            queue.stats().await
+        );
         for delivery in queue.claim(count, LIMIT).await? {
             found.push((delivery.id_bytes().to_vec(), delivery.payload().to_vec()));
             delivery.ack().await?;
@@ -130,25 +163,39 @@ async fn claim_all(queue: &Queue, count: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)
 
 /// A producer's file.
 fn example(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/clients").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("examples/clients")
+        .join(name);
     path.to_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
 async fn shell() -> Result<()> {
-    check("shell", install::redis_cli().map(|()| || with("sh", &[&example("push.sh")]))).await
+    check(
+        "shell",
+        install::redis_cli().map(|()| || with("sh", &[&example("push.sh")])),
+    )
+    .await
 }
 
 #[tokio::test]
 async fn python() -> Result<()> {
     let python = install::python("redis==7.0.1");
-    check("Python", python.map(|python| move || with(&python, &[&example("push.py")]))).await
+    check(
+        "Python",
+        python.map(|python| move || with(&python, &[&example("push.py")])),
+    )
+    .await
 }
 
 #[tokio::test]
 async fn javascript() -> Result<()> {
     let script = install::node("ioredis@6.0.0", &example("push.js"));
-    check("JavaScript", script.map(|script| move || with("node", &[&script]))).await
+    check(
+        "JavaScript",
+        script.map(|script| move || with("node", &[&script])),
+    )
+    .await
 }
 
 #[tokio::test]
@@ -160,7 +207,11 @@ async fn go() -> Result<()> {
 #[tokio::test]
 async fn java() -> Result<()> {
     let classes = install::java("redis.clients", "jedis", "7.0.0", &example("Push.java"))?;
-    check("Java", classes.map(|path| move || with("java", &["-cp", &path, "Push"]))).await
+    check(
+        "Java",
+        classes.map(|path| move || with("java", &["-cp", &path, "Push"])),
+    )
+    .await
 }
 
 fn with(program: &str, arguments: &[&str]) -> Command {

@@ -19,7 +19,12 @@ async fn produce(queue: dueq::Queue, name: &'static str) -> Result<usize> {
     for number in 0..EACH {
         let id = format!("{name}-{number}");
         let delay = Duration::from_millis(number as u64 * 7 % 300);
-        ensure!(queue.push(Message::new("payload").id(&id).due(delay)).await? == Pushed::Created);
+        ensure!(
+            queue
+                .push(Message::new("payload").id(&id).due(delay))
+                .await?
+                == Pushed::Created
+        );
         match number % 10 {
             3 => cancelled += usize::from(queue.cancel(&id).await? == Cancelled::Cancelled),
             5 => drop(queue.run_now(&id).await?),
@@ -46,12 +51,24 @@ async fn a_queue_under_load_is_well_and_mending_changes_nothing() -> Result<()> 
         }
     };
     let retry = Retry::fixed(Duration::from_millis(20));
-    let workers: Vec<_> =
-        (0..2).map(|_| Running::start(setup.queue.worker().concurrency(16).retry(retry), handler.clone())).collect();
-    let producers = [("a", setup.client.queue("orders")?), ("b", setup.client.queue("orders")?)]
-        .map(|(name, queue)| tokio::spawn(produce(queue, name)));
+    let workers: Vec<_> = (0..2)
+        .map(|_| {
+            Running::start(
+                setup.queue.worker().concurrency(16).retry(retry),
+                handler.clone(),
+            )
+        })
+        .collect();
+    let producers = [
+        ("a", setup.client.queue("orders")?),
+        ("b", setup.client.queue("orders")?),
+    ]
+    .map(|(name, queue)| tokio::spawn(produce(queue, name)));
 
-    let (over, doctor) = (Arc::new(AtomicBool::new(false)), setup.client.queue("orders")?);
+    let (over, doctor) = (
+        Arc::new(AtomicBool::new(false)),
+        setup.client.queue("orders")?,
+    );
     let examined = tokio::spawn({
         let over = Arc::clone(&over);
         async move {
@@ -80,11 +97,27 @@ async fn a_queue_under_load_is_well_and_mending_changes_nothing() -> Result<()> 
     for worker in workers {
         worker.stop().await?;
     }
-    println!("{times} checkups while {} messages were handled", counts.len());
+    println!(
+        "{times} checkups while {} messages were handled",
+        counts.len()
+    );
     assert!(times > 1, "the doctor looked while they worked");
-    assert_eq!(counts.len() + cancelled, 2 * EACH, "each was handled or cancelled");
-    assert!(counts.values().all(|times| *times == 1) && handled.rest().is_empty(), "none twice");
-    let settled = (done.acked, done.cancelled, done.died, done.crashed, done.purged);
+    assert_eq!(
+        counts.len() + cancelled,
+        2 * EACH,
+        "each was handled or cancelled"
+    );
+    assert!(
+        counts.values().all(|times| *times == 1) && handled.rest().is_empty(),
+        "none twice"
+    );
+    let settled = (
+        done.acked,
+        done.cancelled,
+        done.died,
+        done.crashed,
+        done.purged,
+    );
     assert_eq!(settled, (counts.len() as u64, cancelled as u64, 0, 0, 0));
     assert_eq!((done.scheduled, done.ready, done.dead), (0, 0, 0));
     Ok(())
@@ -96,7 +129,10 @@ async fn faults_are_mended_while_the_queue_is_at_work() -> Result<()> {
     let setup = setup().await?;
     let planted = 20;
     for number in 0..planted {
-        setup.queue.push(Message::new("x").id(format!("planted-{number}")).due(HOUR)).await?;
+        setup
+            .queue
+            .push(Message::new("x").id(format!("planted-{number}")).due(HOUR))
+            .await?;
     }
     let (worker, mut handled) = acking(setup.queue.worker().concurrency(16));
     let producer = tokio::spawn(produce(setup.client.queue("orders")?, "a"));
@@ -107,17 +143,29 @@ async fn faults_are_mended_while_the_queue_is_at_work() -> Result<()> {
         let _: i64 = command(&mut redis, &["ZREM", "dueq:{orders}:scheduled", &id]).await?;
         let mut checkup = setup.queue.examine(true).await?;
         checkup.findings.retain(|one| one.code != "overdue");
-        ensure!(checkup.findings.iter().all(|one| one.mended && one.code == "unplaced"), "{checkup:#?}");
+        ensure!(
+            checkup
+                .findings
+                .iter()
+                .all(|one| one.mended && one.code == "unplaced"),
+            "{checkup:#?}"
+        );
         mended += checkup.findings.len();
     }
     let cancelled = producer.await??;
     let mut ids = handled.take(EACH - cancelled).await?;
     let stats = stats_until(&setup.queue, "all settled", |stats| stats.leased == 0).await?;
-    assert_eq!((mended, stats.dead, stats.died), (planted, planted as u64, planted as u64));
+    assert_eq!(
+        (mended, stats.dead, stats.died),
+        (planted, planted as u64, planted as u64)
+    );
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), EACH - cancelled, "each once");
-    assert!(ids.iter().all(|id| id.starts_with("a-")), "a message that may have been handled is not delivered");
+    assert!(
+        ids.iter().all(|id| id.starts_with("a-")),
+        "a message that may have been handled is not delivered"
+    );
 
     // An operator has looked, and wants them.
     assert_eq!(setup.queue.requeue_all().await?, planted as u64);
@@ -129,12 +177,18 @@ async fn faults_are_mended_while_the_queue_is_at_work() -> Result<()> {
 #[tokio::test]
 async fn a_server_that_evicts_can_be_examined_but_not_used() -> Result<()> {
     let server = dueq_testkit::Server::start(&["--maxmemory-policy", "allkeys-lru"])?;
-    let refused = dueq::Client::connect(&server.url()).await.expect_err("it evicts");
+    let refused = dueq::Client::connect(&server.url())
+        .await
+        .expect_err("it evicts");
     assert_eq!(refused.kind(), dueq::ErrorKind::Unsupported);
     let options = dueq::ClientOptions::new().accept_unfit();
     let client = dueq::Client::connect_with(&server.url(), &options).await?;
     let checkup = client.examine().await?;
-    let codes: Vec<_> = checkup.findings.iter().map(|finding| finding.code).collect();
+    let codes: Vec<_> = checkup
+        .findings
+        .iter()
+        .map(|finding| finding.code)
+        .collect();
     assert_eq!(codes, ["eviction", "persistence"], "{checkup:#?}");
     assert!(checkup.unchecked.is_empty());
     Ok(())

@@ -7,7 +7,10 @@ use super::support::*;
 
 /// The library as another release would have it.
 fn of_version(version: u64) -> String {
-    let (ours, theirs) = (format!("return {}\n", dueq::functions_version()), format!("return {version}\n"));
+    let (ours, theirs) = (
+        format!("return {}\n", dueq::functions_version()),
+        format!("return {version}\n"),
+    );
     let code = dueq::functions_code();
     assert_eq!(code.matches(&ours).count(), 1);
     code.replace(&ours, &theirs)
@@ -16,7 +19,18 @@ fn of_version(version: u64) -> String {
 /// A push by FCALL, and what it answered.
 async fn push(setup: &Setup, id: &str) -> Result<String> {
     let mut words = vec!["FCALL".to_owned(), "dueq_push".to_owned(), "10".to_owned()];
-    let suffixes = ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"];
+    let suffixes = [
+        "scheduled",
+        "ready",
+        "leases",
+        "claims",
+        "messages",
+        "attrs",
+        "dead",
+        "recent",
+        "nodes",
+        "meta",
+    ];
     words.extend(suffixes.map(|suffix| format!("dueq:{{orders}}:{suffix}")));
     words.extend(["", "", id, "+0", "payload", ""].map(str::to_owned));
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -35,7 +49,11 @@ async fn the_library_is_there_after_a_restart() -> Result<()> {
     assert_eq!(setup.client.functions().await?, Functions::Current);
     assert_eq!(push(&setup, "before").await?, "EXISTS scheduled");
     assert_eq!(push(&setup, "after").await?, "CREATED");
-    let mut claimed: Vec<_> = claim(&setup.queue, 2).await?.iter().map(|one| one.id().into_owned()).collect();
+    let mut claimed: Vec<_> = claim(&setup.queue, 2)
+        .await?
+        .iter()
+        .map(|one| one.id().into_owned())
+        .collect();
     claimed.sort();
     assert_eq!(claimed, ["after", "before"]);
     Ok(())
@@ -46,11 +64,21 @@ async fn an_older_library_is_replaced_and_a_newer_one_is_not() -> Result<()> {
     let setup = setup().await?;
     let current = dueq::functions_version();
     for (version, found, then) in [
-        (current - 1, Functions::Older(current - 1), Functions::Current),
+        (
+            current - 1,
+            Functions::Older(current - 1),
+            Functions::Current,
+        ),
         (current, Functions::Current, Functions::Current),
-        (current + 1, Functions::Newer(current + 1), Functions::Newer(current + 1)),
+        (
+            current + 1,
+            Functions::Newer(current + 1),
+            Functions::Newer(current + 1),
+        ),
     ] {
-        let _: String = setup.command(&["FUNCTION", "LOAD", "REPLACE", &of_version(version)]).await?;
+        let _: String = setup
+            .command(&["FUNCTION", "LOAD", "REPLACE", &of_version(version)])
+            .await?;
         assert_eq!(setup.client.functions().await?, found);
         assert_eq!(setup.client.load_functions().await?, found);
         assert_eq!(setup.client.functions().await?, then);
@@ -62,11 +90,21 @@ async fn an_older_library_is_replaced_and_a_newer_one_is_not() -> Result<()> {
 async fn the_client_does_not_need_the_library() -> Result<()> {
     let setup = setup().await?;
     setup.client.load_functions().await?;
-    assert_eq!(setup.queue.push(Message::new("1").id("one")).await?, Pushed::Created);
+    assert_eq!(
+        setup.queue.push(Message::new("1").id("one")).await?,
+        Pushed::Created
+    );
 
     let _: String = setup.command(&["FUNCTION", "FLUSH", "SYNC"]).await?;
-    assert!(push(&setup, "two").await.is_err_and(|error| format!("{error:#}").contains("Function not found")));
-    assert_eq!(setup.queue.push(Message::new("2").id("two")).await?, Pushed::Created);
+    assert!(
+        push(&setup, "two")
+            .await
+            .is_err_and(|error| format!("{error:#}").contains("Function not found"))
+    );
+    assert_eq!(
+        setup.queue.push(Message::new("2").id("two")).await?,
+        Pushed::Created
+    );
     assert_eq!(setup.client.functions().await?, Functions::Absent);
     assert_eq!(claim(&setup.queue, 2).await?.len(), 2);
     Ok(())
@@ -77,14 +115,29 @@ async fn a_replica_that_takes_over_has_the_library() -> Result<()> {
     let setup = setup().await?;
     setup.client.load_functions().await?;
     assert_eq!(push(&setup, "before").await?, "CREATED");
-    let replica = dueq_testkit::Server::start(&["--replicaof", "127.0.0.1", &setup.server.port().to_string()])?;
+    let replica = dueq_testkit::Server::start(&[
+        "--replicaof",
+        "127.0.0.1",
+        &setup.server.port().to_string(),
+    ])?;
     let mut redis = connection(&replica.url()).await?;
-    let read = async || Ok(command(&mut redis, &["FCALL_RO", "dueq_version", "0"]).await.unwrap_or(0));
-    until("the replica's library", read, |version: &u64| *version == dueq::functions_version()).await?;
+    let read = async || {
+        Ok(command(&mut redis, &["FCALL_RO", "dueq_version", "0"])
+            .await
+            .unwrap_or(0))
+    };
+    until("the replica's library", read, |version: &u64| {
+        *version == dueq::functions_version()
+    })
+    .await?;
 
     let _: String = command(&mut redis, &["REPLICAOF", "NO", "ONE"]).await?;
     let client = dueq::Client::connect(&replica.url()).await?;
-    let taken_over = Setup { queue: client.queue("orders")?, client, server: replica };
+    let taken_over = Setup {
+        queue: client.queue("orders")?,
+        client,
+        server: replica,
+    };
     assert_eq!(push(&taken_over, "before").await?, "EXISTS scheduled");
     assert_eq!(push(&taken_over, "after").await?, "CREATED");
     Ok(())
@@ -94,18 +147,34 @@ async fn a_replica_that_takes_over_has_the_library() -> Result<()> {
 async fn every_primary_of_a_cluster_gets_the_library() -> Result<()> {
     let first = setup_with(&["--cluster-enabled", "yes"]).await?;
     let second = setup_with(&["--cluster-enabled", "yes"]).await?;
-    let _: String = first.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]).await?;
-    let _: String = second.command(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]).await?;
+    let _: String = first
+        .command(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"])
+        .await?;
+    let _: String = second
+        .command(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"])
+        .await?;
     let port = second.server.port().to_string();
-    let _: String = first.command(&["CLUSTER", "MEET", "127.0.0.1", &port]).await?;
+    let _: String = first
+        .command(&["CLUSTER", "MEET", "127.0.0.1", &port])
+        .await?;
     let formed = async || first.command::<String>(&["CLUSTER", "INFO"]).await;
-    until("the cluster", formed, |info| info.contains("cluster_slots_assigned:16384")).await?;
+    until("the cluster", formed, |info| {
+        info.contains("cluster_slots_assigned:16384")
+    })
+    .await?;
 
     assert_eq!(first.client.load_functions().await?, Functions::Absent);
     for node in [&first, &second] {
-        assert_eq!(node.command::<u64>(&["FCALL", "dueq_version", "0"]).await?, dueq::functions_version());
+        assert_eq!(
+            node.command::<u64>(&["FCALL", "dueq_version", "0"]).await?,
+            dueq::functions_version()
+        );
     }
     let _: String = second.command(&["FUNCTION", "FLUSH", "SYNC"]).await?;
-    assert_eq!(first.client.functions().await?, Functions::Absent, "one of the primaries has none");
+    assert_eq!(
+        first.client.functions().await?,
+        Functions::Absent,
+        "one of the primaries has none"
+    );
     Ok(())
 }

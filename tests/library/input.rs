@@ -18,9 +18,15 @@ fn refused<T: Debug>(what: &str, result: Result<T, Error>, words: &[&str]) -> Re
     };
     let text = error.to_string();
     ensure!(error.kind() == ErrorKind::InvalidInput, "{what}: {error:?}");
-    ensure!(error.was_applied() == Applied::No && !error.is_retryable(), "{what}: {error:?}");
+    ensure!(
+        error.was_applied() == Applied::No && !error.is_retryable(),
+        "{what}: {error:?}"
+    );
     for word in words {
-        ensure!(text.contains(word), "{what}: {text:?} does not say {word:?}");
+        ensure!(
+            text.contains(word),
+            "{what}: {text:?} does not say {word:?}"
+        );
     }
     ensure!(!text.contains('\n') && text.len() < 400, "{what}: {text}");
     Ok(())
@@ -47,7 +53,11 @@ async fn names_of_queues_out_of_range() -> Result<()> {
         (&long, "129 bytes"),
         (&"ä".repeat(65), "130 bytes"),
     ] {
-        refused(name, setup.client.queue(name), &["queue name", why, "1 to 128 bytes"])?;
+        refused(
+            name,
+            setup.client.queue(name),
+            &["queue name", why, "1 to 128 bytes"],
+        )?;
     }
     let largest = setup.client.queue(&"x".repeat(128))?;
     largest.push(Message::new("")).await?;
@@ -68,14 +78,22 @@ async fn ids_out_of_range_are_refused_by_every_verb() -> Result<()> {
         (&long[..], "too long"),
     ] {
         let words = ["message id", why, "1 to 200 bytes"];
-        for conflict in [OnConflict::Keep, OnConflict::Reschedule, OnConflict::Replace] {
+        for conflict in [
+            OnConflict::Keep,
+            OnConflict::Reschedule,
+            OnConflict::Replace,
+        ] {
             let message = Message::new("").id(id).due(HOUR).on_conflict(conflict);
             refused("push", queue.push(message).await, &words)?;
         }
         refused("cancel", queue.cancel(id).await, &words)?;
         refused("cancel_dead", queue.cancel_dead(id).await, &words)?;
         refused("reschedule", queue.reschedule(id, HOUR).await, &words)?;
-        refused("reschedule_if", queue.reschedule_if(id, HOUR, 5).await, &words)?;
+        refused(
+            "reschedule_if",
+            queue.reschedule_if(id, HOUR, 5).await,
+            &words,
+        )?;
         refused("run_now", queue.run_now(id).await, &words)?;
         refused("requeue", queue.requeue(id).await, &words)?;
         refused("get", queue.get(id).await, &words)?;
@@ -89,9 +107,21 @@ async fn payloads_that_are_too_large() -> Result<()> {
     let queue = &setup.queue;
     let mebibyte = 1024 * 1024;
     let of = |size: usize| Message::new(vec![b'x'; size]).id("id");
-    refused("1 MiB and a byte", queue.push(of(mebibyte + 1)).await, &["1048577 bytes", "1048576"])?;
-    refused("16 MiB", queue.push(of(16 * mebibyte)).await, &["16777216 bytes", "1048576"])?;
-    refused("more than 16 MiB", queue.push(of(16 * mebibyte + 1)).await, &["16777217 bytes", "16777216"])?;
+    refused(
+        "1 MiB and a byte",
+        queue.push(of(mebibyte + 1)).await,
+        &["1048577 bytes", "1048576"],
+    )?;
+    refused(
+        "16 MiB",
+        queue.push(of(16 * mebibyte)).await,
+        &["16777216 bytes", "1048576"],
+    )?;
+    refused(
+        "more than 16 MiB",
+        queue.push(of(16 * mebibyte + 1)).await,
+        &["16777217 bytes", "16777216"],
+    )?;
     no_trace(&setup).await?;
     queue.push(of(mebibyte)).await?;
     Ok(())
@@ -100,7 +130,11 @@ async fn payloads_that_are_too_large() -> Result<()> {
 #[tokio::test]
 async fn what_has_no_json_form_is_no_message() -> Result<()> {
     let map = std::collections::BTreeMap::from([((1, 2), "x")]);
-    refused("a map with keys that are no strings", Message::json(&map), &["JSON"])?;
+    refused(
+        "a map with keys that are no strings",
+        Message::json(&map),
+        &["JSON"],
+    )?;
     Ok(())
 }
 
@@ -120,9 +154,21 @@ async fn times_beyond_a_hundred_years() -> Result<()> {
         Due::at_ms(u64::MAX),
     ];
     for due in dues {
-        refused(&format!("{due:?}"), queue.push(Message::new("").id("id").due(due)).await, &["100 years"])?;
-        refused(&format!("{due:?}"), queue.reschedule("id", due).await, &["100 years"])?;
-        refused(&format!("{due:?}"), queue.reschedule_if("id", due, 5).await, &["100 years"])?;
+        refused(
+            &format!("{due:?}"),
+            queue.push(Message::new("").id("id").due(due)).await,
+            &["100 years"],
+        )?;
+        refused(
+            &format!("{due:?}"),
+            queue.reschedule("id", due).await,
+            &["100 years"],
+        )?;
+        refused(
+            &format!("{due:?}"),
+            queue.reschedule_if("id", due, 5).await,
+            &["100 years"],
+        )?;
     }
     no_trace(&setup).await
 }
@@ -132,7 +178,11 @@ async fn limits_of_attempts_out_of_range() -> Result<()> {
     let setup = setup().await?;
     for limit in [0, 1_000_001, u32::MAX] {
         let pushed = setup.queue.push(Message::new("").max_attempts(limit)).await;
-        refused("a limit", pushed, &["max_attempts", &limit.to_string(), "1 to 1000000"])?;
+        refused(
+            "a limit",
+            pushed,
+            &["max_attempts", &limit.to_string(), "1 to 1000000"],
+        )?;
     }
     no_trace(&setup).await
 }
@@ -144,22 +194,50 @@ async fn limits_of_a_queue_out_of_range_change_none_of_them() -> Result<()> {
     let limits = || Limits::new().max_attempts(3);
     for (wrong, words) in [
         (Limits::new(), "pairs of name and value"),
-        (limits().max_attempts(0), "max_attempts must be 1 to 1000000"),
-        (limits().max_attempts(1_000_001), "max_attempts must be 1 to 1000000"),
-        (limits().max_crashes(1_000_001), "max_crashes must be 0 to 1000000"),
+        (
+            limits().max_attempts(0),
+            "max_attempts must be 1 to 1000000",
+        ),
+        (
+            limits().max_attempts(1_000_001),
+            "max_attempts must be 1 to 1000000",
+        ),
+        (
+            limits().max_crashes(1_000_001),
+            "max_crashes must be 0 to 1000000",
+        ),
         (limits().max_messages(Some(0)), "max_messages must be 1 to"),
-        (limits().max_messages(Some(u64::MAX)), "max_messages must be 1 to"),
-        (limits().max_payload_bytes(0), "max_payload_bytes must be 1 to 16777216"),
-        (limits().max_payload_bytes(16 * 1024 * 1024 + 1), "max_payload_bytes must be 1 to 16777216"),
+        (
+            limits().max_messages(Some(u64::MAX)),
+            "max_messages must be 1 to",
+        ),
+        (
+            limits().max_payload_bytes(0),
+            "max_payload_bytes must be 1 to 16777216",
+        ),
+        (
+            limits().max_payload_bytes(16 * 1024 * 1024 + 1),
+            "max_payload_bytes must be 1 to 16777216",
+        ),
         (limits().keep_dead(0), "dead_keep must be 1 to"),
-        (limits().keep_dead_for(Duration::ZERO), "dead_keep_ms must be 1 to"),
-        (limits().keep_dead_for(Duration::MAX), "dead_keep_ms must be 1 to"),
+        (
+            limits().keep_dead_for(Duration::ZERO),
+            "dead_keep_ms must be 1 to",
+        ),
+        (
+            limits().keep_dead_for(Duration::MAX),
+            "dead_keep_ms must be 1 to",
+        ),
     ] {
         refused(words, queue.configure(wrong).await, &[words])?;
     }
     no_trace(&setup).await?;
     queue.configure(Limits::new().max_attempts(7)).await?;
-    refused("zero", queue.configure(limits().max_crashes(u32::MAX)).await, &["max_crashes"])?;
+    refused(
+        "zero",
+        queue.configure(limits().max_crashes(u32::MAX)).await,
+        &["max_crashes"],
+    )?;
     assert_eq!(queue.stats().await?.max_attempts, 7);
     Ok(())
 }
@@ -170,41 +248,102 @@ async fn leases_and_counts_out_of_range() -> Result<()> {
     let queue = &setup.queue;
     let day = Duration::from_secs(86_400);
     for lease in [Duration::ZERO, day + Duration::from_nanos(1), Duration::MAX] {
-        refused("claim", queue.claim(1, lease).await, &["lease", "1 ms and a day"])?;
-        let worker =
-            within("the refusal", queue.worker().lease(lease).run(|_| async {}, std::future::pending())).await?;
+        refused(
+            "claim",
+            queue.claim(1, lease).await,
+            &["lease", "1 ms and a day"],
+        )?;
+        let worker = within(
+            "the refusal",
+            queue
+                .worker()
+                .lease(lease)
+                .run(|_| async {}, std::future::pending()),
+        )
+        .await?;
         refused("worker", worker, &["lease", "1 ms and a day"])?;
     }
     for count in [0, 1_001, usize::MAX] {
-        refused("claim", queue.claim(count, LONG).await, &["claim of", &count.to_string(), "1 to 1000"])?;
-        refused("list", queue.list(State::Dead, None, count).await, &["page", &count.to_string(), "1 to 1000"])?;
+        refused(
+            "claim",
+            queue.claim(count, LONG).await,
+            &["claim of", &count.to_string(), "1 to 1000"],
+        )?;
+        refused(
+            "list",
+            queue.list(State::Dead, None, count).await,
+            &["page", &count.to_string(), "1 to 1000"],
+        )?;
     }
     for concurrency in [0, usize::MAX] {
-        let worker = queue.worker().concurrency(concurrency).run(|_| async {}, std::future::pending());
-        refused("worker", within("the refusal", worker).await?, &["concurrency", &concurrency.to_string()])?;
+        let worker = queue
+            .worker()
+            .concurrency(concurrency)
+            .run(|_| async {}, std::future::pending());
+        refused(
+            "worker",
+            within("the refusal", worker).await?,
+            &["concurrency", &concurrency.to_string()],
+        )?;
     }
     no_trace(&setup).await?;
     let delivery = push_and_claim(queue, Message::new("")).await?;
-    refused("extend", delivery.extend(Duration::ZERO).await, &["lease", "1 ms and a day"])?;
-    refused("extend", delivery.extend(2 * day).await, &["lease", "1 ms and a day"])?;
-    refused("again", delivery.again(CENTURY + HOUR).await, &["100 years"])?;
-    refused("again", delivery.again(Due::at_ms(u64::MAX)).await, &["100 years"])?;
-    refused("retry", delivery.retry(CENTURY + HOUR, "").await, &["100 years"])?;
+    refused(
+        "extend",
+        delivery.extend(Duration::ZERO).await,
+        &["lease", "1 ms and a day"],
+    )?;
+    refused(
+        "extend",
+        delivery.extend(2 * day).await,
+        &["lease", "1 ms and a day"],
+    )?;
+    refused(
+        "again",
+        delivery.again(CENTURY + HOUR).await,
+        &["100 years"],
+    )?;
+    refused(
+        "again",
+        delivery.again(Due::at_ms(u64::MAX)).await,
+        &["100 years"],
+    )?;
+    refused(
+        "retry",
+        delivery.retry(CENTURY + HOUR, "").await,
+        &["100 years"],
+    )?;
     assert_eq!(queue.claim(1, day).await?.len(), 0);
-    assert_eq!(delivery.ack().await?, dueq::Settled::Done, "none of it cost the lease");
+    assert_eq!(
+        delivery.ack().await?,
+        dueq::Settled::Done,
+        "none of it cost the lease"
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn leased_messages_cannot_be_purged() -> Result<()> {
     let setup = setup().await?;
-    refused("purge", setup.queue.purge(State::Leased).await, &["leased", "purged"])?;
+    refused(
+        "purge",
+        setup.queue.purge(State::Leased).await,
+        &["leased", "purged"],
+    )?;
     no_trace(&setup).await
 }
 
 #[tokio::test]
 async fn senseless_retry_delays() -> Result<()> {
-    refused("zero", Retry::exponential(Duration::ZERO, HOUR), &["retry delays", "above zero"])?;
-    refused("falling", Retry::exponential(HOUR, Duration::from_secs(1)), &["retry delays"])?;
+    refused(
+        "zero",
+        Retry::exponential(Duration::ZERO, HOUR),
+        &["retry delays", "above zero"],
+    )?;
+    refused(
+        "falling",
+        Retry::exponential(HOUR, Duration::from_secs(1)),
+        &["retry delays"],
+    )?;
     Ok(())
 }

@@ -26,13 +26,18 @@ fn silent_error(error: &dueq::Error) {
         silent("cause", &error);
         cause = error.source();
     }
-    assert!(error.source().is_none_or(|source| !source.to_string().contains(SECRET)));
+    assert!(
+        error
+            .source()
+            .is_none_or(|source| !source.to_string().contains(SECRET))
+    );
 }
 
 #[tokio::test]
 async fn nothing_that_holds_a_connection_shows_its_password() -> Result<()> {
     let server = Server::start(&["--requirepass", SECRET])?;
-    let client = Client::connect(&format!("redis://:{SECRET}@127.0.0.1:{}/0", server.port())).await?;
+    let client =
+        Client::connect(&format!("redis://:{SECRET}@127.0.0.1:{}/0", server.port())).await?;
     let queue = client.queue("orders")?;
     queue.push(Message::new("x").id("one")).await?;
     let delivery = loop {
@@ -57,17 +62,43 @@ async fn no_error_holds_a_password() -> Result<()> {
     let server = Server::start(&["--requirepass", "another"])?;
     let port = server.port();
     for (url, kind) in [
-        (format!("redis://:{SECRET}@127.0.0.1:{port}/"), ErrorKind::Denied),
-        (format!("redis://{SECRET}:{SECRET}@127.0.0.1:{port}/"), ErrorKind::Denied),
-        (format!("redis://:{SECRET}@127.0.0.1:1/"), ErrorKind::Unavailable),
-        (format!("redis://:{SECRET}@127.0.0.1:{port}/nine"), ErrorKind::InvalidInput),
-        (format!("redis://:{SECRET}@127.0.0.1:99999/"), ErrorKind::InvalidInput),
-        (format!("redis+unix:///absent?pass={SECRET}"), ErrorKind::Unavailable),
-        (format!("redis+sentinel://:{SECRET}@127.0.0.1:{port}/"), ErrorKind::InvalidInput),
-        (format!("redis+sentinel://:{SECRET}@127.0.0.1/s?sentinel_passwort={SECRET}"), ErrorKind::InvalidInput),
+        (
+            format!("redis://:{SECRET}@127.0.0.1:{port}/"),
+            ErrorKind::Denied,
+        ),
+        (
+            format!("redis://{SECRET}:{SECRET}@127.0.0.1:{port}/"),
+            ErrorKind::Denied,
+        ),
+        (
+            format!("redis://:{SECRET}@127.0.0.1:1/"),
+            ErrorKind::Unavailable,
+        ),
+        (
+            format!("redis://:{SECRET}@127.0.0.1:{port}/nine"),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            format!("redis://:{SECRET}@127.0.0.1:99999/"),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            format!("redis+unix:///absent?pass={SECRET}"),
+            ErrorKind::Unavailable,
+        ),
+        (
+            format!("redis+sentinel://:{SECRET}@127.0.0.1:{port}/"),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            format!("redis+sentinel://:{SECRET}@127.0.0.1/s?sentinel_passwort={SECRET}"),
+            ErrorKind::InvalidInput,
+        ),
         (SECRET.to_owned(), ErrorKind::InvalidInput),
     ] {
-        let error = Client::connect(&url).await.expect_err("no server that takes it");
+        let error = Client::connect(&url)
+            .await
+            .expect_err("no server that takes it");
         assert_eq!(error.kind(), kind, "{error}");
         silent_error(&error);
     }
@@ -76,11 +107,22 @@ async fn no_error_holds_a_password() -> Result<()> {
 
 #[tokio::test]
 async fn certificates_are_not_shown_and_tls_is_not_switched_off_by_a_url() -> Result<()> {
-    let options = ClientOptions::new().ca_certificates(SECRET).client_certificate(SECRET, SECRET);
+    let options = ClientOptions::new()
+        .ca_certificates(SECRET)
+        .client_certificate(SECRET, SECRET);
     silent("options", &options);
-    silent_error(&Client::connect_with("rediss://127.0.0.1:1/", &options).await.expect_err("no certificates"));
-    for url in ["rediss://127.0.0.1:1/#insecure", "rediss+sentinel://127.0.0.1:1/orders/0#insecure"] {
-        let error = Client::connect(url).await.expect_err("it would trust everybody");
+    silent_error(
+        &Client::connect_with("rediss://127.0.0.1:1/", &options)
+            .await
+            .expect_err("no certificates"),
+    );
+    for url in [
+        "rediss://127.0.0.1:1/#insecure",
+        "rediss+sentinel://127.0.0.1:1/orders/0#insecure",
+    ] {
+        let error = Client::connect(url)
+            .await
+            .expect_err("it would trust everybody");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         assert!(error.to_string().contains("#insecure"), "{error}");
     }

@@ -6,7 +6,8 @@ use anyhow::Result;
 use dueq::{Delivery, Due, Message, State};
 
 use crate::support::{
-    HOUR, Running, acking, claim, claim_one, messages, push_all, seen, server_us, setup, stats_until,
+    HOUR, Running, acking, claim, claim_one, messages, push_all, seen, server_us, setup,
+    stats_until,
 };
 
 const PUSH: &str = include_str!("../../lua/dist/push.lua");
@@ -36,7 +37,11 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
         b"\xff\xfe:\xff",
     ];
     for entry in entries {
-        redis::cmd("RPUSH").arg("dueq:{orders}:ready").arg(entry).query_async::<()>(&mut redis).await?;
+        redis::cmd("RPUSH")
+            .arg("dueq:{orders}:ready")
+            .arg(entry)
+            .query_async::<()>(&mut redis)
+            .await?;
     }
     for (key, score, member) in [
         ("scheduled", "1", &b"no payload"[..]),
@@ -49,21 +54,34 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
         ("recent", "-inf", b""),
     ] {
         let key = format!("dueq:{{orders}}:{key}");
-        redis::cmd("ZADD").arg(key).arg(score).arg(member).query_async::<()>(&mut redis).await?;
+        redis::cmd("ZADD")
+            .arg(key)
+            .arg(score)
+            .arg(member)
+            .query_async::<()>(&mut redis)
+            .await?;
     }
-    for (key, field, value) in
-        [("claims", "no claim, no payload", "short"), ("attrs", "5", "no such form"), ("attrs", "6", "")]
-    {
-        setup.command::<()>(&["HSET", &format!("dueq:{{orders}}:{key}"), field, value]).await?;
+    for (key, field, value) in [
+        ("claims", "no claim, no payload", "short"),
+        ("attrs", "5", "no such form"),
+        ("attrs", "6", ""),
+    ] {
+        setup
+            .command::<()>(&["HSET", &format!("dueq:{{orders}}:{key}"), field, value])
+            .await?;
     }
-    setup.command::<()>(&["RPUSH", "dueq:{orders}:wake", "not", "", "tokens"]).await?;
+    setup
+        .command::<()>(&["RPUSH", "dueq:{orders}:wake", "not", "", "tokens"])
+        .await?;
 
     // What the handler cannot read: nothing at all, no text, no JSON, not the JSON that it wants.
     let poison: [&[u8]; 5] = [b"", b"\xff\xfe", b"{\"unfinished\":", b"\"a text\"", b"-1"];
     for payload in poison {
         queue.push(Message::new(payload).max_attempts(1)).await?;
     }
-    let good: Result<Vec<_>, _> = (0..50).map(|n| Message::json(&n).map(|message| message.id(n.to_string()))).collect();
+    let good: Result<Vec<_>, _> = (0..50)
+        .map(|n| Message::json(&n).map(|message| message.id(n.to_string())))
+        .collect();
     push_all(queue, good?).await?;
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {
@@ -78,10 +96,16 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     handled.sort_unstable();
     assert_eq!(handled, (0..50).collect::<Vec<_>>());
     let stats = stats_until(queue, "all settled", |stats| stats.acked + stats.dead == 55).await?;
-    assert_eq!((stats.acked, stats.dead, stats.ready, stats.leased), (50, 5, 0, 0), "{stats:?}");
+    assert_eq!(
+        (stats.acked, stats.dead, stats.ready, stats.leased),
+        (50, 5, 0, 0),
+        "{stats:?}"
+    );
     worker.stop().await?;
     // And none of it is left in anybody's way.
-    let left: Vec<Vec<u8>> = setup.command(&["ZRANGE", "dueq:{orders}:scheduled", "0", "0"]).await?;
+    let left: Vec<Vec<u8>> = setup
+        .command(&["ZRANGE", "dueq:{orders}:scheduled", "0", "0"])
+        .await?;
     assert_eq!(left, [b"far"]);
     Ok(())
 }
@@ -93,7 +117,14 @@ async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let due = Due::at_ms(server_us(&mut setup.redis().await?).await? / 1_000);
-    push_all(queue, messages(CROWD).into_iter().map(|message| message.due(due)).collect()).await?;
+    push_all(
+        queue,
+        messages(CROWD)
+            .into_iter()
+            .map(|message| message.due(due))
+            .collect(),
+    )
+    .await?;
     assert_eq!(queue.stats().await?.due, CROWD as u64);
     let (worker, mut seen) = acking(queue.worker().concurrency(500));
     let mut handled = seen.take(CROWD).await?;
@@ -102,7 +133,10 @@ async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
     assert_eq!(handled.len(), CROWD);
     worker.stop().await?;
     let stats = queue.stats().await?;
-    assert_eq!((stats.acked, stats.claimed, stats.crashed), (CROWD as u64, CROWD as u64, 0));
+    assert_eq!(
+        (stats.acked, stats.claimed, stats.crashed),
+        (CROWD as u64, CROWD as u64, 0)
+    );
     Ok(())
 }
 
@@ -126,7 +160,10 @@ async fn more_than_8000_leases_that_run_out_at_once_wedge_every_recovery() -> Re
     assert_eq!(handled.len(), CROWD);
     worker.stop().await?;
     let stats = queue.stats().await?;
-    assert_eq!((stats.acked, stats.crashed, stats.dead), (CROWD as u64, CROWD as u64, 0));
+    assert_eq!(
+        (stats.acked, stats.crashed, stats.dead),
+        (CROWD as u64, CROWD as u64, 0)
+    );
     Ok(())
 }
 
@@ -137,15 +174,28 @@ async fn equal_payloads_collapse() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let due = Due::at_ms(server_us(&mut setup.redis().await?).await? / 1_000);
-    push_all(queue, (0..100).map(|_| Message::new("the same").due(due)).collect()).await?;
+    push_all(
+        queue,
+        (0..100)
+            .map(|_| Message::new("the same").due(due))
+            .collect(),
+    )
+    .await?;
     let twins = claim(queue, 100).await?;
-    assert!(twins.iter().all(|delivery| delivery.payload() == b"the same"));
+    assert!(
+        twins
+            .iter()
+            .all(|delivery| delivery.payload() == b"the same")
+    );
     // And one that goes takes no other along.
     for delivery in &twins[..50] {
         delivery.ack().await?;
     }
     twins[50].bury("").await?;
-    assert_eq!(queue.cancel_dead(twins[50].id_bytes()).await?, dueq::Cancelled::Cancelled);
+    assert_eq!(
+        queue.cancel_dead(twins[50].id_bytes()).await?,
+        dueq::Cancelled::Cancelled
+    );
     assert_eq!(queue.stats().await?.leased, 49);
     Ok(())
 }
@@ -171,15 +221,28 @@ async fn negative_delay() -> Result<()> {
     let mut redis = setup.redis().await?;
     let mut call = redis::cmd("EVAL");
     call.arg(PUSH).arg(10).arg(queue.keys()).arg("").arg("");
-    for (id, due) in [("a", "-5"), ("b", "+-5"), ("c", "+0"), ("d", "-1e3"), ("e", "- 5")] {
+    for (id, due) in [
+        ("a", "-5"),
+        ("b", "+-5"),
+        ("c", "+0"),
+        ("d", "-1e3"),
+        ("e", "- 5"),
+    ] {
         call.arg(id).arg(due).arg("").arg("");
     }
     let (_, results): (redis::Value, Vec<String>) = call.query_async(&mut redis).await?;
     for (place, result) in results.iter().enumerate() {
-        let expected = if place == 2 { "CREATED" } else { "INVALID due must be" };
+        let expected = if place == 2 {
+            "CREATED"
+        } else {
+            "INVALID due must be"
+        };
         assert!(result.starts_with(expected), "{place}: {result}");
     }
     assert_eq!(claim_one(queue).await?.id(), "c");
-    assert_eq!(queue.list(State::Scheduled, None, 10).await?.messages.len(), 0);
+    assert_eq!(
+        queue.list(State::Scheduled, None, 10).await?.messages.len(),
+        0
+    );
     Ok(())
 }

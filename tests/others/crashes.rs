@@ -10,8 +10,8 @@ use dueq::{Delivery, Message, Settled};
 
 use crate::support::child::{Part, Process};
 use crate::support::{
-    Running, Setup, acking, command, connection, holding, ids, messages, push_all, seen, setup, setup_with,
-    stats_until, until,
+    Running, Setup, acking, command, connection, holding, ids, messages, push_all, seen, setup,
+    setup_with, stats_until, until,
 };
 
 /// Redisson's blocking queues, Sidekiq's basic fetch and Resque pop a message and then work on it: what the process had when
@@ -27,7 +27,11 @@ async fn pop_without_lease_loses_on_crash() -> Result<()> {
         victim.says().await?;
         victim.kill().await?;
     }
-    assert_ne!(queue.stats().await?.leased, 0, "they died with something in hand");
+    assert_ne!(
+        queue.stats().await?.leased,
+        0,
+        "they died with something in hand"
+    );
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {
         let _ = sender.send((delivery.id().into_owned(), delivery.payload().to_vec()));
@@ -36,7 +40,13 @@ async fn pop_without_lease_loses_on_crash() -> Result<()> {
     let worker = Running::start(queue.worker(), handler);
     let mut handled = seen.take(150).await?;
     handled.sort_unstable();
-    assert_eq!(handled, ids(150).into_iter().map(|id| (id.clone(), id.into_bytes())).collect::<Vec<_>>());
+    assert_eq!(
+        handled,
+        ids(150)
+            .into_iter()
+            .map(|id| (id.clone(), id.into_bytes()))
+            .collect::<Vec<_>>()
+    );
     worker.stop().await
 }
 
@@ -45,12 +55,22 @@ async fn pop_without_lease_loses_on_crash() -> Result<()> {
 /// wherever the append-only file is torn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_active_id_without_a_lease_is_never_scanned() -> Result<()> {
-    let mut setup =
-        setup_with(&["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]).await?;
+    let mut setup = setup_with(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--auto-aof-rewrite-percentage",
+        "0",
+    ])
+    .await?;
     push_all(&setup.queue, messages(20)).await?;
     let file = append_only_file(&setup)?;
     let before_claim = fs::metadata(&file)?.len();
-    assert_eq!(setup.queue.claim(20, Duration::from_millis(1)).await?.len(), 20);
+    assert_eq!(
+        setup.queue.claim(20, Duration::from_millis(1)).await?.len(),
+        20
+    );
     setup.server.kill()?;
     let written = fs::read(&file)?;
     let after_claim = u64::try_from(written.len())?;
@@ -62,7 +82,8 @@ async fn an_active_id_without_a_lease_is_never_scanned() -> Result<()> {
         let mut redis = connection(&setup.server.url()).await?;
         let key = |name: &str| format!("dueq:{{orders}}:{name}");
         let claims: Vec<Vec<u8>> = command(&mut redis, &["HKEYS", &key("claims")]).await?;
-        let mut leases: Vec<Vec<u8>> = command(&mut redis, &["ZRANGE", &key("leases"), "0", "-1"]).await?;
+        let mut leases: Vec<Vec<u8>> =
+            command(&mut redis, &["ZRANGE", &key("leases"), "0", "-1"]).await?;
         // Beside the ids a claim leaves what its lease holds, under the name of that.
         let (ids, beside): (Vec<_>, Vec<_>) = claims.into_iter().partition(|field| field[0] > 2);
         let mut granted: Vec<_> = beside.into_iter().filter(|field| field[0] != 2).collect();
@@ -71,11 +92,19 @@ async fn an_active_id_without_a_lease_is_never_scanned() -> Result<()> {
         assert_eq!(granted, leases, "torn at {torn}");
         let stats = setup.queue.stats().await?;
         assert_eq!(ids.len() as u64, stats.leased, "torn at {torn}");
-        assert_eq!(stats.scheduled + stats.ready + stats.leased, 20, "torn at {torn}: {stats:?}");
+        assert_eq!(
+            stats.scheduled + stats.ready + stats.leased,
+            20,
+            "torn at {torn}: {stats:?}"
+        );
         counts.insert(stats.leased);
         setup.server.kill()?;
     }
-    assert_eq!(counts, BTreeSet::from([0, 20]), "torn before the claim, and after it");
+    assert_eq!(
+        counts,
+        BTreeSet::from([0, 20]),
+        "torn before the claim, and after it"
+    );
     // What is leased is scanned.
     setup.server.restart()?;
     let (worker, mut seen) = acking(setup.queue.worker());
@@ -92,8 +121,17 @@ async fn an_active_id_whose_lease_was_removed_gets_one_while_its_handler_lives()
     let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(1)));
     setup.queue.push(Message::new("").id("id")).await?;
     let delivery = seen.next().await?;
-    assert_eq!(setup.command::<u64>(&["ZREMRANGEBYRANK", "dueq:{orders}:leases", "0", "0"]).await?, 1);
-    let leases = async || setup.command::<u64>(&["ZCOUNT", "dueq:{orders}:leases", "-inf", "(inf"]).await;
+    assert_eq!(
+        setup
+            .command::<u64>(&["ZREMRANGEBYRANK", "dueq:{orders}:leases", "0", "0"])
+            .await?,
+        1
+    );
+    let leases = async || {
+        setup
+            .command::<u64>(&["ZCOUNT", "dueq:{orders}:leases", "-inf", "(inf"])
+            .await
+    };
     until("a lease", leases, |count| *count == 1).await?;
     assert_eq!(delivery.ack().await?, Settled::Done);
     worker.abort().await
@@ -115,8 +153,16 @@ async fn a_crash_burns_the_last_retry_of_innocents() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     // Each has one try, which no crash may use up.
-    let innocent = messages(49).into_iter().map(|message| message.max_attempts(1));
-    push_all(queue, innocent.chain([Message::new("").id("poison").max_attempts(1)]).collect()).await?;
+    let innocent = messages(49)
+        .into_iter()
+        .map(|message| message.max_attempts(1));
+    push_all(
+        queue,
+        innocent
+            .chain([Message::new("").id("poison").max_attempts(1)])
+            .collect(),
+    )
+    .await?;
     let url = setup.server.url();
     // As a supervisor does: whenever the process has died, another one is started.
     let supervisor = tokio::spawn(async move {
@@ -127,18 +173,32 @@ async fn a_crash_burns_the_last_retry_of_innocents() -> Result<()> {
         #[expect(unreachable_code, reason = "it names the type of the errors")]
         anyhow::Ok(())
     });
-    let stats = stats_until(queue, "all innocent ones handled", |stats| stats.acked == 49).await?;
+    let stats = stats_until(queue, "all innocent ones handled", |stats| {
+        stats.acked == 49
+    })
+    .await?;
     println!("{} leases ran out until the 49 were handled", stats.crashed);
-    assert!(stats.crashed >= 50, "the first crash had all of them in hand: {stats:?}");
+    assert!(
+        stats.crashed >= 50,
+        "the first crash had all of them in hand: {stats:?}"
+    );
     // It waits longer after each crash; that is not what is tested here.
     let dead = async || {
         queue.run_now("poison").await?;
-        Ok(queue.get("poison").await?.map(|stored| (stored.state, stored.failures, stored.crashes)))
+        Ok(queue
+            .get("poison")
+            .await?
+            .map(|stored| (stored.state, stored.failures, stored.crashes)))
     };
-    let dead = until("the end of the poison", dead, |seen| seen.is_some_and(|(state, ..)| state == dueq::State::Dead));
+    let dead = until("the end of the poison", dead, |seen| {
+        seen.is_some_and(|(state, ..)| state == dueq::State::Dead)
+    });
     assert_eq!(dead.await?, Some((dueq::State::Dead, 0, 6)));
     supervisor.abort();
     let stats = queue.stats().await?;
-    assert_eq!((stats.acked, stats.died, stats.dead, stats.retried), (49, 1, 1, 0));
+    assert_eq!(
+        (stats.acked, stats.died, stats.dead, stats.retried),
+        (49, 1, 1, 0)
+    );
     Ok(())
 }

@@ -41,9 +41,17 @@ impl Holding {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
-        let rules = Arc::new(Rules { sha, gate: watch::Sender::new(Gate::Open), notices: watch::Sender::new(0) });
+        let rules = Arc::new(Rules {
+            sha,
+            gate: watch::Sender::new(Gate::Open),
+            notices: watch::Sender::new(0),
+        });
         let task = tokio::spawn(accept(listener, port, Arc::clone(&rules)));
-        Ok(Self { address, rules, task })
+        Ok(Self {
+            address,
+            rules,
+            task,
+        })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -53,7 +61,14 @@ impl Holding {
     /// Holds the next reply of the script; returns when the server has given it.
     pub(crate) async fn hold(&self) -> Result<()> {
         self.rules.gate.send_replace(Gate::Closing);
-        within("a held reply", self.rules.gate.subscribe().wait_for(|gate| *gate == Gate::Closed)).await??;
+        within(
+            "a held reply",
+            self.rules
+                .gate
+                .subscribe()
+                .wait_for(|gate| *gate == Gate::Closed),
+        )
+        .await??;
         Ok(())
     }
 
@@ -69,7 +84,14 @@ impl Holding {
 
     /// Returns when more than so many notices went through.
     pub(crate) async fn more_notices_than(&self, count: u64) -> Result<()> {
-        within("a notice", self.rules.notices.subscribe().wait_for(|seen| *seen > count)).await??;
+        within(
+            "a notice",
+            self.rules
+                .notices
+                .subscribe()
+                .wait_for(|seen| *seen > count),
+        )
+        .await??;
         Ok(())
     }
 }
@@ -108,7 +130,11 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, rules: &Rules) -> R
             if contains(&up[..length], &rules.sha) && *rules.gate.borrow() == Gate::Closing {
                 let length = server.read(&mut down).await?;
                 rules.gate.send_replace(Gate::Closed);
-                rules.gate.subscribe().wait_for(|gate| *gate == Gate::Open).await?;
+                rules
+                    .gate
+                    .subscribe()
+                    .wait_for(|gate| *gate == Gate::Open)
+                    .await?;
                 client.write_all(&down[..length]).await?;
             }
         } else {

@@ -9,7 +9,8 @@ use redis::aio::MultiplexedConnection;
 
 use crate::held::Holding;
 use crate::support::{
-    HOUR, Running, Seen, acking, claim_one, command, connection, seen, server_us, setup, setup_with, stats_until, until,
+    HOUR, Running, Seen, acking, claim_one, command, connection, seen, server_us, setup,
+    setup_with, stats_until, until,
 };
 
 const BEAT: &str = include_str!("../../lua/dist/beat.lua");
@@ -33,16 +34,33 @@ async fn listener(redis: &mut MultiplexedConnection, old: &str) -> Result<String
         let channel = ["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"];
         let (_, count): (String, u64) = command(redis, &channel).await?;
         let clients: String = command(redis, &["CLIENT", "LIST", "TYPE", "pubsub"]).await?;
-        Ok((count, clients.split_once(' ').map_or(String::new(), |(id, _)| id.to_owned())))
+        Ok((
+            count,
+            clients
+                .split_once(' ')
+                .map_or(String::new(), |(id, _)| id.to_owned()),
+        ))
     };
-    Ok(until("a listener", look, |(count, id)| *count == 1 && !id.is_empty() && id != old).await?.1)
+    Ok(until("a listener", look, |(count, id)| {
+        *count == 1 && !id.is_empty() && id != old
+    })
+    .await?
+    .1)
 }
 
 /// Pushes one message and sees it handled, within the floor.
-async fn fires(queue: &Queue, seen: &mut Seen<(String, Duration)>, id: &str, delay: Duration) -> Result<()> {
+async fn fires(
+    queue: &Queue,
+    seen: &mut Seen<(String, Duration)>,
+    id: &str,
+    delay: Duration,
+) -> Result<()> {
     queue.push(Message::new("").id(id).due(delay)).await?;
     let (handled, late) = seen.next().await?;
-    ensure!(handled == id && late < FLOOR, "{handled} instead of {id}, {late:?} late");
+    ensure!(
+        handled == id && late < FLOOR,
+        "{handled} instead of {id}, {late:?} late"
+    );
     Ok(())
 }
 
@@ -52,7 +70,13 @@ async fn fires(queue: &Queue, seen: &mut Seen<(String, Duration)>, id: &str, del
 async fn subscription_lost_and_transfer_stops_for_ever() -> Result<()> {
     let server = Server::start(&[])?;
     let mut admin = connection(&server.url()).await?;
-    command::<()>(&mut admin, &["ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all"]).await?;
+    command::<()>(
+        &mut admin,
+        &[
+            "ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all",
+        ],
+    )
+    .await?;
     let url = format!("redis://worker:secret@127.0.0.1:{}/", server.port());
     let (worker, mut seen) = reporting(&Client::connect(&url).await?.queue("orders")?);
     let producer = Client::connect(&server.url()).await?.queue("orders")?;
@@ -60,14 +84,27 @@ async fn subscription_lost_and_transfer_stops_for_ever() -> Result<()> {
     for round in 0..3 {
         command::<u64>(&mut admin, &["CLIENT", "KILL", "TYPE", "pubsub"]).await?;
         listening = listener(&mut admin, &listening).await?;
-        fires(&producer, &mut seen, &format!("killed {round}"), Duration::from_millis(50)).await?;
+        fires(
+            &producer,
+            &mut seen,
+            &format!("killed {round}"),
+            Duration::from_millis(50),
+        )
+        .await?;
     }
     // From now on it may not listen: the server closes the subscription, and refuses the next one.
     command::<()>(&mut admin, &["ACL", "SETUSER", "worker", "resetchannels"]).await?;
-    let clients = async || command::<String>(&mut admin, &["CLIENT", "LIST", "TYPE", "pubsub"]).await;
+    let clients =
+        async || command::<String>(&mut admin, &["CLIENT", "LIST", "TYPE", "pubsub"]).await;
     until("nobody who listens", clients, String::is_empty).await?;
     for delay in [0, 100, 700, 1_500] {
-        fires(&producer, &mut seen, &format!("deaf {delay}"), Duration::from_millis(delay)).await?;
+        fires(
+            &producer,
+            &mut seen,
+            &format!("deaf {delay}"),
+            Duration::from_millis(delay),
+        )
+        .await?;
     }
     worker.stop().await
 }
@@ -83,9 +120,25 @@ async fn no_resubscription_after_failover() -> Result<()> {
     let replica = Server::start(&["--replicaof", "127.0.0.1", &port])?;
     let mut successor = connection(&replica.url()).await?;
     let link = async || command::<String>(&mut successor, &["INFO", "replication"]).await;
-    until("a replica", link, |info| info.contains("master_link_status:up")).await?;
-    setup.queue.push(Message::new("").id("before").due(Duration::from_millis(1_500))).await?;
-    let copied = async || command::<bool>(&mut successor, &["HEXISTS", "dueq:{orders}:messages", "before"]).await;
+    until("a replica", link, |info| {
+        info.contains("master_link_status:up")
+    })
+    .await?;
+    setup
+        .queue
+        .push(
+            Message::new("")
+                .id("before")
+                .due(Duration::from_millis(1_500)),
+        )
+        .await?;
+    let copied = async || {
+        command::<bool>(
+            &mut successor,
+            &["HEXISTS", "dueq:{orders}:messages", "before"],
+        )
+        .await
+    };
     until("a copy of the message", copied, |copied| *copied).await?;
     setup.server.kill()?;
     command::<()>(&mut successor, &["REPLICAOF", "NO", "ONE"]).await?;
@@ -110,7 +163,9 @@ async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
     for round in 0..5 {
         // Nearer and nearer, and then one that is further away than all of them.
         for delay in [600, 300, 150, 3_600_000] {
-            let message = Message::new("").id(format!("{round} {delay}")).due(Duration::from_millis(delay));
+            let message = Message::new("")
+                .id(format!("{round} {delay}"))
+                .due(Duration::from_millis(delay));
             queue.push(message).await?;
         }
         let mut handled = seen.take(3).await?;
@@ -130,14 +185,20 @@ async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
 async fn a_stale_reply_replaces_a_nearer_timer() -> Result<()> {
     let setup = setup().await?;
     let proxy = Holding::start(setup.server.port(), BEAT).await?;
-    setup.queue.push(Message::new("").id("far").due(HOUR)).await?;
+    setup
+        .queue
+        .push(Message::new("").id("far").due(HOUR))
+        .await?;
     let (worker, mut seen) = reporting(&Client::connect(&proxy.url()).await?.queue("orders")?);
     listener(&mut setup.redis().await?, "").await?;
     for round in 0..5 {
         // The reply says that nothing is due for an hour.
         proxy.hold().await?;
         let (id, notices) = (format!("near {round}"), proxy.notices());
-        setup.queue.push(Message::new("").id(&id).due(Duration::from_millis(200))).await?;
+        setup
+            .queue
+            .push(Message::new("").id(&id).due(Duration::from_millis(200)))
+            .await?;
         proxy.more_notices_than(notices).await?;
         proxy.let_go();
         let (handled, late) = seen.next().await?;
@@ -150,7 +211,12 @@ async fn a_stale_reply_replaces_a_nearer_timer() -> Result<()> {
 /// A producer in any language: the script, and a connection that is closed at once.
 fn push_raw(port: u16, queue: &Queue, id: &str, due: &str) -> Result<()> {
     let keys: Vec<&str> = queue.keys().iter().map(String::as_str).collect();
-    let words = [&["EVAL", PUSH, "10"], &keys[..], &["", "", id, due, "payload", ""]].concat();
+    let words = [
+        &["EVAL", PUSH, "10"],
+        &keys[..],
+        &["", "", id, due, "payload", ""],
+    ]
+    .concat();
     let reply = dueq_testkit::command(port, &words)?;
     ensure!(reply.starts_with("*2"), "{reply}");
     Ok(())
@@ -162,14 +228,22 @@ fn push_raw(port: u16, queue: &Queue, id: &str, due: &str) -> Result<()> {
 async fn consumers_that_only_read_never_trigger_transfer() -> Result<()> {
     let setup = setup().await?;
     // Nobody may publish or listen.
-    setup.command::<()>(&["ACL", "SETUSER", "default", "resetchannels"]).await?;
+    setup
+        .command::<()>(&["ACL", "SETUSER", "default", "resetchannels"])
+        .await?;
     let (port, queue) = (setup.server.port(), &setup.queue);
     for (id, due) in [("past", "1"), ("now", "+0"), ("soon", "+30")] {
         push_raw(port, queue, id, due)?;
         assert_eq!(claim_one(queue).await?.id(), id, "by claims alone");
     }
     let (worker, mut seen) = reporting(queue);
-    for (id, due) in [("a", "+0"), ("b", "+20"), ("c", "1"), ("d", "+400"), ("e", "+1300")] {
+    for (id, due) in [
+        ("a", "+0"),
+        ("b", "+20"),
+        ("c", "1"),
+        ("d", "+400"),
+        ("e", "+1300"),
+    ] {
         push_raw(port, queue, id, due)?;
         let (handled, late) = seen.next().await?;
         assert_eq!(handled, id);
@@ -183,7 +257,11 @@ async fn consumers_that_only_read_never_trigger_transfer() -> Result<()> {
 async fn a_queue_first_used_before_its_consumer_exists() -> Result<()> {
     let setup = setup().await?;
     let overdue_ms = server_us(&mut setup.redis().await?).await? / 1_000 - 3_600_000;
-    for (id, due) in [("overdue", overdue_ms.to_string()), ("now", "+0".into()), ("soon", "+1200".into())] {
+    for (id, due) in [
+        ("overdue", overdue_ms.to_string()),
+        ("now", "+0".into()),
+        ("soon", "+1200".into()),
+    ] {
         push_raw(setup.server.port(), &setup.queue, id, &due)?;
     }
     let (worker, mut seen) = acking(setup.queue.worker().concurrency(1));
@@ -199,7 +277,13 @@ async fn a_consumer_started_before_its_queue_exists() -> Result<()> {
         let (worker, mut seen) = reporting(&setup.queue);
         // It listens: now a push is announced to it.
         listener(&mut setup.redis().await?, "").await?;
-        fires(&setup.queue, &mut seen, "first", Duration::from_millis(delay)).await?;
+        fires(
+            &setup.queue,
+            &mut seen,
+            "first",
+            Duration::from_millis(delay),
+        )
+        .await?;
         worker.stop().await?;
     }
     Ok(())

@@ -15,7 +15,10 @@ const CLAIM: &str = include_str!("../../lua/dist/claim.lua");
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push(Message::new("").id("far").due(HOUR)).await?;
+    setup
+        .queue
+        .push(Message::new("").id("far").due(HOUR))
+        .await?;
     // The server knows the script from now on: a held NOSCRIPT would prove nothing.
     assert!(setup.queue.claim(1, LONG).await?.is_empty());
     let proxy = Holding::start(setup.server.port(), CLAIM).await?;
@@ -26,14 +29,29 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     held?;
     pushed?;
     setup.command::<()>(&["FLUSHALL"]).await?;
-    setup.queue.push(Message::new("").id("new").due(HOUR)).await?;
+    setup
+        .queue
+        .push(Message::new("").id("new").due(HOUR))
+        .await?;
     let emptied = || queue.metrics().count(Count::StoreEmptied);
-    until("a report that the store was emptied", async || Ok(emptied()), |count| *count == 1).await?;
+    until(
+        "a report that the store was emptied",
+        async || Ok(emptied()),
+        |count| *count == 1,
+    )
+    .await?;
     proxy.let_go();
-    setup.queue.push(Message::new("").id("last").due(Duration::from_millis(50))).await?;
+    setup
+        .queue
+        .push(Message::new("").id("last").due(Duration::from_millis(50)))
+        .await?;
     while seen.next().await? != "last" {}
     // Beats of the new queue come after the late reply.
-    let beats = async || setup.command::<u64>(&["HGET", "dueq:{orders}:meta", "last_beat"]).await;
+    let beats = async || {
+        setup
+            .command::<u64>(&["HGET", "dueq:{orders}:meta", "last_beat"])
+            .await
+    };
     for _ in 0..2 {
         let before = beats().await?;
         until("another beat", beats, |seen| *seen != before).await?;

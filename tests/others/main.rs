@@ -10,6 +10,9 @@ mod held;
 mod hints;
 mod late;
 mod recovery;
-#[allow(dead_code, reason = "the other half is used by tests/library, where the compiler looks for what nobody uses")]
+#[allow(
+    dead_code,
+    reason = "the other half is used by tests/library, where the compiler looks for what nobody uses"
+)]
 #[path = "../library/support/mod.rs"]
 mod support;

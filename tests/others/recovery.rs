@@ -9,8 +9,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::child::{Part, Process};
 use crate::support::{
-    Running, Seen, Setup, acking, command, connection, ids, messages, push_all, seen, server_us, setup, setup_with,
-    stats_until, until,
+    Running, Seen, Setup, acking, command, connection, ids, messages, push_all, seen, server_us,
+    setup, setup_with, stats_until, until,
 };
 
 const FLOOR: Duration = Duration::from_secs(1);
@@ -32,21 +32,43 @@ async fn after_kill_9_of_a_worker_within_lease_and_floor() -> Result<()> {
 
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {
-        let _ = sender.send((delivery.id().into_owned(), delivery.attempt(), delivery.due_ms()));
+        let _ = sender.send((
+            delivery.id().into_owned(),
+            delivery.attempt(),
+            delivery.due_ms(),
+        ));
         async {}
     };
     let worker = Running::start(setup.queue.worker(), handler);
     stats_until(&setup.queue, "both alive", |stats| stats.nodes == 2).await?;
-    assert_eq!(seen.rest(), [], "the leases are kept as long as their process lives");
+    assert_eq!(
+        seen.rest(),
+        [],
+        "the leases are kept as long as their process lives"
+    );
     victim.kill().await?;
     let killed = Instant::now();
     let mut handled = seen.take(50).await?;
     let took = killed.elapsed();
-    println!("worker kill -9: all 50 messages were handled again after {took:?}, the lease was 2 s");
-    assert!(took < Duration::from_secs(2) + FLOOR + SLOW, "it took {took:?}");
+    println!(
+        "worker kill -9: all 50 messages were handled again after {took:?}, the lease was 2 s"
+    );
+    assert!(
+        took < Duration::from_secs(2) + FLOOR + SLOW,
+        "it took {took:?}"
+    );
     handled.sort_unstable();
-    assert_eq!(handled.iter().map(|(id, ..)| id.clone()).collect::<Vec<_>>(), ids(50));
-    assert!(handled.iter().all(|&(_, attempt, _)| attempt == 2), "{handled:?}");
+    assert_eq!(
+        handled
+            .iter()
+            .map(|(id, ..)| id.clone())
+            .collect::<Vec<_>>(),
+        ids(50)
+    );
+    assert!(
+        handled.iter().all(|&(_, attempt, _)| attempt == 2),
+        "{handled:?}"
+    );
     let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 50).await?;
     assert_eq!((stats.claimed, stats.crashed, stats.died), (100, 50, 0));
     worker.stop().await
@@ -60,16 +82,27 @@ type Started = (String, u32, u64, u64);
 async fn a_leader_killed_just_before_due_within_the_floor() -> Result<()> {
     let setup = setup().await?;
     // Nodes beat, and one leads, once there is a queue.
-    setup.queue.push(Message::new("").id("far").due(Duration::from_secs(3_600))).await?;
+    setup
+        .queue
+        .push(Message::new("").id("far").due(Duration::from_secs(3_600)))
+        .await?;
     let (mut kills, mut pushed) = (vec![0, 2, 20], 0);
     while let Some(&before_ms) = kills.last() {
-        ensure!(pushed < 20 * 20, "no process kept the leader until it was killed");
+        ensure!(
+            pushed < 20 * 20,
+            "no process kept the leader until it was killed"
+        );
         let started = kill_leader(&setup, before_ms, pushed).await?;
         pushed += 20;
         let Some(started) = started else { continue };
         kills.pop();
         let late_us = |(_, _, due_us, start_us): &Started| start_us.checked_sub(*due_us);
-        let latest = started.iter().map(late_us).max().flatten().unwrap_or_default();
+        let latest = started
+            .iter()
+            .map(late_us)
+            .max()
+            .flatten()
+            .unwrap_or_default();
         println!("leader kill -9, {before_ms} ms before the due: at most {latest} us late");
         for one in &started {
             let late = late_us(one).map(Duration::from_micros);
@@ -80,7 +113,11 @@ async fn a_leader_killed_just_before_due_within_the_floor() -> Result<()> {
         }
     }
     let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == pushed).await?;
-    assert_eq!((stats.scheduled + stats.ready + stats.leased, stats.died), (1, 0), "none is lost: {stats:?}");
+    assert_eq!(
+        (stats.scheduled + stats.ready + stats.leased, stats.died),
+        (1, 0),
+        "none is lost: {stats:?}"
+    );
     Ok(())
 }
 
@@ -88,37 +125,67 @@ async fn a_leader_killed_just_before_due_within_the_floor() -> Result<()> {
 /// before. Returns what the standby handled; nothing if the process had lost the leader before it was killed.
 async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Option<Vec<Started>>> {
     let key = |name: &str| format!("dueq:{{orders}}:{name}");
-    let named = async || setup.command::<Option<String>>(&["HGET", &key("meta"), "leader"]).await;
-    let nodes = async || setup.command::<Vec<String>>(&["ZRANGE", &key("nodes"), "0", "-1"]).await;
+    let named = async || {
+        setup
+            .command::<Option<String>>(&["HGET", &key("meta"), "leader"])
+            .await
+    };
+    let nodes = async || {
+        setup
+            .command::<Vec<String>>(&["ZRANGE", &key("nodes"), "0", "-1"])
+            .await
+    };
     let earlier = (nodes().await?, named().await?);
     let mut leader = Process::start(Part::Hold, &setup.server.url(), &[])?;
     let is_new = |leader: &Option<String>| {
-        *leader != earlier.1 && leader.as_ref().is_some_and(|leader| !leader.is_empty() && !earlier.0.contains(leader))
+        *leader != earlier.1
+            && leader
+                .as_ref()
+                .is_some_and(|leader| !leader.is_empty() && !earlier.0.contains(leader))
     };
     let name = until("a leader", named, is_new).await?;
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {
         let id = delivery.id().into_owned();
-        let _ = sender.send((id, delivery.attempt(), delivery.due_ms() * 1_000, delivery.started_us()));
+        let _ = sender.send((
+            id,
+            delivery.attempt(),
+            delivery.due_ms() * 1_000,
+            delivery.started_us(),
+        ));
         async {}
     };
     let before = nodes().await?;
     let standby = Running::start(setup.queue.worker(), handler);
-    until("a standby", nodes, |nodes| nodes.iter().any(|node| !before.contains(node))).await?;
+    until("a standby", nodes, |nodes| {
+        nodes.iter().any(|node| !before.contains(node))
+    })
+    .await?;
 
     let mut redis = setup.redis().await?;
     let due_ms = server_us(&mut redis).await? / 1_000 + 300;
-    let ids: Vec<_> = (number..number + 20).map(|number| format!("{number:04}")).collect();
+    let ids: Vec<_> = (number..number + 20)
+        .map(|number| format!("{number:04}"))
+        .collect();
     let due = |place: u64| UNIX_EPOCH + Duration::from_millis(due_ms + place.saturating_sub(9));
-    push_all(&setup.queue, (0..).zip(&ids).map(|(place, id)| Message::new("").id(id).due(due(place))).collect())
-        .await?;
+    push_all(
+        &setup.queue,
+        (0..)
+            .zip(&ids)
+            .map(|(place, id)| Message::new("").id(id).due(due(place)))
+            .collect(),
+    )
+    .await?;
     let led = named().await? == name;
     let left_us = ((due_ms - before_ms) * 1_000).saturating_sub(server_us(&mut redis).await?);
     tokio::time::sleep(Duration::from_micros(left_us)).await; // the fault has its instant
     leader.kill().await?;
     let mut handled: Vec<Started> = seen.take(20).await?;
     handled.sort_unstable();
-    assert_eq!(handled.iter().map(|(id, ..)| id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
+    assert_eq!(
+        handled.iter().map(|(id, ..)| id).collect::<Vec<_>>(),
+        ids.iter().collect::<Vec<_>>()
+    );
     standby.stop().await?;
     Ok(led.then_some(handled))
 }
@@ -136,11 +203,17 @@ fn lateness(queue: &Queue) -> (Running, Seen<Duration>) {
 async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<()> {
     let mut all = Vec::new();
     for delay in [0, 20, 150, 300, 1_200, 5, 40, 0, 700, 90] {
-        queue.push(Message::new("").due(Duration::from_millis(delay))).await?;
+        queue
+            .push(Message::new("").due(Duration::from_millis(delay)))
+            .await?;
         all.push(seen.next().await?);
     }
     all.sort_unstable();
-    println!("{what}: {:?} late at the median, {:?} at most", all[all.len() / 2], all[all.len() - 1]);
+    println!(
+        "{what}: {:?} late at the median, {:?} at most",
+        all[all.len() / 2],
+        all[all.len() - 1]
+    );
     assert!(all[all.len() - 1] < FLOOR + SLOW, "{all:?}");
     Ok(())
 }
@@ -150,14 +223,27 @@ async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<
 async fn without_notices_and_bell_within_the_floor() -> Result<()> {
     let server = Server::start(&[])?;
     let mut admin = connection(&server.url()).await?;
-    let rule = ["ACL", "SETUSER", "worker", "on", ">secret", "~dueq:*", "+@all", "resetchannels"];
+    let rule = [
+        "ACL",
+        "SETUSER",
+        "worker",
+        "on",
+        ">secret",
+        "~dueq:*",
+        "+@all",
+        "resetchannels",
+    ];
     command::<()>(&mut admin, &rule).await?;
     command::<()>(&mut admin, &["SET", "dueq:{orders}:wake", "no list"]).await?;
     let url = format!("redis://worker:secret@127.0.0.1:{}/", server.port());
     let queue = Client::connect(&url).await?.queue("orders")?;
     let (worker, mut seen) = lateness(&queue);
     latest("no right to notices, no wake-up list", &queue, &mut seen).await?;
-    let subscribers: (String, u64) = command(&mut admin, &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"]).await?;
+    let subscribers: (String, u64) = command(
+        &mut admin,
+        &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"],
+    )
+    .await?;
     assert_eq!(subscribers.1, 0, "it had no right to listen");
     worker.stop().await
 }
@@ -166,20 +252,28 @@ async fn without_notices_and_bell_within_the_floor() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_notices_and_with_stolen_wake_tokens_within_the_floor() -> Result<()> {
     let setup = setup().await?;
-    setup.command::<()>(&["ACL", "SETUSER", "default", "resetchannels"]).await?;
+    setup
+        .command::<()>(&["ACL", "SETUSER", "default", "resetchannels"])
+        .await?;
     let mut thieves = JoinSet::new();
     for _ in 0..8 {
         let mut redis = connection(&setup.server.url()).await?;
         thieves.spawn(async move {
             loop {
-                command::<(String, String)>(&mut redis, &["BLPOP", "dueq:{orders}:wake", "0"]).await?;
+                command::<(String, String)>(&mut redis, &["BLPOP", "dueq:{orders}:wake", "0"])
+                    .await?;
             }
             #[expect(unreachable_code, reason = "it names the type of the errors")]
             anyhow::Ok(())
         });
     }
     let (worker, mut seen) = lateness(&setup.queue);
-    latest("no right to notices, tokens stolen", &setup.queue, &mut seen).await?;
+    latest(
+        "no right to notices, tokens stolen",
+        &setup.queue,
+        &mut seen,
+    )
+    .await?;
     assert_eq!(thieves.len(), 8);
     assert!(thieves.try_join_next().is_none(), "they went on");
     worker.stop().await
@@ -194,8 +288,12 @@ async fn saboteur(server: &Server) -> Result<JoinHandle<Result<()>>> {
             ticks.tick().await;
             command::<u64>(&mut redis, &["DEL", "dueq:{orders}:wake"]).await?;
             command::<u64>(&mut redis, &["CLIENT", "KILL", "TYPE", "pubsub"]).await?;
-            let clients: String = command(&mut redis, &["CLIENT", "LIST", "TYPE", "normal"]).await?;
-            for client in clients.lines().filter(|client| client.contains(" flags=b ")) {
+            let clients: String =
+                command(&mut redis, &["CLIENT", "LIST", "TYPE", "normal"]).await?;
+            for client in clients
+                .lines()
+                .filter(|client| client.contains(" flags=b "))
+            {
                 let id = client.split([' ', '=']).nth(1).unwrap_or_default();
                 // It may have gone by itself meanwhile.
                 command::<u64>(&mut redis, &["CLIENT", "KILL", "ID", id]).await?;
@@ -210,7 +308,11 @@ async fn with_bell_and_subscription_killed_every_10_ms_within_the_floor() -> Res
     let (worker, mut seen) = lateness(&setup.queue);
     let saboteur = saboteur(&setup.server).await?;
     let fired = latest("wake and subscription killed", &setup.queue, &mut seen).await;
-    assert!(!saboteur.is_finished(), "the fault went on: {:?}", saboteur.await);
+    assert!(
+        !saboteur.is_finished(),
+        "the fault went on: {:?}",
+        saboteur.await
+    );
     saboteur.abort();
     fired?;
     worker.stop().await
@@ -226,7 +328,14 @@ async fn after_a_restart_of_the_server_within_a_second() -> Result<()> {
     for away_ms in [300, 1_000, 3_000] {
         // Due while the server is away.
         let id = format!("due within {away_ms} ms");
-        setup.queue.push(Message::new("").id(&id).due(Duration::from_millis(away_ms / 2))).await?;
+        setup
+            .queue
+            .push(
+                Message::new("")
+                    .id(&id)
+                    .due(Duration::from_millis(away_ms / 2)),
+            )
+            .await?;
         setup.server.kill()?;
         tokio::time::sleep(Duration::from_millis(away_ms)).await; // the fault is that so much time passes
         setup.server.restart()?;
@@ -235,13 +344,24 @@ async fn after_a_restart_of_the_server_within_a_second() -> Result<()> {
         due.push(answered.elapsed());
         // And for a producer, with a message that nobody has heard of.
         let id = format!("new after {away_ms} ms");
-        assert_eq!(setup.queue.push(Message::new("").id(&id)).await?, Pushed::Created);
+        assert_eq!(
+            setup.queue.push(Message::new("").id(&id)).await?,
+            Pushed::Created
+        );
         assert_eq!(seen.next().await?, id);
         new.push(answered.elapsed());
         // The next kill takes no settle along.
-        stats_until(&setup.queue, "all acked", |stats| stats.scheduled + stats.ready + stats.leased == 0).await?;
+        stats_until(&setup.queue, "all acked", |stats| {
+            stats.scheduled + stats.ready + stats.leased == 0
+        })
+        .await?;
     }
-    println!("server restart: what was due was handled {due:?} after it answered, a new message {new:?}");
-    assert!(new.iter().all(|took| *took < FLOOR + SLOW), "{due:?} {new:?}");
+    println!(
+        "server restart: what was due was handled {due:?} after it answered, a new message {new:?}"
+    );
+    assert!(
+        new.iter().all(|took| *took < FLOOR + SLOW),
+        "{due:?} {new:?}"
+    );
     worker.stop().await
 }

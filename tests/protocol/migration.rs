@@ -36,11 +36,22 @@ impl Cluster {
     fn start() -> Result<Self> {
         let (mut source, mut target) = (node()?, node()?);
         source.command(words!["CLUSTER", "ADDSLOTSRANGE", 0, 16_383])?;
-        source.command(words!["CLUSTER", "MEET", "127.0.0.1", u64::from(target.server.port())])?;
+        source.command(words![
+            "CLUSTER",
+            "MEET",
+            "127.0.0.1",
+            u64::from(target.server.port())
+        ])?;
         let start = Instant::now();
         for node in [&mut source, &mut target] {
-            while !node.command(words!["CLUSTER", "INFO"])?.text()?.contains("cluster_state:ok")
-                || !node.command(words!["CLUSTER", "INFO"])?.text()?.contains("cluster_known_nodes:2")
+            while !node
+                .command(words!["CLUSTER", "INFO"])?
+                .text()?
+                .contains("cluster_state:ok")
+                || !node
+                    .command(words!["CLUSTER", "INFO"])?
+                    .text()?
+                    .contains("cluster_known_nodes:2")
             {
                 ensure!(start.elapsed() < FORMED_WITHIN, "the cluster did not form");
                 std::thread::sleep(Duration::from_millis(5));
@@ -50,24 +61,44 @@ impl Cluster {
         let id = |node: &mut Queue| node.command(words!["CLUSTER", "MYID"])?.bytes().cloned();
         let (source_id, target_id) = (id(&mut source)?, id(&mut target)?);
         source.empty()?;
-        Ok(Self { source, target, twin: Queue::start()?, source_id, target_id, slot: slot.into() })
+        Ok(Self {
+            source,
+            target,
+            twin: Queue::start()?,
+            source_id,
+            target_id,
+            slot: slot.into(),
+        })
     }
 
     fn begin(&mut self) -> Result<()> {
         let (slot, source, target) = (&self.slot, &self.source_id, &self.target_id);
-        fine(self.target.command(words!["CLUSTER", "SETSLOT", slot, "IMPORTING", source])?)?;
-        fine(self.source.command(words!["CLUSTER", "SETSLOT", slot, "MIGRATING", target])?)
+        fine(
+            self.target
+                .command(words!["CLUSTER", "SETSLOT", slot, "IMPORTING", source])?,
+        )?;
+        fine(
+            self.source
+                .command(words!["CLUSTER", "SETSLOT", slot, "MIGRATING", target])?,
+        )
     }
 
     fn end(&mut self) -> Result<()> {
         let (slot, target) = (&self.slot, &self.target_id);
-        fine(self.target.command(words!["CLUSTER", "SETSLOT", slot, "NODE", target])?)?;
-        fine(self.source.command(words!["CLUSTER", "SETSLOT", slot, "NODE", target])?)
+        fine(
+            self.target
+                .command(words!["CLUSTER", "SETSLOT", slot, "NODE", target])?,
+        )?;
+        fine(
+            self.source
+                .command(words!["CLUSTER", "SETSLOT", slot, "NODE", target])?,
+        )
     }
 
     fn migrate(&mut self, key: &str) -> Result<Reply> {
         let port = u64::from(self.target.server.port());
-        self.source.command(words!["MIGRATE", "127.0.0.1", port, key, 0, 5_000])
+        self.source
+            .command(words!["MIGRATE", "127.0.0.1", port, key, 0, 5_000])
     }
 
     /// Runs a call at the target as a client does that was sent there by ASK.
@@ -77,12 +108,19 @@ impl Cluster {
     }
 
     /// The calls are served by one of the nodes just as the twin serves them.
-    fn served(&mut self, calls: &[Call], mut serve: impl FnMut(&mut Self, &Call) -> Result<Reply>) -> Result<()> {
+    fn served(
+        &mut self,
+        calls: &[Call],
+        mut serve: impl FnMut(&mut Self, &Call) -> Result<Reply>,
+    ) -> Result<()> {
         for call in calls {
             let reply = serve(self, call)?;
             let expected = self.twin.call_with(call.0, keys_of(BASE), call.1.clone())?;
             ensure!(expected.code().is_none(), "{call:?}: {expected:?}");
-            ensure!(reply == expected, "{call:?}\n    is       {reply:?}\n    expected {expected:?}");
+            ensure!(
+                reply == expected,
+                "{call:?}\n    is       {reply:?}\n    expected {expected:?}"
+            );
         }
         Ok(())
     }
@@ -91,20 +129,44 @@ impl Cluster {
     fn refused(&mut self, calls: &[Call], moved: &[String]) -> Result<()> {
         let before = (self.source.contents()?, self.target.contents()?);
         for call in calls {
-            let there = self.source.call_with(call.0, keys_of(BASE), call.1.clone())?;
-            ensure!(there.code() == Some("TRYAGAIN"), "{moved:?} moved, {}: the source says {there:?}", call.0);
+            let there = self
+                .source
+                .call_with(call.0, keys_of(BASE), call.1.clone())?;
+            ensure!(
+                there.code() == Some("TRYAGAIN"),
+                "{moved:?} moved, {}: the source says {there:?}",
+                call.0
+            );
             let asked = self.ask(call)?;
-            ensure!(asked.code() == Some("TRYAGAIN"), "{moved:?} moved, {}: the target says {asked:?}", call.0);
-            let unasked = self.target.call_with(call.0, keys_of(BASE), call.1.clone())?;
-            ensure!(unasked.code() == Some("MOVED"), "{moved:?} moved, {}: the target says {unasked:?}", call.0);
+            ensure!(
+                asked.code() == Some("TRYAGAIN"),
+                "{moved:?} moved, {}: the target says {asked:?}",
+                call.0
+            );
+            let unasked = self
+                .target
+                .call_with(call.0, keys_of(BASE), call.1.clone())?;
+            ensure!(
+                unasked.code() == Some("MOVED"),
+                "{moved:?} moved, {}: the target says {unasked:?}",
+                call.0
+            );
         }
-        ensure!((self.source.contents()?, self.target.contents()?) == before, "{moved:?} moved: half done");
+        ensure!(
+            (self.source.contents()?, self.target.contents()?) == before,
+            "{moved:?} moved: half done"
+        );
         Ok(())
     }
 
     /// The state is the twin's, but for the wake-up list, which may fall silent while it moves.
     fn same(&mut self, at_target: bool) -> Result<()> {
-        let mut state = if at_target { &mut self.target } else { &mut self.source }.state()?;
+        let mut state = if at_target {
+            &mut self.target
+        } else {
+            &mut self.source
+        }
+        .state()?;
         let expected = self.twin.state()?;
         ensure!(state.wake.len() <= 2);
         state.wake.clone_from(&expected.wake);
@@ -124,12 +186,31 @@ fn calls(round: u64) -> Vec<Call> {
     let now = T0 + round * 100 * SECOND;
     let id = |name: &str| Text::from(format!("{name}{round}"));
     let held = token('a');
-    let push = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| words![id(name), now, "payload", "max_attempts=3"]);
+    let push = ["a", "b", "c", "d", "e", "f", "g", "h"]
+        .map(|name| words![id(name), now, "payload", "max_attempts=3"]);
     let beats = (0..6).map(|second| ("beat", now + second * SECOND, words!["node", "stay"]));
     let mut calls = vec![
         ("configure", now, words!["max_crashes", 4]),
-        ("push", now, [words![attempt(now, 1)], push.concat()].concat()),
-        ("push", now, words!["", id("far"), "+3600000", "", "", id("near"), "+1500", "", ""]),
+        (
+            "push",
+            now,
+            [words![attempt(now, 1)], push.concat()].concat(),
+        ),
+        (
+            "push",
+            now,
+            words![
+                "",
+                id("far"),
+                "+3600000",
+                "",
+                "",
+                id("near"),
+                "+1500",
+                "",
+                ""
+            ],
+        ),
         ("promote", now, words![9, ""]),
         ("claim", now, words![7, &held, 5_500]),
         ("ack", now, words![&held, 3, id("a"), id("a"), "?"]),
@@ -153,9 +234,16 @@ fn calls(round: u64) -> Vec<Call> {
         ("peek", now + 6 * SECOND, words!["scheduled", "", 10]),
         ("stats", now + 6 * SECOND, words![]),
         ("verify", now + 6 * SECOND, words!["1"]),
-        ("audit", now + 6 * SECOND, words!["messages", "0", 1_000, "1"]),
+        (
+            "audit",
+            now + 6 * SECOND,
+            words!["messages", "0", 1_000, "1"],
+        ),
     ]);
-    calls.into_iter().map(|(verb, now, words)| (verb, [words![now], words].concat())).collect()
+    calls
+        .into_iter()
+        .map(|(verb, now, words)| (verb, [words![now], words].concat()))
+        .collect()
 }
 
 #[test]
@@ -185,7 +273,10 @@ fn moves(order: &[&str]) -> Result<()> {
     cluster.served(&calls(1), at_source)?;
     cluster.same(false)?;
     if !order.contains(&"wake") {
-        ensure!(cluster.source.state()?.wake.is_empty(), "an absent wake is not made where the slot leaves");
+        ensure!(
+            cluster.source.state()?.wake.is_empty(),
+            "an absent wake is not made where the slot leaves"
+        );
     }
 
     let (mut moved, mut data) = (Vec::new(), 0);
@@ -214,8 +305,14 @@ fn moves(order: &[&str]) -> Result<()> {
     cluster.end()?;
     cluster.served(&calls(20), at_target)?;
     cluster.same(true)?;
-    ensure!(cluster.target.state()?.wake.len() == 2, "the wake-up list rings again");
-    ensure!(cluster.source.contents()?.is_empty(), "nothing is left behind");
+    ensure!(
+        cluster.target.state()?.wake.len() == 2,
+        "the wake-up list rings again"
+    );
+    ensure!(
+        cluster.source.contents()?.is_empty(),
+        "nothing is left behind"
+    );
     let call = calls(21).swap_remove(1);
     let sent_on = cluster.source.call_with(call.0, keys_of(BASE), call.1)?;
     ensure!(sent_on.code() == Some("MOVED"), "{sent_on:?}");
@@ -250,12 +347,20 @@ fn a_queue_that_is_not_there_yet_begins_when_the_slot_has_arrived() -> Result<()
     cluster.source.command(words!["FLUSHALL"])?;
     cluster.begin()?;
     let push: Call = ("push", words!["", "", "a", "+1", "", ""]);
-    let at_source = cluster.source.call_with(push.0, keys_of(BASE), push.1.clone())?;
+    let at_source = cluster
+        .source
+        .call_with(push.0, keys_of(BASE), push.1.clone())?;
     ensure!(at_source.code() == Some("ASK"), "{at_source:?}");
     let asked = cluster.ask(&push)?;
     ensure!(asked.code() == Some("TRYAGAIN"), "{asked:?}");
     ensure!(cluster.source.contents()?.is_empty() && cluster.target.contents()?.is_empty());
     cluster.end()?;
-    ensure!(cluster.target.call_with(push.0, keys_of(BASE), push.1.clone())?.items()? == ["CREATED"]);
+    ensure!(
+        cluster
+            .target
+            .call_with(push.0, keys_of(BASE), push.1.clone())?
+            .items()?
+            == ["CREATED"]
+    );
     Ok(())
 }

@@ -146,13 +146,25 @@ fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -
         if failed.load(Ordering::Relaxed) {
             break;
         }
-        run.step().inspect_err(|_| failed.store(true, Ordering::Relaxed)).with_context(|| {
-            let calls: Vec<String> =
-                run.shown.iter().map(|(now, operation)| format!("  {now:?} {operation:?}")).collect();
-            format!("DUEQ_MODEL_SEED={seed}, step {step}; the last calls:\n{}", calls.join("\n"))
-        })?;
+        run.step()
+            .inspect_err(|_| failed.store(true, Ordering::Relaxed))
+            .with_context(|| {
+                let calls: Vec<String> = run
+                    .shown
+                    .iter()
+                    .map(|(now, operation)| format!("  {now:?} {operation:?}"))
+                    .collect();
+                format!(
+                    "DUEQ_MODEL_SEED={seed}, step {step}; the last calls:\n{}",
+                    calls.join("\n")
+                )
+            })?;
     }
-    let counted = run.world.counters.iter().map(|(name, count)| ((*name).to_owned(), *count as usize));
+    let counted = run
+        .world
+        .counters
+        .iter()
+        .map(|(name, count)| ((*name).to_owned(), *count as usize));
     run.coverage.extend(counted);
     Ok(run.coverage)
 }
@@ -171,7 +183,9 @@ impl Run {
         }
         self.shown.push_back((now, operation.clone()));
 
-        let reply = self.queue.call(operation.verb(), now.word(), operation.words())?;
+        let reply = self
+            .queue
+            .call(operation.verb(), now.word(), operation.words())?;
         ensure!(reply.code().is_none(), "{reply:?}");
         let after = self.queue.state()?;
         let rung_at = (!operation.is_quiet()).then_some(now);
@@ -186,7 +200,10 @@ impl Run {
 
         let expected = self.world.apply(now, &operation, &after)?;
         let reply = without_reasons(reply);
-        ensure!(reply == expected, "the reply\n    is       {reply:?}\n    expected {expected:?}");
+        ensure!(
+            reply == expected,
+            "the reply\n    is       {reply:?}\n    expected {expected:?}"
+        );
         if let Some(difference) = after.difference(&self.world.expected()) {
             anyhow::bail!("the state is not as expected: {difference}");
         }
@@ -203,22 +220,45 @@ impl Run {
             Operation::Claim { .. } => vec![some(reply.deliveries()?.len() as i64)],
             Operation::Peek { .. } => vec![some(reply.part(2)?.list()?.len() as i64)],
             Operation::Get(_) | Operation::Stats => vec![some(reply.part(1)?.list()?.len() as i64)],
-            Operation::Beat { .. } => vec![if reply.part(1)?.int()? == 1 { "leads" } else { "follows" }.to_owned()],
-            Operation::Pause | Operation::Resume | Operation::Configure(_) => vec![reply.part(1)?.text()?],
+            Operation::Beat { .. } => vec![
+                if reply.part(1)?.int()? == 1 {
+                    "leads"
+                } else {
+                    "follows"
+                }
+                .to_owned(),
+            ],
+            Operation::Pause | Operation::Resume | Operation::Configure(_) => {
+                vec![reply.part(1)?.text()?]
+            }
             _ => reply.items()?,
         };
         match operation {
             Operation::Reap { .. } if reply.part(2)?.int()? > 0 => met.push("died".to_owned()),
             Operation::Claim { .. } => {
-                let originals = self.world.messages.values().any(|message| message.original.is_some());
-                met.extend((originals && self.world.has_work(self.driver.now)).then(|| "after-crash-2".to_owned()));
+                let originals = self
+                    .world
+                    .messages
+                    .values()
+                    .any(|message| message.original.is_some());
+                met.extend(
+                    (originals && self.world.has_work(self.driver.now))
+                        .then(|| "after-crash-2".to_owned()),
+                );
             }
             _ => {}
         }
         for answer in met {
-            let words = if answer.starts_with("EXISTS") || answer.starts_with("CANCELLED") { 2 } else { 1 };
+            let words = if answer.starts_with("EXISTS") || answer.starts_with("CANCELLED") {
+                2
+            } else {
+                1
+            };
             let kind: Vec<&str> = answer.split(' ').take(words).collect();
-            *self.coverage.entry(format!("{} {}", operation.verb(), kind.join(" "))).or_default() += 1;
+            *self
+                .coverage
+                .entry(format!("{} {}", operation.verb(), kind.join(" ")))
+                .or_default() += 1;
         }
         Ok(())
     }
@@ -226,8 +266,11 @@ impl Run {
 
 /// The reason that follows a refusal is for people: which refusal it is counts.
 fn without_reasons(reply: Reply) -> Reply {
-    let refusal =
-        |text: &Text| ["INVALID", "FULL"].into_iter().find(|code| text.0.starts_with(format!("{code} ").as_bytes()));
+    let refusal = |text: &Text| {
+        ["INVALID", "FULL"]
+            .into_iter()
+            .find(|code| text.0.starts_with(format!("{code} ").as_bytes()))
+    };
     let item = |item: Reply| match &item {
         Reply::Text(text) => refusal(text).map_or(item, Reply::from),
         _ => item,
@@ -248,9 +291,16 @@ fn steps() -> Result<usize> {
 
 #[test]
 fn every_reply_and_state_is_the_models() -> Result<()> {
-    let named = std::env::var("DUEQ_MODEL_SEED").ok().map(|seed| seed.parse()).transpose()?;
+    let named = std::env::var("DUEQ_MODEL_SEED")
+        .ok()
+        .map(|seed| seed.parse())
+        .transpose()?;
     let (start, steps) = (Instant::now(), steps()?);
-    let mut seeds: Vec<_> = SEEDS.into_iter().chain(named).map(|seed| (seed, Kind::Mixed)).collect();
+    let mut seeds: Vec<_> = SEEDS
+        .into_iter()
+        .chain(named)
+        .map(|seed| (seed, Kind::Mixed))
+        .collect();
     seeds.push((named.unwrap_or(PLAIN_SEED), Kind::Plain));
     let failed = AtomicBool::new(false);
     let runs: Vec<Result<Coverage>> = std::thread::scope(|scope| {
@@ -259,7 +309,12 @@ fn every_reply_and_state_is_the_models() -> Result<()> {
             scope.spawn(move || run(seed, kind, steps, Calls::Evalsha, failed))
         };
         let runs: Vec<_> = seeds.iter().map(start).collect();
-        runs.into_iter().map(|run| run.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a run panicked")))).collect()
+        runs.into_iter()
+            .map(|run| {
+                run.join()
+                    .unwrap_or_else(|_| Err(anyhow::anyhow!("a run panicked")))
+            })
+            .collect()
     });
     let mut met = Coverage::new();
     for run in runs {
@@ -267,8 +322,15 @@ fn every_reply_and_state_is_the_models() -> Result<()> {
             *met.entry(answer).or_default() += count;
         }
     }
-    println!("{} seeds of {steps} steps in {:?}: {met:#?}", seeds.len(), start.elapsed());
-    let missed: Vec<_> = REQUIRED.iter().filter(|answer| !met.contains_key(**answer)).collect();
+    println!(
+        "{} seeds of {steps} steps in {:?}: {met:#?}",
+        seeds.len(),
+        start.elapsed()
+    );
+    let missed: Vec<_> = REQUIRED
+        .iter()
+        .filter(|answer| !met.contains_key(**answer))
+        .collect();
     ensure!(missed.is_empty() || steps < STEPS, "never met: {missed:?}");
     Ok(())
 }
@@ -276,15 +338,35 @@ fn every_reply_and_state_is_the_models() -> Result<()> {
 /// The same calls of one queue, half of them through functions: nobody who looks at it can tell who did what.
 #[test]
 fn functions_and_scripts_share_a_queue() -> Result<()> {
-    let coverage = run(4, Kind::Mixed, steps()?, Calls::InTurn, &AtomicBool::new(false))?;
-    println!("{} answers of {} kinds", coverage.values().sum::<usize>(), coverage.len());
+    let coverage = run(
+        4,
+        Kind::Mixed,
+        steps()?,
+        Calls::InTurn,
+        &AtomicBool::new(false),
+    )?;
+    println!(
+        "{} answers of {} kinds",
+        coverage.values().sum::<usize>(),
+        coverage.len()
+    );
     Ok(())
 }
 
 /// The same calls, each by a user with the least rights for it: none of them is missing, on no path.
 #[test]
 fn users_with_the_least_rights_do_their_work() -> Result<()> {
-    let coverage = run(5, Kind::Mixed, steps()?, Calls::ByRole, &AtomicBool::new(false))?;
-    println!("{} answers of {} kinds", coverage.values().sum::<usize>(), coverage.len());
+    let coverage = run(
+        5,
+        Kind::Mixed,
+        steps()?,
+        Calls::ByRole,
+        &AtomicBool::new(false),
+    )?;
+    println!(
+        "{} answers of {} kinds",
+        coverage.values().sum::<usize>(),
+        coverage.len()
+    );
     Ok(())
 }

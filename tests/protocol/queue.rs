@@ -32,7 +32,9 @@ pub(crate) enum Calls {
 pub(crate) fn role_of(verb: &str) -> Role {
     match verb {
         "push" | "cancel" | "reschedule" | "run_now" | "get" | "peek" => Role::Producer,
-        "audit" | "configure" | "pause" | "purge" | "requeue" | "resume" | "verify" => Role::Operator,
+        "audit" | "configure" | "pause" | "purge" | "requeue" | "resume" | "verify" => {
+            Role::Operator
+        }
         _ => Role::Consumer,
     }
 }
@@ -95,7 +97,9 @@ pub(crate) fn command(connection: &mut Connection, words: &[Text]) -> Result<Rep
 
 /// The ten keys of the queue with this base, such as `dueq:{q}`.
 pub(crate) fn keys_of(base: &str) -> Vec<Text> {
-    KEYS.iter().map(|suffix| format!("{base}:{suffix}").into()).collect()
+    KEYS.iter()
+        .map(|suffix| format!("{base}:{suffix}").into())
+        .collect()
 }
 
 impl Queue {
@@ -111,7 +115,17 @@ impl Queue {
         let cluster = arguments.contains(&"--cluster-enabled");
         let (base, scripts) = ("dueq:{q}".to_owned(), BTreeMap::new());
         let (calls, users, called, tokens) = (Calls::Evalsha, Vec::new(), 0, 0);
-        let mut queue = Self { server, connection, base, scripts, calls, users, called, tokens, cluster };
+        let mut queue = Self {
+            server,
+            connection,
+            base,
+            scripts,
+            calls,
+            users,
+            called,
+            tokens,
+            cluster,
+        };
         for (verb, source) in SCRIPTS {
             queue.load(verb, &scripts::read(verb, source)?)?;
         }
@@ -122,7 +136,12 @@ impl Queue {
     /// From now on verbs are called so.
     pub(crate) fn through(&mut self, calls: Calls) -> Result<()> {
         if calls != Calls::Evalsha {
-            let loaded = self.command(words!["FUNCTION", "LOAD", "REPLACE", dueq::functions_code()])?;
+            let loaded = self.command(words![
+                "FUNCTION",
+                "LOAD",
+                "REPLACE",
+                dueq::functions_code()
+            ])?;
             ensure!(loaded.text()? == "dueq");
         }
         if calls == Calls::ByRole {
@@ -139,9 +158,17 @@ impl Queue {
     pub(crate) fn user(&mut self, role: Role, queue: &str) -> Result<Connection> {
         let name = format!("{role:?}-{queue}");
         let rules = dueq::acl_rules(queue, role)?.into_iter().map(Text::from);
-        let words = [words!["ACL", "SETUSER", &name], rules.collect(), words!["on", ">secret"]].concat();
+        let words = [
+            words!["ACL", "SETUSER", &name],
+            rules.collect(),
+            words!["on", ">secret"],
+        ]
+        .concat();
         ensure!(self.command(words)? == "OK".into());
-        connect(&format!("redis://{name}:secret@127.0.0.1:{}/", self.server.port()))
+        connect(&format!(
+            "redis://{name}:secret@127.0.0.1:{}/",
+            self.server.port()
+        ))
     }
 
     /// Begins anew, with nothing in the server but the scripts.
@@ -155,7 +182,13 @@ impl Queue {
     /// From now on this source is what the verb runs.
     pub(crate) fn load(&mut self, verb: &'static str, source: &str) -> Result<()> {
         let loaded = self.command(words!["SCRIPT", "LOAD", source])?;
-        self.scripts.insert(verb, loaded.bytes().with_context(|| format!("{verb}.lua"))?.clone());
+        self.scripts.insert(
+            verb,
+            loaded
+                .bytes()
+                .with_context(|| format!("{verb}.lua"))?
+                .clone(),
+        );
         Ok(())
     }
 
@@ -174,17 +207,31 @@ impl Queue {
     }
 
     /// Runs a verb at a time in ms (a number, or text with a fraction), with the rest of ARGV.
-    pub(crate) fn call(&mut self, verb: &str, now: impl Into<Text>, arguments: Vec<Text>) -> Result<Reply> {
+    pub(crate) fn call(
+        &mut self,
+        verb: &str,
+        now: impl Into<Text>,
+        arguments: Vec<Text>,
+    ) -> Result<Reply> {
         let mut argv = vec![now.into()];
         argv.extend(arguments);
         self.call_with(verb, keys_of(&self.base), argv)
     }
 
     /// Runs a verb with these KEYS and all of ARGV.
-    pub(crate) fn call_with(&mut self, verb: &str, keys: Vec<Text>, argv: Vec<Text>) -> Result<Reply> {
-        let script = self.scripts.get(verb).with_context(|| format!("no script {verb}"))?;
+    pub(crate) fn call_with(
+        &mut self,
+        verb: &str,
+        keys: Vec<Text>,
+        argv: Vec<Text>,
+    ) -> Result<Reply> {
+        let script = self
+            .scripts
+            .get(verb)
+            .with_context(|| format!("no script {verb}"))?;
         self.called += 1;
-        let in_turn = [Calls::InTurn, Calls::ByRole].contains(&self.calls) && self.called.is_multiple_of(2);
+        let in_turn =
+            [Calls::InTurn, Calls::ByRole].contains(&self.calls) && self.called.is_multiple_of(2);
         let function = (self.calls == Calls::Fcall || in_turn) && !scripts::are_replaced();
         let mut words = match function {
             true => words!["FCALL", format!("dueq_{verb}"), keys.len() as u64],
@@ -215,19 +262,35 @@ impl Queue {
     }
 
     /// The same, and fails if the script does.
-    pub(crate) fn ok(&mut self, verb: &str, now: impl Into<Text>, arguments: Vec<Text>) -> Result<Reply> {
+    pub(crate) fn ok(
+        &mut self,
+        verb: &str,
+        now: impl Into<Text>,
+        arguments: Vec<Text>,
+    ) -> Result<Reply> {
         let reply = self.call(verb, now, arguments)?;
         ensure!(reply.code().is_none(), "{verb}: {reply:?}");
         Ok(reply)
     }
 
     /// What a batch answered, item by item.
-    pub(crate) fn items(&mut self, verb: &str, now: impl Into<Text>, arguments: Vec<Text>) -> Result<Vec<String>> {
+    pub(crate) fn items(
+        &mut self,
+        verb: &str,
+        now: impl Into<Text>,
+        arguments: Vec<Text>,
+    ) -> Result<Vec<String>> {
         self.ok(verb, now, arguments)?.items()
     }
 
     /// Pushes one message without `until` and options and returns what was answered to it.
-    pub(crate) fn push(&mut self, now: u64, id: &str, due: impl Into<Text>, payload: &str) -> Result<String> {
+    pub(crate) fn push(
+        &mut self,
+        now: u64,
+        id: &str,
+        due: impl Into<Text>,
+        payload: &str,
+    ) -> Result<String> {
         let mut replies = self.items("push", now, words!["", id, due, payload, ""])?;
         replies.pop().context("no reply to the message")
     }
@@ -236,7 +299,11 @@ impl Queue {
     pub(crate) fn take(&mut self, now: u64, count: u64, token: &Text) -> Result<Vec<String>> {
         self.ok("promote", now, words![1000, "1"])?;
         let reply = self.ok("claim", now, words![count, token, 30 * SECOND])?;
-        reply.deliveries()?.iter().map(|[id, ..]| id.text()).collect()
+        reply
+            .deliveries()?
+            .iter()
+            .map(|[id, ..]| id.text())
+            .collect()
     }
 
     /// The whole state, in one round trip (of a cluster, from what is on this node).
@@ -258,9 +325,14 @@ impl Queue {
             pipeline.cmd(name).arg(rest);
         }
         let packed = pipeline.get_packed_pipeline();
-        let replies = self.connection.req_packed_commands(&packed, 0, commands.len())?;
+        let replies = self
+            .connection
+            .req_packed_commands(&packed, 0, commands.len())?;
         State::from_replies(
-            &replies.into_iter().map(|value| Reply::from_server(Ok(value))).collect::<Result<Vec<_>>>()?,
+            &replies
+                .into_iter()
+                .map(|value| Reply::from_server(Ok(value)))
+                .collect::<Result<Vec<_>>>()?,
         )
     }
 
@@ -280,7 +352,10 @@ impl Queue {
                 _ => bail!("a key of type {kind}"),
             };
             let mut content = match self.read(read)? {
-                Reply::List(items) => items.iter().map(|item| item.bytes().cloned()).collect::<Result<_>>()?,
+                Reply::List(items) => items
+                    .iter()
+                    .map(|item| item.bytes().cloned())
+                    .collect::<Result<_>>()?,
                 other => vec![other.bytes()?.clone()],
             };
             if kind == "hash" {

@@ -19,7 +19,11 @@ impl fmt::Debug for Text {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             0..=1200 => write!(out, "\"{}\"", self.0.escape_ascii()),
-            length => write!(out, "\"{}...\" ({length} bytes)", self.0[..40].escape_ascii()),
+            length => write!(
+                out,
+                "\"{}...\" ({length} bytes)",
+                self.0[..40].escape_ascii()
+            ),
         }
     }
 }
@@ -128,8 +132,13 @@ impl Reply {
             Ok(value) => Self::from_value(value),
             Err(error) => {
                 let code = error.code().map(str::to_owned);
-                let Some(code) = code else { return Err(error.into()) };
-                Ok(Self::Error(format!("{code} {}", error.detail().unwrap_or_default())))
+                let Some(code) = code else {
+                    return Err(error.into());
+                };
+                Ok(Self::Error(format!(
+                    "{code} {}",
+                    error.detail().unwrap_or_default()
+                )))
             }
         }
     }
@@ -141,26 +150,39 @@ impl Reply {
             Value::BulkString(bytes) => Self::Text(Text(bytes)),
             Value::SimpleString(text) => Self::Text(text.into()),
             Value::Okay => Self::Text("OK".into()),
-            Value::Array(items) => Self::List(items.into_iter().map(Self::from_value).collect::<Result<_>>()?),
-            Value::ServerError(error) => {
-                Self::Error(format!("{} {}", error.code(), error.details().unwrap_or_default()))
-            }
+            Value::Array(items) => Self::List(
+                items
+                    .into_iter()
+                    .map(Self::from_value)
+                    .collect::<Result<_>>()?,
+            ),
+            Value::ServerError(error) => Self::Error(format!(
+                "{} {}",
+                error.code(),
+                error.details().unwrap_or_default()
+            )),
             other => bail!("a reply of an unexpected type: {other:?}"),
         })
     }
 
     pub(crate) fn list(&self) -> Result<&[Self]> {
-        let Self::List(items) = self else { bail!("not a list: {self:?}") };
+        let Self::List(items) = self else {
+            bail!("not a list: {self:?}")
+        };
         Ok(items)
     }
 
     pub(crate) fn int(&self) -> Result<i64> {
-        let Self::Int(number) = self else { bail!("not an integer: {self:?}") };
+        let Self::Int(number) = self else {
+            bail!("not an integer: {self:?}")
+        };
         Ok(*number)
     }
 
     pub(crate) fn bytes(&self) -> Result<&Text> {
-        let Self::Text(text) = self else { bail!("not a text: {self:?}") };
+        let Self::Text(text) = self else {
+            bail!("not a text: {self:?}")
+        };
         Ok(text)
     }
 
@@ -170,15 +192,28 @@ impl Reply {
 
     /// The part of a script's reply at `index`; the header is part 0.
     pub(crate) fn part(&self, index: usize) -> Result<&Self> {
-        self.list()?.get(index).with_context(|| format!("no part {index} in {self:?}"))
+        self.list()?
+            .get(index)
+            .with_context(|| format!("no part {index} in {self:?}"))
     }
 
     /// The deliveries of a claim: id, payload, due, attempt and options of each.
     pub(crate) fn deliveries(&self) -> Result<Vec<[Self; 5]>> {
-        let (ids, payloads, details) = (self.part(3)?.list()?, self.part(4)?.list()?, self.part(5)?.list()?);
+        let (ids, payloads, details) = (
+            self.part(3)?.list()?,
+            self.part(4)?.list()?,
+            self.part(5)?.list()?,
+        );
         // What all have in common is told once.
-        let details = if let [all] = details { vec![all.clone(); ids.len()] } else { details.to_vec() };
-        ensure!(payloads.len() == ids.len() && details.len() == ids.len(), "not deliveries: {self:?}");
+        let details = if let [all] = details {
+            vec![all.clone(); ids.len()]
+        } else {
+            details.to_vec()
+        };
+        ensure!(
+            payloads.len() == ids.len() && details.len() == ids.len(),
+            "not deliveries: {self:?}"
+        );
         let all = ids.iter().zip(payloads).zip(&details);
         all.map(|((id, payload), details)| {
             let details = details.text()?;

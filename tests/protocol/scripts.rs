@@ -57,7 +57,13 @@ pub(crate) fn read(verb: &str, source: &str) -> Result<String> {
 fn no_script_is_left_untested() -> Result<()> {
     let mut found = Vec::new();
     for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua"))? {
-        found.extend(file?.file_name().to_str().and_then(|name| name.strip_suffix(".lua")).map(str::to_owned));
+        found.extend(
+            file?
+                .file_name()
+                .to_str()
+                .and_then(|name| name.strip_suffix(".lua"))
+                .map(str::to_owned),
+        );
     }
     found.sort();
     anyhow::ensure!(found == SCRIPTS.iter().map(|(name, _)| *name).collect::<Vec<_>>());

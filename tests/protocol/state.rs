@@ -8,8 +8,18 @@ use anyhow::{Result, bail};
 use crate::reply::{Reply, Text};
 
 /// The suffixes of KEYS, in their order.
-pub(crate) const KEYS: [&str; 10] =
-    ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"];
+pub(crate) const KEYS: [&str; 10] = [
+    "scheduled",
+    "ready",
+    "leases",
+    "claims",
+    "messages",
+    "attrs",
+    "dead",
+    "recent",
+    "nodes",
+    "meta",
+];
 
 /// The member that every key but meta holds for ever, and a field of meta.
 pub(crate) fn sentinel() -> Text {
@@ -45,14 +55,39 @@ impl State {
                 _ => &["ZRANGE", "", "0", "-1", "WITHSCORES"],
             };
             let key = format!("{base}:{suffix}");
-            words.iter().map(|word| if word.is_empty() { key.clone() } else { (*word).to_owned() }).collect()
+            words
+                .iter()
+                .map(|word| {
+                    if word.is_empty() {
+                        key.clone()
+                    } else {
+                        (*word).to_owned()
+                    }
+                })
+                .collect()
         };
         KEYS.iter().copied().chain(["wake"]).map(read).collect()
     }
 
     pub(crate) fn from_replies(replies: &[Reply]) -> Result<Self> {
-        let [scheduled, ready, leases, claims, messages, attrs, dead, recent, nodes, meta, wake] = replies else {
-            bail!("{} replies to the commands that read the state", replies.len());
+        let [
+            scheduled,
+            ready,
+            leases,
+            claims,
+            messages,
+            attrs,
+            dead,
+            recent,
+            nodes,
+            meta,
+            wake,
+        ] = replies
+        else {
+            bail!(
+                "{} replies to the commands that read the state",
+                replies.len()
+            );
         };
         Ok(Self {
             scheduled: scores(scheduled)?,
@@ -73,7 +108,9 @@ impl State {
     pub(crate) fn difference(&self, expected: &Self) -> Option<String> {
         let mut lines = String::new();
         let mut compare = |key: &str, found: &dyn Debug, expected: &dyn Debug| {
-            lines.push_str(&format!("{key}\n    is       {found:?}\n    expected {expected:?}\n"));
+            lines.push_str(&format!(
+                "{key}\n    is       {found:?}\n    expected {expected:?}\n"
+            ));
         };
         macro_rules! compare {
             ($($key:ident)*) => { $(if self.$key != expected.$key { compare(stringify!($key), &self.$key, &expected.$key); })* };
@@ -84,7 +121,10 @@ impl State {
 
     /// A score of a member, if it has one.
     pub(crate) fn score(scores: &Scores, id: &Text) -> Option<f64> {
-        scores.iter().find(|(member, _)| member == id).map(|(_, score)| *score)
+        scores
+            .iter()
+            .find(|(member, _)| member == id)
+            .map(|(_, score)| *score)
     }
 }
 
@@ -95,13 +135,23 @@ pub(crate) fn in_order(mut scores: Scores) -> Scores {
 }
 
 fn texts(reply: &Reply) -> Result<Vec<Text>> {
-    reply.list()?.iter().map(|item| item.bytes().cloned()).collect()
+    reply
+        .list()?
+        .iter()
+        .map(|item| item.bytes().cloned())
+        .collect()
 }
 
 fn scores(reply: &Reply) -> Result<Scores> {
-    texts(reply)?.chunks_exact(2).map(|pair| Ok((pair[0].clone(), pair[1].text().parse()?))).collect()
+    texts(reply)?
+        .chunks_exact(2)
+        .map(|pair| Ok((pair[0].clone(), pair[1].text().parse()?)))
+        .collect()
 }
 
 fn fields(reply: &Reply) -> Result<Fields> {
-    Ok(texts(reply)?.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+    Ok(texts(reply)?
+        .chunks_exact(2)
+        .map(|pair| (pair[0].clone(), pair[1].clone()))
+        .collect())
 }

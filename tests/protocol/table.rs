@@ -12,7 +12,16 @@ use crate::scripts::SCRIPTS;
 const PROTOCOL: &str = include_str!("../../PROTOCOL.md");
 
 /// What the tables do not have rows for: these do not act on a message.
-const NO_ROW: [&str; 8] = ["audit", "beat", "configure", "pause", "peek", "resume", "stats", "verify"];
+const NO_ROW: [&str; 8] = [
+    "audit",
+    "beat",
+    "configure",
+    "pause",
+    "peek",
+    "resume",
+    "stats",
+    "verify",
+];
 
 /// The message that is acted on, and the times of its life.
 const ID: &str = "order:42";
@@ -22,7 +31,9 @@ const LEASE: u64 = 30 * SECOND;
 
 /// The rows of the table whose first line begins so.
 fn rows(heading: &str) -> Result<Vec<Vec<&'static str>>> {
-    let table = PROTOCOL.lines().skip_while(|line| !line.starts_with(heading));
+    let table = PROTOCOL
+        .lines()
+        .skip_while(|line| !line.starts_with(heading));
     let rows: Vec<Vec<&str>> = table
         .take_while(|line| line.starts_with('|'))
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
@@ -35,7 +46,9 @@ fn rows(heading: &str) -> Result<Vec<Vec<&'static str>>> {
 fn cases(cell: &str) -> Result<Vec<(&str, String, &str)>> {
     cell.split("; ")
         .map(|case| {
-            let (reply, state) = case.split_once(" → ").with_context(|| format!("no state in {case:?}"))?;
+            let (reply, state) = case
+                .split_once(" → ")
+                .with_context(|| format!("no state in {case:?}"))?;
             let (condition, reply) = reply.split_once(": ").unwrap_or(("", reply));
             Ok((condition, reply.replace('`', ""), state))
         })
@@ -59,12 +72,19 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
     match state {
         "dead" => ensure!(queue.items("bury", T0, words![ID, token('a'), "why"])? == ["OK"]),
         "remembered, after an ack" => {
-            ensure!(queue.items("push", T0, words![attempt(T0, 1), ID, T0, "payload", ""])? == ["CREATED"]);
+            ensure!(
+                queue.items("push", T0, words![attempt(T0, 1), ID, T0, "payload", ""])?
+                    == ["CREATED"]
+            );
             ensure!(queue.take(T0, 1, &token('a'))? == [ID]);
             ensure!(queue.items("ack", T0, words![token('a'), 1, ID])? == ["OK"]);
         }
         "remembered, after a cancel or purge" => {
-            queue.ok("push", T0 - 1, words![attempt(T0 - 1, 1), ID, DUE, "payload", ""])?;
+            queue.ok(
+                "push",
+                T0 - 1,
+                words![attempt(T0 - 1, 1), ID, DUE, "payload", ""],
+            )?;
             ensure!(queue.items("cancel", T0, words!["", ID])? == ["CANCELLED"]);
         }
         _ => {}
@@ -104,60 +124,129 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
 
 /// Acts once and says what was answered, with D and T for the times that the document calls so.
 fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> Result<String> {
-    let claimed = token(if state == "leased, another token" { 'b' } else { 'a' });
+    let claimed = token(if state == "leased, another token" {
+        'b'
+    } else {
+        'a'
+    });
     let current = if state == "scheduled" { DUE } else { T0 };
     let mut item = |verb: &str, arguments| -> Result<String> {
-        Ok(queue.items(verb, now, arguments)?.first().context("no result")?.clone())
+        Ok(queue
+            .items(verb, now, arguments)?
+            .first()
+            .context("no result")?
+            .clone())
     };
     let timed = |reply: String, letter: &str, time: u64| reply.replace(&time.to_string(), letter);
     match row {
         "push, keep" => item("push", words!["", ID, ELSEWHEN, "other", ""]),
-        "push, reschedule" => item("push", words!["", ID, ELSEWHEN, "other", "on_conflict=reschedule"]),
-        "push, replace" => item("push", words!["", ID, ELSEWHEN, "other", "on_conflict=replace"]),
+        "push, reschedule" => item(
+            "push",
+            words!["", ID, ELSEWHEN, "other", "on_conflict=reschedule"],
+        ),
+        "push, replace" => item(
+            "push",
+            words!["", ID, ELSEWHEN, "other", "on_conflict=replace"],
+        ),
         "push, the same call" => {
             let first = if state.ends_with("ack") { T0 } else { T0 - 1 };
             let reply = item("push", words![attempt(first, 1), ID, ELSEWHEN, "other", ""])?;
             Ok(timed(reply, "M", T0).replace(".000", ""))
         }
-        "push, another call" => item("push", words![attempt(now, 2), ID, ELSEWHEN, "other", "on_conflict=replace"]),
+        "push, another call" => item(
+            "push",
+            words![
+                attempt(now, 2),
+                ID,
+                ELSEWHEN,
+                "other",
+                "on_conflict=replace"
+            ],
+        ),
         "push without an attempt" => item("push", words!["", ID, ELSEWHEN, "other", ""]),
         "ack" => item(row, words![claimed, 1, ID]),
         "release" => item(row, words![ID, claimed]),
-        "again" => Ok(timed(item(row, words![ID, claimed, ELSEWHEN])?, "D", ELSEWHEN)),
-        "retry" => Ok(timed(item(row, words![ID, claimed, 1_000, "error"])?, "D", now + 1_000)),
+        "again" => Ok(timed(
+            item(row, words![ID, claimed, ELSEWHEN])?,
+            "D",
+            ELSEWHEN,
+        )),
+        "retry" => Ok(timed(
+            item(row, words![ID, claimed, 1_000, "error"])?,
+            "D",
+            now + 1_000,
+        )),
         "bury" => item(row, words![ID, claimed, "reason"]),
-        "extend" => Ok(timed(item(row, words![ID, claimed, LEASE + 1])?, "T", now + LEASE + 1)),
+        "extend" => Ok(timed(
+            item(row, words![ID, claimed, LEASE + 1])?,
+            "T",
+            now + LEASE + 1,
+        )),
         "cancel" => item("cancel", words!["", ID]),
         "cancel dead" => item("cancel", words!["1", ID]),
         "reschedule" => match condition {
-            "same due" => Ok(timed(item(row, words![ID, current, current + 1])?, "D", current)),
-            "other expected" => Ok(timed(item(row, words![ID, ELSEWHEN, current + 1])?, "D", current)),
-            _ => Ok(timed(item(row, words![ID, ELSEWHEN, current])?, "D", ELSEWHEN)),
+            "same due" => Ok(timed(
+                item(row, words![ID, current, current + 1])?,
+                "D",
+                current,
+            )),
+            "other expected" => Ok(timed(
+                item(row, words![ID, ELSEWHEN, current + 1])?,
+                "D",
+                current,
+            )),
+            _ => Ok(timed(
+                item(row, words![ID, ELSEWHEN, current])?,
+                "D",
+                ELSEWHEN,
+            )),
         },
         "run_now" => Ok(timed(item(row, words![ID])?, "D", now)),
         "requeue ids" => item("requeue", words!["ids", ID]),
-        "promote" => Ok(queue.ok(row, now, words![10, ""])?.part(1)?.int()?.to_string()),
+        "promote" => Ok(queue
+            .ok(row, now, words![10, ""])?
+            .part(1)?
+            .int()?
+            .to_string()),
         "claim" | "claim with due" => {
             let due = if row == "claim" { "" } else { "1" };
             let reply = queue.ok("claim", now, words![10, token('c'), LEASE, due])?;
-            Ok(if reply.part(3)?.list()?.is_empty() { "none" } else { "granted" }.to_owned())
+            Ok(if reply.part(3)?.list()?.is_empty() {
+                "none"
+            } else {
+                "granted"
+            }
+            .to_owned())
         }
         "reap" => two(queue, row, now, words![10]),
         "requeue oldest" => two(queue, "requeue", now, words!["oldest", 10, ""]),
-        "purge scheduled" | "purge ready" | "purge dead" => two(queue, "purge", now, words![&row[6..], 10]),
+        "purge scheduled" | "purge ready" | "purge dead" => {
+            two(queue, "purge", now, words![&row[6..], 10])
+        }
         "get" => got(queue, now, current),
         _ => bail!("a row of an unknown verb: {row}"),
     }
 }
 
-fn two(queue: &mut Queue, verb: &str, now: u64, arguments: Vec<crate::reply::Text>) -> Result<String> {
+fn two(
+    queue: &mut Queue,
+    verb: &str,
+    now: u64,
+    arguments: Vec<crate::reply::Text>,
+) -> Result<String> {
     let reply = queue.ok(verb, now, arguments)?;
-    Ok(format!("{}, {}", reply.part(1)?.int()?, reply.part(2)?.int()?))
+    Ok(format!(
+        "{}, {}",
+        reply.part(1)?.int()?,
+        reply.part(2)?.int()?
+    ))
 }
 
 fn got(queue: &mut Queue, now: u64, due: u64) -> Result<String> {
     let reply = queue.ok("get", now, words![ID])?;
-    let [_, state, _, time, ..] = reply.part(1)?.list()? else { return Ok("{}".to_owned()) };
+    let [_, state, _, time, ..] = reply.part(1)?.list()? else {
+        return Ok("{}".to_owned());
+    };
     let (state, time) = (state.text()?, time.int()? as u64);
     let name = match state.as_str() {
         "leased" if time == T0 + LEASE => "deadline",
@@ -171,7 +260,9 @@ fn got(queue: &mut Queue, now: u64, due: u64) -> Result<String> {
 fn state_of(queue: &mut Queue, now: u64) -> Result<String> {
     let reply = queue.ok("get", now, words![ID])?;
     let pairs = reply.part(1)?.list()?;
-    pairs.get(1).map_or(Ok("absent".to_owned()), |state| state.text())
+    pairs
+        .get(1)
+        .map_or(Ok("absent".to_owned()), |state| state.text())
 }
 
 fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize> {
@@ -181,14 +272,25 @@ fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize>
         let now = set_up(queue, verb, state, condition)?;
         let (first, mut before) = (state_of(queue, now)?, queue.state()?);
         let found = act(queue, row, state, condition, now)?;
-        ensure!(found == *reply, "{condition:?}: the reply is {found:?}, not {reply:?}");
+        ensure!(
+            found == *reply,
+            "{condition:?}: the reply is {found:?}, not {reply:?}"
+        );
         let (last, after) = (state_of(queue, now)?, queue.state()?);
-        ensure!(last == *then, "{condition:?}: the state is {last}, not {then}");
-        let changed = condition != &"same due" && (found.starts_with("OK") || found.starts_with("MOVED"));
+        ensure!(
+            last == *then,
+            "{condition:?}: the state is {last}, not {then}"
+        );
+        let changed =
+            condition != &"same due" && (found.starts_with("OK") || found.starts_with("MOVED"));
         if first == last && !changed {
             before.wake.clone_from(&after.wake);
             let difference = after.difference(&before);
-            ensure!(difference.is_none(), "{condition:?}: it was refused, but {}", difference.unwrap_or_default());
+            ensure!(
+                difference.is_none(),
+                "{condition:?}: it was refused, but {}",
+                difference.unwrap_or_default()
+            );
         }
     }
     Ok(cases.len())
@@ -208,18 +310,25 @@ fn every_cell(calls: Calls) -> Result<()> {
     let mut queue = Queue::start()?;
     queue.through(calls)?;
     let (mut verbs, mut checked) = (Vec::new(), 0);
-    for heading in ["| Verb | absent | scheduled |", "| Verb | remembered, after an ack |"] {
+    for heading in [
+        "| Verb | absent | scheduled |",
+        "| Verb | remembered, after an ack |",
+    ] {
         let rows = rows(heading)?;
         for row in &rows[2..] {
             let name = row[0].replace('`', "");
             verbs.push(name.split([' ', ',']).next().unwrap_or_default().to_owned());
             for (state, cell) in rows[0].iter().zip(row).skip(1) {
-                checked += check(&mut queue, &name, state, cell).with_context(|| format!("{name}, {state}"))?;
+                checked += check(&mut queue, &name, state, cell)
+                    .with_context(|| format!("{name}, {state}"))?;
             }
         }
     }
-    let missing: Vec<_> =
-        SCRIPTS.iter().map(|(name, _)| *name).filter(|name| !verbs.iter().any(|verb| verb == name)).collect();
+    let missing: Vec<_> = SCRIPTS
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| !verbs.iter().any(|verb| verb == name))
+        .collect();
     ensure!(missing == NO_ROW, "without a row: {missing:?}");
     println!("{checked} cases");
     Ok(())

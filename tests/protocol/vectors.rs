@@ -50,7 +50,17 @@ fn seed(queue: &mut Queue) -> Result<()> {
 /// Arguments with which each verb does something to the queue of `with_every_state`.
 fn plausible(verb: &str) -> Vec<Text> {
     match verb {
-        "push" => words!["", "new", "+1000", "payload", "max_attempts=3", "s", "+0", "other", "on_conflict=replace"],
+        "push" => words![
+            "",
+            "new",
+            "+1000",
+            "payload",
+            "max_attempts=3",
+            "s",
+            "+0",
+            "other",
+            "on_conflict=replace"
+        ],
         "promote" => words![10, ""],
         "claim" => words![10, token('x'), 30 * SECOND],
         "ack" => words![token('l'), 1, "l"],
@@ -96,7 +106,10 @@ fn remove(scores: &mut Scores, id: &str) {
 fn granted(state: &mut State, token: &Text, deadline: u64, ids: &[(&str, u64)]) {
     let of = |kind: &str| Text([kind.as_bytes(), &token.0].concat());
     for (id, due) in ids {
-        state.claims.insert((*id).into(), Text([&token.0[..], due.to_string().as_bytes()].concat()));
+        state.claims.insert(
+            (*id).into(),
+            Text([&token.0[..], due.to_string().as_bytes()].concat()),
+        );
     }
     let list = ids.iter().map(|(id, _)| *id).collect::<Vec<_>>().join("\n");
     state.claims.insert(of("\u{1}"), list.into());
@@ -120,7 +133,11 @@ fn count(state: &mut State, field: &str, more: u64) {
 
 /// The ids without the sentinel, in order.
 fn ids(scores: &Scores) -> Vec<String> {
-    scores.iter().filter(|(_, score)| score.is_finite()).map(|(id, _)| id.text()).collect()
+    scores
+        .iter()
+        .filter(|(_, score)| score.is_finite())
+        .map(|(id, _)| id.text())
+        .collect()
 }
 
 /// Promotes and claims until nothing is left, acks all of it, and returns the ids in their order.
@@ -131,8 +148,16 @@ fn drain(queue: &mut Queue, now: u64) -> Result<Vec<String>> {
         if taken.is_empty() {
             return Ok(all);
         }
-        let acks = words![token('z'), taken.len() as u64].into_iter().chain(taken.iter().map(Text::from)).collect();
-        ensure!(queue.items("ack", now, acks)?.iter().all(|reply| reply == "OK"));
+        let acks = words![token('z'), taken.len() as u64]
+            .into_iter()
+            .chain(taken.iter().map(Text::from))
+            .collect();
+        ensure!(
+            queue
+                .items("ack", now, acks)?
+                .iter()
+                .all(|reply| reply == "OK")
+        );
         all.extend(taken);
     }
 }

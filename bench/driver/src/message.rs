@@ -27,18 +27,26 @@ impl Message {
 
     /// How long until it is due, in milliseconds: for systems that know delays only.
     pub fn delay_ms(&self) -> u64 {
-        self.due_ms.map_or(0, |due| due.saturating_sub(unix_us() / 1_000))
+        self.due_ms
+            .map_or(0, |due| due.saturating_sub(unix_us() / 1_000))
     }
 }
 
 /// When the message with this payload was to be due, in Unix milliseconds.
 pub fn due_of(payload: &[u8]) -> Option<u64> {
-    std::str::from_utf8(payload.get(..DIGITS)?).ok()?.parse().ok()
+    std::str::from_utf8(payload.get(..DIGITS)?)
+        .ok()?
+        .parse()
+        .ok()
 }
 
 /// This machine's clock, in Unix microseconds. All that is measured runs on one machine.
 pub fn unix_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| {
+            u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+        })
 }
 
 #[cfg(test)]

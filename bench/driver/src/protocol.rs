@@ -90,7 +90,9 @@ impl Dues {
             Order::Forward => i,
             Order::Backward => n - 1 - i,
             // A prime that is no factor of a round number: every place comes once.
-            Order::Shuffled => u64::try_from(u128::from(i) * 7_368_787 % u128::from(n)).unwrap_or(0),
+            Order::Shuffled => {
+                u64::try_from(u128::from(i) * 7_368_787 % u128::from(n)).unwrap_or(0)
+            }
         };
         Some(self.at_ms + place * self.spread_ms / n)
     }
@@ -125,17 +127,38 @@ mod tests {
 
     #[test]
     fn the_lines_are_those_that_the_readme_shows() {
-        let request = Request::Bulk { n: 5, batch: 100, due: Dues { at_ms: 7, spread_ms: 1, order: Order::Shuffled } };
-        let line = r#"{"do":"bulk","n":5,"batch":100,"due":{"at_ms":7,"spread_ms":1,"order":"shuffled"}}"#;
+        let request = Request::Bulk {
+            n: 5,
+            batch: 100,
+            due: Dues {
+                at_ms: 7,
+                spread_ms: 1,
+                order: Order::Shuffled,
+            },
+        };
+        let line =
+            r#"{"do":"bulk","n":5,"batch":100,"due":{"at_ms":7,"spread_ms":1,"order":"shuffled"}}"#;
         assert_eq!(serde_json::to_string(&request).expect("JSON"), line);
-        assert_eq!(serde_json::from_str::<Request>(line).expect("a request"), request);
-        assert_eq!(serde_json::from_str::<Reply>(r#"{"n":3}"#).expect("a reply").n, 3);
+        assert_eq!(
+            serde_json::from_str::<Request>(line).expect("a request"),
+            request
+        );
+        assert_eq!(
+            serde_json::from_str::<Reply>(r#"{"n":3}"#)
+                .expect("a reply")
+                .n,
+            3
+        );
     }
 
     #[test]
     fn every_order_has_each_due_time_once() {
         for order in [Order::Forward, Order::Backward, Order::Shuffled] {
-            let dues = Dues { at_ms: 1_000, spread_ms: 100, order };
+            let dues = Dues {
+                at_ms: 1_000,
+                spread_ms: 100,
+                order,
+            };
             let mut all: Vec<_> = (0..100).filter_map(|i| dues.of(i, 100)).collect();
             assert_eq!(all.is_sorted(), order == Order::Forward, "{order:?}");
             all.sort_unstable();

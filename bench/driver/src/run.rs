@@ -49,7 +49,10 @@ pub async fn run<Q: Queue>(server: &str) -> Result<()> {
             Ok(request) => answer(server, request, &mut open).await,
             Err(error) => Err(error),
         };
-        let reply = reply.unwrap_or_else(|error| Reply { error: Some(format!("{error:#}")), ..Reply::default() });
+        let reply = reply.unwrap_or_else(|error| Reply {
+            error: Some(format!("{error:#}")),
+            ..Reply::default()
+        });
         let mut text = serde_json::to_string(&reply)?;
         text.push('\n');
         std::io::stdout().write_all(text.as_bytes())?;
@@ -63,17 +66,31 @@ struct Open<Q> {
     sink: Sink,
 }
 
-async fn answer<Q: Queue>(server: &str, request: Request, open: &mut Option<Open<Q>>) -> Result<Reply> {
+async fn answer<Q: Queue>(
+    server: &str,
+    request: Request,
+    open: &mut Option<Open<Q>>,
+) -> Result<Reply> {
     if let Request::Open { queue } = &request {
-        *open = Some(Open { queue: Arc::new(Q::open(server, queue).await?), sink: Sink::default() });
+        *open = Some(Open {
+            queue: Arc::new(Q::open(server, queue).await?),
+            sink: Sink::default(),
+        });
         return Ok(Reply::default());
     }
     let Open { queue, sink } = open.as_ref().ok_or_else(|| anyhow!("no queue is open"))?;
     let from_us = unix_us();
-    let mut reply = Reply { from_us, ..Reply::default() };
+    let mut reply = Reply {
+        from_us,
+        ..Reply::default()
+    };
     match request {
         Request::Open { .. } => {}
-        Request::Push { n, concurrency, due } => {
+        Request::Push {
+            n,
+            concurrency,
+            due,
+        } => {
             shared_out(queue, n, concurrency, move |queue, i| async move {
                 queue.push(Message::new(due.of(i, n))).await //
             })
@@ -81,7 +98,11 @@ async fn answer<Q: Queue>(server: &str, request: Request, open: &mut Option<Open
             reply.n = n;
         }
         Request::Bulk { n, batch, due } => {
-            let (size, in_flight) = if batch == 0 { (Q::BATCH, Q::IN_FLIGHT) } else { (batch, 1) };
+            let (size, in_flight) = if batch == 0 {
+                (Q::BATCH, Q::IN_FLIGHT)
+            } else {
+                (batch, 1)
+            };
             bulk(queue, n, size as u64, in_flight, due).await?;
             reply.n = n;
         }
@@ -90,7 +111,11 @@ async fn answer<Q: Queue>(server: &str, request: Request, open: &mut Option<Open
             reply.n = n;
         }
         Request::Work { concurrency } => {
-            let concurrency = if concurrency == 0 { Q::CONCURRENCY } else { concurrency };
+            let concurrency = if concurrency == 0 {
+                Q::CONCURRENCY
+            } else {
+                concurrency
+            };
             queue.work(concurrency, sink.clone()).await?;
         }
         Request::Drain { n, limit_ms, late } => {
@@ -143,11 +168,24 @@ where
     Ok(())
 }
 
-async fn bulk<Q: Queue>(queue: &Arc<Q>, n: u64, size: u64, in_flight: usize, due: Dues) -> Result<()> {
-    shared_out(queue, n.div_ceil(size), in_flight, move |queue, batch| async move {
-        let messages = (batch * size..n.min((batch + 1) * size)).map(|i| Message::new(due.of(i, n))).collect();
-        queue.push_many(messages).await
-    })
+async fn bulk<Q: Queue>(
+    queue: &Arc<Q>,
+    n: u64,
+    size: u64,
+    in_flight: usize,
+    due: Dues,
+) -> Result<()> {
+    shared_out(
+        queue,
+        n.div_ceil(size),
+        in_flight,
+        move |queue, batch| async move {
+            let messages = (batch * size..n.min((batch + 1) * size))
+                .map(|i| Message::new(due.of(i, n)))
+                .collect();
+            queue.push_many(messages).await
+        },
+    )
     .await
 }
 

@@ -31,7 +31,11 @@ struct Counter {
 
 impl Default for Counter {
     fn default() -> Self {
-        Self { count: AtomicU64::new(0), awaited: AtomicU64::new(u64::MAX), reached: Notify::new() }
+        Self {
+            count: AtomicU64::new(0),
+            awaited: AtomicU64::new(u64::MAX),
+            reached: Notify::new(),
+        }
     }
 }
 
@@ -65,8 +69,13 @@ impl Sink {
     /// A handler has begun with this payload.
     pub fn start(&self, payload: &[u8]) {
         if let Some(due_ms) = due_of(payload) {
-            let late = i64::try_from(unix_us()).unwrap_or(i64::MAX) - i64::try_from(due_ms * 1_000).unwrap_or(0);
-            self.0.late_us.lock().unwrap_or_else(PoisonError::into_inner).push(late);
+            let late = i64::try_from(unix_us()).unwrap_or(i64::MAX)
+                - i64::try_from(due_ms * 1_000).unwrap_or(0);
+            self.0
+                .late_us
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(late);
         }
         self.0.started.add(1);
     }
@@ -78,7 +87,11 @@ impl Sink {
 
     /// The worker has ended by itself: what waits for it need not wait any longer.
     pub fn fail(&self, reason: String) {
-        *self.0.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        *self
+            .0
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(reason);
         self.0.failed.notify_waiters();
     }
 
@@ -86,7 +99,12 @@ impl Sink {
     pub(crate) async fn failed(&self) -> String {
         loop {
             let failed = self.0.failed.notified();
-            if let Some(reason) = &*self.0.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(reason) = &*self
+                .0
+                .failure
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+            {
                 return reason.clone();
             }
             failed.await;
@@ -108,7 +126,13 @@ impl Sink {
     }
 
     pub(crate) fn take_late_us(&self) -> Vec<i64> {
-        std::mem::take(&mut *self.0.late_us.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(
+            &mut *self
+                .0
+                .late_us
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 }
 

@@ -20,7 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only these systems
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "dueq,floor")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAME,...",
+        default_value = "dueq,floor"
+    )]
     only: Vec<String>,
     #[command(flatten)]
     output: Output,
@@ -41,13 +46,20 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             }
         }
         for ((system, points), (push, life)) in systems.iter_mut().zip(best) {
-            eprintln!("{callers:>4} {}: push {push:.0}/s, life {life:.0}/s", system.kind.key);
+            eprintln!(
+                "{callers:>4} {}: push {push:.0}/s, life {life:.0}/s",
+                system.kind.key
+            );
             points.push(json!({ "callers": callers, "push_per_s": push, "life_per_s": life }));
         }
     }
-    let points: Vec<_> =
-        systems.iter().map(|(system, points)| json!({ "system": system.kind.key, "points": points })).collect();
-    arguments.output.write(&json!({ "curve": "concurrency", "systems": points }))
+    let points: Vec<_> = systems
+        .iter()
+        .map(|(system, points)| json!({ "system": system.kind.key, "points": points }))
+        .collect();
+    arguments
+        .output
+        .write(&json!({ "curve": "concurrency", "systems": points }))
 }
 
 /// A share of what 64 callers manage: with few, each waits for its own round trip.
@@ -60,7 +72,13 @@ async fn push(system: &mut System, callers: usize) -> Result<f64> {
     let n = number(system, callers);
     system.clear().await?;
     system.open().await?;
-    let reply = system.ask(&Request::Push { n, concurrency: callers, due: in_an_hour() }).await?;
+    let reply = system
+        .ask(&Request::Push {
+            n,
+            concurrency: callers,
+            due: in_an_hour(),
+        })
+        .await?;
     system.close().await?;
     Ok(n as f64 / reply.seconds())
 }
@@ -69,8 +87,18 @@ async fn life(system: &mut System, handlers: usize) -> Result<f64> {
     let n = enough_for(system.measured.life_per_s.about(), LENGTH_S / 2.0);
     system.clear().await?;
     system.open().await?;
-    system.ask(&Request::Work { concurrency: handlers }).await?;
-    let push = system.ask(&Request::Bulk { n, batch: 0, due: Dues::default() }).await?;
+    system
+        .ask(&Request::Work {
+            concurrency: handlers,
+        })
+        .await?;
+    let push = system
+        .ask(&Request::Bulk {
+            n,
+            batch: 0,
+            due: Dues::default(),
+        })
+        .await?;
     let drain = system.drain(n, PATIENCE, false).await?;
     system.close().await?;
     Ok(n as f64 * 1e6 / (drain.to_us - push.from_us) as f64)

@@ -78,7 +78,9 @@ impl Observer for Watch {
     fn done(&self, call: u64, result: Result<&Reply, (String, Applied)>) {
         let to_us = unix_us();
         let mut calls = calls();
-        let Some(from_us) = calls.under_way.remove(&call) else { return };
+        let Some(from_us) = calls.under_way.remove(&call) else {
+            return;
+        };
         let Ok(reply) = result else { return };
         let answered = Call { from_us, to_us };
         calls.answered.push(answered);
@@ -114,7 +116,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             settings.push(measure(nodes, rate, arguments.seconds).await?);
         }
     }
-    arguments.output.write(&json!({ "curve": "legs", "settings": settings }))
+    arguments
+        .output
+        .write(&json!({ "curve": "legs", "settings": settings }))
 }
 
 async fn measure(nodes: u64, rate: u64, seconds: u64) -> Result<Value> {
@@ -126,11 +130,26 @@ async fn measure(nodes: u64, rate: u64, seconds: u64) -> Result<Value> {
         let queue = Client::connect(&server.address()).await?.queue("legs")?;
         let (stop, handled) = (stop.clone(), Arc::clone(&handled));
         let handler = move |delivery: Delivery| {
-            let (id, due_us, started_us) = (delivery.id_bytes().to_vec(), delivery.due_ms() * 1_000, unix_us());
-            handled.lock().unwrap_or_else(PoisonError::into_inner).push(Handled { id, due_us, started_us });
+            let (id, due_us, started_us) = (
+                delivery.id_bytes().to_vec(),
+                delivery.due_ms() * 1_000,
+                unix_us(),
+            );
+            handled
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(Handled {
+                    id,
+                    due_us,
+                    started_us,
+                });
             std::future::ready(())
         };
-        workers.push(tokio::spawn(queue.worker().run(handler, async move { stop.cancelled().await })));
+        workers.push(tokio::spawn(
+            queue
+                .worker()
+                .run(handler, async move { stop.cancelled().await }),
+        ));
     }
     let queue = Client::connect(&server.address()).await?.queue("legs")?;
     tokio::time::sleep(SETTLING).await;
@@ -141,7 +160,9 @@ async fn measure(nodes: u64, rate: u64, seconds: u64) -> Result<Value> {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, all).await.context("not all was handled")?;
+    tokio::time::timeout(PATIENCE, all)
+        .await
+        .context("not all was handled")?;
     stop.cancel();
     for worker in workers {
         worker.await??;
@@ -163,7 +184,11 @@ async fn push(queue: &Queue, nodes: u64, rate: u64, seconds: u64) -> Result<usiz
         let mut messages = Vec::new();
         while next < instants && from_us + next * apart_us < until_us {
             let due_ms = (from_us + next * apart_us) / 1_000;
-            let one = |node| Message::new([b'x'; 100]).id(format!("{ID}{next:07}-{node}")).due(Due::at_ms(due_ms));
+            let one = |node| {
+                Message::new([b'x'; 100])
+                    .id(format!("{ID}{next:07}-{node}"))
+                    .due(Due::at_ms(due_ms))
+            };
             messages.extend((0..nodes).map(one));
             next += 1;
         }
@@ -172,7 +197,10 @@ async fn push(queue: &Queue, nodes: u64, rate: u64, seconds: u64) -> Result<usiz
                 bail!("an id was there already");
             }
         }
-        tokio::time::sleep(Duration::from_micros((until_us - AHEAD_US).saturating_sub(unix_us()))).await;
+        tokio::time::sleep(Duration::from_micros(
+            (until_us - AHEAD_US).saturating_sub(unix_us()),
+        ))
+        .await;
     }
     Ok((instants * nodes) as usize)
 }
@@ -181,13 +209,30 @@ async fn push(queue: &Queue, nodes: u64, rate: u64, seconds: u64) -> Result<usiz
 fn legs(handled: &[Handled], mut calls: Calls) -> Result<Value> {
     calls.answered.sort_by_key(|call| call.from_us);
     let (mut late, mut all) = (Vec::new(), HashMap::<&str, Vec<i64>>::new());
-    for Handled { id, due_us, started_us } in handled {
-        let claim = *calls.granted.get(id).context("a delivery that no claim granted")?;
-        let first = calls.answered.partition_point(|call| call.from_us < *due_us);
+    for Handled {
+        id,
+        due_us,
+        started_us,
+    } in handled
+    {
+        let claim = *calls
+            .granted
+            .get(id)
+            .context("a delivery that no claim granted")?;
+        let first = calls
+            .answered
+            .partition_point(|call| call.from_us < *due_us);
         // The clock of the server is read within the call: one that was made a moment before may grant it.
-        let first = calls.answered.get(first).copied().filter(|first| first.from_us < claim.from_us).unwrap_or(claim);
+        let first = calls
+            .answered
+            .get(first)
+            .copied()
+            .filter(|first| first.from_us < claim.from_us)
+            .unwrap_or(claim);
         let mut leg = |name, from_us: u64, to_us: u64| {
-            all.entry(name).or_default().push(to_us.cast_signed() - from_us.cast_signed());
+            all.entry(name)
+                .or_default()
+                .push(to_us.cast_signed() - from_us.cast_signed());
         };
         leg("wheel", *due_us, first.from_us);
         if first.from_us != claim.from_us {
@@ -203,7 +248,10 @@ fn legs(handled: &[Handled], mut calls: Calls) -> Result<Value> {
         spread.add(us);
         spread.json(false)
     };
-    let legs: serde_json::Map<_, _> = all.iter().map(|(name, us)| ((*name).to_owned(), spread(us))).collect();
+    let legs: serde_json::Map<_, _> = all
+        .iter()
+        .map(|(name, us)| ((*name).to_owned(), spread(us)))
+        .collect();
     Ok(json!({ "late_ms": spread(&late), "legs_ms": legs }))
 }
 
@@ -214,24 +262,42 @@ mod tests {
     #[test]
     fn a_way_is_cut_where_calls_begin_and_end() {
         let call = |from_us, to_us| Call { from_us, to_us };
-        let mut calls =
-            Calls { answered: vec![call(5_000, 5_100), call(1_200, 1_500), call(900, 950)], ..Calls::default() };
+        let mut calls = Calls {
+            answered: vec![call(5_000, 5_100), call(1_200, 1_500), call(900, 950)],
+            ..Calls::default()
+        };
         calls.granted.insert(b"leg-a".to_vec(), call(1_200, 1_500));
         calls.granted.insert(b"leg-b".to_vec(), call(5_000, 5_100));
-        let handled = |id: &str, started_us| Handled { id: id.into(), due_us: 1_000, started_us };
+        let handled = |id: &str, started_us| Handled {
+            id: id.into(),
+            due_us: 1_000,
+            started_us,
+        };
         let cut = legs(&[handled("leg-a", 1_530), handled("leg-b", 5_150)], calls).expect("legs");
         let max = |leg: &str| cut["legs_ms"][leg]["max"].as_f64();
-        assert_eq!((max("wheel"), max("promote"), max("wake")), (Some(0.2), Some(0.3), Some(3.5)));
+        assert_eq!(
+            (max("wheel"), max("promote"), max("wake")),
+            (Some(0.2), Some(0.3), Some(3.5))
+        );
         assert_eq!((max("claim"), max("dispatch")), (Some(0.3), Some(0.05)));
-        assert_eq!((cut["legs_ms"]["promote"]["n"].as_u64(), cut["late_ms"]["n"].as_u64()), (Some(1), Some(2)));
+        assert_eq!(
+            (
+                cut["legs_ms"]["promote"]["n"].as_u64(),
+                cut["late_ms"]["n"].as_u64()
+            ),
+            (Some(1), Some(2))
+        );
         assert_eq!(cut["late_ms"]["max"].as_f64(), Some(4.15));
     }
 
     #[test]
     fn ids_are_found_wherever_they_are() {
         let bytes = |text: &str| Reply::Bytes(text.into());
-        let reply =
-            Reply::List(vec![Reply::Int(1), Reply::List(vec![bytes("leg-1"), bytes("payload")]), bytes("leg-2")]);
+        let reply = Reply::List(vec![
+            Reply::Int(1),
+            Reply::List(vec![bytes("leg-1"), bytes("payload")]),
+            bytes("leg-2"),
+        ]);
         let mut found = Vec::new();
         ids(&reply, &mut |id| found.push(id.to_vec()));
         assert_eq!(found, [b"leg-1", b"leg-2"]);

@@ -24,7 +24,9 @@ impl Output {
     /// Prints the result as JSON and keeps it if that was asked for.
     fn write(&self, result: &Value) -> Result<()> {
         println!("{result:#}");
-        self.save.as_deref().map_or(Ok(()), |file| save(file, result))
+        self.save
+            .as_deref()
+            .map_or(Ok(()), |file| save(file, result))
     }
 }
 

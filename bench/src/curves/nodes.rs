@@ -28,7 +28,12 @@ const SENT: [&str; 4] = ["evalsha", "blpop", "ping", "ssubscribe"];
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// How many nodes
-    #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "1,2,5,10,20,50")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "N,...",
+        default_value = "1,2,5,10,20,50"
+    )]
     nodes: Vec<usize>,
     #[command(flatten)]
     output: Output,
@@ -41,7 +46,11 @@ static CALLS: LazyLock<Mutex<HashMap<&'static str, u64>>> = LazyLock::new(Mutex:
 
 impl Observer for Calls {
     fn invoke(&self, _: u64, verb: &'static str, _: &str, _: &[&[u8]]) {
-        *CALLS.lock().unwrap_or_else(PoisonError::into_inner).entry(verb).or_default() += 1;
+        *CALLS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(verb)
+            .or_default() += 1;
     }
 
     fn done(&self, _: u64, _: Result<&Reply, (String, Applied)>) {}
@@ -54,7 +63,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     for &nodes in &arguments.nodes {
         points.push(measure(nodes).await?);
     }
-    arguments.output.write(&json!({ "curve": "nodes", "points": points }))
+    arguments
+        .output
+        .write(&json!({ "curve": "nodes", "points": points }))
 }
 
 /// What has happened so far.
@@ -68,11 +79,23 @@ struct Counts {
 
 impl Counts {
     async fn take(server: &mut Server) -> Result<Self> {
-        let info = server.info("commandstats").await?.context("INFO of a Redis")?;
-        let sent = SENT.iter().filter_map(|command| calls_of(&info, command)).sum();
+        let info = server
+            .info("commandstats")
+            .await?
+            .context("INFO of a Redis")?;
+        let sent = SENT
+            .iter()
+            .filter_map(|command| calls_of(&info, command))
+            .sum();
         let server_us = server.cpu_us().await?.context("INFO of a Redis")?;
         let calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Self { at: Instant::now(), sent, server_us, own_us: cpu_us(std::process::id())?, calls })
+        Ok(Self {
+            at: Instant::now(),
+            sent,
+            server_us,
+            own_us: cpu_us(std::process::id())?,
+            calls,
+        })
     }
 
     fn calls(&self, verb: &str) -> u64 {
@@ -92,7 +115,11 @@ async fn measure(nodes: usize) -> Result<Value> {
             handled.fetch_add(1, Ordering::Relaxed);
             std::future::ready(())
         };
-        workers.push(tokio::spawn(queue.worker().run(handler, async move { stop.cancelled().await })));
+        workers.push(tokio::spawn(
+            queue
+                .worker()
+                .run(handler, async move { stop.cancelled().await }),
+        ));
     }
     let queue = Client::connect(&server.address()).await?.queue("nodes")?;
     queue.push(message(Duration::ZERO.into())).await?;
@@ -139,7 +166,11 @@ async fn one_by_one(queue: &Queue) -> Result<u64> {
 
 /// How often a command was called, as INFO commandstats tells it.
 fn calls_of(info: &str, command: &str) -> Option<f64> {
-    let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_")?.strip_prefix(command)?.strip_prefix(':'))?;
+    let line = info.lines().find_map(|line| {
+        line.strip_prefix("cmdstat_")?
+            .strip_prefix(command)?
+            .strip_prefix(':')
+    })?;
     number(&line.replace('=', ":").replace(',', "\n"), "calls").ok()
 }
 
@@ -149,8 +180,12 @@ mod tests {
 
     #[test]
     fn calls_are_read_from_commandstats() {
-        let info = "cmdstat_evalsha:calls=12,usec=9,usec_per_call=0.75\r\ncmdstat_ping:calls=3,usec=1\r\n";
-        assert_eq!((calls_of(info, "evalsha"), calls_of(info, "ping")), (Some(12.0), Some(3.0)));
+        let info =
+            "cmdstat_evalsha:calls=12,usec=9,usec_per_call=0.75\r\ncmdstat_ping:calls=3,usec=1\r\n";
+        assert_eq!(
+            (calls_of(info, "evalsha"), calls_of(info, "ping")),
+            (Some(12.0), Some(3.0))
+        );
         assert_eq!(calls_of(info, "eval"), None);
     }
 }

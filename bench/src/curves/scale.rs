@@ -90,11 +90,19 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         InOrder::Backward => Order::Backward,
         InOrder::Shuffled => Order::Shuffled,
     };
-    let (mut dueq, mut floor) = (Pair::<Queue>::start(order).await?, Pair::<Floor>::start(order).await?);
+    let (mut dueq, mut floor) = (
+        Pair::<Queue>::start(order).await?,
+        Pair::<Floor>::start(order).await?,
+    );
     let (mut points, mut waiting) = (Vec::new(), 0);
-    let steps = (3..=7).map(|power| 10_u64.pow(power)).filter(|step| *step <= arguments.most);
+    let steps = (3..=7)
+        .map(|power| 10_u64.pow(power))
+        .filter(|step| *step <= arguments.most);
     for step in steps {
-        let moving = (dueq.many.grow(waiting, step).await?, floor.many.grow(waiting, step).await?);
+        let moving = (
+            dueq.many.grow(waiting, step).await?,
+            floor.many.grow(waiting, step).await?,
+        );
         waiting = step;
         for _ in 0..ROUNDS {
             dueq.round().await?;
@@ -110,7 +118,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             "moving_us": moving.0, "floor_moving_us": moving.1,
         }));
     }
-    arguments.output.write(&json!({ "curve": "scale", "points": points }))
+    arguments
+        .output
+        .write(&json!({ "curve": "scale", "points": points }))
 }
 
 /// One of the two beside more and more that wait, and beside few.
@@ -126,7 +136,12 @@ impl<S: Store> Pair<S> {
     async fn start(order: Order) -> Result<Self> {
         let (many, mut few) = (Side::start(order).await?, Side::start(order).await?);
         few.grow(0, FEW).await?;
-        Ok(Self { many, few, costs: Vec::new(), growths: Vec::new() })
+        Ok(Self {
+            many,
+            few,
+            costs: Vec::new(),
+            growths: Vec::new(),
+        })
     }
 
     async fn round(&mut self) -> Result<()> {
@@ -174,7 +189,12 @@ impl<S: Store> Side<S> {
     async fn start(order: Order) -> Result<Self> {
         let server = Server::private_with(&["--enable-debug-command", "local"]).await?;
         let store = S::connect(&server.address()).await?;
-        let mut side = Self { store, server, order, from_ms: unix_us() / 1_000 + FROM_MS };
+        let mut side = Self {
+            store,
+            server,
+            order,
+            from_ms: unix_us() / 1_000 + FROM_MS,
+        };
         // The first calls load scripts and make connections.
         side.deliver().await?;
         Ok(side)
@@ -185,7 +205,9 @@ impl<S: Store> Side<S> {
         let n = to - from;
         for start in (0..n).step_by(10_000) {
             let end = n.min(start + 10_000);
-            self.store.push((start..end).map(|i| self.due(i, n))).await?;
+            self.store
+                .push((start..end).map(|i| self.due(i, n)))
+                .await?;
         }
         if !self.is_moving().await? {
             return Ok(None);
@@ -200,12 +222,20 @@ impl<S: Store> Side<S> {
 
     async fn measure(&mut self) -> Result<Cost> {
         let before = self.cpu_us().await?;
-        let far = self.store.push_known((0..SAMPLE).map(|i| self.due(i, SAMPLE))).await?;
+        let far = self
+            .store
+            .push_known((0..SAMPLE).map(|i| self.due(i, SAMPLE)))
+            .await?;
         let push = (self.cpu_us().await? - before) / SAMPLE as f64;
         // So that the next figure is of as many that wait.
         self.store.withdraw(far).await?;
         let (push_now, deliver, ack) = self.deliver().await?;
-        Ok(Cost { push, push_now, deliver, ack })
+        Ok(Cost {
+            push,
+            push_now,
+            deliver,
+            ack,
+        })
     }
 
     /// Whether Redis is moving a table of what waits to a larger one.
@@ -220,7 +250,12 @@ impl<S: Store> Side<S> {
 
     /// When message `i` of `n` that wait for long is due.
     fn due(&self, i: u64, n: u64) -> Option<u64> {
-        Dues { at_ms: self.from_ms, spread_ms: SPREAD_MS, order: self.order }.of(i, n)
+        Dues {
+            at_ms: self.from_ms,
+            spread_ms: SPREAD_MS,
+            order: self.order,
+        }
+        .of(i, n)
     }
 
     /// Pushes a sample that is due at once, claims and acknowledges it; what each costs a message.
@@ -244,7 +279,11 @@ impl<S: Store> Side<S> {
         }
         let acked = self.cpu_us().await?;
         let each = |us: f64| us / SAMPLE as f64;
-        Ok((each(pushed - started), each(claimed - pushed), each(acked - claimed)))
+        Ok((
+            each(pushed - started),
+            each(claimed - pushed),
+            each(acked - claimed),
+        ))
     }
 
     async fn cpu_us(&mut self) -> Result<f64> {

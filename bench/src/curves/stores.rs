@@ -37,8 +37,10 @@ pub(super) trait Store: Sized {
 
 impl Store for Queue {
     const NAME: &'static str = "dueq";
-    const TABLES: [(&'static str, &'static str); 2] =
-        [("ZMSCORE", "dueq:{scale}:scheduled"), ("HMGET", "dueq:{scale}:messages")];
+    const TABLES: [(&'static str, &'static str); 2] = [
+        ("ZMSCORE", "dueq:{scale}:scheduled"),
+        ("HMGET", "dueq:{scale}:messages"),
+    ];
     type Granted = Delivery;
 
     async fn connect(server: &str) -> Result<Self> {
@@ -51,7 +53,10 @@ impl Store for Queue {
 
     async fn push_known(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>> {
         let messages: Vec<_> = messages(dues).collect();
-        let ids = messages.iter().map(|message| message.id_bytes().to_vec()).collect();
+        let ids = messages
+            .iter()
+            .map(|message| message.id_bytes().to_vec())
+            .collect();
         push(self, messages.into_iter()).await?;
         Ok(ids)
     }
@@ -77,7 +82,10 @@ impl Store for Queue {
     }
 
     async fn acknowledge(&self, granted: Vec<Delivery>) -> Result<()> {
-        let mut acks: JoinSet<_> = granted.into_iter().map(|delivery| async move { delivery.ack().await }).collect();
+        let mut acks: JoinSet<_> = granted
+            .into_iter()
+            .map(|delivery| async move { delivery.ack().await })
+            .collect();
         while let Some(settled) = acks.join_next().await {
             if settled?? != Settled::Done {
                 bail!("a delivery was lost");
@@ -95,7 +103,10 @@ fn messages(dues: impl Iterator<Item = Option<u64>>) -> impl Iterator<Item = due
 async fn push(queue: &Queue, messages: impl Iterator<Item = dueq::Message>) -> Result<()> {
     let mut messages = messages.peekable();
     while messages.peek().is_some() {
-        for pushed in queue.push_many(messages.by_ref().take(BATCH as usize)).await {
+        for pushed in queue
+            .push_many(messages.by_ref().take(BATCH as usize))
+            .await
+        {
             if pushed? != Pushed::Created {
                 bail!("a message was there before");
             }
@@ -109,11 +120,15 @@ pub(super) struct Floor(Calls, AtomicU64);
 
 impl Store for Floor {
     const NAME: &'static str = "floor";
-    const TABLES: [(&'static str, &'static str); 2] = [("ZMSCORE", "{scale}:due"), ("HMGET", "{scale}:held")];
+    const TABLES: [(&'static str, &'static str); 2] =
+        [("ZMSCORE", "{scale}:due"), ("HMGET", "{scale}:held")];
     type Granted = Vec<u8>;
 
     async fn connect(server: &str) -> Result<Self> {
-        Ok(Self(Calls::connect(server, "scale").await?, AtomicU64::new(0)))
+        Ok(Self(
+            Calls::connect(server, "scale").await?,
+            AtomicU64::new(0),
+        ))
     }
 
     async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<()> {
@@ -126,7 +141,10 @@ impl Store for Floor {
         for call in messages.chunks(BATCH as usize) {
             self.0.push(call.to_vec()).await?;
         }
-        Ok(messages.into_iter().map(|(id, _)| id.into_bytes()).collect())
+        Ok(messages
+            .into_iter()
+            .map(|(id, _)| id.into_bytes())
+            .collect())
     }
 
     async fn withdraw(&self, ids: Vec<Vec<u8>>) -> Result<()> {

@@ -38,9 +38,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let mut server = Server::private().await?;
     server.track_script_times().await?;
     let kind = chosen(&["dueq".to_owned()])?[0];
-    let (mut storm, mut quiet) =
-        (Driver::start(kind.command(&server.address())?)?, Driver::start(kind.command(&server.address())?)?);
-    let open = |queue: &str| Request::Open { queue: queue.to_owned() };
+    let (mut storm, mut quiet) = (
+        Driver::start(kind.command(&server.address())?)?,
+        Driver::start(kind.command(&server.address())?)?,
+    );
+    let open = |queue: &str| Request::Open {
+        queue: queue.to_owned(),
+    };
     ask(&mut storm, &open("storm")).await?;
     ask(&mut quiet, &open("quiet")).await?;
 
@@ -56,7 +60,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let wait = (at_ms * 1_000).saturating_sub(unix_us() + u64::try_from(BEFORE.as_micros())?);
     tokio::time::sleep(Duration::from_micros(wait)).await;
     let before = server.cpu_us().await?.context("INFO of a Redis")?;
-    let drain = Request::Drain { n, limit_ms: u64::try_from(LIMIT.as_millis())?, late: false };
+    let drain = Request::Drain {
+        n,
+        limit_ms: u64::try_from(LIMIT.as_millis())?,
+        late: false,
+    };
     let (drained, late) = tokio::join!(ask(&mut storm, &drain), watch(&mut quiet, arguments.rate));
     let (drained, (alone, beside)) = (drained?, late?);
     let after = server.cpu_us().await?.context("INFO of a Redis")?;
@@ -79,11 +87,23 @@ fn named(slowest: Vec<(u64, Vec<String>)>) -> Result<Vec<(u64, String)>> {
     let mut names = BTreeMap::new();
     for file in std::fs::read_dir(root().join("lua/dist"))? {
         let path = file?.path();
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        names.insert(Script::new(&std::fs::read_to_string(&path)?).get_hash().to_owned(), name);
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        names.insert(
+            Script::new(&std::fs::read_to_string(&path)?)
+                .get_hash()
+                .to_owned(),
+            name,
+        );
     }
     let name = |word: &String| names.get(word).unwrap_or(word).clone();
-    Ok(slowest.into_iter().map(|(us, words)| (us, words.iter().map(name).collect::<Vec<_>>().join(" "))).collect())
+    Ok(slowest
+        .into_iter()
+        .map(|(us, words)| (us, words.iter().map(name).collect::<Vec<_>>().join(" ")))
+        .collect())
 }
 
 /// Messages for as long as the storm may last, at a steady rate: before it, and in it.
@@ -91,9 +111,29 @@ async fn watch(quiet: &mut Driver, per_s: u64) -> Result<(Lateness, Lateness)> {
     // Pushed half a second ahead: those of the first second are due before the instant.
     let (first, rest) = (per_s, per_s * BESIDE_S);
     let mut both = (Lateness::default(), Lateness::default());
-    ask(quiet, &Request::Pace { n: first, per_s, delay_ms: 500 }).await?;
-    ask(quiet, &Request::Pace { n: rest, per_s, delay_ms: 500 }).await?;
-    let drain = Request::Drain { n: first + rest, limit_ms: 60_000, late: true };
+    ask(
+        quiet,
+        &Request::Pace {
+            n: first,
+            per_s,
+            delay_ms: 500,
+        },
+    )
+    .await?;
+    ask(
+        quiet,
+        &Request::Pace {
+            n: rest,
+            per_s,
+            delay_ms: 500,
+        },
+    )
+    .await?;
+    let drain = Request::Drain {
+        n: first + rest,
+        limit_ms: 60_000,
+        late: true,
+    };
     let late_us = ask(quiet, &drain).await?.late_us;
     let (before, beside) = late_us.split_at((first as usize).min(late_us.len()));
     both.0.add(before);
@@ -106,5 +146,16 @@ async fn ask(driver: &mut Driver, request: &Request) -> Result<Reply> {
 }
 
 async fn in_future(driver: &mut Driver, n: u64, at_ms: u64) -> Result<Reply> {
-    ask(driver, &Request::Bulk { n, batch: 0, due: Dues { at_ms, ..Dues::default() } }).await
+    ask(
+        driver,
+        &Request::Bulk {
+            n,
+            batch: 0,
+            due: Dues {
+                at_ms,
+                ..Dues::default()
+            },
+        },
+    )
+    .await
 }

@@ -52,12 +52,23 @@ impl Queue for Beanstalkd {
 
     async fn push_many(&self, messages: Vec<Message>) -> Result<()> {
         let _permit = self.permits.acquire().await?;
-        let mut connection = self.pushers.lock().await.pop().context("a connection for each permit")?;
+        let mut connection = self
+            .pushers
+            .lock()
+            .await
+            .pop()
+            .context("a connection for each permit")?;
         let mut text = Vec::new();
         for message in &messages {
             // Whole seconds only: rounded up, or it would be early.
             let delay_s = message.delay_ms().div_ceil(1_000);
-            text.extend(format!("put 0 {delay_s} {TIME_TO_RUN_S} {}\r\n", message.payload.len()).into_bytes());
+            text.extend(
+                format!(
+                    "put 0 {delay_s} {TIME_TO_RUN_S} {}\r\n",
+                    message.payload.len()
+                )
+                .into_bytes(),
+            );
             text.extend(&message.payload);
             text.extend(b"\r\n");
         }
@@ -73,16 +84,25 @@ impl Queue for Beanstalkd {
     async fn work(&self, concurrency: usize, sink: Sink) -> Result<()> {
         for _ in 0..concurrency {
             let mut connection = connect(&self.server).await?;
-            ask(&mut connection, &format!("watch {}\r\n", self.tube), "WATCHING").await?;
+            ask(
+                &mut connection,
+                &format!("watch {}\r\n", self.tube),
+                "WATCHING",
+            )
+            .await?;
             ask(&mut connection, "ignore default\r\n", "WATCHING").await?;
             let working = work(connection, sink.clone());
-            self.workers.lock().unwrap_or_else(PoisonError::into_inner).spawn(working);
+            self.workers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .spawn(working);
         }
         Ok(())
     }
 
     async fn close(&self) -> Result<()> {
-        let mut workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut workers =
+            std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
         workers.abort_all();
         while let Some(ended) = workers.join_next().await {
             if let Ok(result) = ended {
@@ -125,7 +145,9 @@ async fn work(mut connection: Connection, sink: Sink) -> Result<()> {
         let mut payload = vec![0; bytes.parse::<usize>()? + 2];
         connection.read_exact(&mut payload).await?;
         sink.start(&payload);
-        connection.write_all(format!("delete {id}\r\nreserve\r\n").as_bytes()).await?;
+        connection
+            .write_all(format!("delete {id}\r\nreserve\r\n").as_bytes())
+            .await?;
         connection.flush().await?;
         expect(&mut connection, "DELETED").await?;
         sink.acknowledge(1);

@@ -26,7 +26,10 @@ impl Queue for Dueq {
 
     async fn open(server: &str, name: &str) -> Result<Self> {
         let queue = dueq::Client::connect(server).await?.queue(name)?;
-        Ok(Self { queue, worker: Mutex::new(None) })
+        Ok(Self {
+            queue,
+            worker: Mutex::new(None),
+        })
     }
 
     async fn push(&self, message: Message) -> Result<()> {
@@ -34,7 +37,11 @@ impl Queue for Dueq {
     }
 
     async fn push_many(&self, messages: Vec<Message>) -> Result<()> {
-        for pushed in self.queue.push_many(messages.into_iter().map(convert)).await {
+        for pushed in self
+            .queue
+            .push_many(messages.into_iter().map(convert))
+            .await
+        {
             created(pushed?)?;
         }
         Ok(())
@@ -47,8 +54,10 @@ impl Queue for Dueq {
             sink.start(delivery.payload());
             std::future::ready(())
         };
-        let running = tokio::spawn(worker.run(handler, async { stopped.await.unwrap_or_default() }));
-        *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(Worker { stop, running });
+        let running =
+            tokio::spawn(worker.run(handler, async { stopped.await.unwrap_or_default() }));
+        *self.worker.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Worker { stop, running });
         Ok(())
     }
 
@@ -61,7 +70,11 @@ impl Queue for Dueq {
     }
 
     async fn close(&self) -> Result<()> {
-        let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let worker = self
+            .worker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(Worker { stop, running }) = worker {
             let _ = stop.send(());
             running.await??;

@@ -49,12 +49,20 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) async fn connect(server: &str, name: &str) -> Result<Self> {
-        let connection = redis::Client::open(server)?.get_multiplexed_async_connection().await?;
-        Ok(Self { connection, keys: [format!("{{{name}}}:due"), format!("{{{name}}}:held")] })
+        let connection = redis::Client::open(server)?
+            .get_multiplexed_async_connection()
+            .await?;
+        Ok(Self {
+            connection,
+            keys: [format!("{{{name}}}:due"), format!("{{{name}}}:held")],
+        })
     }
 
     /// Each with its id.
-    pub(crate) async fn push(&self, messages: impl IntoIterator<Item = (String, Message)>) -> Result<()> {
+    pub(crate) async fn push(
+        &self,
+        messages: impl IntoIterator<Item = (String, Message)>,
+    ) -> Result<()> {
         let mut call = PUSH.key(&self.keys);
         for (id, message) in messages {
             let due_ms = message.due_ms.unwrap_or_else(|| unix_us() / 1_000);
@@ -67,18 +75,32 @@ impl Calls {
     pub(crate) async fn claim(&self) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
         let now_ms = unix_us() / 1_000;
         let mut connection = self.connection.clone();
-        let mut found: Vec<Vec<Vec<u8>>> = CLAIM.key(&self.keys).arg(now_ms).invoke_async(&mut connection).await?;
-        let Some(payloads) = found.pop() else { return Ok(Default::default()) };
+        let mut found: Vec<Vec<Vec<u8>>> = CLAIM
+            .key(&self.keys)
+            .arg(now_ms)
+            .invoke_async(&mut connection)
+            .await?;
+        let Some(payloads) = found.pop() else {
+            return Ok(Default::default());
+        };
         Ok((found.pop().context("ids before payloads")?, payloads))
     }
 
     pub(crate) async fn acknowledge(&self, ids: &[Vec<u8>]) -> Result<()> {
-        Ok(redis::cmd("HDEL").arg(&self.keys[1]).arg(ids).query_async(&mut self.connection.clone()).await?)
+        Ok(redis::cmd("HDEL")
+            .arg(&self.keys[1])
+            .arg(ids)
+            .query_async(&mut self.connection.clone())
+            .await?)
     }
 
     /// Takes back what waits.
     pub(crate) async fn withdraw(&self, ids: &[Vec<u8>]) -> Result<()> {
-        let () = redis::cmd("ZREM").arg(&self.keys[0]).arg(ids).query_async(&mut self.connection.clone()).await?;
+        let () = redis::cmd("ZREM")
+            .arg(&self.keys[0])
+            .arg(ids)
+            .query_async(&mut self.connection.clone())
+            .await?;
         self.acknowledge(ids).await
     }
 }
@@ -100,7 +122,11 @@ impl Queue for Floor {
     const CONCURRENCY: usize = 100;
 
     async fn open(server: &str, name: &str) -> Result<Self> {
-        Ok(Self { calls: Calls::connect(server, name).await?, next: 0.into(), workers: Mutex::new(JoinSet::new()) })
+        Ok(Self {
+            calls: Calls::connect(server, name).await?,
+            next: 0.into(),
+            workers: Mutex::new(JoinSet::new()),
+        })
     }
 
     async fn push(&self, message: Message) -> Result<()> {
@@ -109,7 +135,9 @@ impl Queue for Floor {
 
     async fn push_many(&self, messages: Vec<Message>) -> Result<()> {
         let next = || self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.calls.push(messages.into_iter().map(|message| (id(next()), message))).await
+        self.calls
+            .push(messages.into_iter().map(|message| (id(next()), message)))
+            .await
     }
 
     async fn work(&self, _: usize, sink: Sink) -> Result<()> {
@@ -121,7 +149,8 @@ impl Queue for Floor {
     }
 
     async fn close(&self) -> Result<()> {
-        let mut workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut workers =
+            std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
         workers.abort_all();
         while let Some(ended) = workers.join_next().await {
             if let Ok(result) = ended {

@@ -27,6 +27,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     match arguments.system {
         System::Dueq => dueq_bench_driver::run::<dueq::Dueq>(&arguments.server).await,
         System::Floor => dueq_bench_driver::run::<floor::Floor>(&arguments.server).await,
-        System::Beanstalkd => dueq_bench_driver::run::<beanstalkd::Beanstalkd>(&arguments.server).await,
+        System::Beanstalkd => {
+            dueq_bench_driver::run::<beanstalkd::Beanstalkd>(&arguments.server).await
+        }
     }
 }

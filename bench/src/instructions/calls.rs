@@ -10,8 +10,18 @@ use redis::{Connection, Value};
 use super::counter::Counter;
 
 /// The suffixes of KEYS, in their order.
-const KEYS: [&str; 10] =
-    ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"];
+const KEYS: [&str; 10] = [
+    "scheduled",
+    "ready",
+    "leases",
+    "claims",
+    "messages",
+    "attrs",
+    "dead",
+    "recent",
+    "nodes",
+    "meta",
+];
 const VERBS: [&str; 3] = ["push", "claim", "ack"];
 const PAYLOAD: usize = 100;
 const LEASE_MS: &str = "30000";
@@ -44,11 +54,19 @@ impl Scripts {
     pub(super) fn read(folder: &Path, until: Option<Until>) -> Result<Self> {
         let read = |verb: &&str| {
             let file = folder.join(format!("{verb}.lua"));
-            std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
+            std::fs::read_to_string(&file)
+                .with_context(|| format!("cannot read {}", file.display()))
         };
         let sources: Vec<String> = VERBS.iter().map(read).collect::<Result<_>>()?;
-        let detected = if sources[0].contains("' fresh'") { Until::Fresh } else { Until::Nonce };
-        Ok(Self { sources, until: until.unwrap_or(detected) })
+        let detected = if sources[0].contains("' fresh'") {
+            Until::Fresh
+        } else {
+            Until::Nonce
+        };
+        Ok(Self {
+            sources,
+            until: until.unwrap_or(detected),
+        })
     }
 }
 
@@ -74,20 +92,38 @@ impl Calls {
     pub(super) fn new(mut connection: Connection, scripts: &Scripts) -> Result<Self> {
         let mut shas = Vec::new();
         for source in &scripts.sources {
-            shas.push(redis::cmd("SCRIPT").arg("LOAD").arg(source).query(&mut connection)?);
+            shas.push(
+                redis::cmd("SCRIPT")
+                    .arg("LOAD")
+                    .arg(source)
+                    .query(&mut connection)?,
+            );
         }
         let (until, base) = (scripts.until, String::new());
-        Ok(Self { connection, shas, until, base, now_ms: 1_800_000_000_000, made: 0 })
+        Ok(Self {
+            connection,
+            shas,
+            until,
+            base,
+            now_ms: 1_800_000_000_000,
+            made: 0,
+        })
     }
 
     /// Name and version of the server.
     pub(super) fn server(&mut self) -> Result<String> {
-        let info: String = redis::cmd("INFO").arg("server").query(&mut self.connection)?;
+        let info: String = redis::cmd("INFO")
+            .arg("server")
+            .query(&mut self.connection)?;
         let version = |name: &str| {
-            let version = info.lines().find_map(|line| line.strip_prefix(&format!("{name}_version:")))?;
+            let version = info
+                .lines()
+                .find_map(|line| line.strip_prefix(&format!("{name}_version:")))?;
             Some(format!("{name} {}", version.trim_end()))
         };
-        version("valkey").or_else(|| version("redis")).context("INFO names no version")
+        version("valkey")
+            .or_else(|| version("redis"))
+            .context("INFO names no version")
     }
 
     /// Fills the queues and makes half of the calls: tables, buffers and what is remembered have their size afterwards.
@@ -107,10 +143,17 @@ impl Calls {
             for (size, calls) in SIZES.map(|(size, calls)| (size, calls / divisor)) {
                 self.open(format!("dueq:{{{kind}-{size}}}"))?;
                 let [later, at_once, claim, ack] = self.lives(counter, ids, size, calls)?;
-                let named =
-                    [("push due in an hour", later), ("push due at once", at_once), ("claim", claim), ("ack", ack)];
+                let named = [
+                    ("push due in an hour", later),
+                    ("push due at once", at_once),
+                    ("claim", claim),
+                    ("ack", ack),
+                ];
                 figures.extend(named.map(|(what, instructions)| {
-                    (format!("{what}, {kind} ids, {size} a call"), instructions / (size * calls) as u64)
+                    (
+                        format!("{what}, {kind} ids, {size} a call"),
+                        instructions / (size * calls) as u64,
+                    )
                 }));
             }
         }
@@ -121,7 +164,11 @@ impl Calls {
     fn open(&mut self, base: String) -> Result<()> {
         self.base = base;
         let mut allow = redis::cmd("HSETNX");
-        let new: bool = allow.arg(format!("{}:meta", self.base)).arg("test").arg("1").query(&mut self.connection)?;
+        let new: bool = allow
+            .arg(format!("{}:meta", self.base))
+            .arg("test")
+            .arg("1")
+            .query(&mut self.connection)?;
         for _ in 0..if new { WAITING / 1_000 } else { 0 } {
             self.push(Ids::Made, 1_000, WAITING_DELAY_MS)?;
         }
@@ -129,7 +176,13 @@ impl Calls {
     }
 
     /// Instructions of so many calls: push due in an hour, push due at once, claim, ack.
-    fn lives(&mut self, counter: &mut Counter, ids: Ids, size: usize, calls: usize) -> Result<[u64; 4]> {
+    fn lives(
+        &mut self,
+        counter: &mut Counter,
+        ids: Ids,
+        size: usize,
+        calls: usize,
+    ) -> Result<[u64; 4]> {
         counter.count()?;
         for _ in 0..calls {
             self.push(ids, size, LATER_MS)?;
@@ -146,7 +199,9 @@ impl Calls {
             self.push(ids, size, "+0")?;
         }
         let at_once = counter.count()?;
-        let claims = (0..calls).map(|_| self.claim(size)).collect::<Result<Vec<_>>>()?;
+        let claims = (0..calls)
+            .map(|_| self.claim(size))
+            .collect::<Result<Vec<_>>>()?;
         let claim = counter.count()?;
         for claim in &claims {
             self.ack(claim)?;
@@ -178,7 +233,10 @@ impl Calls {
             words.extend([id, due.to_owned(), "x".repeat(PAYLOAD), String::new()]);
         }
         let reply = self.call(0, &words)?;
-        ensure!(reply.len() == 2 && texts(&reply[1])? == ["CREATED"], "push answered {reply:?}");
+        ensure!(
+            reply.len() == 2 && texts(&reply[1])? == ["CREATED"],
+            "push answered {reply:?}"
+        );
         Ok(())
     }
 
@@ -195,7 +253,10 @@ impl Calls {
 
     fn ack(&mut self, claim: &[String]) -> Result<()> {
         let reply = self.call(2, claim)?;
-        ensure!(reply.len() == 2 && texts(&reply[1])? == ["OK"], "ack answered {reply:?}");
+        ensure!(
+            reply.len() == 2 && texts(&reply[1])? == ["OK"],
+            "ack answered {reply:?}"
+        );
         Ok(())
     }
 
@@ -207,14 +268,19 @@ impl Calls {
             call.arg(format!("{}:{suffix}", self.base));
         }
         call.arg(format!("{}.5", self.now_ms)).arg(words);
-        call.query(&mut self.connection).with_context(|| VERBS[verb])
+        call.query(&mut self.connection)
+            .with_context(|| VERBS[verb])
     }
 
     /// 22 characters, as the library's ids have; the first ones change seldom, like those of a UUIDv7.
     fn unique(&mut self) -> String {
         self.made += 1;
         let mixed = self.made.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        format!("01K{:07}{:012}", self.made / 1_000, mixed % 1_000_000_000_000)
+        format!(
+            "01K{:07}{:012}",
+            self.made / 1_000,
+            mixed % 1_000_000_000_000
+        )
     }
 }
 
@@ -229,7 +295,13 @@ mod tests {
 
     #[test]
     fn the_scripts_of_the_repository_are_read() {
-        assert_eq!(Scripts::read(&root().join("lua/dist"), None).expect("lua/dist/").sources.len(), VERBS.len());
+        assert_eq!(
+            Scripts::read(&root().join("lua/dist"), None)
+                .expect("lua/dist/")
+                .sources
+                .len(),
+            VERBS.len()
+        );
         assert!(Scripts::read(Path::new("/nowhere"), None).is_err());
     }
 }

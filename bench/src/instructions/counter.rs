@@ -41,15 +41,24 @@ pub(super) struct Counter {
 /// The version of valgrind.
 pub(super) fn version() -> Result<String> {
     let found = Command::new("valgrind").arg("--version").output();
-    let text = found.context("valgrind is needed (apt-get install valgrind)")?.stdout;
-    Ok(String::from_utf8_lossy(&text).trim().trim_start_matches("valgrind-").to_owned())
+    let text = found
+        .context("valgrind is needed (apt-get install valgrind)")?
+        .stdout;
+    Ok(String::from_utf8_lossy(&text)
+        .trim()
+        .trim_start_matches("valgrind-")
+        .to_owned())
 }
 
 impl Counter {
     pub(super) fn start() -> Result<Self> {
         version()?;
         let program = dueq_testkit::program()?;
-        let wrapper = std::env::temp_dir().join(format!("dueq-callgrind-{}-{:?}", std::process::id(), Instant::now()));
+        let wrapper = std::env::temp_dir().join(format!(
+            "dueq-callgrind-{}-{:?}",
+            std::process::id(),
+            Instant::now()
+        ));
         // `exec`: the process of the wrapper becomes the server. The dumps are written to the server's folder.
         let quoted = program.display().to_string().replace('\'', r"'\''");
         let line = format!(
@@ -59,7 +68,13 @@ impl Counter {
         fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o700))?;
         let started = Server::start_on(&wrapper, &QUIET, &[]);
         let server = started.inspect_err(|_| drop(fs::remove_file(&wrapper)))?;
-        Ok(Self { server, wrapper, dumps: 0, since: Instant::now(), idle: 0.0 })
+        Ok(Self {
+            server,
+            wrapper,
+            dumps: 0,
+            since: Instant::now(),
+            idle: 0.0,
+        })
     }
 
     /// Counts what the server does on its own, with its present data: from now on `count` leaves that out.
@@ -85,14 +100,21 @@ impl Counter {
 
     fn take(&mut self) -> Result<(u64, Duration)> {
         let pid = self.server.pid().to_string();
-        let dumped = Command::new("vgdb").args([&format!("--pid={pid}"), "--wait=10", "dump"]).output();
+        let dumped = Command::new("vgdb")
+            .args([&format!("--pid={pid}"), "--wait=10", "dump"])
+            .output();
         let dumped = dumped.context("vgdb, a part of valgrind, cannot be run")?;
-        ensure!(dumped.status.success(), "vgdb: {}", String::from_utf8_lossy(&dumped.stderr));
+        ensure!(
+            dumped.status.success(),
+            "vgdb: {}",
+            String::from_utf8_lossy(&dumped.stderr)
+        );
         let time = self.since.elapsed();
         self.since = Instant::now();
         self.dumps += 1;
         let file = self.server.folder().join(format!("count.{}", self.dumps));
-        let text = fs::read_to_string(&file).with_context(|| format!("callgrind wrote no {}", file.display()))?;
+        let text = fs::read_to_string(&file)
+            .with_context(|| format!("callgrind wrote no {}", file.display()))?;
         fs::remove_file(file)?;
         Ok((total(&text).context("callgrind wrote no total")?, time))
     }
@@ -105,14 +127,22 @@ impl Drop for Counter {
 }
 
 fn total(dump: &str) -> Option<u64> {
-    dump.lines().rev().find_map(|line| line.strip_prefix("totals: "))?.trim().parse().ok()
+    dump.lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("totals: "))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn the_total_is_read_from_a_dump() {
-        assert_eq!(super::total("events: Ir\n\nfn=(1)\n0 12\n\ntotals: 742854\n"), Some(742_854));
+        assert_eq!(
+            super::total("events: Ir\n\nfn=(1)\n0 12\n\ntotals: 742854\n"),
+            Some(742_854)
+        );
         assert_eq!(super::total("events: Ir\n"), None);
     }
 }

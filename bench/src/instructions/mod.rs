@@ -54,12 +54,19 @@ struct Counted {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let before: Option<Counted> = match &arguments.compare {
         Some(file) => {
-            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            Some(serde_json::from_str(&text).with_context(|| format!("{} holds no counts", file.display()))?)
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read {}", file.display()))?;
+            Some(
+                serde_json::from_str(&text)
+                    .with_context(|| format!("{} holds no counts", file.display()))?,
+            )
         }
         None => None,
     };
-    let folder = arguments.scripts.clone().unwrap_or_else(|| root().join("lua/dist"));
+    let folder = arguments
+        .scripts
+        .clone()
+        .unwrap_or_else(|| root().join("lua/dist"));
     let counted = count(&Scripts::read(&folder, arguments.until)?, arguments.rounds)?;
 
     let json = format!("{}\n", serde_json::to_string_pretty(&counted)?);
@@ -69,12 +76,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.json {
         print!("{json}");
     } else {
-        println!("{}, valgrind {}: instructions per message", counted.server, counted.valgrind);
+        println!(
+            "{}, valgrind {}: instructions per message",
+            counted.server, counted.valgrind
+        );
         println!("{}", table(&counted, before.as_ref()));
     }
     let Some(before) = before else { return Ok(()) };
     if before.server != counted.server {
-        eprintln!("the file is of {}, this run of {}: the ratios compare servers, too", before.server, counted.server);
+        eprintln!(
+            "the file is of {}, this run of {}: the ratios compare servers, too",
+            before.server, counted.server
+        );
     }
     let grown = grown(&counted, &before)?;
     if !grown.is_empty() {
@@ -99,7 +112,10 @@ fn count(scripts: &Scripts, rounds: u32) -> Result<Counted> {
         server: calls.server()?,
         valgrind: counter::version()?,
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-        instructions: sums.into_iter().map(|(figure, sum)| (figure, sum / u64::from(rounds))).collect(),
+        instructions: sums
+            .into_iter()
+            .map(|(figure, sum)| (figure, sum / u64::from(rounds)))
+            .collect(),
     })
 }
 
@@ -108,9 +124,14 @@ fn grown(counted: &Counted, before: &Counted) -> Result<Vec<String>> {
     if !counted.instructions.keys().eq(before.instructions.keys()) {
         bail!("the file has other figures than this run: save it again");
     }
-    let ratios =
-        counted.instructions.iter().map(|(figure, count)| (figure, ratio(*count, before.instructions[figure])));
-    Ok(ratios.filter(|(_, ratio)| *ratio > MOST).map(|(figure, ratio)| format!("{figure} {ratio:.3}")).collect())
+    let ratios = counted
+        .instructions
+        .iter()
+        .map(|(figure, count)| (figure, ratio(*count, before.instructions[figure])));
+    Ok(ratios
+        .filter(|(_, ratio)| *ratio > MOST)
+        .map(|(figure, ratio)| format!("{figure} {ratio:.3}"))
+        .collect())
 }
 
 fn ratio(count: u64, before: u64) -> f64 {
@@ -126,7 +147,10 @@ fn table(counted: &Counted, before: Option<&Counted>) -> Table {
     for (figure, count) in &counted.instructions {
         let mut row = vec![figure.clone(), count.to_string()];
         if let Some(earlier) = before.and_then(|before| before.instructions.get(figure)) {
-            row.extend([earlier.to_string(), format!("{:.3}", ratio(*count, *earlier))]);
+            row.extend([
+                earlier.to_string(),
+                format!("{:.3}", ratio(*count, *earlier)),
+            ]);
         }
         table.add_row(row);
     }
@@ -141,14 +165,28 @@ mod tests {
     use super::*;
 
     fn counted(figures: &[(&str, u64)]) -> Counted {
-        let instructions = figures.iter().map(|(figure, count)| ((*figure).to_owned(), *count)).collect();
-        Counted { server: String::new(), valgrind: String::new(), date: String::new(), instructions }
+        let instructions = figures
+            .iter()
+            .map(|(figure, count)| ((*figure).to_owned(), *count))
+            .collect();
+        Counted {
+            server: String::new(),
+            valgrind: String::new(),
+            date: String::new(),
+            instructions,
+        }
     }
 
     #[test]
     fn a_figure_above_one_percent_is_named() {
         let before = counted(&[("ack", 1_000), ("push", 1_000)]);
-        assert_eq!(grown(&counted(&[("ack", 1_010), ("push", 1_011)]), &before).expect("alike"), ["push 1.011"]);
-        assert!(grown(&counted(&[("ack", 900)]), &before).is_err(), "a figure is missing");
+        assert_eq!(
+            grown(&counted(&[("ack", 1_010), ("push", 1_011)]), &before).expect("alike"),
+            ["push 1.011"]
+        );
+        assert!(
+            grown(&counted(&[("ack", 900)]), &before).is_err(),
+            "a figure is missing"
+        );
     }
 }

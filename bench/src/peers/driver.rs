@@ -29,7 +29,11 @@ impl Driver {
             .context("cannot be started")?;
         let requests = child.stdin.take().context("a pipe")?;
         let replies = BufReader::new(child.stdout.take().context("a pipe")?).lines();
-        Ok(Self { child, requests, replies })
+        Ok(Self {
+            child,
+            requests,
+            replies,
+        })
     }
 
     /// Sends a request and waits for its reply.
@@ -42,10 +46,17 @@ impl Driver {
     }
 
     /// Sends any line and waits for the one that answers it.
-    pub(crate) async fn exchange<A: DeserializeOwned>(&mut self, line: &impl Serialize, limit: Duration) -> Result<A> {
+    pub(crate) async fn exchange<A: DeserializeOwned>(
+        &mut self,
+        line: &impl Serialize,
+        limit: Duration,
+    ) -> Result<A> {
         let mut line = serde_json::to_string(line)?;
         line.push('\n');
-        self.requests.write_all(line.as_bytes()).await.context("the driver has ended")?;
+        self.requests
+            .write_all(line.as_bytes())
+            .await
+            .context("the driver has ended")?;
         let reply = tokio::time::timeout(limit, self.replies.next_line())
             .await
             .map_err(|_| anyhow!("no reply within {limit:?}"))??
@@ -55,7 +66,10 @@ impl Driver {
 
     /// From now on the peak of its memory counts.
     pub(crate) fn forget_peak(&self) -> Result<()> {
-        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.pid()?), "5")?)
+        Ok(std::fs::write(
+            format!("/proc/{}/clear_refs", self.pid()?),
+            "5",
+        )?)
     }
 
     /// The most memory it has had resident, in bytes.

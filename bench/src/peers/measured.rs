@@ -60,8 +60,12 @@ impl Lateness {
             "early": early, "n": self.0.len(),
         });
         if curve {
-            let shares = (0..=200).map(|i| f64::from(i) / 200.0).chain([0.998, 0.999, 0.9995]);
-            let mut points: Vec<_> = shares.filter_map(|share| Some((at(share)?, share))).collect();
+            let shares = (0..=200)
+                .map(|i| f64::from(i) / 200.0)
+                .chain([0.998, 0.999, 0.9995]);
+            let mut points: Vec<_> = shares
+                .filter_map(|share| Some((at(share)?, share)))
+                .collect();
             points.sort_by(|a, b| a.1.total_cmp(&b.1));
             object["curve"] = json!(points);
         }
@@ -111,14 +115,28 @@ impl Measured {
     }
 
     pub(crate) fn json(&self, curve: bool) -> Value {
-        let figures = self.figures().map(|(name, figures)| (name.to_owned(), json!(figures.median().map(rounded))));
+        let figures = self
+            .figures()
+            .map(|(name, figures)| (name.to_owned(), json!(figures.median().map(rounded))));
         let mut object: serde_json::Map<_, _> = figures.into_iter().collect();
-        for (name, lateness) in [("lateness_ms", &self.lateness), ("lateness_10_ms", &self.lateness_10)] {
-            object.insert(name.to_owned(), if lateness.is_empty() { Value::Null } else { lateness.json(curve) });
+        for (name, lateness) in [
+            ("lateness_ms", &self.lateness),
+            ("lateness_10_ms", &self.lateness_10),
+        ] {
+            object.insert(
+                name.to_owned(),
+                if lateness.is_empty() {
+                    Value::Null
+                } else {
+                    lateness.json(curve)
+                },
+            );
         }
         if !self.order_us.is_empty() {
             let rows = self.order_us.iter();
-            let rows: Vec<_> = rows.map(|(order, n, us)| json!({"order": order, "n": n, "redis_us": us})).collect();
+            let rows: Vec<_> = rows
+                .map(|(order, n, us)| json!({"order": order, "n": n, "redis_us": us}))
+                .collect();
             object.insert("order".to_owned(), json!(rows));
         }
         if !self.failures.is_empty() {
@@ -162,6 +180,10 @@ mod tests {
         assert_eq!(lateness.quantile_ms(1.0), Some(3.0));
         let json = lateness.json(true);
         assert_eq!((&json["early"], &json["n"]), (&json!(1), &json!(4)));
-        assert!(json["curve"].as_array().is_some_and(|points| points.len() > 200));
+        assert!(
+            json["curve"]
+                .as_array()
+                .is_some_and(|points| points.len() > 200)
+        );
     }
 }

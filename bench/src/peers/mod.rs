@@ -56,9 +56,17 @@ async fn measure(arguments: &Arguments) -> Result<()> {
     let mut systems = start_all(&chosen(&arguments.only)?, arguments.server.as_deref()).await?;
     let mut plan = Plan::new(arguments.quick);
     for workload in Workload::all(&arguments.workloads, arguments.quick) {
-        let rounds = if arguments.rounds == 0 { workload.rounds(arguments.quick) } else { arguments.rounds };
+        let rounds = if arguments.rounds == 0 {
+            workload.rounds(arguments.quick)
+        } else {
+            arguments.rounds
+        };
         for round in 0..rounds {
-            eprintln!("{:>4} s  {workload}, round {} of {rounds}", start.elapsed().as_secs(), round + 1);
+            eprintln!(
+                "{:>4} s  {workload}, round {} of {rounds}",
+                start.elapsed().as_secs(),
+                round + 1
+            );
             for system in &mut systems {
                 system.clear().await?;
             }

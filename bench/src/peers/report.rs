@@ -24,19 +24,37 @@ const COLUMNS: &[Column] = &[
     ("push bulk /s", |m| m.push_bulk_per_s.median(), true),
     ("life /s", |m| m.life_per_s.median(), true),
     ("Redis us/life", |m| m.redis_us_per_life.median(), false),
-    ("delayed us/life", |m| m.redis_us_per_delayed_life.median(), false),
+    (
+        "delayed us/life",
+        |m| m.redis_us_per_delayed_life.median(),
+        false,
+    ),
     ("1,000/s p50 ms", |m| m.lateness.quantile_ms(0.5), false),
     ("p99 ms", |m| m.lateness.quantile_ms(0.99), false),
     ("10/s p50 ms", |m| m.lateness_10.quantile_ms(0.5), false),
     ("p99 ms", |m| m.lateness_10.quantile_ms(0.99), false),
     ("50,000 s", |m| m.burst_50k_s.median(), false),
     ("bytes", |m| m.bytes_per_message.median(), false),
-    ("client MB", |m| m.client_peak_bytes.median().map(|bytes| bytes / 1e6), false),
+    (
+        "client MB",
+        |m| m.client_peak_bytes.median().map(|bytes| bytes / 1e6),
+        false,
+    ),
 ];
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(systems: &'a [System], server: Option<String>, quick: bool, took: Duration) -> Self {
-        Self { systems, server, quick, took }
+    pub(crate) fn new(
+        systems: &'a [System],
+        server: Option<String>,
+        quick: bool,
+        took: Duration,
+    ) -> Self {
+        Self {
+            systems,
+            server,
+            quick,
+            took,
+        }
     }
 
     /// Whether all that a comparison needs were measured, in every figure of the table.
@@ -49,12 +67,23 @@ impl<'a> Report<'a> {
     }
 
     fn gaps(&self) -> Vec<&'static str> {
-        let measured = |key| self.systems.iter().any(|system| system.kind.key == key && is_measured(&system.measured));
-        KINDS.iter().filter(|kind| kind.required && !measured(kind.key)).map(|kind| kind.key).collect()
+        let measured = |key| {
+            self.systems
+                .iter()
+                .any(|system| system.kind.key == key && is_measured(&system.measured))
+        };
+        KINDS
+            .iter()
+            .filter(|kind| kind.required && !measured(kind.key))
+            .map(|kind| kind.key)
+            .collect()
     }
 
     pub(crate) fn json(&self, curves: bool) -> Value {
-        let systems = self.systems.iter().map(|system| (system.kind.key.to_owned(), system.measured.json(curves)));
+        let systems = self
+            .systems
+            .iter()
+            .map(|system| (system.kind.key.to_owned(), system.measured.json(curves)));
         let mut object: serde_json::Map<_, _> = systems.collect();
         object.insert("server".to_owned(), json!(self.server));
         object.insert("complete".to_owned(), json!(self.is_complete()));
@@ -67,14 +96,22 @@ impl<'a> Report<'a> {
     pub(crate) fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::UTF8_BORDERS_ONLY);
-        table.set_header(["system"].into_iter().chain(COLUMNS.iter().map(|column| column.0)));
+        table.set_header(
+            ["system"]
+                .into_iter()
+                .chain(COLUMNS.iter().map(|column| column.0)),
+        );
         for system in self.systems {
-            let cells = COLUMNS.iter().map(|(_, figure, _)| figure(&system.measured).map_or("-".to_owned(), short));
+            let cells = COLUMNS
+                .iter()
+                .map(|(_, figure, _)| figure(&system.measured).map_or("-".to_owned(), short));
             table.add_row([system.kind.key.to_owned()].into_iter().chain(cells));
         }
         for (title, others) in [("dueq / floor", false), ("dueq / best peer", true)] {
-            let cells =
-                COLUMNS.iter().map(|column| self.ratio(*column, others).map_or(String::new(), |r| format!("{r:.2}x")));
+            let cells = COLUMNS.iter().map(|column| {
+                self.ratio(*column, others)
+                    .map_or(String::new(), |r| format!("{r:.2}x"))
+            });
             table.add_row([title.to_owned()].into_iter().chain(cells));
         }
         for column in table.column_iter_mut().skip(1) {
@@ -83,19 +120,40 @@ impl<'a> Report<'a> {
         let failures: String = self
             .systems
             .iter()
-            .flat_map(|system| system.measured.failures.iter().map(move |f| format!("\n{}: {f}", system.kind.key)))
+            .flat_map(|system| {
+                system
+                    .measured
+                    .failures
+                    .iter()
+                    .map(move |f| format!("\n{}: {f}", system.kind.key))
+            })
             .collect();
-        let server = self.server.as_deref().map(|server| format!(" on {server}")).unwrap_or_default();
+        let server = self
+            .server
+            .as_deref()
+            .map(|server| format!(" on {server}"))
+            .unwrap_or_default();
         format!("{table}\n{} s{server}{failures}", self.took.as_secs())
     }
 
     fn ratio(&self, (_, figure, more): Column, others: bool) -> Option<f64> {
-        let of = |key| self.systems.iter().find(|system| system.kind.key == key).and_then(|s| figure(&s.measured));
+        let of = |key| {
+            self.systems
+                .iter()
+                .find(|system| system.kind.key == key)
+                .and_then(|s| figure(&s.measured))
+        };
         let against = if others {
             let peers = self.systems.iter().filter(|system| system.kind.is_peer());
             // Whoever is early is no example.
-            let figures = peers.filter_map(|system| figure(&system.measured)).filter(|figure| *figure > 0.0);
-            if more { figures.reduce(f64::max) } else { figures.reduce(f64::min) }?
+            let figures = peers
+                .filter_map(|system| figure(&system.measured))
+                .filter(|figure| *figure > 0.0);
+            if more {
+                figures.reduce(f64::max)
+            } else {
+                figures.reduce(f64::min)
+            }?
         } else {
             of("floor")?
         };

@@ -35,26 +35,41 @@ impl Server {
         let server = dueq_testkit::Server::start(arguments)?;
         let url = server.url();
         let connection = connect(&url).await?;
-        Ok(Self::Redis { url, connection, _private: Some(Box::new(server)) })
+        Ok(Self::Redis {
+            url,
+            connection,
+            _private: Some(Box::new(server)),
+        })
     }
 
     /// A Redis that somebody else runs.
     pub(crate) async fn watched(url: &str) -> Result<Self> {
-        Ok(Self::Redis { url: url.to_owned(), connection: connect(url).await?, _private: None })
+        Ok(Self::Redis {
+            url: url.to_owned(),
+            connection: connect(url).await?,
+            _private: None,
+        })
     }
 
     /// Refuses a server that holds anything, since it is emptied again and again.
     pub(crate) async fn expect_empty(url: &str) -> Result<()> {
-        let keys: u64 = redis::cmd("DBSIZE").query_async(&mut connect(url).await?).await?;
+        let keys: u64 = redis::cmd("DBSIZE")
+            .query_async(&mut connect(url).await?)
+            .await?;
         if keys > 0 {
-            bail!("the server holds {keys} keys, and a benchmark empties it: name one that is empty");
+            bail!(
+                "the server holds {keys} keys, and a benchmark empties it: name one that is empty"
+            );
         }
         Ok(())
     }
 
     pub(crate) fn beanstalkd() -> Result<Self> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        Ok(Self::Beanstalkd { address: format!("127.0.0.1:{port}"), child: start_beanstalkd(port)? })
+        Ok(Self::Beanstalkd {
+            address: format!("127.0.0.1:{port}"),
+            child: start_beanstalkd(port)?,
+        })
     }
 
     /// As a driver takes it.
@@ -73,10 +88,14 @@ impl Server {
 
     /// Which Redis or Valkey it is, and its version.
     pub(crate) async fn version(&mut self) -> Result<Option<String>> {
-        let Some(info) = self.info("server").await? else { return Ok(None) };
+        let Some(info) = self.info("server").await? else {
+            return Ok(None);
+        };
         let versions = ["valkey", "redis"].map(|name| (name, format!("{name}_version:")));
         let found = |(name, field): &(_, String)| {
-            let version = info.lines().find_map(|line| line.strip_prefix(field.as_str()))?;
+            let version = info
+                .lines()
+                .find_map(|line| line.strip_prefix(field.as_str()))?;
             Some(format!("{name} {}", version.trim_end()))
         };
         Ok(versions.iter().find_map(found))
@@ -84,24 +103,43 @@ impl Server {
 
     /// Whether the table of a sorted set or hash is being moved to a larger one. Needs `enable-debug-command`.
     pub(crate) async fn is_rehashing(&mut self, key: &str) -> Result<bool> {
-        let Self::Redis { connection, .. } = self else { return Ok(false) };
-        let told: redis::RedisResult<String> =
-            redis::cmd("DEBUG").arg("HTSTATS-KEY").arg(key).query_async(connection).await;
+        let Self::Redis { connection, .. } = self else {
+            return Ok(false);
+        };
+        let told: redis::RedisResult<String> = redis::cmd("DEBUG")
+            .arg("HTSTATS-KEY")
+            .arg(key)
+            .query_async(connection)
+            .await;
         match told {
             Ok(told) => Ok(told.contains("rehashing target")),
             // A small one has no table.
-            Err(error) if error.detail().is_some_and(|detail| detail.contains("not represented")) => Ok(false),
+            Err(error)
+                if error
+                    .detail()
+                    .is_some_and(|detail| detail.contains("not represented")) =>
+            {
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Reads by this command until it is not: what is not there, for each access moves a part of the table.
     pub(crate) async fn end_rehashing(&mut self, read: &str, key: &str) -> Result<()> {
-        let absent: Vec<_> = (0..1_000).map(|number| format!("absent {number}")).collect();
+        let absent: Vec<_> = (0..1_000)
+            .map(|number| format!("absent {number}"))
+            .collect();
         while self.is_rehashing(key).await? {
-            let Self::Redis { connection, .. } = self else { return Ok(()) };
+            let Self::Redis { connection, .. } = self else {
+                return Ok(());
+            };
             for _ in 0..100 {
-                let _: redis::Value = redis::cmd(read).arg(key).arg(&absent).query_async(connection).await?;
+                let _: redis::Value = redis::cmd(read)
+                    .arg(key)
+                    .arg(&absent)
+                    .query_async(connection)
+                    .await?;
             }
         }
         Ok(())
@@ -109,8 +147,12 @@ impl Server {
 
     /// What the server's processor has worked so far, in microseconds; Redis only.
     pub(crate) async fn cpu_us(&mut self) -> Result<Option<f64>> {
-        let Some(info) = self.info("cpu").await? else { return Ok(None) };
-        Ok(Some((number(&info, "used_cpu_user")? + number(&info, "used_cpu_sys")?) * 1e6))
+        let Some(info) = self.info("cpu").await? else {
+            return Ok(None);
+        };
+        Ok(Some(
+            (number(&info, "used_cpu_user")? + number(&info, "used_cpu_sys")?) * 1e6,
+        ))
     }
 
     /// What its data takes in memory. Of Redis without the buffers of its clients, which come and go.
@@ -143,13 +185,23 @@ impl Server {
 
     /// The slowest commands since the start: how long each ran, in microseconds, and how it begins.
     pub(crate) async fn slowest(&mut self, count: usize) -> Result<Vec<(u64, Vec<String>)>> {
-        let Self::Redis { connection, .. } = self else { return Ok(Vec::new()) };
+        let Self::Redis { connection, .. } = self else {
+            return Ok(Vec::new());
+        };
         let mut get = redis::cmd("SLOWLOG");
         type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
         let entries: Vec<Entry> = get.arg("GET").arg(10_000).query_async(connection).await?;
-        let shown =
-            |words: Vec<Vec<u8>>| words.iter().take(2).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-        let mut slowest: Vec<_> = entries.into_iter().map(|entry| (entry.2, shown(entry.3))).collect();
+        let shown = |words: Vec<Vec<u8>>| {
+            words
+                .iter()
+                .take(2)
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect()
+        };
+        let mut slowest: Vec<_> = entries
+            .into_iter()
+            .map(|entry| (entry.2, shown(entry.3)))
+            .collect();
         slowest.sort_by_key(|(us, _)| std::cmp::Reverse(*us));
         slowest.truncate(count);
         Ok(slowest)
@@ -159,8 +211,13 @@ impl Server {
     pub(crate) async fn track_script_times(&mut self) -> Result<()> {
         if let Self::Redis { connection, .. } = self {
             let mut set = redis::cmd("CONFIG");
-            set.arg("SET").arg("latency-tracking-info-percentiles").arg("50 99 99.9 99.99 100");
-            set.arg("slowlog-log-slower-than").arg(1_000).arg("slowlog-max-len").arg(10_000);
+            set.arg("SET")
+                .arg("latency-tracking-info-percentiles")
+                .arg("50 99 99.9 99.99 100");
+            set.arg("slowlog-log-slower-than")
+                .arg(1_000)
+                .arg("slowlog-max-len")
+                .arg(10_000);
             let () = set.query_async(connection).await?;
         }
         Ok(())
@@ -169,13 +226,20 @@ impl Server {
     /// Percentiles of how long scripts ran, in microseconds.
     pub(crate) async fn script_times(&mut self) -> Result<BTreeMap<String, f64>> {
         let info = self.info("latencystats").await?.unwrap_or_default();
-        let line = info.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
         Ok(line.map(percentiles).unwrap_or_default())
     }
 
     pub(crate) async fn info(&mut self, section: &str) -> Result<Option<String>> {
         match self {
-            Self::Redis { connection, .. } => Ok(Some(redis::cmd("INFO").arg(section).query_async(connection).await?)),
+            Self::Redis { connection, .. } => Ok(Some(
+                redis::cmd("INFO")
+                    .arg(section)
+                    .query_async(connection)
+                    .await?,
+            )),
             Self::Beanstalkd { .. } => Ok(None),
         }
     }
@@ -193,7 +257,11 @@ impl Drop for Server {
 /// Starts it and waits until it answers.
 fn start_beanstalkd(port: u16) -> Result<Child> {
     let fetched = root().join("target/peers/beanstalkd/usr/bin/beanstalkd");
-    let program = if fetched.is_file() { fetched } else { PathBuf::from("beanstalkd") };
+    let program = if fetched.is_file() {
+        fetched
+    } else {
+        PathBuf::from("beanstalkd")
+    };
     let mut child = Command::new(&program)
         .args(["-l", "127.0.0.1", "-p", &port.to_string()])
         .stdin(Stdio::null())
@@ -214,14 +282,22 @@ fn start_beanstalkd(port: u16) -> Result<Child> {
 
 async fn connect(url: &str) -> Result<MultiplexedConnection> {
     // Slow commands are waited for: a busy server answers INFO late.
-    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(120)));
-    Ok(redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?)
+    let config =
+        redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(120)));
+    Ok(redis::Client::open(url)?
+        .get_multiplexed_async_connection_with_config(&config)
+        .await?)
 }
 
 /// `p50=1.5,p99=3` as numbers by name.
 fn percentiles(line: &str) -> BTreeMap<String, f64> {
-    let pairs = line.trim().split(',').filter_map(|pair| pair.split_once('='));
-    pairs.filter_map(|(name, us)| Some((name.to_owned(), us.parse().ok()?))).collect()
+    let pairs = line
+        .trim()
+        .split(',')
+        .filter_map(|pair| pair.split_once('='));
+    pairs
+        .filter_map(|(name, us)| Some((name.to_owned(), us.parse().ok()?)))
+        .collect()
 }
 
 /// A field of INFO.
@@ -238,7 +314,8 @@ mod tests {
 
     #[test]
     fn numbers_are_read_from_info() {
-        let info = "# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.5\r\nused_cpu_user_children:9\r\n";
+        let info =
+            "# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.5\r\nused_cpu_user_children:9\r\n";
         assert_eq!(number(info, "used_cpu_user").expect("a number"), 1.5);
         assert!(number(info, "used_cpu").is_err());
     }
@@ -246,6 +323,9 @@ mod tests {
     #[test]
     fn percentiles_are_read_from_info() {
         let found = percentiles("p50=12.5,p99.99=4000.000\r");
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [("p50".to_owned(), 12.5), ("p99.99".to_owned(), 4_000.0)]);
+        assert_eq!(
+            found.into_iter().collect::<Vec<_>>(),
+            [("p50".to_owned(), 12.5), ("p99.99".to_owned(), 4_000.0)]
+        );
     }
 }

@@ -39,16 +39,66 @@ enum Place {
 }
 
 pub(crate) const KINDS: &[Kind] = &[
-    Kind { key: "dueq", required: true, most_due: u64::MAX, place: Place::Here },
-    Kind { key: "floor", required: true, most_due: u64::MAX, place: Place::Here },
-    Kind { key: "rsmq_async", required: true, most_due: u64::MAX, place: Place::Peer },
-    Kind { key: "apalis_redis", required: true, most_due: 5_000, place: Place::Peer },
-    Kind { key: "bullmq", required: true, most_due: u64::MAX, place: Place::Peer },
-    Kind { key: "bee_queue", required: false, most_due: u64::MAX, place: Place::Peer },
-    Kind { key: "asynq", required: false, most_due: u64::MAX, place: Place::Peer },
-    Kind { key: "redisson", required: true, most_due: u64::MAX, place: Place::Peer },
-    Kind { key: "beanstalkd", required: false, most_due: u64::MAX, place: Place::HereOnBeanstalkd },
-    Kind { key: "arq", required: false, most_due: u64::MAX, place: Place::Peer },
+    Kind {
+        key: "dueq",
+        required: true,
+        most_due: u64::MAX,
+        place: Place::Here,
+    },
+    Kind {
+        key: "floor",
+        required: true,
+        most_due: u64::MAX,
+        place: Place::Here,
+    },
+    Kind {
+        key: "rsmq_async",
+        required: true,
+        most_due: u64::MAX,
+        place: Place::Peer,
+    },
+    Kind {
+        key: "apalis_redis",
+        required: true,
+        most_due: 5_000,
+        place: Place::Peer,
+    },
+    Kind {
+        key: "bullmq",
+        required: true,
+        most_due: u64::MAX,
+        place: Place::Peer,
+    },
+    Kind {
+        key: "bee_queue",
+        required: false,
+        most_due: u64::MAX,
+        place: Place::Peer,
+    },
+    Kind {
+        key: "asynq",
+        required: false,
+        most_due: u64::MAX,
+        place: Place::Peer,
+    },
+    Kind {
+        key: "redisson",
+        required: true,
+        most_due: u64::MAX,
+        place: Place::Peer,
+    },
+    Kind {
+        key: "beanstalkd",
+        required: false,
+        most_due: u64::MAX,
+        place: Place::HereOnBeanstalkd,
+    },
+    Kind {
+        key: "arq",
+        required: false,
+        most_due: u64::MAX,
+        place: Place::Peer,
+    },
 ];
 
 impl Kind {
@@ -80,11 +130,20 @@ impl Kind {
 
 /// Those of these names; all if there is none.
 pub(crate) fn chosen(only: &[String]) -> Result<Vec<&'static Kind>> {
-    if let Some(unknown) = only.iter().find(|name| KINDS.iter().all(|kind| kind.key != **name)) {
+    if let Some(unknown) = only
+        .iter()
+        .find(|name| KINDS.iter().all(|kind| kind.key != **name))
+    {
         let known: Vec<_> = KINDS.iter().map(|kind| kind.key).collect();
-        bail!("no system is called {unknown}; there are {}", known.join(", "));
+        bail!(
+            "no system is called {unknown}; there are {}",
+            known.join(", ")
+        );
     }
-    Ok(KINDS.iter().filter(|kind| only.is_empty() || only.iter().any(|name| name == kind.key)).collect())
+    Ok(KINDS
+        .iter()
+        .filter(|kind| only.is_empty() || only.iter().any(|name| name == kind.key))
+        .collect())
 }
 
 /// The repository.
@@ -109,7 +168,13 @@ impl System {
             (_, None) => Server::private().await?,
         };
         let driver = Driver::start(kind.command(&server.address())?)?;
-        let mut system = Self { kind, server, measured: Measured::default(), driver, queues: 0 };
+        let mut system = Self {
+            kind,
+            server,
+            measured: Measured::default(),
+            driver,
+            queues: 0,
+        };
         system.warm_up().await?;
         Ok(system)
     }
@@ -120,13 +185,29 @@ impl System {
         while start.elapsed() < WARM_UP {
             self.open().await?;
             let due = dueq_bench_driver::Dues::default();
-            let push = self.ask(&Request::Push { n: 1_000, concurrency: 64, due }).await?;
-            let bulk = self.ask(&Request::Bulk { n: 2_000, batch: 0, due }).await?;
+            let push = self
+                .ask(&Request::Push {
+                    n: 1_000,
+                    concurrency: 64,
+                    due,
+                })
+                .await?;
+            let bulk = self
+                .ask(&Request::Bulk {
+                    n: 2_000,
+                    batch: 0,
+                    due,
+                })
+                .await?;
             let work = self.ask(&Request::Work { concurrency: 0 }).await?;
             let drain = self.drain(3_000, LIMIT, false).await?;
             self.measured.push_c64_per_s.guess(1_000.0 / push.seconds());
-            self.measured.push_bulk_per_s.guess(2_000.0 / bulk.seconds());
-            self.measured.life_per_s.guess(2_000.0 / (bulk.seconds() + (drain.to_us - work.from_us) as f64 / 1e6));
+            self.measured
+                .push_bulk_per_s
+                .guess(2_000.0 / bulk.seconds());
+            self.measured
+                .life_per_s
+                .guess(2_000.0 / (bulk.seconds() + (drain.to_us - work.from_us) as f64 / 1e6));
             self.close().await?;
         }
         self.clear().await
@@ -140,7 +221,11 @@ impl System {
     /// A queue that nobody has used before.
     pub(crate) async fn open(&mut self) -> Result<()> {
         self.queues += 1;
-        self.ask(&Request::Open { queue: format!("bench{}", self.queues) }).await.map(drop)
+        self.ask(&Request::Open {
+            queue: format!("bench{}", self.queues),
+        })
+        .await
+        .map(drop)
     }
 
     pub(crate) async fn close(&mut self) -> Result<()> {
@@ -156,7 +241,10 @@ impl System {
         let limit_ms = u64::try_from(limit.as_millis())?;
         let reply = self.ask(&Request::Drain { n, limit_ms, late }).await?;
         if reply.n < n {
-            bail!("{} of {n} messages were delivered within {limit:?}", reply.n);
+            bail!(
+                "{} of {n} messages were delivered within {limit:?}",
+                reply.n
+            );
         }
         Ok(reply)
     }
@@ -164,16 +252,29 @@ impl System {
     /// Runs one stage of a workload. What fails is noted, and not tried again; a driver that failed is started anew.
     pub(crate) async fn attempt(&mut self, workload: Workload, stage: usize, plan: &mut Plan) {
         let title = format!("{workload}: ");
-        if self.measured.failures.iter().any(|failure| failure.starts_with(&title)) {
+        if self
+            .measured
+            .failures
+            .iter()
+            .any(|failure| failure.starts_with(&title))
+        {
             return;
         }
-        let Err(error) = workload.run(stage, self, plan).await else { return };
+        let Err(error) = workload.run(stage, self, plan).await else {
+            return;
+        };
         eprintln!("        {}: {title}{error:#}", self.kind.key);
         self.measured.failures.push(format!("{title}{error:#}"));
-        let again = self.kind.command(&self.server.address()).and_then(Driver::start);
+        let again = self
+            .kind
+            .command(&self.server.address())
+            .and_then(Driver::start);
         match again {
             Ok(driver) => self.driver = driver,
-            Err(error) => self.measured.failures.push(format!("cannot be started again: {error:#}")),
+            Err(error) => self
+                .measured
+                .failures
+                .push(format!("cannot be started again: {error:#}")),
         }
     }
 

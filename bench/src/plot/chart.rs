@@ -7,7 +7,9 @@ const HEIGHT: f64 = 420.0;
 /// Around the plot: left, top, right (for the names), bottom.
 const MARGIN: (f64, f64, f64, f64) = (70.0, 40.0, 150.0, 50.0);
 /// Told apart by people who see colours differently, too: with dashes from the second round on.
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#555555"];
+const COLOURS: [&str; 6] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#555555",
+];
 
 pub(super) struct Chart {
     pub(super) title: String,
@@ -39,16 +41,32 @@ impl Axis {
 
     fn scale(&self, values: impl Iterator<Item = f64>) -> Scale {
         let values: Vec<_> = values.filter(|value| !self.log || *value > 0.0).collect();
-        let (least, most) = values.iter().fold((f64::MAX, f64::MIN), |(least, most), v| (least.min(*v), most.max(*v)));
+        let (least, most) = values
+            .iter()
+            .fold((f64::MAX, f64::MIN), |(least, most), v| {
+                (least.min(*v), most.max(*v))
+            });
         if values.is_empty() {
-            return Scale { from: 0.0, to: 1.0, log: false };
+            return Scale {
+                from: 0.0,
+                to: 1.0,
+                log: false,
+            };
         }
         if self.log {
             let (from, to) = (least.log10().floor(), most.log10().ceil());
-            return Scale { from, to: to.max(from + 1.0), log: true };
+            return Scale {
+                from,
+                to: to.max(from + 1.0),
+                log: true,
+            };
         }
         let step = step(most);
-        Scale { from: 0.0, to: ((most / step).ceil() * step).max(step), log: false }
+        Scale {
+            from: 0.0,
+            to: ((most / step).ceil() * step).max(step),
+            log: false,
+        }
     }
 }
 
@@ -62,31 +80,47 @@ struct Scale {
 impl Scale {
     /// From 0 to 1.
     fn place(&self, value: f64) -> f64 {
-        let value = if self.log { value.max(f64::MIN_POSITIVE).log10() } else { value };
+        let value = if self.log {
+            value.max(f64::MIN_POSITIVE).log10()
+        } else {
+            value
+        };
         ((value - self.from) / (self.to - self.from)).clamp(0.0, 1.0)
     }
 
     fn ticks(&self) -> Vec<f64> {
         if self.log {
-            return (self.from as i32..=self.to as i32).map(|power| 10_f64.powi(power)).collect();
+            return (self.from as i32..=self.to as i32)
+                .map(|power| 10_f64.powi(power))
+                .collect();
         }
         let step = step(self.to);
-        (0..=(self.to / step).round() as u32).map(|i| f64::from(i) * step).collect()
+        (0..=(self.to / step).round() as u32)
+            .map(|i| f64::from(i) * step)
+            .collect()
     }
 }
 
 /// 1, 2 or 5 times a power of ten, so that there are four to ten steps.
 fn step(most: f64) -> f64 {
     let power = 10_f64.powf((most.max(1e-9) / 4.0).log10().floor());
-    [5.0, 2.0, 1.0].map(|factor| factor * power).into_iter().find(|step| most / step >= 4.0).unwrap_or(power)
+    [5.0, 2.0, 1.0]
+        .map(|factor| factor * power)
+        .into_iter()
+        .find(|step| most / step >= 4.0)
+        .unwrap_or(power)
 }
 
 /// Several charts in one picture, one below the other.
 pub(super) fn stacked(charts: &[Chart]) -> String {
     let all = HEIGHT * charts.len() as f64;
-    let mut svg = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {all}\">\n");
+    let mut svg =
+        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {all}\">\n");
     for (i, chart) in charts.iter().enumerate() {
-        let place = format!("<svg y=\"{}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" ", HEIGHT * i as f64);
+        let place = format!(
+            "<svg y=\"{}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" ",
+            HEIGHT * i as f64
+        );
         svg.push_str(&chart.svg().replacen("<svg ", &place, 1));
     }
     svg.push_str("</svg>\n");
@@ -96,7 +130,10 @@ pub(super) fn stacked(charts: &[Chart]) -> String {
 impl Chart {
     pub(super) fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| series.points.iter());
-        let (x, y) = (self.x.scale(points().map(|point| point.0)), self.y.scale(points().map(|point| point.1)));
+        let (x, y) = (
+            self.x.scale(points().map(|point| point.0)),
+            self.y.scale(points().map(|point| point.1)),
+        );
         let (left, top, right, bottom) = MARGIN;
         let (width, height) = (WIDTH - left - right, HEIGHT - top - bottom);
         let across = |value: f64| left + x.place(value) * width;
@@ -140,9 +177,16 @@ impl Chart {
         );
         for (i, series) in self.series.iter().enumerate() {
             let colour = COLOURS[i % COLOURS.len()];
-            let dashes = if i < COLOURS.len() { "" } else { " stroke-dasharray=\"6 3\"" };
-            let line: Vec<_> =
-                series.points.iter().map(|(x, y)| format!("{:.1},{:.1}", across(*x), down(*y))).collect();
+            let dashes = if i < COLOURS.len() {
+                ""
+            } else {
+                " stroke-dasharray=\"6 3\""
+            };
+            let line: Vec<_> = series
+                .points
+                .iter()
+                .map(|(x, y)| format!("{:.1},{:.1}", across(*x), down(*y)))
+                .collect();
             let row = top + 10.0 + 18.0 * i as f64;
             let _ = writeln!(
                 svg,
@@ -169,7 +213,9 @@ fn short(value: f64) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -182,20 +228,32 @@ mod tests {
             let scale = Axis::linear("").scale([0.1, most].into_iter());
             let ticks = scale.ticks();
             assert!((4..=11).contains(&ticks.len()), "{most}: {ticks:?}");
-            assert!(ticks[0] == 0.0 && ticks.last().is_some_and(|last| *last >= most), "{most}: {ticks:?}");
+            assert!(
+                ticks[0] == 0.0 && ticks.last().is_some_and(|last| *last >= most),
+                "{most}: {ticks:?}"
+            );
         }
-        assert_eq!(Axis::log("").scale([20.0, 3_000.0].into_iter()).ticks(), [10.0, 100.0, 1_000.0, 10_000.0]);
+        assert_eq!(
+            Axis::log("").scale([20.0, 3_000.0].into_iter()).ticks(),
+            [10.0, 100.0, 1_000.0, 10_000.0]
+        );
     }
 
     #[test]
     fn a_value_stands_where_it_belongs() {
         let log = Axis::log("").scale([1.0, 100.0].into_iter());
-        assert_eq!([1.0, 10.0, 100.0, 0.0].map(|value| log.place(value)), [0.0, 0.5, 1.0, 0.0]);
+        assert_eq!(
+            [1.0, 10.0, 100.0, 0.0].map(|value| log.place(value)),
+            [0.0, 0.5, 1.0, 0.0]
+        );
     }
 
     #[test]
     fn every_series_has_its_line_and_its_name() {
-        let series = |name: &str| Series { name: name.to_owned(), points: vec![(1.0, 2.0), (10.0, 3.0)] };
+        let series = |name: &str| Series {
+            name: name.to_owned(),
+            points: vec![(1.0, 2.0), (10.0, 3.0)],
+        };
         let chart = Chart {
             title: "a < b".to_owned(),
             x: Axis::log("x"),
@@ -203,14 +261,31 @@ mod tests {
             series: vec![series("one"), series("two")],
         };
         let svg = chart.svg();
-        assert!(svg.matches("<polyline").count() == 2 && svg.contains(">two<") && svg.contains("a &lt; b"), "{svg}");
+        assert!(
+            svg.matches("<polyline").count() == 2
+                && svg.contains(">two<")
+                && svg.contains("a &lt; b"),
+            "{svg}"
+        );
     }
 
     #[test]
     fn charts_stand_one_below_the_other() {
-        let chart = || Chart { title: String::new(), x: Axis::linear("x"), y: Axis::linear("y"), series: Vec::new() };
+        let chart = || Chart {
+            title: String::new(),
+            x: Axis::linear("x"),
+            y: Axis::linear("y"),
+            series: Vec::new(),
+        };
         let svg = stacked(&[chart(), chart()]);
-        assert!(svg.starts_with("<svg ") && svg.contains("viewBox=\"0 0 760 840\""), "{svg}");
-        assert!(svg.contains("<svg y=\"0\"") && svg.contains("<svg y=\"420\"") && svg.matches("</svg>").count() == 3);
+        assert!(
+            svg.starts_with("<svg ") && svg.contains("viewBox=\"0 0 760 840\""),
+            "{svg}"
+        );
+        assert!(
+            svg.contains("<svg y=\"0\"")
+                && svg.contains("<svg y=\"420\"")
+                && svg.matches("</svg>").count() == 3
+        );
     }
 }

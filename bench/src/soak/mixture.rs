@@ -44,7 +44,10 @@ pub(super) struct Mixture {
 
 impl Mixture {
     pub(super) fn new(haste: u64) -> Self {
-        Self { chance: fastrand::Rng::with_seed(5), haste }
+        Self {
+            chance: fastrand::Rng::with_seed(5),
+            haste,
+        }
     }
 
     fn delay_ms(&mut self) -> u64 {
@@ -58,7 +61,9 @@ impl Mixture {
         let fate = match self.chance.u64(..100) {
             n if n < RETRIED => Fate::Retried,
             n if n < RETRIED + CANCELLED && !immediate => Fate::Cancelled,
-            n if n < RETRIED + CANCELLED + RESCHEDULED && !immediate => Fate::Rescheduled(self.delay_ms()),
+            n if n < RETRIED + CANCELLED + RESCHEDULED && !immediate => {
+                Fate::Rescheduled(self.delay_ms())
+            }
             _ => Fate::Acked,
         };
         Planned { delay_ms, fate }
@@ -103,7 +108,10 @@ impl Planned {
     /// A payload of 100 bytes, for a message that is due then.
     pub(super) fn payload(self, due_ms: u64) -> Vec<u8> {
         let mut payload = dueq_bench_driver::Message::new(Some(due_ms)).payload;
-        let letter = MARKS.iter().find(|(mark, _)| *mark == self.mark()).map_or(b'?', |(_, letter)| *letter);
+        let letter = MARKS
+            .iter()
+            .find(|(mark, _)| *mark == self.mark())
+            .map_or(b'?', |(_, letter)| *letter);
         payload[PLACE] = letter;
         payload
     }
@@ -111,7 +119,9 @@ impl Planned {
 
 /// When the message with this payload was due at its push, in Unix milliseconds, and how to take it.
 pub(super) fn read(payload: &[u8]) -> Option<(u64, Mark)> {
-    let (mark, _) = MARKS.iter().find(|(_, letter)| payload.get(PLACE) == Some(letter))?;
+    let (mark, _) = MARKS
+        .iter()
+        .find(|(_, letter)| payload.get(PLACE) == Some(letter))?;
     Some((due_of(payload)?, *mark))
 }
 
@@ -141,17 +151,25 @@ mod tests {
     fn every_fate_has_about_its_share_and_delays_are_in_their_range() {
         let mut mixture = Mixture::new(1);
         let drawn: Vec<_> = (0..100_000).map(|_| mixture.draw()).collect();
-        let count = |of: &dyn Fn(&Planned) -> bool| drawn.iter().filter(|planned| of(planned)).count();
+        let count =
+            |of: &dyn Fn(&Planned) -> bool| drawn.iter().filter(|planned| of(planned)).count();
         let immediate = count(&|planned| planned.delay_ms == 0);
         assert!((19_000..21_000).contains(&immediate), "{immediate}");
         for (fate, share) in [
             (count(&|planned| planned.fate == Fate::Retried), 3_000),
             (count(&|planned| planned.fate == Fate::Cancelled), 2_400),
-            (count(&|planned| matches!(planned.fate, Fate::Rescheduled(_))), 2_400),
+            (
+                count(&|planned| matches!(planned.fate, Fate::Rescheduled(_))),
+                2_400,
+            ),
         ] {
             assert!(fate.abs_diff(share) < share / 5, "{fate} of {share}");
         }
-        assert!(drawn.iter().all(|planned| planned.delay_ms == 0 || (1_000..=30_000).contains(&planned.delay_ms)));
+        assert!(
+            drawn.iter().all(
+                |planned| planned.delay_ms == 0 || (1_000..=30_000).contains(&planned.delay_ms)
+            )
+        );
         let mut hasty = Mixture::new(10);
         assert!((0..1_000).all(|_| hasty.draw().delay_ms <= 3_000));
         assert_eq!(Mixture::new(1).draw(), Mixture::new(1).draw());

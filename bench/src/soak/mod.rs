@@ -64,14 +64,25 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
 }
 
 async fn measure(arguments: &Arguments) -> Result<()> {
-    ensure!(!arguments.interval.is_zero(), "--interval must be above zero");
-    ensure!(arguments.duration >= arguments.interval * 12, "--duration must be at least twelve times --interval");
+    ensure!(
+        !arguments.interval.is_zero(),
+        "--interval must be above zero"
+    );
+    ensure!(
+        arguments.duration >= arguments.interval * 12,
+        "--duration must be at least twelve times --interval"
+    );
     let most = match arguments.rate {
         Some(_) => None,
         None => Some(calibrate().await?),
     };
-    let rate = arguments.rate.unwrap_or_else(|| most.map_or(1, |most| (most / 2.0) as u64).max(1));
-    eprintln!("{rate} messages a second, for {:?} after {:?} of warm-up", arguments.duration, arguments.warm_up);
+    let rate = arguments
+        .rate
+        .unwrap_or_else(|| most.map_or(1, |most| (most / 2.0) as u64).max(1));
+    eprintln!(
+        "{rate} messages a second, for {:?} after {:?} of warm-up",
+        arguments.duration, arguments.warm_up
+    );
 
     let mut soak = Soak::new(arguments, rate, most)?;
     // Nothing is left from the calibration: what the server and the processes had at most then would hide what they grow by.
@@ -133,7 +144,15 @@ impl<'a> Soak<'a> {
     fn new(arguments: &'a Arguments, rate: u64, most: Option<f64>) -> Result<Self> {
         let late = [Spread::new()?, Spread::new()?, Spread::new()?];
         let (samples, totals) = (Vec::new(), Totals::default());
-        Ok(Self { arguments, rate, most, samples, late, behind: Spread::new()?, totals })
+        Ok(Self {
+            arguments,
+            rate,
+            most,
+            samples,
+            late,
+            behind: Spread::new()?,
+            totals,
+        })
     }
 
     fn length(&self) -> Length {
@@ -148,7 +167,11 @@ impl<'a> Soak<'a> {
         while next < all {
             // One look is just when the warm-up ends, so that no interval is of both.
             let after = next + self.arguments.interval;
-            next = if next < warm_up { after.min(warm_up) } else { after.min(all) };
+            next = if next < warm_up {
+                after.min(warm_up)
+            } else {
+                after.min(all)
+            };
             tokio::time::sleep_until((start + next).into()).await;
             let at_s = start.elapsed().as_secs_f64() - warm_up.as_secs_f64();
             let (handled, pushed) = stage.done().await?;
@@ -156,7 +179,10 @@ impl<'a> Soak<'a> {
             self.count(&pushed);
             self.totals.early += handled.early;
             self.totals.unwanted += handled.unwanted;
-            eprintln!("{}", progress(&sample, all.saturating_sub(next), next <= warm_up));
+            eprintln!(
+                "{}",
+                progress(&sample, all.saturating_sub(next), next <= warm_up)
+            );
             if next <= warm_up {
                 continue;
             }
@@ -199,7 +225,8 @@ impl<'a> Soak<'a> {
         totals.unwanted += handled.unwanted;
         (totals.pushed, totals.acked, totals.retried) = (stats.pushed, stats.acked, stats.retried);
         (totals.cancelled, totals.crashed) = (stats.cancelled, stats.crashed);
-        totals.unaccounted = i64::try_from(stats.pushed)? - i64::try_from(stats.acked + stats.cancelled)?;
+        totals.unaccounted =
+            i64::try_from(stats.pushed)? - i64::try_from(stats.acked + stats.cancelled)?;
         Ok(())
     }
 
@@ -220,17 +247,36 @@ impl<'a> Soak<'a> {
     }
 
     fn save(&self, report: &Value) -> Result<()> {
-        let Some(file) = &self.arguments.save else { return Ok(()) };
+        let Some(file) = &self.arguments.save else {
+            return Ok(());
+        };
         Ok(std::fs::write(file, format!("{report:#}\n"))?)
     }
 }
 
 fn progress(sample: &Sample, left: Duration, warming_up: bool) -> String {
-    let Sample { at_s, late_p50_ms, late_p99_ms, late_max_ms, node, producer, redis, .. } = sample;
+    let Sample {
+        at_s,
+        late_p50_ms,
+        late_p99_ms,
+        late_max_ms,
+        node,
+        producer,
+        redis,
+        ..
+    } = sample;
     let ms = |late: &Option<f64>| late.map_or("-".to_owned(), |ms| format!("{ms:.1}"));
     let process = |process: &sample::Process| {
-        let sample::Process { resident_kib, descriptors, cores } = process;
-        format!("{:.1} MiB {descriptors} fd {:.0} %", resident_kib / 1_024.0, cores * 100.0)
+        let sample::Process {
+            resident_kib,
+            descriptors,
+            cores,
+        } = process;
+        format!(
+            "{:.1} MiB {descriptors} fd {:.0} %",
+            resident_kib / 1_024.0,
+            cores * 100.0
+        )
     };
     format!(
         "{at_s:>6.0} s{}, {} min left: late {} {} {} ms, behind {} ms, {} wait; node {}, producer {}, Redis {}, stolen {:.0} %",

@@ -71,8 +71,16 @@ impl Stage {
             Driver::start(command)
         };
         let (node, producer) = (role("node")?, role("producer")?);
-        let queue = dueq::Client::connect(&server.address()).await?.queue(queue)?;
-        Ok(Self { queue, node, producer, redis_pid: server.pid().await?, last: (Instant::now(), [0.0; 4]) })
+        let queue = dueq::Client::connect(&server.address())
+            .await?
+            .queue(queue)?;
+        Ok(Self {
+            queue,
+            node,
+            producer,
+            redis_pid: server.pid().await?,
+            last: (Instant::now(), [0.0; 4]),
+        })
     }
 
     pub(super) async fn begin(&mut self, rate: Option<u64>) -> Result<()> {
@@ -90,7 +98,12 @@ impl Stage {
 
     fn worked_us(&self) -> Result<[f64; 4]> {
         let [node, producer, redis] = self.pids()?;
-        Ok([cpu_us(node)?, cpu_us(producer)?, cpu_us(redis)?, stolen_us()?])
+        Ok([
+            cpu_us(node)?,
+            cpu_us(producer)?,
+            cpu_us(redis)?,
+            stolen_us()?,
+        ])
     }
 
     /// What both did since the last time.
@@ -102,12 +115,16 @@ impl Stage {
 
     /// The producer stops.
     pub(super) async fn end_pushing(&mut self) -> Result<Pushed> {
-        Ok(ask::<Option<Pushed>>(&mut self.producer, &Request::End).await?.unwrap_or_default())
+        Ok(ask::<Option<Pushed>>(&mut self.producer, &Request::End)
+            .await?
+            .unwrap_or_default())
     }
 
     /// The node stops.
     pub(super) async fn end_handling(&mut self) -> Result<Handled> {
-        Ok(ask::<Option<Handled>>(&mut self.node, &Request::End).await?.unwrap_or_default())
+        Ok(ask::<Option<Handled>>(&mut self.node, &Request::End)
+            .await?
+            .unwrap_or_default())
     }
 
     pub(super) async fn stats(&self) -> Result<dueq::Stats> {

@@ -28,7 +28,11 @@ impl Spread {
 
     /// What was recorded since the last call.
     pub(super) fn take(&mut self) -> Pairs {
-        let pairs = self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect();
+        let pairs = self
+            .0
+            .iter_recorded()
+            .map(|step| (step.value_iterated_to(), step.count_at_value()))
+            .collect();
         self.0.reset();
         Pairs(pairs)
     }
@@ -66,7 +70,10 @@ mod tests {
         let pairs = spread.take();
         assert_eq!(spread.quantile_ms(0.99), None);
         let line = serde_json::to_string(&pairs).expect("JSON");
-        let again = serde_json::from_str::<Pairs>(&line).expect("pairs").spread().expect("bounds");
+        let again = serde_json::from_str::<Pairs>(&line)
+            .expect("pairs")
+            .spread()
+            .expect("bounds");
         for (share, ms) in [(0.5, 50.0), (0.99, 99.0), (1.0, 100.0)] {
             let found = again.quantile_ms(share).expect("a time");
             assert!((found - ms).abs() < ms / 500.0, "{found} for {ms}");

@@ -25,7 +25,10 @@ impl Length {
     /// Whether an interval that ends then belongs to the first window, and whether to the last.
     /// Half a second of tolerance: looks are a little late.
     pub(super) fn windows(self, at_s: f64) -> (bool, bool) {
-        (at_s <= self.window_s() + 0.5, at_s > self.0 - self.window_s() + 0.5)
+        (
+            at_s <= self.window_s() + 0.5,
+            at_s > self.0 - self.window_s() + 0.5,
+        )
     }
 }
 
@@ -141,7 +144,13 @@ pub(super) struct Descriptors {
 
 impl Verdict {
     pub(super) fn new(seen: &Seen<'_>) -> Self {
-        let Seen { length, samples, late: [first, last, all], totals, .. } = seen;
+        let Seen {
+            length,
+            samples,
+            late: [first, last, all],
+            totals,
+            ..
+        } = seen;
         let memory = Memory {
             node: growth(samples, *length, |sample| sample.node.resident_kib),
             producer: growth(samples, *length, |sample| sample.producer.resident_kib),
@@ -153,11 +162,18 @@ impl Verdict {
             samples.iter().map(|sample| of(sample).cores).sum::<f64>() / samples.len().max(1) as f64
         };
         let (first_p99_ms, last_p99_ms) = (first.quantile_ms(0.99), last.quantile_ms(0.99));
-        let lateness_ratio = first_p99_ms.zip(last_p99_ms).map(|(first, last)| last / first.max(0.001));
+        let lateness_ratio = first_p99_ms
+            .zip(last_p99_ms)
+            .map(|(first, last)| last / first.max(0.001));
         let behind_p99_ms = seen.behind.quantile_ms(0.99);
-        let memory_flat = [memory.node, memory.producer, memory.redis, memory.redis_data]
-            .iter()
-            .all(|growth| growth.is_some_and(|growth| growth.percent <= MOST_GROWTH_PERCENT));
+        let memory_flat = [
+            memory.node,
+            memory.producer,
+            memory.redis,
+            memory.redis_data,
+        ]
+        .iter()
+        .all(|growth| growth.is_some_and(|growth| growth.percent <= MOST_GROWTH_PERCENT));
         let descriptors_flat = [descriptors.node, descriptors.producer, descriptors.redis]
             .iter()
             .all(|open| open.first_max > 0 && open.last_max <= open.first_max);
@@ -198,8 +214,14 @@ impl Verdict {
             (self.memory_flat, "memory is not flat"),
             (self.descriptors_flat, "file descriptors are not flat"),
             (self.lateness_flat, "lateness is not flat"),
-            (self.pace_kept, "the producer did not keep its pace: the rate is too high for this machine"),
-            (self.sound, "messages were early, lost or delivered after their cancel, or calls failed"),
+            (
+                self.pace_kept,
+                "the producer did not keep its pace: the rate is too high for this machine",
+            ),
+            (
+                self.sound,
+                "messages were early, lost or delivered after their cancel, or calls failed",
+            ),
         ]
         .into_iter()
         .filter_map(|(held, complaint)| (!held).then_some(complaint))
@@ -215,7 +237,11 @@ fn by_process<T>(value: impl Fn(fn(&Sample) -> &Process) -> T) -> ByProcess<T> {
     }
 }
 
-pub(super) fn growth(samples: &[Sample], length: Length, kib: impl Fn(&Sample) -> f64) -> Option<Growth> {
+pub(super) fn growth(
+    samples: &[Sample],
+    length: Length,
+    kib: impl Fn(&Sample) -> f64,
+) -> Option<Growth> {
     let points: Vec<_> = samples
         .iter()
         .filter(|sample| sample.at_s > length.0 / 2.0)
@@ -238,13 +264,22 @@ pub(super) fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));
     let across: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
-    let both: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    let both: f64 = points
+        .iter()
+        .map(|point| (point.0 - x) * (point.1 - y))
+        .sum();
     (across > 0.0).then(|| both / across)
 }
 
-pub(super) fn descriptors(samples: &[Sample], length: Length, of: fn(&Sample) -> &Process) -> Descriptors {
+pub(super) fn descriptors(
+    samples: &[Sample],
+    length: Length,
+    of: fn(&Sample) -> &Process,
+) -> Descriptors {
     let all = |within: fn((bool, bool)) -> bool| {
-        let samples = samples.iter().filter(move |sample| within(length.windows(sample.at_s)));
+        let samples = samples
+            .iter()
+            .filter(move |sample| within(length.windows(sample.at_s)));
         samples.map(move |sample| of(sample).descriptors)
     };
     Descriptors {
@@ -257,13 +292,24 @@ pub(super) fn descriptors(samples: &[Sample], length: Length, of: fn(&Sample) ->
 
 pub(super) fn stolen(samples: &[Sample], length: Length) -> Stolen {
     let mean = |within: fn((bool, bool)) -> bool| {
-        let stolen =
-            samples.iter().filter(|sample| within(length.windows(sample.at_s))).map(|sample| sample.stolen_cores);
-        let (sum, count) = stolen.fold((0.0, 0.0_f64), |(sum, count), stolen| (sum + stolen, count + 1.0));
+        let stolen = samples
+            .iter()
+            .filter(|sample| within(length.windows(sample.at_s)))
+            .map(|sample| sample.stolen_cores);
+        let (sum, count) = stolen.fold((0.0, 0.0_f64), |(sum, count), stolen| {
+            (sum + stolen, count + 1.0)
+        });
         rounded(sum / count.max(1.0))
     };
-    let most = samples.iter().map(|sample| sample.stolen_cores).fold(0.0, f64::max);
-    Stolen { first: mean(|(first, _)| first), last: mean(|(_, last)| last), most: rounded(most) }
+    let most = samples
+        .iter()
+        .map(|sample| sample.stolen_cores)
+        .fold(0.0, f64::max);
+    Stolen {
+        first: mean(|(first, _)| first),
+        last: mean(|(_, last)| last),
+        most: rounded(most),
+    }
 }
 
 /// To three decimals.

@@ -4,7 +4,9 @@ use anyhow::Result;
 
 use super::load::{self, Sample, Size};
 use super::memory::{self, Memory};
-use super::structures::{Dueq, HashWheel, Kafka, LazyHeap, Netty, Nexus, Skynet, SlabWheel, SortedMap, TokioUtil};
+use super::structures::{
+    Dueq, HashWheel, Kafka, LazyHeap, Netty, Nexus, Skynet, SlabWheel, SortedMap, TokioUtil,
+};
 use super::timers::{Payload, Timers};
 
 /// A structure with one kind of value.

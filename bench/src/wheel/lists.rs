@@ -23,7 +23,11 @@ pub(super) struct Lists<T> {
 
 impl<T> Lists<T> {
     pub(super) fn new(lists: usize) -> Self {
-        Self { timers: Vec::new(), heads: vec![NONE; lists], free: NONE }
+        Self {
+            timers: Vec::new(),
+            heads: vec![NONE; lists],
+            free: NONE,
+        }
     }
 
     pub(super) fn add_lists(&mut self, lists: usize) {
@@ -32,7 +36,14 @@ impl<T> Lists<T> {
 
     /// Stores a timer in no list.
     pub(super) fn store(&mut self, when: u64, value: T) -> u32 {
-        let timer = Timer { when, rounds: 0, value: Some(value), list: NONE, previous: NONE, next: NONE };
+        let timer = Timer {
+            when,
+            rounds: 0,
+            value: Some(value),
+            list: NONE,
+            previous: NONE,
+            next: NONE,
+        };
         let index = self.free;
         if let Some(free) = self.timers.get_mut(index as usize) {
             self.free = free.next;
@@ -58,7 +69,12 @@ impl<T> Lists<T> {
 
     /// Takes a timer out of its list.
     pub(super) fn unlink(&mut self, index: u32) {
-        let Timer { list, previous, next, .. } = self.timers[index as usize];
+        let Timer {
+            list,
+            previous,
+            next,
+            ..
+        } = self.timers[index as usize];
         match previous {
             NONE => self.heads[list as usize] = next,
             previous => self.timers[previous as usize].next = next,

@@ -83,14 +83,23 @@ fn fire<S: Timers<T>, T>(timers: &mut S, now: u64) -> usize {
 
 fn deadlines(count: usize, seed: u64) -> Vec<u64> {
     let mut random = Rng::with_seed(seed);
-    (0..count).map(|_| START + random.u64(1..=HORIZON)).collect()
+    (0..count)
+        .map(|_| START + random.u64(1..=HORIZON))
+        .collect()
 }
 
 /// Timers at random times. Notes what each insertion took on average.
-fn filled<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>) -> (S, Vec<S::Key>) {
+fn filled<S: Timers<T>, T: Payload>(
+    size: Size,
+    seed: u64,
+    inserts: &mut Vec<f64>,
+) -> (S, Vec<S::Key>) {
     let mut timers: S = started();
     // Values are made before and dropped after what is measured: the allocator is the same for all.
-    let values: Vec<(u64, T)> = deadlines(size.timers, seed).into_iter().map(|when| (when, T::of(when))).collect();
+    let values: Vec<(u64, T)> = deadlines(size.timers, seed)
+        .into_iter()
+        .map(|when| (when, T::of(when)))
+        .collect();
     let mut keys = Vec::with_capacity(size.timers);
     let began = Stopwatch::start();
     for (when, value) in values {
@@ -109,7 +118,12 @@ fn release<S: Timers<T>, T>(timers: &mut S, keys: Vec<S::Key>) {
     keys.into_iter().for_each(|key| timers.release(key));
 }
 
-fn jump<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>, sample: &mut Sample) {
+fn jump<S: Timers<T>, T: Payload>(
+    size: Size,
+    seed: u64,
+    inserts: &mut Vec<f64>,
+    sample: &mut Sample,
+) {
     let (mut timers, keys) = filled::<S, T>(size, seed, inserts);
     release(&mut timers, keys);
     if S::TELLS_NEXT {
@@ -147,11 +161,19 @@ fn cancel_half<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Ve
     let expected = half.len();
     let mut values = Vec::with_capacity(expected);
     let began = Stopwatch::start();
-    let cancelled: usize = half.into_iter().map(|key| usize::from(timers.remove(key, &mut values))).sum();
+    let cancelled: usize = half
+        .into_iter()
+        .map(|key| usize::from(timers.remove(key, &mut values)))
+        .sum();
     let took = each(began, cancelled);
     assert_eq!(cancelled, expected, "{}: cancelled", S::NAME);
     release(&mut timers, keys);
-    assert_eq!(fire(&mut timers, START + HORIZON), size.timers / 2, "{}: fired of the rest", S::NAME);
+    assert_eq!(
+        fire(&mut timers, START + HORIZON),
+        size.timers / 2,
+        "{}: fired of the rest",
+        S::NAME
+    );
     took
 }
 
@@ -159,7 +181,9 @@ fn cancel_half<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Ve
 /// The clock goes on meanwhile, so that a structure which only notes a reset and files the timer later pays for that here too.
 fn reset<S: Timers<T>, T: Payload>(size: Size, seed: u64) -> f64 {
     let mut timers: S = started();
-    let mut keys: Vec<S::Key> = (0..size.timers).map(|n| timers.insert(START + HORIZON, T::of(n as u64))).collect();
+    let mut keys: Vec<S::Key> = (0..size.timers)
+        .map(|n| timers.insert(START + HORIZON, T::of(n as u64)))
+        .collect();
     Rng::with_seed(seed).shuffle(&mut keys);
     let (mut now, mut fired, mut resets) = (START, Vec::new(), 0);
     let began = Stopwatch::start();
@@ -172,13 +196,26 @@ fn reset<S: Timers<T>, T: Payload>(size: Size, seed: u64) -> f64 {
             now = time;
             timers.advance(now, &mut fired);
         }
-        assert!(timers.reset(&mut keys[at], time + HORIZON), "{}: a timer is lost", S::NAME);
+        assert!(
+            timers.reset(&mut keys[at], time + HORIZON),
+            "{}: a timer is lost",
+            S::NAME
+        );
         resets += 1;
     }
     let took = each(began, resets);
     release(&mut timers, keys);
-    assert!(fired.is_empty(), "{}: fired though each was reset in time", S::NAME);
-    assert_eq!(fire(&mut timers, now + RESET_STEP + HORIZON), size.timers, "{}: fired at last", S::NAME);
+    assert!(
+        fired.is_empty(),
+        "{}: fired though each was reset in time",
+        S::NAME
+    );
+    assert_eq!(
+        fire(&mut timers, now + RESET_STEP + HORIZON),
+        size.timers,
+        "{}: fired at last",
+        S::NAME
+    );
     took
 }
 
@@ -216,7 +253,10 @@ fn worst_call<S: Timers<T>, T: Payload>(size: Size, seed: u64, bounded: bool) ->
     let mut timers: S = started();
     let mut worst = 0.0_f64;
     let mut note = |began: Stopwatch| worst = worst.max(began.elapsed().as_secs_f64() * 1e3);
-    let (mut keys, mut values) = (Vec::with_capacity(size.timers), Vec::with_capacity(size.timers));
+    let (mut keys, mut values) = (
+        Vec::with_capacity(size.timers),
+        Vec::with_capacity(size.timers),
+    );
     for when in deadlines(size.timers, seed) {
         let value = T::of(when);
         let began = Stopwatch::start();
@@ -251,7 +291,11 @@ fn worst_call<S: Timers<T>, T: Payload>(size: Size, seed: u64, bounded: bool) ->
 }
 
 /// Fills a new structure and keeps no keys. `ready` is called when all else is in memory, `filled` when the timers are too.
-pub(super) fn fill_without_keys<S: Timers<T>, T: Payload>(count: usize, ready: impl FnOnce(), filled: impl FnOnce()) {
+pub(super) fn fill_without_keys<S: Timers<T>, T: Payload>(
+    count: usize,
+    ready: impl FnOnce(),
+    filled: impl FnOnce(),
+) {
     let mut timers: S = started();
     let deadlines = deadlines(count, 1);
     ready();

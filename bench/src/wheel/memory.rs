@@ -23,12 +23,22 @@ pub(super) struct Memory {
 /// Asks a new process.
 pub(super) fn measure(name: &str, timers: usize, boxed: bool) -> Result<Memory> {
     let mut child = Command::new(std::env::current_exe()?);
-    child.args(["wheel", "--timers", &timers.to_string(), "--memory-of", name]);
+    child.args([
+        "wheel",
+        "--timers",
+        &timers.to_string(),
+        "--memory-of",
+        name,
+    ]);
     if boxed {
         child.arg("--boxed");
     }
     let output = child.output()?;
-    ensure!(output.status.success(), "memory of {name}: {}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "memory of {name}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
@@ -43,13 +53,20 @@ pub(super) fn here<S: Timers<T>, T: Payload>(timers: usize) -> Result<Memory> {
     let before = before.context("not begun")??;
     let (resident, peak) = after.context("not filled")?;
     let each = |bytes: f64| (bytes - before) / timers as f64;
-    Ok(Memory { resident: each(resident?), peak: each(peak?) })
+    Ok(Memory {
+        resident: each(resident?),
+        peak: each(peak?),
+    })
 }
 
 /// Bytes, of a line of this process's status.
 fn status(name: &str) -> Result<f64> {
-    let text = fs::read_to_string("/proc/self/status").context("memory is measured on Linux only")?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+    let text =
+        fs::read_to_string("/proc/self/status").context("memory is measured on Linux only")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .with_context(|| format!("no {name}"))?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib * 1024.0)
 }

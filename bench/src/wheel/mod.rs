@@ -52,15 +52,26 @@ impl Arguments {
     /// As many resets as make each timer wait for its second one, and five million at least.
     fn size(&self) -> Size {
         let timers = self.timers as usize;
-        Size { timers, resets: (2 * timers).max(5_000_000) }
+        Size {
+            timers,
+            resets: (2 * timers).max(5_000_000),
+        }
     }
 
     fn chosen(&self, all: Vec<Contestant>) -> Result<Vec<Results>> {
         for name in &self.only {
-            ensure!(all.iter().any(|contestant| contestant.name == name), "there is no structure {name}");
+            ensure!(
+                all.iter().any(|contestant| contestant.name == name),
+                "there is no structure {name}"
+            );
         }
-        let is_chosen = |name: &str| self.only.is_empty() || self.only.iter().any(|chosen| chosen == name);
-        Ok(all.into_iter().filter(|contestant| is_chosen(contestant.name)).map(Results::new).collect())
+        let is_chosen =
+            |name: &str| self.only.is_empty() || self.only.iter().any(|chosen| chosen == name);
+        Ok(all
+            .into_iter()
+            .filter(|contestant| is_chosen(contestant.name))
+            .map(Results::new)
+            .collect())
     }
 }
 
@@ -76,10 +87,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         for turn in 0..turns {
             // Another one begins each round, so that none always follows the same neighbour's mess.
             let turn = (turn + round as usize) % turns;
-            eprint!("round {} of {}: {}", round + 1, arguments.rounds, plain[turn].contestant.name);
+            eprint!(
+                "round {} of {}: {}",
+                round + 1,
+                arguments.rounds,
+                plain[turn].contestant.name
+            );
             let began = Instant::now();
             for results in [&mut plain[turn], &mut boxed[turn]] {
-                results.samples.push((results.contestant.measure)(arguments.size(), u64::from(round)));
+                results.samples.push((results.contestant.measure)(
+                    arguments.size(),
+                    u64::from(round),
+                ));
             }
             eprintln!(", {:.1} s", began.elapsed().as_secs_f64());
         }
@@ -87,7 +106,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     eprintln!("memory");
     for (results, is_boxed) in [(&mut plain, false), (&mut boxed, true)] {
         for results in results {
-            results.memory = Some(memory::measure(results.contestant.name, arguments.timers as usize, is_boxed)?);
+            results.memory = Some(memory::measure(
+                results.contestant.name,
+                arguments.timers as usize,
+                is_boxed,
+            )?);
         }
     }
     print(arguments, &plain, &boxed)
@@ -97,7 +120,11 @@ fn print(arguments: &Arguments, plain: &[Results], boxed: &[Results]) -> Result<
     let Size { timers, resets } = arguments.size();
     if arguments.json {
         let mut all = Map::new();
-        for (name, value) in [("timers", timers), ("rounds", arguments.rounds as usize), ("resets", resets)] {
+        for (name, value) in [
+            ("timers", timers),
+            ("rounds", arguments.rounds as usize),
+            ("resets", resets),
+        ] {
             all.insert(name.to_owned(), value.into());
         }
         all.extend(report::json(plain));
@@ -105,15 +132,25 @@ fn print(arguments: &Arguments, plain: &[Results], boxed: &[Results]) -> Result<
         println!("{}", serde_json::to_string_pretty(&Value::from(all))?);
         return Ok(());
     }
-    println!("{timers} timers, {} rounds, {resets} resets; * is the best of a column", arguments.rounds);
+    println!(
+        "{timers} timers, {} rounds, {resets} resets; * is the best of a column",
+        arguments.rounds
+    );
     println!("\nT = u64\n{}", report::table(plain));
     println!("\nT = Box<u64>\n{}", report::table(boxed));
     Ok(())
 }
 
 fn memory_of(name: &str, arguments: &Arguments) -> Result<()> {
-    let all = if arguments.boxed { contestants::all::<Box<u64>>() } else { contestants::all::<u64>() };
-    let contestant = all.into_iter().find(|contestant| contestant.name == name).context("no such structure")?;
+    let all = if arguments.boxed {
+        contestants::all::<Box<u64>>()
+    } else {
+        contestants::all::<u64>()
+    };
+    let contestant = all
+        .into_iter()
+        .find(|contestant| contestant.name == name)
+        .context("no such structure")?;
     let memory = (contestant.memory)(arguments.timers as usize)?;
     println!("{}", serde_json::to_string(&memory)?);
     Ok(())

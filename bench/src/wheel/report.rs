@@ -23,17 +23,61 @@ struct Figure {
 }
 
 const FIGURES: [Figure; 11] = [
-    Figure { name: "insert_ns", heading: "insert\nns", of: |r| r.median(|s| s.insert_ns) },
-    Figure { name: "cancel_ns", heading: "cancel\nns", of: |r| r.median(|s| s.cancel_ns) },
-    Figure { name: "reset_ns", heading: "reset\nns", of: |r| r.median(|s| s.reset_ns) },
-    Figure { name: "drain_jump_ns", heading: "drain,\njump ns", of: |r| r.median(|s| s.drain_jump_ns) },
-    Figure { name: "drain_steps_ns", heading: "drain,\n1 s steps", of: |r| r.median(|s| s.drain_steps_ns) },
-    Figure { name: "next_ns", heading: "next\nns", of: |r| r.median(|s| s.next_ns) },
-    Figure { name: "sparse_us", heading: "sparse\nus", of: |r| r.median(|s| s.sparse_us) },
-    Figure { name: "worst_call_ms", heading: "worst\ncall ms", of: |r| r.least(|s| s.worst_call_ms) },
-    Figure { name: "worst_bounded_call_ms", heading: "bounded\ncall ms", of: |r| r.least(|s| s.worst_bounded_call_ms) },
-    Figure { name: "bytes_per_timer", heading: "bytes a\ntimer", of: |r| r.memory.map(|memory| memory.resident) },
-    Figure { name: "peak_bytes_per_timer", heading: "bytes,\npeak", of: |r| r.memory.map(|memory| memory.peak) },
+    Figure {
+        name: "insert_ns",
+        heading: "insert\nns",
+        of: |r| r.median(|s| s.insert_ns),
+    },
+    Figure {
+        name: "cancel_ns",
+        heading: "cancel\nns",
+        of: |r| r.median(|s| s.cancel_ns),
+    },
+    Figure {
+        name: "reset_ns",
+        heading: "reset\nns",
+        of: |r| r.median(|s| s.reset_ns),
+    },
+    Figure {
+        name: "drain_jump_ns",
+        heading: "drain,\njump ns",
+        of: |r| r.median(|s| s.drain_jump_ns),
+    },
+    Figure {
+        name: "drain_steps_ns",
+        heading: "drain,\n1 s steps",
+        of: |r| r.median(|s| s.drain_steps_ns),
+    },
+    Figure {
+        name: "next_ns",
+        heading: "next\nns",
+        of: |r| r.median(|s| s.next_ns),
+    },
+    Figure {
+        name: "sparse_us",
+        heading: "sparse\nus",
+        of: |r| r.median(|s| s.sparse_us),
+    },
+    Figure {
+        name: "worst_call_ms",
+        heading: "worst\ncall ms",
+        of: |r| r.least(|s| s.worst_call_ms),
+    },
+    Figure {
+        name: "worst_bounded_call_ms",
+        heading: "bounded\ncall ms",
+        of: |r| r.least(|s| s.worst_bounded_call_ms),
+    },
+    Figure {
+        name: "bytes_per_timer",
+        heading: "bytes a\ntimer",
+        of: |r| r.memory.map(|memory| memory.resident),
+    },
+    Figure {
+        name: "peak_bytes_per_timer",
+        heading: "bytes,\npeak",
+        of: |r| r.memory.map(|memory| memory.peak),
+    },
 ];
 
 /// What is aimed at against tokio-util: the figure, and how many times better.
@@ -48,7 +92,11 @@ const GOALS: [(&str, f64); 6] = [
 
 impl Results {
     pub(super) fn new(contestant: Contestant) -> Self {
-        Self { contestant, samples: Vec::new(), memory: None }
+        Self {
+            contestant,
+            samples: Vec::new(),
+            memory: None,
+        }
     }
 
     fn sorted(&self, of: fn(&Sample) -> Option<f64>) -> Vec<f64> {
@@ -67,7 +115,10 @@ impl Results {
     }
 
     fn figure(&self, name: &str) -> Option<f64> {
-        FIGURES.iter().find(|figure| figure.name == name).and_then(|figure| (figure.of)(self))
+        FIGURES
+            .iter()
+            .find(|figure| figure.name == name)
+            .and_then(|figure| (figure.of)(self))
     }
 }
 
@@ -77,7 +128,10 @@ pub(super) fn json(results: &[Results]) -> Map<String, Value> {
     for structure in results {
         let mut object = Map::new();
         for figure in &FIGURES {
-            object.insert(figure.name.to_owned(), (figure.of)(structure).map(rounded).into());
+            object.insert(
+                figure.name.to_owned(),
+                (figure.of)(structure).map(rounded).into(),
+            );
         }
         object.insert("note".to_owned(), structure.contestant.note.into());
         all.insert(structure.contestant.name.to_owned(), object.into());
@@ -87,14 +141,21 @@ pub(super) fn json(results: &[Results]) -> Map<String, Value> {
 }
 
 fn goals(results: &[Results]) -> Map<String, Value> {
-    let named = |name| results.iter().find(|structure| structure.contestant.name == name);
+    let named = |name| {
+        results
+            .iter()
+            .find(|structure| structure.contestant.name == name)
+    };
     let (Some(dueq), Some(tokio_util)) = (named("dueq"), named("tokio_util")) else {
         return Map::new();
     };
     let ratio = |name| Some(tokio_util.figure(name)? / dueq.figure(name)?);
     let goals = GOALS.iter().filter_map(|&(name, goal)| {
         let ratio = ratio(name)?;
-        Some((name.to_owned(), json!({"times_better": rounded(ratio), "goal": goal, "met": ratio >= goal})))
+        Some((
+            name.to_owned(),
+            json!({"times_better": rounded(ratio), "goal": goal, "met": ratio >= goal}),
+        ))
     });
     goals.collect()
 }
@@ -108,9 +169,14 @@ fn rounded(value: f64) -> f64 {
 pub(super) fn table(results: &[Results]) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header([""].into_iter().chain(FIGURES.iter().map(|figure| figure.heading)));
-    let best: Vec<Option<f64>> =
-        FIGURES.iter().map(|figure| results.iter().filter_map(figure.of).min_by(f64::total_cmp)).collect();
+    table.set_header(
+        [""].into_iter()
+            .chain(FIGURES.iter().map(|figure| figure.heading)),
+    );
+    let best: Vec<Option<f64>> = FIGURES
+        .iter()
+        .map(|figure| results.iter().filter_map(figure.of).min_by(f64::total_cmp))
+        .collect();
     let mut notes = Vec::new();
     for structure in results {
         let mut label = structure.contestant.label.to_owned();
@@ -128,12 +194,21 @@ pub(super) fn table(results: &[Results]) -> String {
         }
         table.add_row(row);
     }
-    let notes = (1..).zip(notes).map(|(number, note)| format!("\n({number}) {note}"));
+    let notes = (1..)
+        .zip(notes)
+        .map(|(number, note)| format!("\n({number}) {note}"));
     let goals = goals(results).into_iter().map(|(name, goal)| {
         let met = if goal["met"] == true { "met" } else { "missed" };
-        format!("\n{name}: {} times better than tokio-util, goal {}: {met}", goal["times_better"], goal["goal"])
+        format!(
+            "\n{name}: {} times better than tokio-util, goal {}: {met}",
+            goal["times_better"], goal["goal"]
+        )
     });
-    format!("{table}{}{}", notes.collect::<String>(), goals.collect::<String>())
+    format!(
+        "{table}{}{}",
+        notes.collect::<String>(),
+        goals.collect::<String>()
+    )
 }
 
 fn text(value: f64, dueq: Option<f64>, best: Option<f64>) -> String {

@@ -3,7 +3,8 @@
 use fastrand::Rng;
 
 use super::structures::{
-    Dueq, HashWheel, Kafka, LazyHeap, Netty, Nexus, Skynet, SlabWheel, SortedMap, TokioUtil, enter_runtime,
+    Dueq, HashWheel, Kafka, LazyHeap, Netty, Nexus, Skynet, SlabWheel, SortedMap, TokioUtil,
+    enter_runtime,
 };
 use super::timers::Timers;
 
@@ -33,7 +34,11 @@ fn fires_on_time<S: Timers<u64>>() {
         }
         if S::CANCELS && !live.is_empty() && random.u8(..) < 5 {
             let (_, key) = live.swap_remove(random.usize(..live.len()));
-            assert!(timers.remove(key, &mut Vec::new()), "{}: cancelled", S::NAME);
+            assert!(
+                timers.remove(key, &mut Vec::new()),
+                "{}: cancelled",
+                S::NAME
+            );
         }
         if S::RESETS && !live.is_empty() && random.u8(..) < 15 {
             let at = random.usize(..live.len());
@@ -41,8 +46,16 @@ fn fires_on_time<S: Timers<u64>>() {
             let when = live[at].0;
             assert!(timers.reset(&mut live[at].1, when), "{}: reset", S::NAME);
         }
-        let due: Vec<usize> = (0..live.len()).rev().filter(|&at| live[at].0 <= now + 1).collect();
-        assert_eq!(fire(&mut timers, now + 1), due.len(), "{} at {now}", S::NAME);
+        let due: Vec<usize> = (0..live.len())
+            .rev()
+            .filter(|&at| live[at].0 <= now + 1)
+            .collect();
+        assert_eq!(
+            fire(&mut timers, now + 1),
+            due.len(),
+            "{} at {now}",
+            S::NAME
+        );
         for at in due {
             let (_, key) = live.swap_remove(at);
             timers.release(key);
@@ -51,7 +64,11 @@ fn fires_on_time<S: Timers<u64>>() {
         if S::TELLS_NEXT
             && let Some(earliest) = earliest
         {
-            assert!(timers.next().is_some_and(|next| next <= earliest), "{}: a bound", S::NAME);
+            assert!(
+                timers.next().is_some_and(|next| next <= earliest),
+                "{}: a bound",
+                S::NAME
+            );
         }
         if now >= START + 20_000 && live.is_empty() {
             return;

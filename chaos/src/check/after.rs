@@ -16,7 +16,15 @@ impl Life {
         life.slacken(record, context);
         match record.what {
             What::Push { push, verdict } => life.after_push(&push, verdict, record, context),
-            What::Claim { token, due_ms, lease_ms, version, attempt, bytes, options } => {
+            What::Claim {
+                token,
+                due_ms,
+                lease_ms,
+                version,
+                attempt,
+                bytes,
+                options,
+            } => {
                 if !life.is_there() {
                     life.failures = 0;
                 }
@@ -29,10 +37,23 @@ impl Life {
                 (life.again, life.floor_us) = (None, (0, 0));
                 life.changed_by(record);
             }
-            What::Settle { verb, verdict, time, told_ms, .. } => {
+            What::Settle {
+                verb,
+                verdict,
+                time,
+                told_ms,
+                ..
+            } => {
                 life.after_settle(verb, verdict, time, told_ms, record);
             }
-            What::Change { verb, verdict, time, alone, told_ms, .. } => {
+            What::Change {
+                verb,
+                verdict,
+                time,
+                alone,
+                told_ms,
+                ..
+            } => {
                 // It moved it for certain if nothing else can have made the change that it saw.
                 let sure = alone && !context.epoch.is_made_by_another(record.seq());
                 life.after_change(verb, verdict, (time, told_ms, sure), record);
@@ -52,12 +73,19 @@ impl Life {
         if self.slack == 0 {
             self.slack_seq = self.seq;
         }
-        self.slack = self.slack.saturating_add(self.hidden_crashes(record, context));
+        self.slack = self
+            .slack
+            .saturating_add(self.hidden_crashes(record, context));
     }
 
     /// So many crashes were told: what is more than is known were such leases.
     fn take_slack(&mut self, crashes: u32, record: &Record, context: &Context<'_>) {
-        self.hide(crashes.saturating_sub(self.crashes).min(self.slack), self.slack_seq, record.seq(), context);
+        self.hide(
+            crashes.saturating_sub(self.crashes).min(self.slack),
+            self.slack_seq,
+            record.seq(),
+            context,
+        );
         (self.crashes, self.slack) = (crashes, 0);
     }
 
@@ -77,9 +105,27 @@ impl Life {
                 let until_ms = if near { push.until_ms } else { 0 };
                 let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
                 // What is remembered still is remembered on.
-                let (least, most) = if stepped { (0, self.remembered_ms.1) } else { self.remembered_ms };
-                let Self { now_ms, used, hidden, chain, swept, .. } = *self;
-                *self = Self { now_ms, used, hidden, chain, swept, ..Self::NONE };
+                let (least, most) = if stepped {
+                    (0, self.remembered_ms.1)
+                } else {
+                    self.remembered_ms
+                };
+                let Self {
+                    now_ms,
+                    used,
+                    hidden,
+                    chain,
+                    swept,
+                    ..
+                } = *self;
+                *self = Self {
+                    now_ms,
+                    used,
+                    hidden,
+                    chain,
+                    swept,
+                    ..Self::NONE
+                };
                 self.remember(until_ms.max(least), until_ms.max(most), record.seq());
                 self.pushed(push, due_ms);
             }
@@ -116,7 +162,14 @@ impl Life {
         }
     }
 
-    fn after_settle(&mut self, verb: Verb, verdict: Settled, time: Time, told_ms: u64, record: &Record) {
+    fn after_settle(
+        &mut self,
+        verb: Verb,
+        verdict: Settled,
+        time: Time,
+        told_ms: u64,
+        record: &Record,
+    ) {
         match (verb, verdict) {
             (_, Settled::Gone) if self.is_there() => return self.leave(Gone::Vanished),
             (_, Settled::Dead) => {
@@ -139,7 +192,8 @@ impl Life {
             }
             (Verb::Retry, _) => {
                 self.wait_until(told_ms);
-                (self.failures, self.again, self.put_off) = (self.failures + 1, Some(Cause::Retry), true);
+                (self.failures, self.again, self.put_off) =
+                    (self.failures + 1, Some(Cause::Retry), true);
             }
             _ => {
                 // Its due is past, unless the clock went back.
@@ -157,7 +211,13 @@ impl Life {
     }
 
     /// `sure`: if it was moved, it was somewhere else before.
-    fn after_change(&mut self, verb: Verb, verdict: Changed, what: (Time, u64, bool), record: &Record) {
+    fn after_change(
+        &mut self,
+        verb: Verb,
+        verdict: Changed,
+        what: (Time, u64, bool),
+        record: &Record,
+    ) {
         let (time, told_ms, sure) = what;
         let until_ms = record.now_up() + REPEAT_MS;
         match (verb, verdict) {

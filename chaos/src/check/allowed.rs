@@ -11,23 +11,49 @@ impl Life {
     pub(super) fn allows(&self, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
         match record.what {
             What::Push { push, verdict } => self.allows_push(&push, verdict, record, context),
-            What::Claim { due_ms, version, attempt, bytes, options, .. } => {
+            What::Claim {
+                due_ms,
+                version,
+                attempt,
+                bytes,
+                options,
+                ..
+            } => {
                 self.allows_claim(record, context)?;
                 // Byte for byte, with the options that it was pushed with.
-                if (version, bytes, options) != (u32::from(self.version), self.bytes, self.options) {
+                if (version, bytes, options) != (u32::from(self.version), self.bytes, self.options)
+                {
                     return Err(Kind::Unexpected);
                 }
                 self.allows_numbers(due_ms, attempt, record)
             }
-            What::Settle { verb, verdict, token, time, told_ms } => {
+            What::Settle {
+                verb,
+                verdict,
+                token,
+                time,
+                told_ms,
+            } => {
                 self.allows_settle(verb, verdict, token, context)?;
                 self.allows_settled_time(verb, verdict, (time, told_ms), record, context)
             }
-            What::Change { verb, verdict, time, expected, told_ms, .. } => {
+            What::Change {
+                verb,
+                verdict,
+                time,
+                expected,
+                told_ms,
+                ..
+            } => {
                 self.allows_change(verb, verdict, record, context)?;
                 self.allows_moved(verb, verdict, (time, expected, told_ms), record, context)
             }
-            What::Left { state, failures, crashes, time_ms } => {
+            What::Left {
+                state,
+                failures,
+                crashes,
+                time_ms,
+            } => {
                 self.allows_left(state, (failures, crashes), context)?;
                 self.allows_left_time(state, time_ms, context)
             }
@@ -43,12 +69,18 @@ impl Life {
             Place::Absent(gone) => return Err(self.although(gone, context)),
         }
         if record.now() < self.not_before_ms {
-            return Err(if self.put_off { Kind::RetriedEarly } else { Kind::Early });
+            return Err(if self.put_off {
+                Kind::RetriedEarly
+            } else {
+                Kind::Early
+            });
         }
         let (since_us, floor_us) = self.floor_us;
         // The two clocks may drift apart by a thousandth.
         let drift_us = 2_000 + floor_us.saturating_sub(since_us) / 1_000;
-        if record.told_us + drift_us < floor_us && !context.clock_disturbed(since_us, record.told_us) {
+        if record.told_us + drift_us < floor_us
+            && !context.clock_disturbed(since_us, record.told_us)
+        {
             return Err(Kind::EarlyByClient);
         }
         Ok(())
@@ -79,12 +111,20 @@ impl Life {
         }
     }
 
-    fn allows_push(&self, push: &Push, verdict: Pushed, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
+    fn allows_push(
+        &self,
+        push: &Push,
+        verdict: Pushed,
+        record: &Record,
+        context: &Context<'_>,
+    ) -> Result<(), Kind> {
         let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
         let never = self.place == Place::Absent(Gone::NeverPushed);
         match verdict {
             Pushed::Created if self.is_there() => Err(Kind::Lost),
-            Pushed::Created if self.has_made(push, record, context) => Err(Kind::UnexplainedDuplicates),
+            Pushed::Created if self.has_made(push, record, context) => {
+                Err(Kind::UnexplainedDuplicates)
+            }
             Pushed::Moved if self.is_waiting() && push.conflict != Conflict::Keep => Ok(()),
             Pushed::Moved if never => Err(Kind::ApiLies),
             Pushed::Moved => Err(Kind::Contradictions),
@@ -94,7 +134,9 @@ impl Life {
             Pushed::Finished if never => Err(Kind::ApiLies),
             Pushed::Finished if self.is_there() => Err(Kind::Contradictions),
             Pushed::Finished if !self.is_repeated(push, record, context) => Err(Kind::Lost),
-            Pushed::Finished if self.remembered_ms.1 <= record.now() && !stepped => Err(Kind::ApiLies),
+            Pushed::Finished if self.remembered_ms.1 <= record.now() && !stepped => {
+                Err(Kind::ApiLies)
+            }
             _ => Ok(()),
         }
     }
@@ -108,11 +150,19 @@ impl Life {
         fits.then_some(()).ok_or(Kind::Contradictions)
     }
 
-    fn allows_settle(&self, verb: Verb, verdict: Settled, token: u64, context: &Context<'_>) -> Result<(), Kind> {
+    fn allows_settle(
+        &self,
+        verb: Verb,
+        verdict: Settled,
+        token: u64,
+        context: &Context<'_>,
+    ) -> Result<(), Kind> {
         let current = self.place == Place::Leased && self.token == Some(token);
         match verdict {
             Settled::Done | Settled::Dead if !current => Err(Kind::StaleTokensAccepted),
-            Settled::Done if verb == Verb::Retry && self.last_failure(context) == Some(true) => Err(Kind::WrongDeaths),
+            Settled::Done if verb == Verb::Retry && self.last_failure(context) == Some(true) => {
+                Err(Kind::WrongDeaths)
+            }
             Settled::Dead if self.last_failure(context) == Some(false) => Err(Kind::WrongDeaths),
             Settled::Lost if current => Err(Kind::LeasesCutShort),
             Settled::Lost if !self.is_there() => Err(Kind::Contradictions),
@@ -121,7 +171,13 @@ impl Life {
         }
     }
 
-    fn allows_change(&self, verb: Verb, verdict: Changed, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
+    fn allows_change(
+        &self,
+        verb: Verb,
+        verdict: Changed,
+        record: &Record,
+        context: &Context<'_>,
+    ) -> Result<(), Kind> {
         let never = self.place == Place::Absent(Gone::NeverPushed);
         match (verb, verdict) {
             (_, Changed::Refused | Changed::Unknown) => Ok(()),
@@ -130,7 +186,11 @@ impl Life {
                 let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
                 let forgotten = self.remembered_ms.0 <= record.now() || stepped;
                 let cancelled = self.place == Place::Absent(Gone::Cancelled);
-                if cancelled && !forgotten { Err(Kind::Contradictions) } else { Ok(()) }
+                if cancelled && !forgotten {
+                    Err(Kind::Contradictions)
+                } else {
+                    Ok(())
+                }
             }
             (_, Changed::Absent) => Ok(()),
             (Verb::Cancel, Changed::Done) => match self.place {
@@ -143,7 +203,11 @@ impl Life {
             },
             (Verb::Requeue, Changed::Done) if self.place == Place::Dead => Ok(()),
             (Verb::Reschedule | Verb::RunNow, Changed::Done) if self.is_waiting() => Ok(()),
-            (Verb::Reschedule, Changed::Conflict) | (Verb::RunNow, Changed::Already) if self.is_waiting() => Ok(()),
+            (Verb::Reschedule, Changed::Conflict) | (Verb::RunNow, Changed::Already)
+                if self.is_waiting() =>
+            {
+                Ok(())
+            }
             (_, Changed::Is(state)) if !never => self.allows_state(state),
             _ if never && context.refused => Err(Kind::RefusedLeftTrace),
             _ if never => Err(Kind::ApiLies),
@@ -151,16 +215,25 @@ impl Life {
         }
     }
 
-    fn allows_left(&self, state: State, counts: (u32, u32), context: &Context<'_>) -> Result<(), Kind> {
+    fn allows_left(
+        &self,
+        state: State,
+        counts: (u32, u32),
+        context: &Context<'_>,
+    ) -> Result<(), Kind> {
         match (self.place, state) {
-            (Place::Absent(gone @ Gone::NeverPushed), _) => return Err(self.although(gone, context)),
+            (Place::Absent(gone @ Gone::NeverPushed), _) => {
+                return Err(self.although(gone, context));
+            }
             (Place::Absent(_), _) => return Err(Kind::Unexpected),
-            (Place::Dead, State::Scheduled | State::Ready | State::Leased) => return Err(Kind::TwoStates),
+            (Place::Dead, State::Scheduled | State::Ready | State::Leased) => {
+                return Err(Kind::TwoStates);
+            }
             (_, State::Dead) if self.place != Place::Dead => return Err(Kind::WrongDeaths),
             _ => self.allows_state(state)?,
         }
-        let fits =
-            self.failures == counts.0 && (self.crashes..=self.crashes.saturating_add(self.slack)).contains(&counts.1);
+        let fits = self.failures == counts.0
+            && (self.crashes..=self.crashes.saturating_add(self.slack)).contains(&counts.1);
         fits.then_some(()).ok_or(Kind::Miscounted)
     }
 }

@@ -12,10 +12,20 @@ pub(super) fn token_of(token: &str) -> u64 {
 /// Its items, with verdicts that are still to come.
 pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
     match call {
-        Call::Push { until_ms, nonce, items } => items
+        Call::Push {
+            until_ms,
+            nonce,
+            items,
+        } => items
             .iter()
             .map(|item| {
-                (item.0.as_str(), What::Push { push: Push::of(item, *until_ms, nonce), verdict: Pushed::Unknown })
+                (
+                    item.0.as_str(),
+                    What::Push {
+                        push: Push::of(item, *until_ms, nonce),
+                        verdict: Pushed::Unknown,
+                    },
+                )
             })
             .collect(),
         Call::Settle { verb, items } => items
@@ -27,12 +37,25 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
                     _ => Time::default(),
                 };
                 let token = token_of(&item.1);
-                (item.0.as_str(), What::Settle { verb: *verb, verdict: Settled::Unknown, token, time, told_ms: 0 })
+                (
+                    item.0.as_str(),
+                    What::Settle {
+                        verb: *verb,
+                        verdict: Settled::Unknown,
+                        token,
+                        time,
+                        told_ms: 0,
+                    },
+                )
             })
             .collect(),
-        Call::Change { verb: Verb::Get, items } => {
-            items.iter().map(|item| (item.0.as_str(), What::Seen(Seen::default()))).collect()
-        }
+        Call::Change {
+            verb: Verb::Get,
+            items,
+        } => items
+            .iter()
+            .map(|item| (item.0.as_str(), What::Seen(Seen::default())))
+            .collect(),
         Call::Change { verb, items } => items
             .iter()
             .map(|item| {
@@ -42,7 +65,17 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
                     _ => (Time::default(), Expected::ANY),
                 };
                 let (verdict, alone) = (Changed::Unknown, items.len() == 1);
-                (item.0.as_str(), What::Change { verb: *verb, verdict, time, expected, alone, told_ms: 0 })
+                (
+                    item.0.as_str(),
+                    What::Change {
+                        verb: *verb,
+                        verdict,
+                        time,
+                        expected,
+                        alone,
+                        told_ms: 0,
+                    },
+                )
             })
             .collect(),
         Call::Claim { .. } | Call::Other { .. } => Vec::new(),
@@ -52,9 +85,9 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
 /// Whether this call made the change that its `seq` counts.
 pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
     let one_of = |words: &[&str]| match answer {
-        Answer::Items(verdicts) => {
-            verdicts.iter().any(|verdict| words.contains(&verdict.split(' ').next().unwrap_or_default()))
-        }
+        Answer::Items(verdicts) => verdicts
+            .iter()
+            .any(|verdict| words.contains(&verdict.split(' ').next().unwrap_or_default())),
         _ => false,
     };
     let yes = |yes: bool| if yes { Change::Yes } else { Change::No };
@@ -62,9 +95,21 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
     match (call, answer) {
         (Call::Push { .. }, _) => yes(one_of(&["CREATED", "MOVED"])),
         (Call::Settle { .. }, _) => yes(one_of(&["OK", "SCHEDULED", "DEAD"])),
-        (Call::Change { verb: Verb::RunNow | Verb::Requeue, .. }, _) => yes(one_of(&["MOVED", "REQUEUED"])),
+        (
+            Call::Change {
+                verb: Verb::RunNow | Verb::Requeue,
+                ..
+            },
+            _,
+        ) => yes(one_of(&["MOVED", "REQUEUED"])),
         // A move by a delay to the very ms where the message is changes nothing: one in a thousand at most.
-        (Call::Change { verb: Verb::Reschedule, items }, _) if items.iter().all(|item| item.1.starts_with('+')) => {
+        (
+            Call::Change {
+                verb: Verb::Reschedule,
+                items,
+            },
+            _,
+        ) if items.iter().all(|item| item.1.starts_with('+')) => {
             if one_of(&["MOVED"]) {
                 Change::Surely
             } else {
@@ -73,7 +118,12 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
         }
         // A repeated cancel, and a move to where it is, change nothing.
         (Call::Change { .. }, _) => perhaps(one_of(&["CANCELLED", "MOVED"])),
-        (Call::Claim { .. }, Answer::Claimed { items, deadline_ms, .. }) => {
+        (
+            Call::Claim { .. },
+            Answer::Claimed {
+                items, deadline_ms, ..
+            },
+        ) => {
             if items.is_empty() {
                 perhaps(*deadline_ms > 0)
             } else {

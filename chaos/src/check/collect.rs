@@ -68,16 +68,25 @@ impl Collection {
     }
 
     pub(super) fn queue(&mut self, name: &str) -> u16 {
-        let place = self.queues.iter().position(|queue| queue.name == name).unwrap_or_else(|| {
-            self.queues.push(Queue { name: name.to_owned(), ..Queue::default() });
-            self.ids.push(HashMap::new());
-            self.queues.len() - 1
-        });
+        let place = self
+            .queues
+            .iter()
+            .position(|queue| queue.name == name)
+            .unwrap_or_else(|| {
+                self.queues.push(Queue {
+                    name: name.to_owned(),
+                    ..Queue::default()
+                });
+                self.ids.push(HashMap::new());
+                self.queues.len() - 1
+            });
         u16::try_from(place).unwrap_or(u16::MAX)
     }
 
     pub(super) fn id(&mut self, queue: u16, id: &str) -> u32 {
-        let Some(ids) = self.ids.get_mut(usize::from(queue)) else { return u32::MAX };
+        let Some(ids) = self.ids.get_mut(usize::from(queue)) else {
+            return u32::MAX;
+        };
         if let Some(number) = ids.get(id) {
             return *number;
         }
@@ -89,8 +98,11 @@ impl Collection {
 
     /// Slow: for the few that are told of.
     pub(super) fn name_of(&self, number: u32) -> String {
-        let named =
-            |ids: &HashMap<Box<str>, u32>| ids.iter().find(|(_, id)| **id == number).map(|(name, _)| name.to_string());
+        let named = |ids: &HashMap<Box<str>, u32>| {
+            ids.iter()
+                .find(|(_, id)| **id == number)
+                .map(|(name, _)| name.to_string())
+        };
         self.ids
             .iter()
             .zip(&self.queues)
@@ -99,7 +111,10 @@ impl Collection {
     }
 
     pub(super) fn epoch(&mut self, queue: u16, incarnation: &str) -> u16 {
-        let known = self.epochs.iter().rposition(|epoch| epoch.queue == queue && epoch.incarnation == incarnation);
+        let known = self
+            .epochs
+            .iter()
+            .rposition(|epoch| epoch.queue == queue && epoch.incarnation == incarnation);
         let place = known.unwrap_or_else(|| {
             self.epochs.push(Epoch {
                 queue,
@@ -129,7 +144,11 @@ impl Collection {
             }
             // The clock is right again; the next claims may still go by what it said before.
             Phase::End if name.contains("clock") => {
-                if let Some(open) = self.clock_faults.iter_mut().rfind(|(_, end)| *end == u64::MAX) {
+                if let Some(open) = self
+                    .clock_faults
+                    .iter_mut()
+                    .rfind(|(_, end)| *end == u64::MAX)
+                {
                     open.1 = t_us;
                 }
             }
@@ -142,9 +161,17 @@ impl Collection {
 
     /// When all is read: what follows from all of it together.
     pub(super) fn settle(&mut self) {
-        let open = self.faults.values().filter(|fault| fault.begun && !fault.ended);
-        self.disturbed.extend(open.map(|fault| (fault.begun_us, u64::MAX)));
-        self.disturbed.extend(self.queues.iter().flat_map(|queue| queue.operators.pauses_us()));
+        let open = self
+            .faults
+            .values()
+            .filter(|fault| fault.begun && !fault.ended);
+        self.disturbed
+            .extend(open.map(|fault| (fault.begun_us, u64::MAX)));
+        self.disturbed.extend(
+            self.queues
+                .iter()
+                .flat_map(|queue| queue.operators.pauses_us()),
+        );
         self.disturbed.sort_unstable();
         for queue in &mut self.queues {
             queue.lost.sort_unstable_by_key(|lost| lost.asked_us);
@@ -152,9 +179,13 @@ impl Collection {
         // Who is the only one that cancels an id is no repetition, and so made the change: unless a purge may have, which is
         // remembered in the same way.
         for (epoch, place, ids) in std::mem::take(&mut self.cancelled) {
-            let purged_us = self.queues[usize::from(self.epochs[usize::from(epoch)].queue)].operators.first_purge_us();
+            let purged_us = self.queues[usize::from(self.epochs[usize::from(epoch)].queue)]
+                .operators
+                .first_purge_us();
             let alone = ids.iter().any(|id| self.cancels.get(id) == Some(&1));
-            let Some(reply) = self.replies[usize::from(epoch)].get_mut(place) else { continue };
+            let Some(reply) = self.replies[usize::from(epoch)].get_mut(place) else {
+                continue;
+            };
             if alone && purged_us.is_none_or(|purged_us| reply.told_us < purged_us) {
                 reply.changed = Change::Surely;
             }
@@ -163,12 +194,23 @@ impl Collection {
 
     /// Why the run proves nothing, if it does not.
     pub(super) fn doubts(&self) -> Vec<String> {
-        let untraced = self.faults.iter().filter(|(_, fault)| fault.begun && !fault.traced);
-        let mut doubts: Vec<_> =
-            untraced.map(|(number, fault)| format!("fault {number}, {}, left no trace", fault.name)).collect();
-        let unseen = self.queues.iter().filter(|queue| !queue.scanned && queue.pushed);
-        doubts
-            .extend(unseen.map(|queue| format!("nothing was written down about what is left of queue {}", queue.name)));
+        let untraced = self
+            .faults
+            .iter()
+            .filter(|(_, fault)| fault.begun && !fault.traced);
+        let mut doubts: Vec<_> = untraced
+            .map(|(number, fault)| format!("fault {number}, {}, left no trace", fault.name))
+            .collect();
+        let unseen = self
+            .queues
+            .iter()
+            .filter(|queue| !queue.scanned && queue.pushed);
+        doubts.extend(unseen.map(|queue| {
+            format!(
+                "nothing was written down about what is left of queue {}",
+                queue.name
+            )
+        }));
         for (missing, what) in [
             (self.processes.is_empty(), "there are no histories"),
             (self.verdict.messages == 0, "nothing was pushed"),
@@ -177,7 +219,10 @@ impl Collection {
                 self.verdict.faults.contains_key("failover") && self.verdict.replicated == 0,
                 "there were failovers, and no push was acknowledged as replicated",
             ),
-            (self.verdict.unjudged > 0, "some ids have too many calls without an answer to be judged"),
+            (
+                self.verdict.unjudged > 0,
+                "some ids have too many calls without an answer to be judged",
+            ),
         ] {
             doubts.extend(missing.then(|| what.to_owned()));
         }

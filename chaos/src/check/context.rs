@@ -91,14 +91,17 @@ impl Epoch {
 
     /// Which of its ends is no part of what came after it: the place of that in `undone`.
     pub(super) fn void(&self, seq: u64) -> Option<usize> {
-        self.undone.iter().position(|(survived, next)| *survived < seq && seq <= *next)
+        self.undone
+            .iter()
+            .position(|(survived, next)| *survived < seq && seq <= *next)
     }
 
     /// What may have been changed after one `seq` and up to another by a call without an answer.
     pub(super) fn gaps(&self, after: u64, until: u64) -> &[Gap] {
         let first = self.gaps.partition_point(|gap| gap.seq <= after);
         let rest = self.gaps.get(first..).unwrap_or_default();
-        rest.get(..rest.partition_point(|gap| gap.seq <= until)).unwrap_or_default()
+        rest.get(..rest.partition_point(|gap| gap.seq <= until))
+            .unwrap_or_default()
     }
 
     /// Whether an answered call surely made this change, and not the one that asks.
@@ -130,6 +133,8 @@ pub(super) struct Context<'a> {
 
 impl Context<'_> {
     pub(super) fn clock_disturbed(&self, from_us: u64, until_us: u64) -> bool {
-        self.clock_faults.iter().any(|(begin, end)| *begin <= until_us && from_us <= *end)
+        self.clock_faults
+            .iter()
+            .any(|(begin, end)| *begin <= until_us && from_us <= *end)
     }
 }

@@ -60,7 +60,10 @@ impl Chains {
     pub(super) fn needs(&self, mut chain: u32) -> Vec<Need> {
         let Links { all, .. } = &*self.0.borrow();
         let mut needs = Vec::new();
-        while let Some((former, need)) = chain.checked_sub(1).and_then(|place| all.get(place as usize)) {
+        while let Some((former, need)) = chain
+            .checked_sub(1)
+            .and_then(|place| all.get(place as usize))
+        {
             needs.push(*need);
             chain = *former;
         }
@@ -76,16 +79,24 @@ impl Chains {
 fn name(record: &Record) -> &'static str {
     match record.what {
         What::Push { .. } => "push",
-        What::Change { verb: Verb::Cancel, .. } => "cancel",
+        What::Change {
+            verb: Verb::Cancel, ..
+        } => "cancel",
         What::Change { .. } => "change",
-        What::Settle { verb: Verb::Extend, .. } => "extend",
+        What::Settle {
+            verb: Verb::Extend, ..
+        } => "extend",
         _ => "settle",
     }
 }
 
 /// Counts what is available.
 pub(super) fn count(queues: &[Queue], unknown: &[Record], verdict: &mut Verdict) {
-    for lost in queues.iter().flat_map(|queue| &queue.lost).filter(|lost| lost.most > 0) {
+    for lost in queues
+        .iter()
+        .flat_map(|queue| &queue.lost)
+        .filter(|lost| lost.most > 0)
+    {
         let claims = verdict.excuses.entry("claim").or_default();
         (claims.calls, claims.available) = (claims.calls + 1, claims.available + lost.most);
     }
@@ -99,7 +110,11 @@ pub(super) fn count(queues: &[Queue], unknown: &[Record], verdict: &mut Verdict)
 
 /// Counts what one id used of those that name it.
 pub(super) fn use_up(unknown: &[Record], used: u64, verdict: &mut Verdict) {
-    for (_, record) in unknown.iter().enumerate().filter(|(place, _)| used & bit(*place) != 0) {
+    for (_, record) in unknown
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| used & bit(*place) != 0)
+    {
         verdict.excuses.entry(name(record)).or_default().used += 1;
     }
 }
@@ -131,15 +146,20 @@ pub(super) fn unmet(queue: &Queue, needs: &[(&Epoch, Need)]) -> u64 {
     }
     let able = |(epoch, (after, until)): &(&Epoch, Need)| {
         let gaps = epoch.gaps(*after, *until);
-        let fits = |gap: &Gap, place: usize| gap.fits(claims[place].asked_us, claims[place].until_us);
-        (0..claims.len()).filter(|place| gaps.iter().any(|gap| fits(gap, *place))).collect::<Vec<_>>()
+        let fits =
+            |gap: &Gap, place: usize| gap.fits(claims[place].asked_us, claims[place].until_us);
+        (0..claims.len())
+            .filter(|place| gaps.iter().any(|gap| fits(gap, *place)))
+            .collect::<Vec<_>>()
     };
     let able: Vec<_> = needs.iter().map(able).collect();
     let mut taken: Vec<Vec<usize>> = vec![Vec::new(); claims.len()];
     let mut left = 0;
     for need in 0..needs.len() {
         let mut seen = vec![false; claims.len()];
-        left += u64::from(!meet(need, &able, &mut taken, &mut seen, &|place| claims[place].most));
+        left += u64::from(!meet(need, &able, &mut taken, &mut seen, &|place| {
+            claims[place].most
+        }));
     }
     left
 }
@@ -177,25 +197,60 @@ mod tests {
 
     fn gap(seq: u64) -> Gap {
         let at = seq * 10;
-        Gap { seq, after_us: at, before_us: at + 10, after_ms: 0, before_ms: u64::MAX, lease_ms: Some(1) }
+        Gap {
+            seq,
+            after_us: at,
+            before_us: at + 10,
+            after_ms: 0,
+            before_ms: u64::MAX,
+            lease_ms: Some(1),
+        }
     }
 
     #[test]
     fn a_claim_takes_no_more_than_it_asked_for_and_in_its_time() {
-        let claim = |asked_us, until_us, most| Lost { asked_us, until_us, most, lease_ms: 1 };
-        let epoch = Epoch { gaps: vec![gap(1), gap(5), gap(9)], ..Epoch::default() };
+        let claim = |asked_us, until_us, most| Lost {
+            asked_us,
+            until_us,
+            most,
+            lease_ms: 1,
+        };
+        let epoch = Epoch {
+            gaps: vec![gap(1), gap(5), gap(9)],
+            ..Epoch::default()
+        };
         let unmet = |lost: &[Lost], needs: &[Need]| {
-            let queue = Queue { lost: lost.to_vec(), ..Queue::default() };
-            super::unmet(&queue, &needs.iter().map(|need| (&epoch, *need)).collect::<Vec<_>>())
+            let queue = Queue {
+                lost: lost.to_vec(),
+                ..Queue::default()
+            };
+            super::unmet(
+                &queue,
+                &needs.iter().map(|need| (&epoch, *need)).collect::<Vec<_>>(),
+            )
         };
         assert_eq!(unmet(&[claim(0, 100, 2)], &[(0, 5), (0, 9)]), 0);
         assert_eq!(unmet(&[claim(0, 100, 2)], &[(0, 5), (0, 9), (4, 9)]), 1);
-        assert_eq!(unmet(&[claim(70, 100, 9)], &[(0, 5), (5, 9)]), 1, "it was sent later");
+        assert_eq!(
+            unmet(&[claim(70, 100, 9)], &[(0, 5), (5, 9)]),
+            1,
+            "it was sent later"
+        );
         assert_eq!(unmet(&[claim(0, 40, 9)], &[(4, 9)]), 1, "its time was over");
-        assert_eq!(unmet(&[claim(0, 100, 9)], &[(5, 8)]), 1, "nothing changed then");
+        assert_eq!(
+            unmet(&[claim(0, 100, 9)], &[(5, 8)]),
+            1,
+            "nothing changed then"
+        );
         // The first need leaves the claim that only the second one can have.
-        assert_eq!(unmet(&[claim(0, 40, 1), claim(0, 100, 1)], &[(0, 9), (0, 1)]), 0);
-        assert_eq!(unmet(&[claim(0, 100, 1), claim(0, 40, 1)], &[(0, 9), (4, 9)]), 0);
+        assert_eq!(
+            unmet(&[claim(0, 40, 1), claim(0, 100, 1)], &[(0, 9), (0, 1)]),
+            0
+        );
+        assert_eq!(
+            unmet(&[claim(0, 100, 1), claim(0, 40, 1)], &[(0, 9), (4, 9)]),
+            0
+        );
     }
 
     #[test]

@@ -41,9 +41,23 @@ pub(super) fn of(epoch: &Epoch, queue: &Queue, replies: &[Reply]) -> (Vec<Gap>, 
     while let Some(first) = rest.first() {
         let same = rest.partition_point(|reply| reply.seq <= first.seq);
         let (of_seq, later) = rest.split_at(same);
-        let (told_us, now_ms) = (before_us[replies.len() - rest.len()], first.now_us.div_ceil(1_000));
-        let gap = |seq| Gap { seq, after_us, before_us: told_us, after_ms, before_ms: now_ms, lease_ms: None };
-        let owner = of_seq.iter().map(|reply| reply.changed).min().unwrap_or(Change::No);
+        let (told_us, now_ms) = (
+            before_us[replies.len() - rest.len()],
+            first.now_us.div_ceil(1_000),
+        );
+        let gap = |seq| Gap {
+            seq,
+            after_us,
+            before_us: told_us,
+            after_ms,
+            before_ms: now_ms,
+            lease_ms: None,
+        };
+        let owner = of_seq
+            .iter()
+            .map(|reply| reply.changed)
+            .min()
+            .unwrap_or(Change::No);
         for seq in missing(epoch, last, first.seq) {
             possible.push(gap(seq));
             sure.push(gap(seq));
@@ -52,23 +66,41 @@ pub(super) fn of(epoch: &Epoch, queue: &Queue, replies: &[Reply]) -> (Vec<Gap>, 
             possible.push(gap(first.seq));
             sure.extend((owner == Change::No).then(|| gap(first.seq)));
         }
-        after_us = of_seq.iter().map(|reply| reply.asked_us).fold(after_us, u64::max);
-        after_ms = of_seq.iter().map(|reply| reply.now_us / 1_000).min().unwrap_or(0);
+        after_us = of_seq
+            .iter()
+            .map(|reply| reply.asked_us)
+            .fold(after_us, u64::max);
+        after_ms = of_seq
+            .iter()
+            .map(|reply| reply.now_us / 1_000)
+            .min()
+            .unwrap_or(0);
         (last, rest) = (first.seq, later);
     }
     // What comes after the last answer, nobody saw.
-    let tail = queue.lost.iter().filter(|lost| lost.until_us > after_us).count() as u64;
+    let tail = queue
+        .lost
+        .iter()
+        .filter(|lost| lost.until_us > after_us)
+        .count() as u64;
     let (before_us, before_ms) = (u64::MAX, u64::MAX);
-    possible.extend((last + 1..).take(tail.min(LONGEST) as usize).map(|seq| Gap {
-        seq,
-        after_us,
-        before_us,
-        after_ms,
-        before_ms,
-        lease_ms: None,
-    }));
+    possible.extend(
+        (last + 1..)
+            .take(tail.min(LONGEST) as usize)
+            .map(|seq| Gap {
+                seq,
+                after_us,
+                before_us,
+                after_ms,
+                before_ms,
+                lease_ms: None,
+            }),
+    );
     for gap in &mut possible {
-        let claims = queue.lost.iter().filter(|lost| lost.most > 0 && gap.fits(lost.asked_us, lost.until_us));
+        let claims = queue
+            .lost
+            .iter()
+            .filter(|lost| lost.most > 0 && gap.fits(lost.asked_us, lost.until_us));
         gap.lease_ms = claims.map(|lost| lost.lease_ms).min();
     }
     (possible, sure)
@@ -109,7 +141,10 @@ pub(super) fn unpaid(gaps: &[Gap], lost: &[Lost]) -> u64 {
         while let Some(lost) = next.next_if(|lost| lost.asked_us < gap.before_us) {
             waiting.push(std::cmp::Reverse(lost.until_us));
         }
-        while waiting.peek().is_some_and(|until_us| until_us.0 <= gap.after_us) {
+        while waiting
+            .peek()
+            .is_some_and(|until_us| until_us.0 <= gap.after_us)
+        {
             waiting.pop();
         }
         left += u64::from(waiting.pop().is_none());
@@ -122,11 +157,23 @@ mod tests {
     use super::*;
 
     fn gap(seq: u64, after_us: u64, before_us: u64) -> Gap {
-        Gap { seq, after_us, before_us, after_ms: 0, before_ms: 0, lease_ms: None }
+        Gap {
+            seq,
+            after_us,
+            before_us,
+            after_ms: 0,
+            before_ms: 0,
+            lease_ms: None,
+        }
     }
 
     fn lost(asked_us: u64, until_us: u64) -> Lost {
-        Lost { asked_us, until_us, most: 0, lease_ms: 0 }
+        Lost {
+            asked_us,
+            until_us,
+            most: 0,
+            lease_ms: 0,
+        }
     }
 
     #[test]
@@ -134,24 +181,54 @@ mod tests {
         let gaps = [gap(1, 10, 20), gap(2, 30, 40), gap(3, 30, 45)];
         assert_eq!(unpaid(&gaps, &[]), 3);
         assert_eq!(unpaid(&gaps, &[lost(5, 35), lost(6, 50), lost(31, 60)]), 0);
-        assert_eq!(unpaid(&gaps, &[lost(5, 9), lost(6, 50), lost(31, 60)]), 1, "one had ended");
-        assert_eq!(unpaid(&gaps, &[lost(50, 60), lost(51, 60), lost(52, 60)]), 3, "they came later");
+        assert_eq!(
+            unpaid(&gaps, &[lost(5, 9), lost(6, 50), lost(31, 60)]),
+            1,
+            "one had ended"
+        );
+        assert_eq!(
+            unpaid(&gaps, &[lost(50, 60), lost(51, 60), lost(52, 60)]),
+            3,
+            "they came later"
+        );
     }
 
     #[test]
     fn changes_of_answered_calls_and_undone_ones_are_not_missing() {
         let reply = |seq, changed| {
             let at_us = seq * 1_000;
-            Reply { asked_us: at_us, told_us: at_us + 500, now_us: at_us, seq, changed }
+            Reply {
+                asked_us: at_us,
+                told_us: at_us + 500,
+                now_us: at_us,
+                seq,
+                changed,
+            }
         };
-        let epoch = Epoch { undone: vec![(6, 9)], ..Epoch::default() };
-        let queue = Queue { lost: vec![lost(1, 5_200)], ..Queue::default() };
-        let replies = [(2, Change::Yes), (2, Change::No), (4, Change::Perhaps), (5, Change::No), (10, Change::Yes)];
+        let epoch = Epoch {
+            undone: vec![(6, 9)],
+            ..Epoch::default()
+        };
+        let queue = Queue {
+            lost: vec![lost(1, 5_200)],
+            ..Queue::default()
+        };
+        let replies = [
+            (2, Change::Yes),
+            (2, Change::No),
+            (4, Change::Perhaps),
+            (5, Change::No),
+            (10, Change::Yes),
+        ];
         let replies = replies.map(|(seq, changed)| reply(seq, changed));
         let (possible, sure) = of(&epoch, &queue, &replies);
         let seqs = |gaps: &[Gap]| gaps.iter().map(|gap| gap.seq).collect::<Vec<_>>();
         assert_eq!(seqs(&sure), [1, 3, 5, 6]);
-        assert_eq!(seqs(&possible), [1, 3, 4, 5, 6], "the call had ended before the last answer");
+        assert_eq!(
+            seqs(&possible),
+            [1, 3, 4, 5, 6],
+            "the call had ended before the last answer"
+        );
         assert_eq!((sure[1].after_us, sure[1].before_us), (2_000, 4_500));
     }
 }

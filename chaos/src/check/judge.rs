@@ -42,7 +42,8 @@ impl Case<'_> {
         let mut found = self.pass(false, &mut wrong, name);
         // An answer that all allows may have come after a hidden claim or a purge all the same, which only a later one shows.
         let queue = self.context.queue;
-        let hidden = queue.lost.iter().any(|lost| lost.most > 0) || queue.operators.first_purge_us().is_some();
+        let hidden = queue.lost.iter().any(|lost| lost.most > 0)
+            || queue.operators.first_purge_us().is_some();
         if !wrong.is_clean() && hidden {
             let mut second = Verdict::default();
             let again = self.pass(true, &mut second, name);
@@ -59,7 +60,13 @@ impl Case<'_> {
         let (mut lives, mut next, mut left) = (vec![Life::NONE], Vec::new(), false);
         let mut waits = Vec::new();
         for (place, record) in self.records.iter().enumerate() {
-            let tell = || story(&name(record), self.records.get(..=place).unwrap_or_default(), self.unknown);
+            let tell = || {
+                story(
+                    &name(record),
+                    self.records.get(..=place).unwrap_or_default(),
+                    self.unknown,
+                )
+            };
             if matches!(record.what, What::Left { .. }) && std::mem::replace(&mut left, true) {
                 verdict.found(Kind::TwoStates, tell);
                 continue;
@@ -67,8 +74,8 @@ impl Case<'_> {
             // A call without an answer may have come after what is hidden, such as a push after a purge.
             let mut few = spread(&mut lives, self.unknown, record, &self.context);
             if few && eager {
-                few =
-                    hide(&mut lives, record, &self.context) && spread(&mut lives, self.unknown, record, &self.context);
+                few = hide(&mut lives, record, &self.context)
+                    && spread(&mut lives, self.unknown, record, &self.context);
             }
             if !few {
                 verdict.unjudged += 1;
@@ -92,19 +99,33 @@ impl Case<'_> {
         if !left {
             self.judge_end(&mut lives, verdict, name);
         }
-        let least = lives.iter().min_by_key(|life| (life.hidden, life.used.count_ones()));
+        let least = lives
+            .iter()
+            .min_by_key(|life| (life.hidden, life.used.count_ones()));
         let (chain, used) = least.map_or((0, 0), |life| (life.chain, life.used));
         verdict.swept += u64::from(lives.iter().map(|life| life.swept).min().unwrap_or(0));
-        Found { needs: self.context.chains.needs(chain), used, waits }
+        Found {
+            needs: self.context.chains.needs(chain),
+            used,
+            waits,
+        }
     }
 
     /// Follows those states that allow it; why the first does not.
-    fn accept(&self, lives: &[Life], record: &Record, next: &mut Vec<Life>, verdict: &mut Verdict) -> Kind {
+    fn accept(
+        &self,
+        lives: &[Life],
+        record: &Record,
+        next: &mut Vec<Life>,
+        verdict: &mut Verdict,
+    ) -> Kind {
         let mut kind = None;
         for life in lives {
             match life.allows(record, &self.context) {
                 Ok(()) => {
-                    if let (What::Claim { .. }, Some(cause), true) = (record.what, life.again, next.is_empty()) {
+                    if let (What::Claim { .. }, Some(cause), true) =
+                        (record.what, life.again, next.is_empty())
+                    {
                         verdict.explained(cause);
                     }
                     let after = life.after(record, &self.context);
@@ -130,7 +151,9 @@ impl Case<'_> {
         let mut frontier = lives.to_vec();
         for step in 0..UNASKED {
             let mut later = Vec::new();
-            frontier.iter().for_each(|life| life.unasked(record, &self.context, &mut later));
+            frontier
+                .iter()
+                .for_each(|life| life.unasked(record, &self.context, &mut later));
             if later.is_empty() {
                 return;
             }
@@ -139,19 +162,36 @@ impl Case<'_> {
                 return;
             }
             // A lease that ran out is no news: what is wrong is wrong with what came of it.
-            if step == 0 && *kind != Kind::WrongTimes && lives.first().is_some_and(|life| life.place == Place::Leased) {
+            if step == 0
+                && *kind != Kind::WrongTimes
+                && lives
+                    .first()
+                    .is_some_and(|life| life.place == Place::Leased)
+            {
                 *kind = refusal;
             }
             frontier = later;
         }
     }
 
-    fn judge_end(&self, lives: &mut Vec<Life>, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) {
-        let Some(last) = self.records.last().or(self.unknown.first()) else { return };
+    fn judge_end(
+        &self,
+        lives: &mut Vec<Life>,
+        verdict: &mut Verdict,
+        name: &dyn Fn(&Record) -> String,
+    ) {
+        let Some(last) = self.records.last().or(self.unknown.first()) else {
+            return;
+        };
         if self.context.epoch.emptied || !self.context.queue.scanned {
             return;
         }
-        let end = Record { order: u64::MAX, now_us: u64::MAX, told_us: u64::MAX, ..*last };
+        let end = Record {
+            order: u64::MAX,
+            now_us: u64::MAX,
+            told_us: u64::MAX,
+            ..*last
+        };
         if !spread(lives, self.unknown, &end, &self.context) {
             verdict.unjudged += 1;
             return;
@@ -163,13 +203,20 @@ impl Case<'_> {
             for life in later {
                 if !life.is_there() || life.may_be_trimmed(&self.context) {
                     gone.push(life);
-                } else if self.context.queue.operators.may_purge(&life, &end, &self.context) {
+                } else if self
+                    .context
+                    .queue
+                    .operators
+                    .may_purge(&life, &end, &self.context)
+                {
                     gone.push(life.purged(&end));
                 }
             }
         }
         if gone.is_empty() {
-            verdict.found(Kind::Lost, || story(&name(last), self.records, self.unknown));
+            verdict.found(Kind::Lost, || {
+                story(&name(last), self.records, self.unknown)
+            });
         } else {
             *lives = gone;
         }
@@ -177,7 +224,10 @@ impl Case<'_> {
 
     fn count(&self, record: &Record, verdict: &mut Verdict) {
         match record.what {
-            What::Push { verdict: Pushed::Created, .. } => verdict.messages += 1,
+            What::Push {
+                verdict: Pushed::Created,
+                ..
+            } => verdict.messages += 1,
             What::Claim { .. } => verdict.deliveries += 1,
             _ => {}
         }

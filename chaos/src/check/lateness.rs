@@ -35,12 +35,21 @@ const SAME_MS: u64 = 2;
 
 impl Life {
     /// If this claim ends a wait about which all is certain.
-    pub(super) fn waited(&self, record: &Record, unknown: &[Record], context: &Context<'_>) -> Option<Wait> {
-        let (What::Claim { .. }, Some(score_ms), true) = (record.what, self.score_ms, self.is_waiting()) else {
+    pub(super) fn waited(
+        &self,
+        record: &Record,
+        unknown: &[Record],
+        context: &Context<'_>,
+    ) -> Option<Wait> {
+        let (What::Claim { .. }, Some(score_ms), true) =
+            (record.what, self.score_ms, self.is_waiting())
+        else {
             return None;
         };
         let gaps = context.epoch.gaps(self.seq, record.seq());
-        let certain = !unknown.iter().any(|call| gaps.iter().any(|gap| gap.fits(call.asked_us, call.told_us)))
+        let certain = !unknown
+            .iter()
+            .any(|call| gaps.iter().any(|gap| gap.fits(call.asked_us, call.told_us)))
             && self.hidden == 0
             && self.hidden_crashes(record, context) + self.slack == 0
             && !matches!(self.again, Some(Cause::LeaseRanOut | Cause::Requeue))
@@ -53,7 +62,9 @@ impl Life {
             since_ms,
             claimed_ms: record.now(),
             was_early: score_ms >= self.now_ms,
-            since_us: self.told_us.saturating_add((since_ms - self.now_ms) * 1_000),
+            since_us: self
+                .told_us
+                .saturating_add((since_ms - self.now_ms) * 1_000),
             claimed_us: record.asked_us,
         })
     }
@@ -67,24 +78,36 @@ pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdi
     let pauses = pauses(all, &waits);
     for wait in &waits {
         let tell = |what: String| {
-            let (name, Wait { since_ms, claimed_ms, .. }) = (all.name_of(wait.id), wait);
+            let (
+                name,
+                Wait {
+                    since_ms,
+                    claimed_ms,
+                    ..
+                },
+            ) = (all.name_of(wait.id), wait);
             format!(
                 "{name} waited from {since_ms} ms, seq {}, to {claimed_ms} ms, seq {}: {what}",
                 wait.from_seq, wait.to_seq
             )
         };
         if let Some((seq, now_ms)) = found_empty(epoch, wait) {
-            verdict.found(Kind::Late, || tell(format!("a claim found nothing at {now_ms} ms, seq {seq}")));
+            verdict.found(Kind::Late, || {
+                tell(format!("a claim found nothing at {now_ms} ms, seq {seq}"))
+            });
         }
         if let Some((seq, since_ms)) = overtaken(&latest, wait) {
-            let what = format!("one that was due at {since_ms} ms was claimed before it, seq {seq}");
+            let what =
+                format!("one that was due at {since_ms} ms was claimed before it, seq {seq}");
             verdict.found(Kind::OutOfOrder, || tell(what));
         }
         let within = |pause: &&(u64, u64)| {
             all.calm_us(pause.0.max(wait.since_us), pause.1.min(wait.claimed_us)) > LONGEST_PAUSE_US
         };
         if let Some((from_us, to_us)) = pauses.iter().find(within) {
-            verdict.found(Kind::Late, || tell(format!("nothing was claimed from {from_us} to {to_us} us")));
+            verdict.found(Kind::Late, || {
+                tell(format!("nothing was claimed from {from_us} to {to_us} us"))
+            });
         }
     }
 }
@@ -93,7 +116,8 @@ pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdi
 fn found_empty(epoch: &Epoch, wait: &Wait) -> Option<(u64, u64)> {
     let before = epoch.empty.partition_point(|(seq, _)| *seq < wait.to_seq);
     let (seq, now_ms) = *epoch.empty.get(before.checked_sub(1)?)?;
-    (seq >= wait.from_seq && now_ms >= wait.since_ms && now_ms <= wait.claimed_ms).then_some((seq, now_ms))
+    (seq >= wait.from_seq && now_ms >= wait.since_ms && now_ms <= wait.claimed_ms)
+        .then_some((seq, now_ms))
 }
 
 /// What one claim granted.
@@ -108,9 +132,17 @@ struct Grant {
 fn latest_of_each_claim(waits: &[Wait]) -> Vec<Grant> {
     let claims = waits.chunk_by(|one, other| one.to_seq == other.to_seq);
     let latest = |claim: &[Wait]| {
-        let latest_ms = claim.iter().filter(|wait| wait.was_early).map(|wait| wait.since_ms).max()?;
+        let latest_ms = claim
+            .iter()
+            .filter(|wait| wait.was_early)
+            .map(|wait| wait.since_ms)
+            .max()?;
         let first = claim.first()?;
-        Some(Grant { seq: first.to_seq, now_ms: first.claimed_ms, latest_ms })
+        Some(Grant {
+            seq: first.to_seq,
+            now_ms: first.claimed_ms,
+            latest_ms,
+        })
     };
     claims.filter_map(latest).collect()
 }
@@ -123,7 +155,9 @@ fn overtaken(latest: &[Grant], wait: &Wait) -> Option<(u64, u64)> {
     // The clock did not go back while it waited.
     let due = between.partition_point(|grant| grant.now_ms <= wait.since_ms);
     let mut later = between.get(due..).unwrap_or_default().iter();
-    later.find(|grant| grant.latest_ms > wait.since_ms + SAME_MS).map(|grant| (grant.seq, grant.latest_ms))
+    later
+        .find(|grant| grant.latest_ms > wait.since_ms + SAME_MS)
+        .map(|grant| (grant.seq, grant.latest_ms))
 }
 
 /// Stretches in which nothing was claimed, longer than is good.
@@ -139,12 +173,24 @@ fn pauses(all: &Collection, waits: &[Wait]) -> Vec<(u64, u64)> {
 }
 
 fn measure(waits: &[Wait], verdict: &mut Verdict) {
-    let mut late: Vec<u64> = waits.iter().map(|wait| wait.claimed_ms.saturating_sub(wait.since_ms)).collect();
+    let mut late: Vec<u64> = waits
+        .iter()
+        .map(|wait| wait.claimed_ms.saturating_sub(wait.since_ms))
+        .collect();
     late.sort_unstable();
     let at = |place: usize| late.get(place).copied().unwrap_or(0);
     if late.len() as u64 > verdict.lateness.judged {
-        let (p50, p99, max) = (at(late.len() / 2), at(late.len() * 99 / 100), at(late.len().saturating_sub(1)));
-        verdict.lateness = super::verdict::Lateness { judged: late.len() as u64, p50, p99, max };
+        let (p50, p99, max) = (
+            at(late.len() / 2),
+            at(late.len() * 99 / 100),
+            at(late.len().saturating_sub(1)),
+        );
+        verdict.lateness = super::verdict::Lateness {
+            judged: late.len() as u64,
+            p50,
+            p99,
+            max,
+        };
     }
 }
 
@@ -153,7 +199,10 @@ impl Collection {
     fn calm_us(&self, from_us: u64, to_us: u64) -> u64 {
         let (mut calm_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
         for (begin_us, end_us) in &self.disturbed {
-            let (begin_us, end_us) = ((*begin_us).max(free_us), end_us.saturating_add(SETTLE_US).min(to_us));
+            let (begin_us, end_us) = (
+                (*begin_us).max(free_us),
+                end_us.saturating_add(SETTLE_US).min(to_us),
+            );
             if begin_us < end_us {
                 (calm_us, free_us) = (calm_us.saturating_sub(end_us - begin_us), end_us);
             }

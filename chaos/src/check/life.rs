@@ -139,10 +139,18 @@ impl Life {
     }
 
     /// The changes by which a lost claim may have taken it between its last change and this record.
-    fn hidden_grants<'a>(&self, record: &Record, context: &'a Context<'_>) -> impl Iterator<Item = (&'a Gap, u64)> {
+    fn hidden_grants<'a>(
+        &self,
+        record: &Record,
+        context: &'a Context<'_>,
+    ) -> impl Iterator<Item = (&'a Gap, u64)> {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let not_before_ms = if stepped { 0 } else { self.not_before_ms };
-        let gaps = if self.is_waiting() { context.epoch.gaps(self.seq, record.seq()) } else { &[] };
+        let gaps = if self.is_waiting() {
+            context.epoch.gaps(self.seq, record.seq())
+        } else {
+            &[]
+        };
         gaps.iter()
             .filter(move |gap| gap.before_ms >= not_before_ms)
             .filter_map(|gap| gap.lease_ms.map(|lease_ms| (gap, lease_ms)))
@@ -188,26 +196,41 @@ impl Life {
                 // A clock that went back says nothing about when that was.
                 let stepped = context.epoch.stepped(self.seq, record.seq());
                 let earliest_ms = self.now_ms.max(self.not_before_ms);
-                let granted_ms = |gap: &Gap| if stepped { 0 } else { earliest_ms.max(gap.after_ms) };
+                let granted_ms = |gap: &Gap| {
+                    if stepped {
+                        0
+                    } else {
+                        earliest_ms.max(gap.after_ms)
+                    }
+                };
                 // The first change that can have been the claim, and the one whose lease can have run out first.
                 let first = self.hidden_grants(record, context).next();
-                let shortest =
-                    self.hidden_grants(record, context).min_by_key(|(gap, lease_ms)| granted_ms(gap) + lease_ms);
+                let shortest = self
+                    .hidden_grants(record, context)
+                    .min_by_key(|(gap, lease_ms)| granted_ms(gap) + lease_ms);
                 let shortest = shortest.filter(|shortest| Some(shortest) != first.as_ref());
                 for (gap, lease_ms) in first.into_iter().chain(shortest) {
                     let mut life = *self;
-                    (life.place, life.token, life.deadline_ms) = (Place::Leased, None, granted_ms(gap) + lease_ms);
-                    (life.again, life.now_ms, life.score_ms) = (Some(Cause::UnknownOutcome), granted_ms(gap), None);
+                    (life.place, life.token, life.deadline_ms) =
+                        (Place::Leased, None, granted_ms(gap) + lease_ms);
+                    (life.again, life.now_ms, life.score_ms) =
+                        (Some(Cause::UnknownOutcome), granted_ms(gap), None);
                     life.hide(1, self.seq, record.seq(), context);
                     life.seq = gap.seq;
                     lives.push(life);
                 }
             }
-            Place::Dead => context.queue.operators.revived(self, record, context, lives),
+            Place::Dead => context
+                .queue
+                .operators
+                .revived(self, record, context, lives),
             _ => {}
         }
         if self.may_be_trimmed(context) {
-            lives.push(Self { swept: self.swept, ..self.purged(record) });
+            lives.push(Self {
+                swept: self.swept,
+                ..self.purged(record)
+            });
         } else if context.queue.operators.may_purge(self, record, context) {
             lives.push(self.purged(record));
         }
@@ -231,7 +254,11 @@ impl Life {
         if limit.is_none_or(|limit| u64::from(life.crashes) <= limit) {
             let mut life = life;
             life.place = Place::Waiting;
-            life.again = Some(self.again.filter(|_| self.token.is_none()).unwrap_or(Cause::LeaseRanOut));
+            life.again = Some(
+                self.again
+                    .filter(|_| self.token.is_none())
+                    .unwrap_or(Cause::LeaseRanOut),
+            );
             // It keeps its due, unless the clock said that this is still to come; and its floor has passed.
             let due_ms = self.due_ms.filter(|_| !stepped);
             life.wait_until(due_ms.unwrap_or(0));

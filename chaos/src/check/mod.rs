@@ -44,9 +44,15 @@ use record::{Record, What};
 
 /// Judges the histories in a folder, one `*.jsonl` for each process.
 pub fn check(folder: &Path) -> Result<Verdict> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("the folder {}", folder.display()))?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("the folder {}", folder.display()))?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "jsonl")
+    });
     paths.sort();
     let mut all = Collection::new();
     for path in paths {
@@ -59,7 +65,11 @@ pub fn check(folder: &Path) -> Result<Verdict> {
 pub fn check_events(histories: impl IntoIterator<Item = Vec<(u64, Event)>>) -> Result<Verdict> {
     let mut all = Collection::new();
     for (number, history) in histories.into_iter().enumerate() {
-        process::read(&mut all, &format!("history {number}"), history.into_iter().map(Ok))?;
+        process::read(
+            &mut all,
+            &format!("history {number}"),
+            history.into_iter().map(Ok),
+        )?;
     }
     Ok(judge_all(all))
 }
@@ -68,11 +78,19 @@ fn judge_all(mut all: Collection) -> Verdict {
     let mut verdict = std::mem::take(&mut all.verdict);
     all.settle();
     for (epoch, replies) in all.epochs.iter_mut().zip(&mut all.replies) {
-        order::judge(epoch, &all.queues[usize::from(epoch.queue)], replies, &mut verdict);
+        order::judge(
+            epoch,
+            &all.queues[usize::from(epoch.queue)],
+            replies,
+            &mut verdict,
+        );
         *replies = Vec::new();
     }
     add_left(&mut all);
-    let (mut records, mut unknown) = (std::mem::take(&mut all.records), std::mem::take(&mut all.unknown));
+    let (mut records, mut unknown) = (
+        std::mem::take(&mut all.records),
+        std::mem::take(&mut all.unknown),
+    );
     let mut void = Vec::new();
     records.retain(|record| {
         let kept = !all.epochs[usize::from(record.epoch)].is_void(record.seq());
@@ -98,9 +116,14 @@ fn add_left(all: &mut Collection) {
     let mut last_of = Vec::new();
     for queue in 0..all.queues.len() {
         let queue = u16::try_from(queue).unwrap_or(u16::MAX);
-        let of_queue = all.epochs.iter().enumerate().filter(|(_, epoch)| epoch.queue == queue);
-        let last =
-            of_queue.max_by_key(|(_, epoch)| epoch.last_us).map(|(place, _)| u16::try_from(place).unwrap_or(u16::MAX));
+        let of_queue = all
+            .epochs
+            .iter()
+            .enumerate()
+            .filter(|(_, epoch)| epoch.queue == queue);
+        let last = of_queue
+            .max_by_key(|(_, epoch)| epoch.last_us)
+            .map(|(place, _)| u16::try_from(place).unwrap_or(u16::MAX));
         let last = last.unwrap_or_else(|| all.epoch(queue, ""));
         all.epochs[usize::from(last)].last = true;
         last_of.push(last);
@@ -115,7 +138,12 @@ fn add_left(all: &mut Collection) {
             now_us: u64::MAX,
             asked_us: u64::MAX,
             told_us: u64::MAX,
-            what: What::Left { state, failures: item.2, crashes: item.3, time_ms: item.1 },
+            what: What::Left {
+                state,
+                failures: item.2,
+                crashes: item.3,
+                time_ms: item.1,
+            },
         });
     }
 }
@@ -127,14 +155,26 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
     let (mut of_epoch, chains) = (Vec::new(), Chains::default());
     excuses::count(&all.queues, unknown, verdict);
     for records in records.chunk_by(|one, other| (one.id, one.epoch) == (other.id, other.epoch)) {
-        let Some(first) = records.first() else { continue };
-        let (queue, epoch) = (all.queue_of[first.id as usize], &all.epochs[usize::from(first.epoch)]);
+        let Some(first) = records.first() else {
+            continue;
+        };
+        let (queue, epoch) = (
+            all.queue_of[first.id as usize],
+            &all.epochs[usize::from(first.epoch)],
+        );
         let from = unknown.partition_point(|record| record.id < first.id);
         of_epoch.clear();
-        of_epoch.extend(unknown.get(from..).into_iter().flatten().take_while(|record| record.id == first.id).filter(
-            // What was sent after the store had been emptied did nothing before.
-            |record| epoch.last || record.asked_us < epoch.last_us,
-        ));
+        of_epoch.extend(
+            unknown
+                .get(from..)
+                .into_iter()
+                .flatten()
+                .take_while(|record| record.id == first.id)
+                .filter(
+                    // What was sent after the store had been emptied did nothing before.
+                    |record| epoch.last || record.asked_us < epoch.last_us,
+                ),
+        );
         chains.clear();
         let context = Context {
             queue: &all.queues[usize::from(queue)],
@@ -145,7 +185,12 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
             records,
             chains: &chains,
         };
-        let found = Case { records, unknown: &of_epoch, context }.judge(verdict, &name);
+        let found = Case {
+            records,
+            unknown: &of_epoch,
+            context,
+        }
+        .judge(verdict, &name);
         excuses::use_up(&of_epoch, found.used, verdict);
         needs[usize::from(queue)].extend(found.needs.into_iter().map(|need| (epoch, need)));
         waits[usize::from(first.epoch)].extend(found.waits);

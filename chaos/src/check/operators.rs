@@ -36,7 +36,8 @@ impl Sweep {
             // Once, in its time, by a change that no answered call made.
             None => {
                 let gaps = context.epoch.gaps(life.seq, record.seq());
-                gaps.iter().any(|gap| gap.fits(self.asked_us, self.asked_us + UNDER_WAY_US))
+                gaps.iter()
+                    .any(|gap| gap.fits(self.asked_us, self.asked_us + UNDER_WAY_US))
             }
             Some(told) => {
                 told.epoch == record.epoch
@@ -70,9 +71,14 @@ impl Operators {
     pub(super) fn asked(&mut self, asked_us: u64, call: &Call) {
         if let Call::Other { verb, args } = call
             && verb == "configure"
-            && args.chunks_exact(2).any(|pair| pair[0] == "max_messages" && !pair[1].is_empty())
+            && args
+                .chunks_exact(2)
+                .any(|pair| pair[0] == "max_messages" && !pair[1].is_empty())
         {
-            self.limited_us = Some(self.limited_us.map_or(asked_us, |known| known.min(asked_us)));
+            self.limited_us = Some(
+                self.limited_us
+                    .map_or(asked_us, |known| known.min(asked_us)),
+            );
         }
     }
 
@@ -83,7 +89,11 @@ impl Operators {
     /// `record` says when.
     pub(super) fn answered(&mut self, call: &Call, answer: &Answer, record: &Record) {
         let (epoch, seq) = (record.epoch, record.seq());
-        let told = Some(Told { epoch, seq, now_us: record.now_us });
+        let told = Some(Told {
+            epoch,
+            seq,
+            now_us: record.now_us,
+        });
         match (call, answer) {
             (Call::Claim { .. }, Answer::Claimed { items, .. }) if !items.is_empty() => {
                 self.grants.push((epoch, seq, record.told_us));
@@ -97,12 +107,23 @@ impl Operators {
                 }
                 ("configure", Answer::Other(words)) if words == &["OK"] => {}
                 ("purge" | "requeue", Answer::Other(words)) => match numbers(words) {
-                    Some([count, _]) => self.swept(verb, args, Sweep { told, count, ..sweep(args, record.asked_us) }),
+                    Some([count, _]) => self.swept(
+                        verb,
+                        args,
+                        Sweep {
+                            told,
+                            count,
+                            ..sweep(args, record.asked_us)
+                        },
+                    ),
                     None => self.lie(verb, answer),
                 },
                 ("verify", Answer::Other(found)) => self.found(verb, found),
                 ("audit", Answer::Other(words)) if words.len() > 1 => self.found(verb, &words[2..]),
-                ("pause" | "resume" | "configure" | "purge" | "requeue" | "verify" | "audit", _) => {
+                (
+                    "pause" | "resume" | "configure" | "purge" | "requeue" | "verify" | "audit",
+                    _,
+                ) => {
                     self.lie(verb, answer);
                 }
                 _ => {}
@@ -113,27 +134,43 @@ impl Operators {
 
     /// Nothing is found in a sound queue. But nobody may have beaten or rung for a while.
     fn found(&mut self, verb: &str, found: &[String]) {
-        for finding in found.iter().filter(|finding| !finding.starts_with("silent ")) {
-            self.wrong.push((Kind::TwoStates, format!("{verb} found {finding}")));
+        for finding in found
+            .iter()
+            .filter(|finding| !finding.starts_with("silent "))
+        {
+            self.wrong
+                .push((Kind::TwoStates, format!("{verb} found {finding}")));
         }
     }
 
     fn lie(&mut self, verb: &str, answer: &Answer) {
-        self.wrong.push((Kind::ApiLies, format!("this is no answer to {verb}: {answer:?}")));
+        self.wrong.push((
+            Kind::ApiLies,
+            format!("this is no answer to {verb}: {answer:?}"),
+        ));
     }
 
     fn swept(&mut self, verb: &str, args: &[String], sweep: Sweep) {
         if sweep.count > limit(args) {
-            self.wrong.push((Kind::ApiLies, format!("{verb} {args:?} took {}", sweep.count)));
+            self.wrong.push((
+                Kind::ApiLies,
+                format!("{verb} {args:?} took {}", sweep.count),
+            ));
         }
         if sweep.count == 0 {
             return;
         }
-        if verb == "purge" { self.purges.push(sweep) } else { self.revivals.push(sweep) }
+        if verb == "purge" {
+            self.purges.push(sweep)
+        } else {
+            self.revivals.push(sweep)
+        }
     }
 
     pub(super) fn unknown(&mut self, asked_us: u64, call: &Call) {
-        let Call::Other { verb, args } = call else { return };
+        let Call::Other { verb, args } = call else {
+            return;
+        };
         match verb.as_str() {
             "resume" => self.lost_resumes.push(asked_us),
             "purge" => self.purges.push(sweep(args, asked_us)),
@@ -149,23 +186,50 @@ impl Operators {
 
     /// When it was paused, by the clock of the processes: from each pause to the first resume after it.
     pub(super) fn pauses_us(&self) -> Vec<(u64, u64)> {
-        let resumed = self.paused.iter().filter(|known| !known.2).map(|known| known.3);
+        let resumed = self
+            .paused
+            .iter()
+            .filter(|known| !known.2)
+            .map(|known| known.3);
         let mut resumed: Vec<u64> = resumed.chain(self.lost_resumes.iter().copied()).collect();
         resumed.sort_unstable();
-        let end = |asked_us: u64| resumed.iter().copied().find(|us| *us > asked_us).unwrap_or(u64::MAX);
-        self.paused.iter().filter(|known| known.2).map(|known| (known.3, end(known.3))).collect()
+        let end = |asked_us: u64| {
+            resumed
+                .iter()
+                .copied()
+                .find(|us| *us > asked_us)
+                .unwrap_or(u64::MAX)
+        };
+        self.paused
+            .iter()
+            .filter(|known| known.2)
+            .map(|known| (known.3, end(known.3)))
+            .collect()
     }
 
     /// Whether a purge may have taken a message before this record.
     pub(super) fn may_purge(&self, life: &Life, record: &Record, context: &Context<'_>) -> bool {
         let fits = |purge: &Sweep| purge.takes_dead == (life.place == Place::Dead);
         let may = matches!(life.place, Place::Dead | Place::Waiting);
-        may && self.purges.iter().any(|purge| fits(purge) && purge.is_between(life, record, context))
+        may && self
+            .purges
+            .iter()
+            .any(|purge| fits(purge) && purge.is_between(life, record, context))
     }
 
     /// What revivals of the oldest may have made of a dead message before this record.
-    pub(super) fn revived(&self, life: &Life, record: &Record, context: &Context<'_>, lives: &mut Vec<Life>) {
-        for revival in self.revivals.iter().filter(|revival| revival.is_between(life, record, context)) {
+    pub(super) fn revived(
+        &self,
+        life: &Life,
+        record: &Record,
+        context: &Context<'_>,
+        lives: &mut Vec<Life>,
+    ) {
+        for revival in self
+            .revivals
+            .iter()
+            .filter(|revival| revival.is_between(life, record, context))
+        {
             let mut life = *life;
             match revival.told {
                 Some(told) => {
@@ -189,13 +253,22 @@ fn numbers(words: &[String]) -> Option<[u64; 2]> {
 
 /// `state, limit` of a purge; `oldest, limit, before` of a requeue.
 fn limit(args: &[String]) -> u64 {
-    args.get(1).and_then(|limit| limit.parse().ok()).unwrap_or(0)
+    args.get(1)
+        .and_then(|limit| limit.parse().ok())
+        .unwrap_or(0)
 }
 
 /// If nothing is known of its answer.
 fn sweep(args: &[String], asked_us: u64) -> Sweep {
-    let takes_dead = args.first().is_some_and(|word| word == "dead" || word == "oldest");
-    Sweep { asked_us, told: None, takes_dead, count: limit(args) }
+    let takes_dead = args
+        .first()
+        .is_some_and(|word| word == "dead" || word == "oldest");
+    Sweep {
+        asked_us,
+        told: None,
+        takes_dead,
+        count: limit(args),
+    }
 }
 
 impl Life {
@@ -215,28 +288,60 @@ pub(super) fn judge(all: &Collection, swept: u64, verdict: &mut Verdict) {
         for (kind, what) in &operators.wrong {
             verdict.found(*kind, || format!("queue {name}: {what}"));
         }
-        if operators.full_us.is_some_and(|full_us| operators.limited_us.is_none_or(|since_us| full_us < since_us)) {
-            verdict.found(Kind::ApiLies, || format!("queue {name} was said to be full, and nobody had limited it"));
+        if operators.full_us.is_some_and(|full_us| {
+            operators
+                .limited_us
+                .is_none_or(|since_us| full_us < since_us)
+        }) {
+            verdict.found(Kind::ApiLies, || {
+                format!("queue {name} was said to be full, and nobody had limited it")
+            });
         }
         granted_while_paused(all, name, operators, verdict);
     }
-    let room: u64 = all.queues.iter().flat_map(|queue| &queue.operators.purges).map(|purge| purge.count).sum();
+    let room: u64 = all
+        .queues
+        .iter()
+        .flat_map(|queue| &queue.operators.purges)
+        .map(|purge| purge.count)
+        .sum();
     if swept > room {
-        let words =
-            || format!("{swept} messages are gone that only a purge can have taken, and all purges took {room}");
+        let words = || {
+            format!(
+                "{swept} messages are gone that only a purge can have taken, and all purges took {room}"
+            )
+        };
         verdict.found(Kind::Lost, words);
     }
 }
 
-fn granted_while_paused(all: &Collection, name: &str, operators: &Operators, verdict: &mut Verdict) {
+fn granted_while_paused(
+    all: &Collection,
+    name: &str,
+    operators: &Operators,
+    verdict: &mut Verdict,
+) {
     let is_void = |epoch: u16, seq| all.epochs[usize::from(epoch)].is_void(seq);
     // Each `seq` is one state of the queue: all that were answered with it saw the same.
-    let mut paused: Vec<_> = operators.paused.iter().filter(|known| !is_void(known.0, known.1)).collect();
+    let mut paused: Vec<_> = operators
+        .paused
+        .iter()
+        .filter(|known| !is_void(known.0, known.1))
+        .collect();
     paused.sort_unstable();
-    for (epoch, seq, told_us) in operators.grants.iter().filter(|(epoch, seq, _)| !is_void(*epoch, *seq)) {
+    for (epoch, seq, told_us) in operators
+        .grants
+        .iter()
+        .filter(|(epoch, seq, _)| !is_void(*epoch, *seq))
+    {
         let after = paused.partition_point(|(of, at, ..)| (of, at) <= (epoch, seq));
-        let last = after.checked_sub(1).and_then(|last| paused.get(last)).filter(|last| last.0 == *epoch);
-        let Some((_, since, true, asked_us)) = last else { continue };
+        let last = after
+            .checked_sub(1)
+            .and_then(|last| paused.get(last))
+            .filter(|last| last.0 == *epoch);
+        let Some((_, since, true, asked_us)) = last else {
+            continue;
+        };
         let may_end = |resume_us: &u64| resume_us < told_us && *asked_us < resume_us + UNDER_WAY_US;
         if !operators.lost_resumes.iter().any(may_end) {
             verdict.found(Kind::GrantedWhilePaused, || {

@@ -26,7 +26,12 @@ pub(super) enum Change {
 }
 
 /// Finds where the clock went back, and what the server forgot or did unasked. Sorts the replies.
-pub(super) fn judge(epoch: &mut Epoch, queue: &Queue, replies: &mut Vec<Reply>, verdict: &mut Verdict) {
+pub(super) fn judge(
+    epoch: &mut Epoch,
+    queue: &Queue,
+    replies: &mut Vec<Reply>,
+    verdict: &mut Verdict,
+) {
     replies.retain(|reply| !epoch.is_void(reply.seq));
     let mut empty = std::mem::take(&mut epoch.empty);
     empty.retain(|(seq, _)| !epoch.is_void(*seq));
@@ -47,7 +52,10 @@ pub(super) fn judge(epoch: &mut Epoch, queue: &Queue, replies: &mut Vec<Reply>, 
 
 /// A later call must not be answered a lower `seq`.
 fn went_back(epoch: &Epoch, queue: &Queue, replies: &mut [Reply], verdict: &mut Verdict) {
-    let mut told: Vec<(u64, u64)> = replies.iter().map(|reply| (reply.told_us, reply.seq)).collect();
+    let mut told: Vec<(u64, u64)> = replies
+        .iter()
+        .map(|reply| (reply.told_us, reply.seq))
+        .collect();
     told.sort_unstable();
     replies.sort_unstable_by_key(|reply| reply.asked_us);
     let (mut told, mut highest) = (told.into_iter().peekable(), 0);
@@ -73,14 +81,20 @@ fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Ve
         epoch.made.push(reply.seq);
         if known.replace(reply.seq) == Some(reply.seq) {
             verdict.found(Kind::RolledBack, || {
-                format!("queue {} {}: two changes have seq {}", queue.name, epoch.incarnation, reply.seq)
+                format!(
+                    "queue {} {}: two changes have seq {}",
+                    queue.name, epoch.incarnation, reply.seq
+                )
             });
         }
     }
     let (possible, mut sure) = gaps::of(epoch, queue, replies);
     epoch.gaps = possible;
     // What came before the first answered change may have been made by somebody who wrote nothing down.
-    let first = replies.iter().find(|reply| reply.changed != Change::No).map_or(u64::MAX, |reply| reply.seq);
+    let first = replies
+        .iter()
+        .find(|reply| reply.changed != Change::No)
+        .map_or(u64::MAX, |reply| reply.seq);
     sure.retain(|gap| gap.seq > first);
     let unpaid = gaps::unpaid(&sure, &queue.lost);
     if unpaid > 0 {
@@ -100,19 +114,39 @@ mod tests {
 
     /// Where the server's clock went back, by replies of (`seq`, ms, change).
     fn steps(replies: &[(u64, u64, Change)]) -> Vec<u64> {
-        let (mut epoch, queue, mut verdict) = (Epoch::default(), Queue::default(), Verdict::default());
+        let (mut epoch, queue, mut verdict) =
+            (Epoch::default(), Queue::default(), Verdict::default());
         let reply = |(seq, now_ms, changed): &(u64, u64, Change)| {
             let now_us = now_ms * 1_000;
-            Reply { asked_us: now_us, told_us: now_us + 1, now_us, seq: *seq, changed: *changed }
+            Reply {
+                asked_us: now_us,
+                told_us: now_us + 1,
+                now_us,
+                seq: *seq,
+                changed: *changed,
+            }
         };
-        judge(&mut epoch, &queue, &mut replies.iter().map(reply).collect(), &mut verdict);
+        judge(
+            &mut epoch,
+            &queue,
+            &mut replies.iter().map(reply).collect(),
+            &mut verdict,
+        );
         epoch.steps
     }
 
     #[test]
     fn answers_that_saw_the_same_change_are_in_the_order_of_the_clock() {
         let (made, seen, perhaps) = (Change::Yes, Change::No, Change::Perhaps);
-        assert_eq!(steps(&[(1, 10, made), (1, 30, perhaps), (1, 20, seen), (2, 40, made)]), [0; 0]);
+        assert_eq!(
+            steps(&[
+                (1, 10, made),
+                (1, 30, perhaps),
+                (1, 20, seen),
+                (2, 40, made)
+            ]),
+            [0; 0]
+        );
         assert_eq!(steps(&[(1, 10, made), (1, 5, seen)]), [1]);
         assert_eq!(steps(&[(1, 10, made), (1, 30, seen), (2, 20, made)]), [2]);
     }

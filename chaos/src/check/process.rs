@@ -10,7 +10,8 @@ use super::context::Lost;
 use super::excuses::UNDER_WAY_US;
 use super::order::{Change, Reply};
 use super::record::{
-    Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split, whole_ms,
+    Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split,
+    whole_ms,
 };
 use super::seen::Seen;
 use super::started::Granted;
@@ -39,12 +40,24 @@ struct Process<'a> {
 }
 
 /// Reads all of it; `name` is for a history that does not say whose it is.
-pub(super) fn read(all: &mut Collection, name: &str, lines: impl Iterator<Item = Result<(u64, Event)>>) -> Result<()> {
+pub(super) fn read(
+    all: &mut Collection,
+    name: &str,
+    lines: impl Iterator<Item = Result<(u64, Event)>>,
+) -> Result<()> {
     let number = u16::try_from(all.processes.len()).context("too many histories")?;
     all.processes.push(name.to_owned());
     let (open, granted, asking) = (HashMap::new(), Granted::default(), Asking::default());
     let (waiting, finished) = (HashMap::new(), HashMap::new());
-    let mut process = Process { all, number, open, asking, granted, waiting, finished };
+    let mut process = Process {
+        all,
+        number,
+        open,
+        asking,
+        granted,
+        waiting,
+        finished,
+    };
     let (mut role, mut ended, mut last_us) = (Role::Harness, false, 0);
     for line in lines {
         let (t_us, event) = line?;
@@ -54,12 +67,15 @@ pub(super) fn read(all: &mut Collection, name: &str, lines: impl Iterator<Item =
             _ => {}
         }
         last_us = t_us;
-        process.take(t_us, event).with_context(|| format!("{name} at {t_us} us"))?;
+        process
+            .take(t_us, event)
+            .with_context(|| format!("{name} at {t_us} us"))?;
     }
     process.end(role, ended, last_us);
     // Nobody knows about those that have no end.
     let open: Vec<_> = process.open.drain().collect();
-    open.into_iter().for_each(|(_, open)| process.unknown(&open));
+    open.into_iter()
+        .for_each(|(_, open)| process.unknown(&open));
     Ok(())
 }
 
@@ -76,9 +92,23 @@ impl Process<'_> {
                 self.invoked(t_us, queue, &what);
                 self.granted.invoked(&what);
                 self.asking.invoked(call, &what);
-                self.open.insert(call, Open { number: call, asked_us: t_us, queue, call: what });
+                self.open.insert(
+                    call,
+                    Open {
+                        number: call,
+                        asked_us: t_us,
+                        queue,
+                        call: what,
+                    },
+                );
             }
-            Event::Ok { call, seq, now_us, incarnation, answer } => {
+            Event::Ok {
+                call,
+                seq,
+                now_us,
+                incarnation,
+                answer,
+            } => {
                 let open = self.open.remove(&call).context("an answer to no call")?;
                 let answer = answer.of_items(what_of(&open.call).len());
                 if let Answer::Items(verdicts) = &answer {
@@ -102,24 +132,52 @@ impl Process<'_> {
                 let open = self.open.remove(&call).context("the end of no call")?;
                 self.unknown(&open);
             }
-            Event::Asked { op, verb, ids, replicas } => self.asking.asked(op, verb, ids, replicas),
+            Event::Asked {
+                op,
+                verb,
+                ids,
+                replicas,
+            } => self.asking.asked(op, verb, ids, replicas),
             Event::Told { op, outcomes } => {
                 self.confirmed(op, &outcomes);
                 self.believed(op, &outcomes);
                 let number = self.number;
                 for lie in self.asking.told(op, &outcomes) {
-                    self.all.verdict.found(Kind::ApiLies, || format!("process {number} at {t_us} us: {lie}"));
+                    self.all.verdict.found(Kind::ApiLies, || {
+                        format!("process {number} at {t_us} us: {lie}")
+                    });
                 }
             }
-            Event::Started { id, version, attempt, due_ms, .. } => {
+            Event::Started {
+                id,
+                version,
+                attempt,
+                due_ms,
+                ..
+            } => {
                 let number = self.number;
                 if let Err((kind, words)) = self.granted.started(&id, (version, due_ms, attempt)) {
-                    self.all.verdict.found(kind, || format!("process {number} at {t_us} us: {words}"));
+                    self.all
+                        .verdict
+                        .found(kind, || format!("process {number} at {t_us} us: {words}"));
                 }
             }
-            Event::Stalled { ms } => self.all.disturbed.push((t_us.saturating_sub(ms * 1_000), t_us)),
-            Event::Fault { fault, number, phase, .. } => self.all.fault(t_us, fault, number, phase),
-            Event::Undone { queue, incarnation, survived, next } => {
+            Event::Stalled { ms } => self
+                .all
+                .disturbed
+                .push((t_us.saturating_sub(ms * 1_000), t_us)),
+            Event::Fault {
+                fault,
+                number,
+                phase,
+                ..
+            } => self.all.fault(t_us, fault, number, phase),
+            Event::Undone {
+                queue,
+                incarnation,
+                survived,
+                next,
+            } => {
                 let epoch = self.epoch(&queue, &incarnation);
                 self.all.epochs[epoch].undone.push((survived, next));
             }
@@ -127,7 +185,11 @@ impl Process<'_> {
                 let epoch = self.epoch(&queue, &incarnation);
                 self.all.epochs[epoch].emptied = true;
             }
-            Event::Left { queue, state, items } => {
+            Event::Left {
+                queue,
+                state,
+                items,
+            } => {
                 let queue = self.all.queue(&queue);
                 self.all.queues[usize::from(queue)].scanned = true;
                 for item in items {
@@ -136,9 +198,15 @@ impl Process<'_> {
                 }
             }
             Event::Broken { queue, what } => {
-                self.all.verdict.found(Kind::TwoStates, || format!("queue {queue}: {what}"));
+                self.all
+                    .verdict
+                    .found(Kind::TwoStates, || format!("queue {queue}: {what}"));
             }
-            Event::LostLease { .. } | Event::Ended { .. } | Event::NoticedEmpty | Event::Calm | Event::End => {}
+            Event::LostLease { .. }
+            | Event::Ended { .. }
+            | Event::NoticedEmpty
+            | Event::Calm
+            | Event::End => {}
         }
         Ok(())
     }
@@ -152,8 +220,14 @@ impl Process<'_> {
     fn confirmed(&mut self, op: u64, outcomes: &[String]) {
         for (id, call) in self.asking.confirmed(op, outcomes) {
             let calls = self.waiting.remove(&id).unwrap_or_default();
-            let Some((_, place)) = calls.iter().find(|(number, _)| Some(*number) == call) else { continue };
-            if let Some(Record { what: What::Push { push, .. }, .. }) = self.all.records.get_mut(*place) {
+            let Some((_, place)) = calls.iter().find(|(number, _)| Some(*number) == call) else {
+                continue;
+            };
+            if let Some(Record {
+                what: What::Push { push, .. },
+                ..
+            }) = self.all.records.get_mut(*place)
+            {
                 push.held = Held::Replicas;
                 self.all.verdict.replicated += 1;
             }
@@ -164,8 +238,14 @@ impl Process<'_> {
     fn believed(&mut self, op: u64, outcomes: &[String]) {
         for (id, call) in self.asking.finished(op, outcomes) {
             let calls = self.finished.remove(&id).unwrap_or_default();
-            let Some((_, place)) = calls.iter().find(|(number, _)| Some(*number) == call) else { continue };
-            if let Some(Record { what: What::Push { push, .. }, .. }) = self.all.records.get_mut(*place) {
+            let Some((_, place)) = calls.iter().find(|(number, _)| Some(*number) == call) else {
+                continue;
+            };
+            if let Some(Record {
+                what: What::Push { push, .. },
+                ..
+            }) = self.all.records.get_mut(*place)
+            {
                 push.believed = true;
             }
         }
@@ -197,22 +277,35 @@ impl Process<'_> {
     fn end(&mut self, role: Role, ended: bool, last_us: u64) {
         let (number, all) = (self.number, &mut *self.all);
         for words in self.granted.forgotten(ended, last_us) {
-            all.verdict.found(Kind::NeverStarted, || format!("process {number}: {words}"));
+            all.verdict
+                .found(Kind::NeverStarted, || format!("process {number}: {words}"));
         }
         // A handler that is dropped at its time limit is told nothing any more.
         if ended && matches!(role, Role::Producer | Role::Canceller) {
             for words in self.asking.never_told() {
-                all.verdict.found(Kind::ApiLies, || format!("process {number}: {words}"));
+                all.verdict
+                    .found(Kind::ApiLies, || format!("process {number}: {words}"));
             }
         }
     }
 
-    fn answered(&mut self, open: &Open, incarnation: &str, reply: Reply, answer: Answer) -> Result<()> {
+    fn answered(
+        &mut self,
+        open: &Open,
+        incarnation: &str,
+        reply: Reply,
+        answer: Answer,
+    ) -> Result<()> {
         // Where there is no queue nothing is said about any message.
         if incarnation.is_empty() {
             return Ok(());
         }
-        *self.all.verdict.verbs.entry(open.call.verb().to_owned()).or_default() += 1;
+        *self
+            .all
+            .verdict
+            .verbs
+            .entry(open.call.verb().to_owned())
+            .or_default() += 1;
         let epoch = self.all.epoch(open.queue, incarnation);
         let known = &mut self.all.epochs[usize::from(epoch)];
         known.first_us = known.first_us.min(reply.told_us);
@@ -226,13 +319,34 @@ impl Process<'_> {
             now_us: reply.now_us,
             asked_us: open.asked_us,
             told_us: reply.told_us,
-            what: What::Left { state: crate::history::State::Dead, failures: 0, crashes: 0, time_ms: 0 },
+            what: What::Left {
+                state: crate::history::State::Dead,
+                failures: 0,
+                crashes: 0,
+                time_ms: 0,
+            },
         };
-        self.all.queues[usize::from(open.queue)].operators.answered(&open.call, &answer, &record);
+        self.all.queues[usize::from(open.queue)]
+            .operators
+            .answered(&open.call, &answer, &record);
         match (&open.call, answer) {
-            (Call::Claim { n, token, lease_ms, due }, Answer::Claimed { items, deadline_ms, paused }) => {
+            (
+                Call::Claim {
+                    n,
+                    token,
+                    lease_ms,
+                    due,
+                },
+                Answer::Claimed {
+                    items,
+                    deadline_ms,
+                    paused,
+                },
+            ) => {
                 if items.is_empty() && *due && *n > 0 && !paused {
-                    self.all.epochs[usize::from(epoch)].empty.push((reply.seq, record.now()));
+                    self.all.epochs[usize::from(epoch)]
+                        .empty
+                        .push((reply.seq, record.now()));
                 }
                 if !items.is_empty() && deadline_ms != record.now_up() + lease_ms {
                     let (number, wanted_ms) = (self.number, record.now_up() + lease_ms);
@@ -244,10 +358,21 @@ impl Process<'_> {
                     });
                 }
                 self.granted.claimed(token, reply.told_us, &items);
-                let (token, lease_ms) = (token_of(token), u32::try_from(*lease_ms).unwrap_or(u32::MAX));
+                let (token, lease_ms) = (
+                    token_of(token),
+                    u32::try_from(*lease_ms).unwrap_or(u32::MAX),
+                );
                 for ClaimedItem(id, version, due_ms, attempt, bytes, options) in items {
                     let options = number_of(&options);
-                    let what = What::Claim { token, due_ms, lease_ms, version, attempt, bytes, options };
+                    let what = What::Claim {
+                        token,
+                        due_ms,
+                        lease_ms,
+                        version,
+                        attempt,
+                        bytes,
+                        options,
+                    };
                     self.add(&id, open.queue, record, what);
                 }
             }
@@ -255,9 +380,18 @@ impl Process<'_> {
                 let died: u64 = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(0);
                 self.all.queues[usize::from(open.queue)].died += died;
             }
-            (call @ (Call::Push { .. } | Call::Settle { .. } | Call::Change { .. }), Answer::Items(verdicts)) => {
+            (
+                call @ (Call::Push { .. } | Call::Settle { .. } | Call::Change { .. }),
+                Answer::Items(verdicts),
+            ) => {
                 self.judged(call, open, record, &verdicts)?;
-                if matches!(call, Call::Change { verb: Verb::Cancel, .. }) {
+                if matches!(
+                    call,
+                    Call::Change {
+                        verb: Verb::Cancel,
+                        ..
+                    }
+                ) {
                     self.cancelled(call, open.queue, epoch, &verdicts);
                 }
             }
@@ -267,14 +401,22 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn judged(&mut self, call: &Call, open: &Open, record: Record, verdicts: &[String]) -> Result<()> {
+    fn judged(
+        &mut self,
+        call: &Call,
+        open: &Open,
+        record: Record,
+        verdicts: &[String],
+    ) -> Result<()> {
         let (items, queue) = (what_of(call), open.queue);
         if items.len() != verdicts.len() {
             bail!("{} verdicts on {} items", verdicts.len(), items.len());
         }
         for ((id, mut what), word) in items.into_iter().zip(verdicts) {
             if word.starts_with("FULL") {
-                self.all.queues[usize::from(queue)].operators.full(record.told_us);
+                self.all.queues[usize::from(queue)]
+                    .operators
+                    .full(record.told_us);
             }
             let unread = || format!("this is no verdict: {word:?}");
             match &mut what {
@@ -282,26 +424,44 @@ impl Process<'_> {
                     *verdict = pushed(word).with_context(unread)?;
                     if *verdict == Pushed::Finished {
                         push.ended_ms = whole_ms(split(word).1);
-                        self.finished.entry(id.to_owned()).or_default().push((open.number, self.all.records.len()));
+                        self.finished
+                            .entry(id.to_owned())
+                            .or_default()
+                            .push((open.number, self.all.records.len()));
                     }
                     if self.asking.waits_for_replicas(id) {
                         push.held = Held::Perhaps;
-                        self.waiting.entry(id.to_owned()).or_default().push((open.number, self.all.records.len()));
+                        self.waiting
+                            .entry(id.to_owned())
+                            .or_default()
+                            .push((open.number, self.all.records.len()));
                     }
                 }
-                What::Settle { verdict, told_ms, .. } => (*verdict, *told_ms) = settled(word).with_context(unread)?,
+                What::Settle {
+                    verdict, told_ms, ..
+                } => (*verdict, *told_ms) = settled(word).with_context(unread)?,
                 What::Seen(seen) => *seen = Seen::parse(word).with_context(unread)?,
-                What::Change { verdict, told_ms, .. } => (*verdict, *told_ms) = changed(word).with_context(unread)?,
+                What::Change {
+                    verdict, told_ms, ..
+                } => (*verdict, *told_ms) = changed(word).with_context(unread)?,
                 _ => {}
             }
             match what {
-                What::Push { verdict: Pushed::Refused, .. } => {
+                What::Push {
+                    verdict: Pushed::Refused,
+                    ..
+                } => {
                     let id = self.all.id(queue, id);
                     self.all.refused.insert(id);
                     continue;
                 }
-                What::Settle { verdict: Settled::Dead, .. } => self.all.queues[usize::from(queue)].died += 1,
-                What::Settle { verb: Verb::Bury, .. } => self.all.queues[usize::from(queue)].died += 1,
+                What::Settle {
+                    verdict: Settled::Dead,
+                    ..
+                } => self.all.queues[usize::from(queue)].died += 1,
+                What::Settle {
+                    verb: Verb::Bury, ..
+                } => self.all.queues[usize::from(queue)].died += 1,
                 _ => {}
             }
             self.add(id, queue, record, what);
@@ -341,7 +501,9 @@ impl Process<'_> {
         let queue = &mut self.all.queues[usize::from(open.queue)];
         match &open.call {
             Call::Other { verb, .. } if matches!(verb.as_str(), "peek" | "stats") => return,
-            Call::Change { verb: Verb::Get, .. } => return,
+            Call::Change {
+                verb: Verb::Get, ..
+            } => return,
             _ => {}
         }
         queue.operators.unknown(open.asked_us, &open.call);
@@ -350,10 +512,21 @@ impl Process<'_> {
             Call::Claim { n, lease_ms, .. } => (u64::from(*n), *lease_ms),
             _ => (0, 0),
         };
-        queue.lost.push(Lost { asked_us, until_us, most, lease_ms });
+        queue.lost.push(Lost {
+            asked_us,
+            until_us,
+            most,
+            lease_ms,
+        });
         for (id, what) in what_of(&open.call) {
             let id = self.all.id(open.queue, id);
-            if matches!(what, What::Change { verb: Verb::Cancel, .. }) {
+            if matches!(
+                what,
+                What::Change {
+                    verb: Verb::Cancel,
+                    ..
+                }
+            ) {
                 *self.all.cancels.entry(id).or_default() += 1;
             }
             self.all.unknown.push(Record {

@@ -157,7 +157,11 @@ pub(super) enum Conflict {
 }
 
 impl Push {
-    pub(super) fn of(PushItem(_, due, version, bytes, options): &PushItem, until_ms: u64, nonce: &str) -> Self {
+    pub(super) fn of(
+        PushItem(_, due, version, bytes, options): &PushItem,
+        until_ms: u64,
+        nonce: &str,
+    ) -> Self {
         let (mut max_attempts, mut conflict) = (0, Conflict::Keep);
         let (mut limit, mut parent) = (String::new(), "");
         for word in options.split(' ') {
@@ -173,7 +177,11 @@ impl Push {
                 _ => {}
             }
         }
-        let call = if until_ms == 0 { 0 } else { number_of(&format!("{until_ms}{nonce}")) };
+        let call = if until_ms == 0 {
+            0
+        } else {
+            number_of(&format!("{until_ms}{nonce}"))
+        };
         Self {
             time: Time::parse(due),
             until_ms,
@@ -192,13 +200,20 @@ impl Push {
 
 /// The whole ms of a time that may have a fraction.
 pub(super) fn whole_ms(text: &str) -> u64 {
-    text.split('.').next().and_then(|ms| ms.parse().ok()).unwrap_or(0)
+    text.split('.')
+        .next()
+        .and_then(|ms| ms.parse().ok())
+        .unwrap_or(0)
 }
 
 /// A number for a text; 0 for none.
 pub(super) fn number_of(text: &str) -> u32 {
     let hash = crate::workload::hash(text.as_bytes());
-    if text.is_empty() { 0 } else { (hash >> 32) as u32 | 1 }
+    if text.is_empty() {
+        0
+    } else {
+        (hash >> 32) as u32 | 1
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

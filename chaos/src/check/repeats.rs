@@ -24,7 +24,8 @@ impl Life {
     /// Whether an earlier attempt of the same call has made a message already.
     pub(super) fn has_made(&self, push: &Push, record: &Record, context: &Context<'_>) -> bool {
         let made = |verdict| matches!(verdict, Pushed::Created | Pushed::Unknown);
-        self.attempts(push, record, context).any(|(_, verdict)| made(verdict))
+        self.attempts(push, record, context)
+            .any(|(_, verdict)| made(verdict))
     }
 
     /// Earlier attempts of the same call that were answered, or were applied in this life.
@@ -34,33 +35,60 @@ impl Life {
         record: &'a Record,
         context: &'a Context<'_>,
     ) -> impl Iterator<Item = (&'a Record, Pushed)> {
-        let earlier = context.records.iter().take_while(|other| other.order < record.order);
-        let lost = context.unknown.iter().enumerate().filter(|(place, _)| self.used & bit(*place) != 0);
-        let same = |other: &Push, process| push.call != 0 && (other.call, process) == (push.call, record.process);
+        let earlier = context
+            .records
+            .iter()
+            .take_while(|other| other.order < record.order);
+        let lost = context
+            .unknown
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| self.used & bit(*place) != 0);
+        let same = |other: &Push, process| {
+            push.call != 0 && (other.call, process) == (push.call, record.process)
+        };
         earlier
             .chain(lost.map(|(_, call)| call))
-            .filter_map(move |other| push_of(other).filter(|(of, _)| same(of, other.process)).map(|of| (other, of.1)))
+            .filter_map(move |other| {
+                push_of(other)
+                    .filter(|(of, _)| same(of, other.process))
+                    .map(|of| (other, of.1))
+            })
     }
 
     /// Whether a push that was answered `FINISHED` is a repetition, as far as can be known.
     pub(super) fn is_repeated(&self, push: &Push, record: &Record, context: &Context<'_>) -> bool {
         // What it found there is remembered as what it made.
-        let found = |verdict| matches!(verdict, Pushed::Created | Pushed::Exists(_) | Pushed::Moved | Pushed::Unknown);
-        if self.attempts(push, record, context).any(|(_, verdict)| found(verdict)) {
+        let found = |verdict| {
+            matches!(
+                verdict,
+                Pushed::Created | Pushed::Exists(_) | Pushed::Moved | Pushed::Unknown
+            )
+        };
+        if self
+            .attempts(push, record, context)
+            .any(|(_, verdict)| found(verdict))
+        {
             return true;
         }
         // Without an answer it may have found a message, which is no change.
         let same = |call: &&Record| {
-            push_of(call).is_some_and(|(of, _)| of.call == push.call) && call.process == record.process
+            push_of(call).is_some_and(|(of, _)| of.call == push.call)
+                && call.process == record.process
         };
         let lost: Vec<_> = context.unknown.iter().filter(same).collect();
-        let first_us = lost.iter().map(|call| call.asked_us).fold(record.asked_us, u64::min);
+        let first_us = lost
+            .iter()
+            .map(|call| call.asked_us)
+            .fold(record.asked_us, u64::min);
         let began_after = self.gone_us.is_some_and(|gone_us| gone_us < first_us);
         if push.ended_ms == 0 {
             // It says that this call is remembered.
             return push.call != 0 && !lost.is_empty() && !began_after;
         }
-        let stepped = context.epoch.stepped(self.seq.min(self.remembered_seq), record.seq());
+        let stepped = context
+            .epoch
+            .stepped(self.seq.min(self.remembered_seq), record.seq());
         let in_time = push.ended_ms + 1 + PATIENCE_MS >= push.until_ms || stepped;
         // A call may take its first attempt to have been earlier than it was: then its client sends a new one.
         push.call != 0 && in_time && !(push.believed && (began_after || lost.is_empty()))

@@ -41,13 +41,26 @@ impl Seen {
 }
 
 impl Life {
-    pub(super) fn allows_seen(&self, seen: Seen, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
-        let Some(found) = seen.0 else { return if self.is_there() { Err(Kind::Lost) } else { Ok(()) } };
+    pub(super) fn allows_seen(
+        &self,
+        seen: Seen,
+        record: &Record,
+        context: &Context<'_>,
+    ) -> Result<(), Kind> {
+        let Some(found) = seen.0 else {
+            return if self.is_there() {
+                Err(Kind::Lost)
+            } else {
+                Ok(())
+            };
+        };
         if let Place::Absent(gone) = self.place {
             return Err(self.although(gone, context));
         }
         self.allows_state(found.state)?;
-        if (found.version, found.bytes, found.options) != (u32::from(self.version), self.bytes, self.options) {
+        if (found.version, found.bytes, found.options)
+            != (u32::from(self.version), self.bytes, self.options)
+        {
             return Err(Kind::Unexpected);
         }
         let crashes = self.crashes..=self.crashes.saturating_add(self.slack);
@@ -57,13 +70,19 @@ impl Life {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let is_time = match self.place {
             // Since a second crash it waits for another time than its due.
-            Place::Waiting if self.slack == 0 => self.score_ms.is_none_or(|score_ms| score_ms == found.time_ms),
+            Place::Waiting if self.slack == 0 => self
+                .score_ms
+                .is_none_or(|score_ms| score_ms == found.time_ms),
             Place::Leased => found.time_ms >= self.deadline_ms,
             _ => true,
         };
         if is_time || stepped {
             return Ok(());
         }
-        Err(if self.is_waiting() { Kind::WrongDue } else { Kind::WrongTimes })
+        Err(if self.is_waiting() {
+            Kind::WrongDue
+        } else {
+            Kind::WrongTimes
+        })
     }
 }

@@ -23,20 +23,30 @@ const ABOUT_TO_BEGIN_US: u64 = 30_000_000;
 impl Granted {
     pub(super) fn claimed(&mut self, token: &str, told_us: u64, items: &[ClaimedItem]) {
         for item in items {
-            let delivery = Delivery { token: token.to_owned(), told_us, content: (item.1, item.2, item.3) };
+            let delivery = Delivery {
+                token: token.to_owned(),
+                told_us,
+                content: (item.1, item.2, item.3),
+            };
             self.0.entry(item.0.clone()).or_default().push(delivery);
         }
     }
 
     /// Who settles it gives it back, or has begun it.
     pub(super) fn invoked(&mut self, call: &Call) {
-        let Call::Settle { verb, items } = call else { return };
+        let Call::Settle { verb, items } = call else {
+            return;
+        };
         for item in items.iter().filter(|_| *verb != Verb::Extend) {
             self.remove(&item.0, |delivery| delivery.token == item.1);
         }
     }
 
-    pub(super) fn started(&mut self, id: &str, content: (u32, u64, u32)) -> Result<(), (Kind, String)> {
+    pub(super) fn started(
+        &mut self,
+        id: &str,
+        content: (u32, u64, u32),
+    ) -> Result<(), (Kind, String)> {
         if self.remove(id, |delivery| delivery.content == content) {
             return Ok(());
         }
@@ -44,16 +54,26 @@ impl Granted {
             Some(claims) => {
                 let claims: Vec<_> = claims.iter().map(|delivery| delivery.content).collect();
                 let what = "version, due, attempt";
-                (Kind::ApiLies, format!("a handler of {id} saw {what} {content:?}, claimed were {claims:?}"))
+                (
+                    Kind::ApiLies,
+                    format!("a handler of {id} saw {what} {content:?}, claimed were {claims:?}"),
+                )
             }
-            None => (Kind::Unexpected, format!("a handler of {id} started without a claim")),
+            None => (
+                Kind::Unexpected,
+                format!("a handler of {id} started without a claim"),
+            ),
         })
     }
 
     /// What is left, in words, at the end of a process: all of it if that ended as it was told to.
     pub(super) fn forgotten(&self, ended: bool, last_us: u64) -> Vec<String> {
-        let all = self.0.iter().flat_map(|(id, deliveries)| deliveries.iter().map(move |delivery| (id, delivery)));
-        let late = all.filter(|(_, delivery)| ended || delivery.told_us + ABOUT_TO_BEGIN_US < last_us);
+        let all = self
+            .0
+            .iter()
+            .flat_map(|(id, deliveries)| deliveries.iter().map(move |delivery| (id, delivery)));
+        let late =
+            all.filter(|(_, delivery)| ended || delivery.told_us + ABOUT_TO_BEGIN_US < last_us);
         late.map(|(id, Delivery { token, told_us, content })| {
             format!("{id} was granted by {token} at {told_us} us (version, due, attempt {content:?}), and neither begun nor given back")
         })
@@ -61,8 +81,12 @@ impl Granted {
     }
 
     fn remove(&mut self, id: &str, is: impl Fn(&Delivery) -> bool) -> bool {
-        let Some(deliveries) = self.0.get_mut(id) else { return false };
-        let Some(place) = deliveries.iter().position(is) else { return false };
+        let Some(deliveries) = self.0.get_mut(id) else {
+            return false;
+        };
+        let Some(place) = deliveries.iter().position(is) else {
+            return false;
+        };
         deliveries.remove(place);
         if deliveries.is_empty() {
             self.0.remove(id);

@@ -20,7 +20,8 @@ impl Life {
             (Verb::Retry | Verb::Again, Settled::Done) => told_ms == wanted_ms,
             (Verb::Extend, Settled::Done) => {
                 let least_ms = wanted_ms.max(self.deadline_ms);
-                told_ms == least_ms || told_ms > least_ms && told_ms <= self.extended_ms(record, context)
+                told_ms == least_ms
+                    || told_ms > least_ms && told_ms <= self.extended_ms(record, context)
             }
             _ => true,
         };
@@ -31,12 +32,23 @@ impl Life {
     fn extended_ms(&self, record: &Record, context: &Context<'_>) -> u64 {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let longest = context.unknown.iter().filter_map(|call| match call.what {
-            What::Settle { verb: Verb::Extend, token, time, .. } if self.token == Some(token) => Some((call, time)),
+            What::Settle {
+                verb: Verb::Extend,
+                token,
+                time,
+                ..
+            } if self.token == Some(token) => Some((call, time)),
             _ => None,
         });
         let until_ms = longest
             .filter(|(call, _)| call.asked_us < record.told_us)
-            .map(|(_, time)| if stepped { u64::MAX } else { time.due_ms(record.now_up()) });
+            .map(|(_, time)| {
+                if stepped {
+                    u64::MAX
+                } else {
+                    time.due_ms(record.now_up())
+                }
+            });
         until_ms.max().unwrap_or(0)
     }
 
@@ -51,20 +63,31 @@ impl Life {
     ) -> Result<(), Kind> {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let (score_ms, expected_ms) = (self.score_ms, expected.due_ms());
-        let due = || score_ms.filter(|_| !stepped).map(|score_ms| score_ms <= record.now());
+        let due = || {
+            score_ms
+                .filter(|_| !stepped)
+                .map(|score_ms| score_ms <= record.now())
+        };
         let check = |right: bool, kind: Kind| right.then_some(()).ok_or(kind);
         match (verb, verdict) {
             (Verb::Reschedule, Changed::Done) => {
                 let wanted_ms = time.due_ms(record.now_up());
                 check(told_ms == wanted_ms, Kind::WrongTimes)?;
-                let refused = score_ms.zip(expected_ms).is_some_and(|(is, expected)| is != expected && is != wanted_ms);
+                let refused = score_ms
+                    .zip(expected_ms)
+                    .is_some_and(|(is, expected)| is != expected && is != wanted_ms);
                 check(!refused, Kind::Contradictions)
             }
             (Verb::Reschedule, Changed::Conflict) => {
-                let known = score_ms.map_or(told_ms >= self.not_before_ms || stepped, |score_ms| score_ms == told_ms);
+                let known = score_ms.map_or(told_ms >= self.not_before_ms || stepped, |score_ms| {
+                    score_ms == told_ms
+                });
                 check(known, Kind::WrongTimes)?;
                 let wanted = told_ms == time.due_ms(record.now_up());
-                check(!wanted && expected_ms.is_some_and(|expected| expected != told_ms), Kind::Contradictions)
+                check(
+                    !wanted && expected_ms.is_some_and(|expected| expected != told_ms),
+                    Kind::Contradictions,
+                )
             }
             (Verb::RunNow, Changed::Done) => {
                 check(told_ms == record.now(), Kind::WrongTimes)?;
@@ -76,16 +99,27 @@ impl Life {
     }
 
     /// Of what waits its due, of what is leased the due of the claim, of the dead when it died.
-    pub(super) fn allows_left_time(&self, state: State, time_ms: u64, context: &Context<'_>) -> Result<(), Kind> {
+    pub(super) fn allows_left_time(
+        &self,
+        state: State,
+        time_ms: u64,
+        context: &Context<'_>,
+    ) -> Result<(), Kind> {
         let stepped = context.epoch.stepped(self.seq, u64::MAX);
         let right = match (self.place, state) {
             (Place::Waiting, _) if self.slack > 0 => true,
-            (Place::Waiting, _) => {
-                self.score_ms.map_or(time_ms >= self.not_before_ms || stepped, |score_ms| score_ms == time_ms)
-            }
+            (Place::Waiting, _) => self
+                .score_ms
+                .map_or(time_ms >= self.not_before_ms || stepped, |score_ms| {
+                    score_ms == time_ms
+                }),
             (Place::Leased, _) => self.due_ms.is_none_or(|due_ms| due_ms == time_ms),
             // Since when it is dead an answer says exactly, a lease that ran out does not.
-            (Place::Dead, _) => self.score_ms.map_or(time_ms >= self.now_ms || stepped, |died_ms| died_ms == time_ms),
+            (Place::Dead, _) => self
+                .score_ms
+                .map_or(time_ms >= self.now_ms || stepped, |died_ms| {
+                    died_ms == time_ms
+                }),
             _ => true,
         };
         right.then_some(()).ok_or(Kind::WrongTimes)

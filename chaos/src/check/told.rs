@@ -40,9 +40,18 @@ enum Word {
 /// The verb of a call, and its ids.
 fn ids(call: &Call) -> (Option<Verb>, Vec<&str>) {
     match call {
-        Call::Push { items, .. } => (Some(Verb::Push), items.iter().map(|item| item.0.as_str()).collect()),
-        Call::Settle { verb, items } => (Some(*verb), items.iter().map(|item| item.0.as_str()).collect()),
-        Call::Change { verb, items } => (Some(*verb), items.iter().map(|item| item.0.as_str()).collect()),
+        Call::Push { items, .. } => (
+            Some(Verb::Push),
+            items.iter().map(|item| item.0.as_str()).collect(),
+        ),
+        Call::Settle { verb, items } => (
+            Some(*verb),
+            items.iter().map(|item| item.0.as_str()).collect(),
+        ),
+        Call::Change { verb, items } => (
+            Some(*verb),
+            items.iter().map(|item| item.0.as_str()).collect(),
+        ),
         _ => (None, Vec::new()),
     }
 }
@@ -56,36 +65,66 @@ impl Asking {
             seen.askers += 1;
             seen.durable |= replicas > 0;
         }
-        self.asked.insert(op, Asked { verb, ids, replicas });
+        self.asked.insert(
+            op,
+            Asked {
+                verb,
+                ids,
+                replicas,
+            },
+        );
     }
 
     /// Whether somebody who pushes this id waits for replicas.
     pub(super) fn waits_for_replicas(&self, id: &str) -> bool {
-        self.seen.get(&Verb::Push).and_then(|seen| seen.get(id)).is_some_and(|seen| seen.durable)
+        self.seen
+            .get(&Verb::Push)
+            .and_then(|seen| seen.get(id))
+            .is_some_and(|seen| seen.durable)
     }
 
     /// If what was asked for had to be on replicas: its ids, each with the call that confirmed it, if one surely did.
     pub(super) fn confirmed(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
-        let Some(Asked { verb, ids, .. }) = self.asked.get(&op).filter(|asked| asked.replicas > 0) else {
+        let Some(Asked { verb, ids, .. }) = self.asked.get(&op).filter(|asked| asked.replicas > 0)
+        else {
             return Vec::new();
         };
         let call = |id: &String, outcome: &String| {
             let seen = self.seen.get(verb)?.get(id).filter(|seen| !seen.shared)?;
-            seen.words.iter().rev().find(|(_, word)| is_said(*verb, word, outcome)).map(|(call, _)| *call)
+            seen.words
+                .iter()
+                .rev()
+                .find(|(_, word)| is_said(*verb, word, outcome))
+                .map(|(call, _)| *call)
         };
-        ids.iter().zip(outcomes).map(|(id, outcome)| (id.clone(), call(id, outcome))).collect()
+        ids.iter()
+            .zip(outcomes)
+            .map(|(id, outcome)| (id.clone(), call(id, outcome)))
+            .collect()
     }
 
     /// Which ids of a push were told to be finished, each with the call that said so, if one surely did.
     pub(super) fn finished(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
-        let Some(Asked { ids, .. }) = self.asked.get(&op).filter(|asked| asked.verb == Verb::Push) else {
+        let Some(Asked { ids, .. }) = self.asked.get(&op).filter(|asked| asked.verb == Verb::Push)
+        else {
             return Vec::new();
         };
         let call = |id: &String| {
-            let seen = self.seen.get(&Verb::Push)?.get(id).filter(|seen| !seen.shared)?;
-            seen.words.iter().rev().find(|(_, word)| is_said(Verb::Push, word, "FINISHED")).map(|(call, _)| *call)
+            let seen = self
+                .seen
+                .get(&Verb::Push)?
+                .get(id)
+                .filter(|seen| !seen.shared)?;
+            seen.words
+                .iter()
+                .rev()
+                .find(|(_, word)| is_said(Verb::Push, word, "FINISHED"))
+                .map(|(call, _)| *call)
         };
-        let finished = ids.iter().zip(outcomes).filter(|(_, outcome)| *outcome == "FINISHED");
+        let finished = ids
+            .iter()
+            .zip(outcomes)
+            .filter(|(_, outcome)| *outcome == "FINISHED");
         finished.map(|(id, _)| (id.clone(), call(id))).collect()
     }
 
@@ -94,7 +133,11 @@ impl Asking {
     }
 
     pub(super) fn answered(&mut self, number: u64, call: &Call, verdicts: &[String]) {
-        self.note(number, call, |place| verdicts.get(place).map_or(Word::NoAnswer, |word| Word::Said(word.clone())));
+        self.note(number, call, |place| {
+            verdicts
+                .get(place)
+                .map_or(Word::NoAnswer, |word| Word::Said(word.clone()))
+        });
     }
 
     pub(super) fn refused(&mut self, number: u64, call: &Call) {
@@ -103,10 +146,18 @@ impl Asking {
 
     fn note(&mut self, number: u64, call: &Call, word: impl Fn(usize) -> Word) {
         let (Some(verb), ids) = ids(call) else { return };
-        let Some(seen) = self.seen.get_mut(&verb).filter(|seen| !seen.is_empty()) else { return };
+        let Some(seen) = self.seen.get_mut(&verb).filter(|seen| !seen.is_empty()) else {
+            return;
+        };
         for (place, id) in ids.into_iter().enumerate() {
-            let Some(seen) = seen.get_mut(id) else { continue };
-            match seen.words.iter_mut().find(|(call, known)| *call == number && *known == Word::NoAnswer) {
+            let Some(seen) = seen.get_mut(id) else {
+                continue;
+            };
+            match seen
+                .words
+                .iter_mut()
+                .find(|(call, known)| *call == number && *known == Word::NoAnswer)
+            {
                 Some(known) => known.1 = word(place),
                 None => seen.words.push((number, word(place))),
             }
@@ -117,11 +168,16 @@ impl Asking {
     pub(super) fn never_told(&self) -> Vec<String> {
         let called = |asked: &Asked| {
             let seen = self.seen.get(&asked.verb);
-            asked.ids.iter().any(|id| seen.and_then(|seen| seen.get(id)).is_some_and(Seen::was_called))
+            asked.ids.iter().any(|id| {
+                seen.and_then(|seen| seen.get(id))
+                    .is_some_and(Seen::was_called)
+            })
         };
         let silent = self.asked.iter().filter(|(_, asked)| called(asked));
         silent
-            .map(|(op, Asked { verb, ids, .. })| format!("{verb:?} of {ids:?}, question {op}, was told nothing"))
+            .map(|(op, Asked { verb, ids, .. })| {
+                format!("{verb:?} of {ids:?}, question {op}, was told nothing")
+            })
             .collect()
     }
 
@@ -132,13 +188,24 @@ impl Asking {
         };
         let mut lies = Vec::new();
         if ids.len() != outcomes.len() {
-            lies.push(format!("{verb:?} of {} ids was told {} outcomes", ids.len(), outcomes.len()));
+            lies.push(format!(
+                "{verb:?} of {} ids was told {} outcomes",
+                ids.len(),
+                outcomes.len()
+            ));
         }
-        let Some(seen) = self.seen.get_mut(&verb) else { return lies };
+        let Some(seen) = self.seen.get_mut(&verb) else {
+            return lies;
+        };
         for (id, outcome) in ids.iter().zip(outcomes) {
-            let Some(of_id) = seen.get_mut(id) else { continue };
+            let Some(of_id) = seen.get_mut(id) else {
+                continue;
+            };
             if !of_id.shared && !of_id.allows(verb, outcome) {
-                lies.push(format!("{verb:?} of {id} was told {outcome:?}; the server said {:?}", of_id.words));
+                lies.push(format!(
+                    "{verb:?} of {id} was told {outcome:?}; the server said {:?}",
+                    of_id.words
+                ));
             }
             of_id.askers = of_id.askers.saturating_sub(1);
             if of_id.askers == 0 {
@@ -172,7 +239,8 @@ impl Seen {
             _ => self.words.iter().any(|(_, word)| match word {
                 // Only by a call whose answer was lost.
                 Word::Said(said) if said == "CANCELLED earlier" => {
-                    outcome == "CANCELLED" && self.words.iter().any(|(_, word)| *word == Word::NoAnswer)
+                    outcome == "CANCELLED"
+                        && self.words.iter().any(|(_, word)| *word == Word::NoAnswer)
                 }
                 word => is_said(verb, word, outcome),
             }),
@@ -210,7 +278,10 @@ mod tests {
     use crate::history::ChangeItem;
 
     fn cancel(id: &str) -> Call {
-        Call::Change { verb: Verb::Cancel, items: vec![ChangeItem(id.into(), String::new())] }
+        Call::Change {
+            verb: Verb::Cancel,
+            items: vec![ChangeItem(id.into(), String::new())],
+        }
     }
 
     /// What a canceller is told after these answers; no answer for `None`.
@@ -236,7 +307,10 @@ mod tests {
         assert_eq!(lies(&[], "CANCELLED"), 1);
         assert_eq!(lies(&[None, Some("CANCELLED earlier")], "CANCELLED"), 0);
         assert_eq!(lies(&[Some("CANCELLED earlier")], "CANCELLED"), 1);
-        assert_eq!(lies(&[Some("REFUSED"), Some("CANCELLED earlier")], "CANCELLED"), 1);
+        assert_eq!(
+            lies(&[Some("REFUSED"), Some("CANCELLED earlier")], "CANCELLED"),
+            1
+        );
     }
 
     #[test]

@@ -9,33 +9,64 @@ use crate::history::Verb;
 /// All void records, by id and in the order of the server that wrote them.
 pub(super) fn judge(all: &Collection, void: &[Record], verdict: &mut Verdict) {
     let window = |record: &Record| all.epochs[usize::from(record.epoch)].void(record.seq());
-    let same =
-        |one: &Record, other: &Record| (one.id, one.epoch) == (other.id, other.epoch) && window(one) == window(other);
+    let same = |one: &Record, other: &Record| {
+        (one.id, one.epoch) == (other.id, other.epoch) && window(one) == window(other)
+    };
     for records in void.chunk_by(same) {
         // Whether its message was made in what was undone, and who had it then.
         let mut made = None;
         for (place, record) in records.iter().enumerate() {
             let kept = match record.what {
-                What::Push { push, verdict: Pushed::Created } => {
+                What::Push {
+                    push,
+                    verdict: Pushed::Created,
+                } => {
                     made = Some(push.held);
                     push.held
                 }
                 // Who found it there was promised as much as who made it.
-                What::Push { push, verdict: Pushed::Exists(_) } if made.is_some_and(|held| held != Held::Replicas) => {
-                    made = made.map(|held| if push.held == Held::Replicas { push.held } else { held });
+                What::Push {
+                    push,
+                    verdict: Pushed::Exists(_),
+                } if made.is_some_and(|held| held != Held::Replicas) => {
+                    made = made.map(|held| {
+                        if push.held == Held::Replicas {
+                            push.held
+                        } else {
+                            held
+                        }
+                    });
                     push.held
                 }
-                What::Push { push, verdict: Pushed::Moved } => push.held,
-                What::Settle { verb: Verb::Ack, verdict: Settled::Done, .. }
-                | What::Change { verb: Verb::Cancel, verdict: Changed::Done, .. } => {
+                What::Push {
+                    push,
+                    verdict: Pushed::Moved,
+                } => push.held,
+                What::Settle {
+                    verb: Verb::Ack,
+                    verdict: Settled::Done,
+                    ..
+                }
+                | What::Change {
+                    verb: Verb::Cancel,
+                    verdict: Changed::Done,
+                    ..
+                } => {
                     made = None;
                     Held::Nobody
                 }
                 _ => Held::Nobody,
             };
             if kept == Held::Replicas {
-                let name = || format!("{}, undone although a replica had it", all.name_of(record.id));
-                verdict.found(Kind::Lost, || story(&name(), records.get(..=place).unwrap_or_default(), &[]));
+                let name = || {
+                    format!(
+                        "{}, undone although a replica had it",
+                        all.name_of(record.id)
+                    )
+                };
+                verdict.found(Kind::Lost, || {
+                    story(&name(), records.get(..=place).unwrap_or_default(), &[])
+                });
             }
         }
         verdict.lost_in_declared_window += u64::from(made == Some(Held::Nobody));

@@ -12,11 +12,19 @@ const REPEAT_MS: u64 = 12_000;
 
 /// The mark of a call without an answer in `Life::used`; of those beyond the number of bits none.
 pub(super) fn bit(place: usize) -> u64 {
-    u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+    u32::try_from(place)
+        .ok()
+        .and_then(|place| 1_u64.checked_shl(place))
+        .unwrap_or(0)
 }
 
 /// Adds every state that could be meanwhile, before `next`; `false` if there are too many.
-pub(super) fn spread(lives: &mut Vec<Life>, unknown: &[Record], next: &Record, context: &Context<'_>) -> bool {
+pub(super) fn spread(
+    lives: &mut Vec<Life>,
+    unknown: &[Record],
+    next: &Record,
+    context: &Context<'_>,
+) -> bool {
     if !unknown.iter().any(|call| call.asked_us < next.told_us) {
         return true;
     }
@@ -63,43 +71,76 @@ pub(super) fn hide(lives: &mut Vec<Life>, next: &Record, context: &Context<'_>) 
 
 impl Life {
     /// What it becomes if this call was applied before `next`: once, in its time, by a change that no answered call made.
-    fn perhaps(&self, call: &Record, bit: u64, next: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
+    fn perhaps(
+        &self,
+        call: &Record,
+        bit: u64,
+        next: &Record,
+        context: &Context<'_>,
+        lives: &mut Vec<Self>,
+    ) {
         if self.used & bit != 0 {
             return;
         }
         let mut gaps = context.epoch.gaps(self.seq, next.seq()).iter();
-        let Some(gap) = gaps.find(|gap| gap.fits(call.asked_us, call.told_us)) else { return };
+        let Some(gap) = gaps.find(|gap| gap.fits(call.asked_us, call.told_us)) else {
+            return;
+        };
         let mut life = *self;
         life.slacken(next, context);
         life.used |= bit;
         // A clock that has gone back since says nothing about when that was.
-        life.now_ms = if context.epoch.stepped(self.seq, next.seq()) { 0 } else { self.now_ms.max(gap.after_ms) };
+        life.now_ms = if context.epoch.stepped(self.seq, next.seq()) {
+            0
+        } else {
+            self.now_ms.max(gap.after_ms)
+        };
         (life.seq, life.told_us) = (gap.seq, gap.before_us);
         match call.what {
-            What::Push { push, .. } => lives.extend(life.perhaps_pushed(&push, call, next, context)),
-            What::Settle { verb, token, time, .. } if self.place == Place::Leased && self.token == Some(token) => {
+            What::Push { push, .. } => {
+                lives.extend(life.perhaps_pushed(&push, call, next, context))
+            }
+            What::Settle {
+                verb, token, time, ..
+            } if self.place == Place::Leased && self.token == Some(token) => {
                 life.perhaps_settled(verb, time, call, context, lives);
             }
-            What::Change { verb: Verb::Cancel, .. } if matches!(self.place, Place::Waiting | Place::Dead) => {
+            What::Change {
+                verb: Verb::Cancel, ..
+            } if matches!(self.place, Place::Waiting | Place::Dead) => {
                 life.leave(Gone::Cancelled);
                 life.remember(life.now_ms + REPEAT_MS, u64::MAX, life.seq);
                 lives.push(life);
             }
-            What::Change { verb: Verb::Requeue, .. } if self.place == Place::Dead => {
+            What::Change {
+                verb: Verb::Requeue,
+                ..
+            } if self.place == Place::Dead => {
                 life.wait_at_least(life.now_ms);
                 life.count_anew(Some(Cause::Requeue));
                 lives.push(life);
             }
-            What::Change { verb: Verb::Reschedule, time, expected, .. } if self.is_waiting() => {
+            What::Change {
+                verb: Verb::Reschedule,
+                time,
+                expected,
+                ..
+            } if self.is_waiting() => {
                 // Another due than the expected one is not moved.
-                if self.score_ms.zip(expected.due_ms()).is_some_and(|(score_ms, expected)| score_ms != expected) {
+                if self
+                    .score_ms
+                    .zip(expected.due_ms())
+                    .is_some_and(|(score_ms, expected)| score_ms != expected)
+                {
                     return;
                 }
                 life.wait_for(time, call);
                 (life.put_off, life.remembered_ms.1) = (true, u64::MAX);
                 lives.push(life);
             }
-            What::Change { verb: Verb::RunNow, .. } if self.is_waiting() => {
+            What::Change {
+                verb: Verb::RunNow, ..
+            } if self.is_waiting() => {
                 life.wait_at_least(life.now_ms);
                 life.remembered_ms.1 = u64::MAX;
                 lives.push(life);
@@ -119,8 +160,16 @@ impl Life {
         self.put_floor(time, call);
     }
 
-    fn perhaps_pushed(&self, push: &Push, call: &Record, next: &Record, context: &Context<'_>) -> Option<Self> {
-        let stepped = context.epoch.stepped(self.remembered_seq.min(self.seq), next.seq());
+    fn perhaps_pushed(
+        &self,
+        push: &Push,
+        call: &Record,
+        next: &Record,
+        context: &Context<'_>,
+    ) -> Option<Self> {
+        let stepped = context
+            .epoch
+            .stepped(self.remembered_seq.min(self.seq), next.seq());
         if push.until_ms > 0 && push.until_ms <= self.now_ms && !stepped {
             return None;
         }
@@ -129,9 +178,17 @@ impl Life {
             Place::Absent(gone) => {
                 life.pushed(push, 0);
                 life.again = (gone == Gone::Acked).then_some(Cause::UnknownOutcome);
-                let near =
-                    push.time.delay_ms().map_or(push.time.due_ms(0) <= self.now_ms + REPEAT_MS, |ms| ms < REPEAT_MS);
-                let least = if near { push.until_ms.max(self.remembered_ms.0) } else { self.remembered_ms.0 };
+                let near = push
+                    .time
+                    .delay_ms()
+                    .map_or(push.time.due_ms(0) <= self.now_ms + REPEAT_MS, |ms| {
+                        ms < REPEAT_MS
+                    });
+                let least = if near {
+                    push.until_ms.max(self.remembered_ms.0)
+                } else {
+                    self.remembered_ms.0
+                };
                 life.remember(least, push.until_ms.max(self.remembered_ms.1), self.seq);
             }
             Place::Waiting if push.conflict != Conflict::Keep => {
@@ -147,7 +204,14 @@ impl Life {
         Some(life)
     }
 
-    fn perhaps_settled(mut self, verb: Verb, time: Time, call: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
+    fn perhaps_settled(
+        mut self,
+        verb: Verb,
+        time: Time,
+        call: &Record,
+        context: &Context<'_>,
+        lives: &mut Vec<Self>,
+    ) {
         match verb {
             Verb::Ack => self.leave(Gone::Acked),
             Verb::Bury => (self.place, self.token) = (Place::Dead, None),

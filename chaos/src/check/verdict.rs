@@ -155,7 +155,10 @@ pub struct Verdict {
 
 impl Verdict {
     pub(super) fn new() -> Self {
-        Self { violations: Kind::ALL.into_iter().map(|kind| (kind, 0)).collect(), ..Self::default() }
+        Self {
+            violations: Kind::ALL.into_iter().map(|kind| (kind, 0)).collect(),
+            ..Self::default()
+        }
     }
 
     pub fn count(&self, kind: Kind) -> u64 {
@@ -196,13 +199,18 @@ impl Verdict {
         }
         for (kind, words) in other.examples {
             let examples = self.examples.entry(kind).or_default();
-            examples.extend(words.into_iter().take(EXAMPLES.saturating_sub(examples.len())));
+            examples.extend(
+                words
+                    .into_iter()
+                    .take(EXAMPLES.saturating_sub(examples.len())),
+            );
         }
     }
 
     /// Adds recoveries that took too long.
     pub fn recovered_late(&mut self, late: &[String]) {
-        late.iter().for_each(|words| self.found(Kind::RecoveredLate, || words.clone()));
+        late.iter()
+            .for_each(|words| self.found(Kind::RecoveredLate, || words.clone()));
     }
 
     pub(super) fn explained(&mut self, cause: Cause) {

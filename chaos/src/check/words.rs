@@ -30,28 +30,63 @@ fn words(record: &Record) -> String {
     if matches!(record.what, What::Left { .. }) {
         return what(record);
     }
-    format!("seq {} at {} us, process {}: {}", record.seq(), record.now_us, record.process, what(record))
+    format!(
+        "seq {} at {} us, process {}: {}",
+        record.seq(),
+        record.now_us,
+        record.process,
+        what(record)
+    )
 }
 
 fn what(record: &Record) -> String {
     match record.what {
         What::Push { push, verdict } => {
-            format!("push of version {}, {} bytes, {}: {verdict:?}", push.version, push.bytes, push.time)
+            format!(
+                "push of version {}, {} bytes, {}: {verdict:?}",
+                push.version, push.bytes, push.time
+            )
         }
-        What::Claim { token, due_ms, lease_ms, version, attempt, bytes, .. } => {
+        What::Claim {
+            token,
+            due_ms,
+            lease_ms,
+            version,
+            attempt,
+            bytes,
+            ..
+        } => {
             format!(
                 "claim by {token:016x} for {lease_ms} ms: version {version}, {bytes} bytes, due {due_ms}, attempt {attempt}"
             )
         }
-        What::Settle { verb, verdict, token, time, told_ms } => {
+        What::Settle {
+            verb,
+            verdict,
+            token,
+            time,
+            told_ms,
+        } => {
             format!("{verb:?} {time} by {token:016x}: {verdict:?} {told_ms}")
         }
-        What::Change { verb, verdict, time, expected, told_ms, .. } => match expected.due_ms() {
+        What::Change {
+            verb,
+            verdict,
+            time,
+            expected,
+            told_ms,
+            ..
+        } => match expected.due_ms() {
             Some(expected) => format!("{verb:?} {time} if {expected}: {verdict:?} {told_ms}"),
             None => format!("{verb:?} {time}: {verdict:?} {told_ms}"),
         },
         What::Seen(seen) => format!("get: {seen:?}"),
-        What::Left { state, failures, crashes, time_ms } => {
+        What::Left {
+            state,
+            failures,
+            crashes,
+            time_ms,
+        } => {
             format!("left {state:?} at {time_ms} with {failures} failures and {crashes} crashes")
         }
     }

@@ -23,7 +23,10 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
         };
         let (mut killed, mut connection) = (0, stage.store().connection().await?);
         for kind in types {
-            let list: String = redis::cmd("CLIENT").arg(&["LIST", "TYPE", kind]).query_async(&mut connection).await?;
+            let list: String = redis::cmd("CLIENT")
+                .arg(&["LIST", "TYPE", kind])
+                .query_async(&mut connection)
+                .await?;
             let found: Vec<_> = list.lines().filter(|line| is_target(line, whom)).collect();
             if !found.is_empty() && !std::mem::replace(&mut begun, true) {
                 mark.begin("");
@@ -31,9 +34,15 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
             // In one round trip: one that is blocked may not be for long.
             let mut kills = redis::pipe();
             for line in found {
-                kills.cmd("CLIENT").arg(&["KILL", "ID", field(line, "id="), "SKIPME", "yes"]);
+                kills
+                    .cmd("CLIENT")
+                    .arg(&["KILL", "ID", field(line, "id="), "SKIPME", "yes"]);
             }
-            killed += kills.query_async::<Vec<u64>>(&mut connection).await?.into_iter().sum::<u64>();
+            killed += kills
+                .query_async::<Vec<u64>>(&mut connection)
+                .await?
+                .into_iter()
+                .sum::<u64>();
         }
         Ok((killed > 0).then_some(killed))
     });
@@ -49,20 +58,35 @@ fn is_target(line: &str, whom: Whom) -> bool {
 }
 
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
-    line.split(' ').find_map(|word| word.strip_prefix(name)).unwrap_or_default()
+    line.split(' ')
+        .find_map(|word| word.strip_prefix(name))
+        .unwrap_or_default()
 }
 
 /// A notice that is as long as no notice is, to subscribers who may not leave 64 KiB unread.
 pub(super) async fn slow_subscriber(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
-    let limit =
-        async |words: &str| stage.store().command::<()>(&["CONFIG", "SET", "client-output-buffer-limit", words]).await;
-    target("subscriber", async || Ok((!subscribers(stage).await?.is_empty()).then_some(()))).await?;
+    let limit = async |words: &str| {
+        stage
+            .store()
+            .command::<()>(&["CONFIG", "SET", "client-output-buffer-limit", words])
+            .await
+    };
+    target("subscriber", async || {
+        Ok((!subscribers(stage).await?.is_empty()).then_some(()))
+    })
+    .await?;
     mark.begin("");
     limit("pubsub 65536 0 0").await?;
-    let (channel, long) = (format!("dueq:{{{}}}:notice", stage.queue()), "9".repeat(1 << 20));
+    let (channel, long) = (
+        format!("dueq:{{{}}}:notice", stage.queue()),
+        "9".repeat(1 << 20),
+    );
     let cut = until("a subscriber that is cut", async || {
         let before = subscribers(stage).await?;
-        stage.store().command::<u64>(&["SPUBLISH", &channel, &long]).await?;
+        stage
+            .store()
+            .command::<u64>(&["SPUBLISH", &channel, &long])
+            .await?;
         let after = subscribers(stage).await?;
         let cut = before.iter().filter(|id| !after.contains(id)).count();
         Ok((cut > 0).then_some(cut))
@@ -76,8 +100,15 @@ pub(super) async fn slow_subscriber(stage: &Stage, mark: &Mark<'_>) -> Result<()
 
 /// The ids of their connections.
 async fn subscribers(stage: &Stage) -> Result<Vec<String>> {
-    let list: String = stage.store().command(&["CLIENT", "LIST", "TYPE", "pubsub"]).await?;
-    Ok(list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+    let list: String = stage
+        .store()
+        .command(&["CLIENT", "LIST", "TYPE", "pubsub"])
+        .await?;
+    Ok(list
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .map(str::to_owned)
+        .collect())
 }
 
 pub(super) async fn script_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
@@ -95,14 +126,27 @@ pub(super) async fn script_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
 
 /// Processes of dueq call scripts; so a client by FCALL is the one that sees this, and the others must not.
 pub(super) async fn function_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
-    let version = async || stage.store().command::<u64>(&["FCALL", "dueq_version", "0"]).await;
+    let version = async || {
+        stage
+            .store()
+            .command::<u64>(&["FCALL", "dueq_version", "0"])
+            .await
+    };
     let code = dueq::functions_code();
-    let load = async || stage.store().command::<String>(&["FUNCTION", "LOAD", "REPLACE", &code]).await;
+    let load = async || {
+        stage
+            .store()
+            .command::<String>(&["FUNCTION", "LOAD", "REPLACE", &code])
+            .await
+    };
     load().await?;
     let known = version().await?;
     mark.begin(&format!("version {known}"));
     stage.store().command::<()>(&["FUNCTION", "FLUSH"]).await?;
-    let error = version().await.err().context("a function that was flushed was called")?;
+    let error = version()
+        .await
+        .err()
+        .context("a function that was flushed was called")?;
     mark.trace(&format!("{:#}", error));
     load().await?;
     mark.end(&format!("version {}", version().await?));

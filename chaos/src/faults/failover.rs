@@ -31,16 +31,26 @@ pub(super) async fn fail_over(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> 
     let old = stage.store();
     let link = Proxy::start(old.port, Mode::Pass).await?;
     let name = format!("server-{}", mark.number);
-    let new = Arc::new(old.start_another(name, stage.library.clone(), stage.folder.clone()).await?);
+    let new = Arc::new(
+        old.start_another(name, stage.library.clone(), stage.folder.clone())
+            .await?,
+    );
     new.follow(Some(link.port())).await?;
-    until_within(SYNC_LIMIT, "a replica in step", async || Ok(new.is_in_step().await?.then_some(()))).await?;
+    until_within(SYNC_LIMIT, "a replica in step", async || {
+        Ok(new.is_in_step().await?.then_some(()))
+    })
+    .await?;
     let servers = Servers { old, new, link };
     let waited = waits(&servers.old).await?;
     std::fs::write(stage.replica_sign(), "")?;
     let done = async {
         let enough = async || Ok((waits(&servers.old).await? >= waited + WAITS).then_some(()));
         target("pushes that wait for a replica", enough).await?;
-        if rng.bool() { kill(stage, rng, mark, &servers).await } else { freeze(stage, rng, mark, &servers).await }
+        if rng.bool() {
+            kill(stage, rng, mark, &servers).await
+        } else {
+            freeze(stage, rng, mark, &servers).await
+        }
     };
     let done = done.await;
     std::fs::remove_file(stage.replica_sign())?;
@@ -61,7 +71,9 @@ pub(super) async fn fail_over(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> 
 /// How often somebody waited for replicas.
 async fn waits(store: &Store) -> Result<u64> {
     let stats = store.info("commandstats", "cmdstat_wait").await?;
-    let calls = stats.split(',').find_map(|word| word.strip_prefix("calls="));
+    let calls = stats
+        .split(',')
+        .find_map(|word| word.strip_prefix("calls="));
     Ok(calls.map_or(Ok(0), str::parse)?)
 }
 
@@ -72,13 +84,23 @@ async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) 
         lag(rng, servers).await?;
     }
     let before = main_queue(&servers.old).await?;
-    mark.begin(&format!("kill -9{}, seq={}", if lags { ", the replica lags" } else { "" }, before.seq));
+    mark.begin(&format!(
+        "kill -9{}, seq={}",
+        if lags { ", the replica lags" } else { "" },
+        before.seq
+    ));
     servers.old.kill()?;
     stage.away();
     last(rng, 0..1_500).await;
     let survived = take_over(stage, servers, &before).await?;
-    ensure!(!lags || survived < before.seq, "the replica had all that its master had");
-    mark.trace(&format!("another server is the master: seq was {} and is {survived}", before.seq));
+    ensure!(
+        !lags || survived < before.seq,
+        "the replica had all that its master had"
+    );
+    mark.trace(&format!(
+        "another server is the master: seq was {} and is {survived}",
+        before.seq
+    ));
     Ok(())
 }
 
@@ -88,28 +110,58 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     let Servers { old, new, link } = servers;
     let mut behind = Vec::new();
     for role in [Role::Producer, Role::Worker] {
-        let places: Vec<_> = stage.crew.iter().filter(|place| place.role == role).collect();
-        behind.push(rng.choice(&places).context("nobody has this role")?.name.clone());
+        let places: Vec<_> = stage
+            .crew
+            .iter()
+            .filter(|place| place.role == role)
+            .collect();
+        behind.push(
+            rng.choice(&places)
+                .context("nobody has this role")?
+                .name
+                .clone(),
+        );
     }
     lag(rng, servers).await?;
     // What an operator paused is paused for good on the old master: he resumes it on the new one.
     let is_paused = async || old.field(QUEUE, "paused").await;
-    until("a queue that is not paused", async || Ok(is_paused().await?.is_none().then_some(()))).await?;
+    until("a queue that is not paused", async || {
+        Ok(is_paused().await?.is_none().then_some(()))
+    })
+    .await?;
     let before = main_queue(old).await?;
-    mark.begin(&format!("SIGSTOP, {} stay with the old master, seq={}", behind.join(" and "), before.seq));
+    mark.begin(&format!(
+        "SIGSTOP, {} stay with the old master, seq={}",
+        behind.join(" and "),
+        before.seq
+    ));
     let pid = old.pid()?;
     old.signal(Signal::STOP)?;
-    until("a stopped server", async || Ok((process_state(pid)? == 'T').then_some(()))).await?;
+    until("a stopped server", async || {
+        Ok((process_state(pid)? == 'T').then_some(()))
+    })
+    .await?;
     stage.leave_behind(behind);
     stage.away();
     last(rng, 0..1_500).await;
     link.set(Mode::Away);
     let survived = take_over(stage, servers, &before).await?;
-    ensure!(survived < before.seq, "the replica had all that its master had");
+    ensure!(
+        survived < before.seq,
+        "the replica had all that its master had"
+    );
     old.signal(Signal::CONT)?;
     // Both take pushes and grant messages now.
-    let counters = async || anyhow::Ok((old.counter(QUEUE, "pushed").await?, old.counter(QUEUE, "acked").await?));
-    let first = until("an answer of the old master", async || counters().await.map(Some)).await?;
+    let counters = async || {
+        anyhow::Ok((
+            old.counter(QUEUE, "pushed").await?,
+            old.counter(QUEUE, "acked").await?,
+        ))
+    };
+    let first = until("an answer of the old master", async || {
+        counters().await.map(Some)
+    })
+    .await?;
     let served = until("work on the old master", async || {
         let now = counters().await?;
         Ok((now.0 > first.0 && now.1 > first.1).then_some((now.0 - first.0, now.1 - first.1)))
@@ -119,10 +171,17 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     let void = main_queue(old).await?;
     stage.leave_behind(Vec::new());
     // Those that the harness itself holds there end too.
-    old.command::<u64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await?;
+    old.command::<u64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+        .await?;
     old.follow(Some(new.port)).await?;
-    until_within(SYNC_LIMIT, "the old master in step", async || Ok(old.is_in_step().await?.then_some(()))).await?;
-    ensure!(main_queue(old).await?.seq > void.seq, "the old master has not what the new one has");
+    until_within(SYNC_LIMIT, "the old master in step", async || {
+        Ok(old.is_in_step().await?.then_some(()))
+    })
+    .await?;
+    ensure!(
+        main_queue(old).await?.seq > void.seq,
+        "the old master has not what the new one has"
+    );
     mark.trace(&format!(
         "another server is the master: seq was {} and is {survived}; the old one took {} pushes and {} acks and more, up to seq {}",
         before.seq, served.0, served.1, void.seq
@@ -137,30 +196,47 @@ async fn main_queue(store: &Store) -> Result<Found> {
 /// The replica hears no more of its master, which goes on for a while.
 async fn lag(rng: &mut Rng, Servers { old, new, link }: &Servers) -> Result<()> {
     link.set(Mode::Drop(Direction::Replies));
-    until("a replica that hears nothing", async || Ok((link.done() > 0).then_some(()))).await?;
+    until("a replica that hears nothing", async || {
+        Ok((link.done() > 0).then_some(()))
+    })
+    .await?;
     last(rng, 100..1_000).await;
-    until(
-        "a master that is ahead",
-        async || Ok((main_queue(old).await?.seq > main_queue(new).await?.seq).then_some(())),
-    )
+    until("a master that is ahead", async || {
+        Ok((main_queue(old).await?.seq > main_queue(new).await?.seq).then_some(()))
+    })
     .await
 }
 
 /// The replica becomes the server, as soon as it has all that is still to come. Returns the `seq` that it had.
 async fn take_over(stage: &Stage, servers: &Servers, before: &Found) -> Result<u64> {
     let new = &servers.new;
-    let alone = async || Ok((new.info("replication", "master_link_status").await? == "down").then_some(()));
+    let alone =
+        async || Ok((new.info("replication", "master_link_status").await? == "down").then_some(()));
     until("a replica without a master", alone).await?;
     new.follow(None).await?;
-    ensure!(new.info("replication", "role").await? == "master", "the replica is no master");
+    ensure!(
+        new.info("replication", "role").await? == "master",
+        "the replica is no master"
+    );
     let found = main_queue(new).await?;
-    ensure!(found.incarnation == before.incarnation, "the queue was {before:?} and is {found:?}");
+    ensure!(
+        found.incarnation == before.incarnation,
+        "the queue was {before:?} and is {found:?}"
+    );
     // What the old one may still answer is then between the two.
     let next = new.raise_seq(QUEUE).await?;
     new.fence()?;
     stage.replace_store(Arc::clone(new));
-    let Found { incarnation, seq: survived } = found;
-    stage.log.write(&Event::Undone { queue: QUEUE.to_owned(), incarnation, survived, next });
+    let Found {
+        incarnation,
+        seq: survived,
+    } = found;
+    stage.log.write(&Event::Undone {
+        queue: QUEUE.to_owned(),
+        incarnation,
+        survived,
+        next,
+    });
     stage.back();
     Ok(survived)
 }

@@ -34,11 +34,16 @@ pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
         if most > size / 2 {
             break;
         }
-        stage.log.say(&format!("{most} of {size} messages were waiting before their second; another storm follows"));
+        stage.log.say(&format!(
+            "{most} of {size} messages were waiting before their second; another storm follows"
+        ));
     }
     mark.end("");
     if most <= size / 2 {
-        return Err(NoTarget(format!("{most} of {size} messages were waiting before that second: too few")).into());
+        return Err(NoTarget(format!(
+            "{most} of {size} messages were waiting before that second: too few"
+        ))
+        .into());
     }
     mark.trace(&format!("{most} were waiting for that second"));
     Ok(())
@@ -46,7 +51,10 @@ pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
 
 /// How many of a storm were waiting at most before it broke.
 async fn storm_once(stage: &Arc<Stage>, name: &str, size: u64) -> Result<u64> {
-    let time_ms = super::until("the server's time", async || stage.store().time_ms().await.map(Some)).await?;
+    let time_ms = super::until("the server's time", async || {
+        stage.store().time_ms().await.map(Some)
+    })
+    .await?;
     let due_ms = u64::try_from(time_ms)? + storm_lead_ms(size);
     let pushing = stage.start_storm(name, size, due_ms).await?;
     let key = format!("dueq:{{{}}}:scheduled", stage.queue());
@@ -54,12 +62,18 @@ async fn storm_once(stage: &Arc<Stage>, name: &str, size: u64) -> Result<u64> {
     while u64::try_from(stage.store().time_ms().await.unwrap_or(0))? < due_ms {
         let last_ms = (due_ms + 999).to_string();
         // The server may be away for a while.
-        if let Ok(count) = stage.store().command::<u64>(&["ZCOUNT", &key, &due_ms.to_string(), &last_ms]).await {
+        if let Ok(count) = stage
+            .store()
+            .command::<u64>(&["ZCOUNT", &key, &due_ms.to_string(), &last_ms])
+            .await
+        {
             most = most.max(count);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    pushing.done(Duration::from_millis(storm_lead_ms(size)) + 3 * LIMIT).await?;
+    pushing
+        .done(Duration::from_millis(storm_lead_ms(size)) + 3 * LIMIT)
+        .await?;
     Ok(most)
 }
 
@@ -78,7 +92,11 @@ pub(super) async fn idle_connections(stage: &Stage, mark: &Mark<'_>) -> Result<(
             let connecting = TcpStream::connect(("127.0.0.1", port));
             open.push(tokio::time::timeout(Duration::from_secs(1), connecting).await??);
         }
-        let clients: u64 = stage.store().info("clients", "connected_clients").await?.parse()?;
+        let clients: u64 = stage
+            .store()
+            .info("clients", "connected_clients")
+            .await?
+            .parse()?;
         Ok((clients >= wanted).then_some(clients))
     });
     mark.trace(&format!("{} clients", seen.await?));
@@ -94,12 +112,16 @@ pub(super) async fn purge_beside(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let purged = super::until("a purge", async || {
         let aside = Client::connect(stage.store().url()).await?.queue(ASIDE)?;
         let hour = Duration::from_secs(3_600);
-        let messages = (0..PURGED).map(|number| Message::new("").id(format!("a-{number}")).due(hour));
+        let messages =
+            (0..PURGED).map(|number| Message::new("").id(format!("a-{number}")).due(hour));
         aside.push_many(messages).await;
         let purged = aside.purge(State::Scheduled).await?;
         Ok((purged > 0).then_some(purged))
     });
-    mark.trace(&format!("{} messages", purged.await.context("of the queue beside")?));
+    mark.trace(&format!(
+        "{} messages",
+        purged.await.context("of the queue beside")?
+    ));
     mark.end("");
     Ok(())
 }

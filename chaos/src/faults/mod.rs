@@ -63,7 +63,9 @@ pub enum Lane {
 
 impl Kind {
     pub fn name(self) -> String {
-        clap::ValueEnum::to_possible_value(&self).map(|value| value.get_name().to_owned()).unwrap_or_default()
+        clap::ValueEnum::to_possible_value(&self)
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
     }
 
     pub fn lane(self) -> Lane {
@@ -82,7 +84,14 @@ impl Kind {
 
     /// Undoes or moves what others hold on to: not while a process is frozen or a storm is being pushed.
     fn needs_calm(self) -> bool {
-        matches!(self, Self::AofTruncate | Self::Failover | Self::Flushall | Self::ClockForward | Self::ClockBack)
+        matches!(
+            self,
+            Self::AofTruncate
+                | Self::Failover
+                | Self::Flushall
+                | Self::ClockForward
+                | Self::ClockBack
+        )
     }
 
     fn breaks_calm(self) -> bool {
@@ -112,13 +121,15 @@ pub struct Mark<'a> {
 
 impl Mark<'_> {
     pub fn begin(&self, detail: &str) {
-        self.log.fault(&self.fault, self.number, Phase::Begin, detail);
+        self.log
+            .fault(&self.fault, self.number, Phase::Begin, detail);
     }
 
     /// It was seen to have had an effect.
     pub fn trace(&self, detail: &str) {
         self.traced.store(true, Ordering::SeqCst);
-        self.log.fault(&self.fault, self.number, Phase::Trace, detail);
+        self.log
+            .fault(&self.fault, self.number, Phase::Trace, detail);
     }
 
     pub fn end(&self, detail: &str) {
@@ -130,14 +141,23 @@ impl Mark<'_> {
 pub async fn inject(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng) -> bool {
     let (_alone, _beside);
     if kind.needs_calm() {
-        let Ok(guard) = stage.calm.try_write() else { return false };
+        let Ok(guard) = stage.calm.try_write() else {
+            return false;
+        };
         _alone = guard;
     } else if kind.breaks_calm() {
-        let Ok(guard) = stage.calm.try_read() else { return false };
+        let Ok(guard) = stage.calm.try_read() else {
+            return false;
+        };
         _beside = guard;
     }
     let log = &*stage.log;
-    let mark = Mark { log, fault: kind.name(), number: log.next(), traced: AtomicBool::new(false) };
+    let mark = Mark {
+        log,
+        fault: kind.name(),
+        number: log.next(),
+        traced: AtomicBool::new(false),
+    };
     let limit = kind.takes(stage) + 6 * LIMIT;
     let result = tokio::time::timeout(limit, perform(kind, stage, rng, &mark)).await;
     let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("it is not over after {limit:?}")));
@@ -152,7 +172,9 @@ pub async fn inject(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng) -> bool {
 fn conclude(mark: &Mark<'_>, result: Result<()>) -> bool {
     let (log, number, fault) = (mark.log, mark.number, &mark.fault);
     match result {
-        Ok(()) if !mark.traced.load(Ordering::SeqCst) => log.wrong(format!("fault {number} {fault} left no trace")),
+        Ok(()) if !mark.traced.load(Ordering::SeqCst) => {
+            log.wrong(format!("fault {number} {fault} left no trace"))
+        }
         Ok(()) => {}
         Err(error) => match error.downcast_ref::<NoTarget>() {
             Some(NoTarget(what)) => log.fault(fault, number, Phase::NotApplied, what),
@@ -223,12 +245,20 @@ async fn target<T>(what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> 
     target_within(TARGET_LIMIT, what, look).await
 }
 
-async fn target_within<T>(limit: Duration, what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+async fn target_within<T>(
+    limit: Duration,
+    what: &str,
+    look: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let found = seen_within(limit, Duration::from_millis(5), what, look).await?;
     found.ok_or_else(|| NoTarget(format!("no {what} within {limit:?}")).into())
 }
 
-async fn until_within<T>(limit: Duration, what: &str, ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+async fn until_within<T>(
+    limit: Duration,
+    what: &str,
+    ask: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let seen = seen_within(limit, Duration::from_millis(20), what, ask).await?;
     seen.with_context(|| format!("{what} was not seen in {limit:?}"))
 }
@@ -244,7 +274,9 @@ async fn seen_within<T>(
     loop {
         match ask().await {
             Ok(Some(answer)) => return Ok(Some(answer)),
-            Err(error) if start.elapsed() > limit => return Err(error.context(format!("waiting for {what}"))),
+            Err(error) if start.elapsed() > limit => {
+                return Err(error.context(format!("waiting for {what}")));
+            }
             Ok(None) if start.elapsed() > limit => return Ok(None),
             _ => tokio::time::sleep(pause).await,
         }
@@ -259,7 +291,10 @@ async fn last(rng: &mut Rng, ms: std::ops::Range<u64>) {
 /// The state of a process, such as `T` of one that is stopped.
 fn process_state(pid: rustix::process::Pid) -> Result<char> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
-    stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).context("no state")
+    stat.rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next())
+        .context("no state")
 }
 
 #[cfg(test)]
@@ -271,8 +306,16 @@ mod tests {
         let path = std::env::temp_dir().join(format!("dueq-no-target-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let log = Log::new(&path, true)?;
-        let mark = |number| Mark { log: &log, fault: "kill_blocked".into(), number, traced: AtomicBool::new(false) };
-        let none = target_within(Duration::from_millis(1), "blocked connection", async || Ok(None::<()>)).await;
+        let mark = |number| Mark {
+            log: &log,
+            fault: "kill_blocked".into(),
+            number,
+            traced: AtomicBool::new(false),
+        };
+        let none = target_within(Duration::from_millis(1), "blocked connection", async || {
+            Ok(None::<()>)
+        })
+        .await;
         assert!(conclude(&mark(1), none));
         assert_eq!(log.not_applied().get("kill_blocked"), Some(&1));
         assert!(log.all_wrong().is_empty());

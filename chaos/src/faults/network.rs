@@ -9,9 +9,21 @@ use super::{Kind, Mark, last, target};
 use crate::proxy::{Direction, Mode};
 use crate::run::stage::Stage;
 
-pub(super) async fn disturb(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let place = rng.choice(&stage.crew).map(Arc::clone).context("no processes")?;
-    let direction = if rng.bool() { Direction::Requests } else { Direction::Replies };
+pub(super) async fn disturb(
+    kind: Kind,
+    stage: &Stage,
+    rng: &mut Rng,
+    mark: &Mark<'_>,
+) -> Result<()> {
+    let place = rng
+        .choice(&stage.crew)
+        .map(Arc::clone)
+        .context("no processes")?;
+    let direction = if rng.bool() {
+        Direction::Requests
+    } else {
+        Direction::Replies
+    };
     let mode = match kind {
         Kind::NetDelay => {
             let least = rng.u64(0..50);

@@ -35,15 +35,25 @@ pub(super) async fn kill(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'
     mark.begin(&place.process(life));
     let end = place.ended(life).await?;
     // A worker may die of a poison message in the same moment, and is as dead.
-    ensure!(end.starts_with("signal:"), "{} ended otherwise: {end}", place.process(life));
+    ensure!(
+        end.starts_with("signal:"),
+        "{} ended otherwise: {end}",
+        place.process(life)
+    );
     mark.trace(&format!("{}: {end}", place.process(life)));
     mark.end(&place.process(life));
     Ok(())
 }
 
 fn chosen(stage: &Stage, rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
-    let places: Vec<_> = stage.crew.iter().filter(|place| place.role == role).collect();
-    rng.choice(&places).map(|place| Arc::clone(place)).context("nobody has this role")
+    let places: Vec<_> = stage
+        .crew
+        .iter()
+        .filter(|place| place.role == role)
+        .collect();
+    rng.choice(&places)
+        .map(|place| Arc::clone(place))
+        .context("nobody has this role")
 }
 
 /// A worker that holds nothing when it freezes has nothing to settle too late. Then another one is frozen, so many in all.
@@ -66,17 +76,25 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
         if stopped.is_empty() {
             mark.begin(&process);
         }
-        let seen = wake(stage, &place, life).await.with_context(|| process.clone())?;
+        let seen = wake(stage, &place, life)
+            .await
+            .with_context(|| process.clone())?;
         if let Some(what) = seen {
             mark.end(&process);
             mark.trace(&format!("{process}: {what}"));
             return Ok(());
         }
-        stage.log.say(&format!("{process} held nothing while it was stopped; another one is stopped"));
+        stage.log.say(&format!(
+            "{process} held nothing while it was stopped; another one is stopped"
+        ));
         stopped.push(process);
     }
     mark.end(&stopped.join(", "));
-    Err(NoTarget(format!("{} held nothing while they were stopped", stopped.join(", "))).into())
+    Err(NoTarget(format!(
+        "{} held nothing while they were stopped",
+        stopped.join(", ")
+    ))
+    .into())
 }
 
 /// Stops the process of a place, and says which life that is, unless it has just ended.
@@ -98,8 +116,14 @@ async fn wake(stage: &Stage, place: &Place, life: u32) -> Result<Option<&'static
     let size = std::fs::metadata(&history)?.len();
     ensure!(place.status().life == life, "did not stay stopped");
     place.signal(Signal::CONT)?;
-    let seen = until("a settle that was refused, or a handler that was told", async || late(&history, size));
-    tokio::time::timeout(FINDING_OUT, seen).await.ok().transpose()
+    let seen = until(
+        "a settle that was refused, or a handler that was told",
+        async || late(&history, size),
+    );
+    tokio::time::timeout(FINDING_OUT, seen)
+        .await
+        .ok()
+        .transpose()
 }
 
 /// What a history says after so many bytes about a lease that was lost.
@@ -109,7 +133,9 @@ fn late(history: &Path, from: u64) -> Result<Option<&'static str>> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    Ok(["lost_lease", "\"LOST\"", "\"GONE\""].into_iter().find(|word| text.contains(word)))
+    Ok(["lost_lease", "\"LOST\"", "\"GONE\""]
+        .into_iter()
+        .find(|word| text.contains(word)))
 }
 
 /// A node whose wall clock is wrong by minutes: it must not matter to anybody.

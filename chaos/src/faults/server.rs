@@ -30,10 +30,13 @@ pub(super) async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     mark.trace("the process is another one");
     for ((queue, before), (_, after)) in before.iter().zip(&after) {
         let Some(before) = before else { continue };
-        let kept =
-            after.as_ref().is_some_and(|after| after.incarnation == before.incarnation && after.seq >= before.seq);
+        let kept = after.as_ref().is_some_and(|after| {
+            after.incarnation == before.incarnation && after.seq >= before.seq
+        });
         if !kept {
-            stage.log.wrong(format!("kill -9 of the server lost writes of {queue}: {before:?}, now {after:?}"));
+            stage.log.wrong(format!(
+                "kill -9 of the server lost writes of {queue}: {before:?}, now {after:?}"
+            ));
         }
     }
     stage.store().fence()?;
@@ -45,7 +48,10 @@ pub(super) async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
 /// `queue=NAME incarnation=.. seq=..`, for each queue.
 pub(super) fn seqs(found: &[(String, Option<Found>)]) -> String {
     let words = found.iter().map(|(queue, found)| match found {
-        Some(found) => format!("queue={queue} incarnation={} seq={}", found.incarnation, found.seq),
+        Some(found) => format!(
+            "queue={queue} incarnation={} seq={}",
+            found.incarnation, found.seq
+        ),
         None => format!("queue={queue} absent"),
     });
     words.collect::<Vec<_>>().join(", ")
@@ -56,9 +62,16 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     mark.begin("");
     stage.store().signal(Signal::STOP)?;
     let seen = async {
-        until("a stopped server", async || Ok((process_state(pid)? == 'T').then_some(()))).await?;
+        until("a stopped server", async || {
+            Ok((process_state(pid)? == 'T').then_some(()))
+        })
+        .await?;
         // Not a moment later: below the library's limit for a reply, and beyond it.
-        let ping = tokio::time::timeout(Duration::from_millis(300), stage.store().command::<String>(&["PING"])).await;
+        let ping = tokio::time::timeout(
+            Duration::from_millis(300),
+            stage.store().command::<String>(&["PING"]),
+        )
+        .await;
         ensure!(ping.is_err(), "a stopped server answered");
         mark.trace("it does not answer");
         last(rng, 200..6_500).await;
@@ -76,12 +89,18 @@ const LAST_WRITE: &str = "dueq-chaos:last-write";
 pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let wanted = rng.u64(CUT_BYTES);
     // After a rewrite there may be little to cut off yet.
-    target("bytes to cut off", async || Ok((stage.store().cuttable()? > CUT_BYTES.start).then_some(()))).await?;
+    target("bytes to cut off", async || {
+        Ok((stage.store().cuttable()? > CUT_BYTES.start).then_some(()))
+    })
+    .await?;
     stage.away();
     let before = stage.settled().await?;
     // The last write of all, so that there is something whose loss is seen, whatever else was cut off.
     let mark_now = mark.number.to_string();
-    let _: String = stage.store().command(&["SET", LAST_WRITE, &mark_now]).await?;
+    let _: String = stage
+        .store()
+        .command(&["SET", LAST_WRITE, &mark_now])
+        .await?;
     let bytes = wanted.min(stage.store().cuttable()?);
     mark.begin(&format!("{bytes} bytes, {}", seqs(&before)));
     stage.store().kill()?;
@@ -108,10 +127,15 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
                 });
             }
             (Some(before), None) => {
-                stage.log.write(&Event::Emptied { queue, incarnation: before.incarnation.clone() });
+                stage.log.write(&Event::Emptied {
+                    queue,
+                    incarnation: before.incarnation.clone(),
+                });
             }
             (None, None) => {}
-            (before, after) => anyhow::bail!("{queue} was {before:?} and is {after:?}: the cut went too deep"),
+            (before, after) => {
+                anyhow::bail!("{queue} was {before:?} and is {after:?}: the cut went too deep")
+            }
         }
     }
     stage.store().fence()?;
@@ -127,17 +151,28 @@ async fn rewrite(stage: &Stage) -> Result<()> {
         // The server has just begun by itself, as the file has grown: after the start, so that is as good.
         ensure!(format!("{error:#}").contains("already in progress"), error);
     }
-    until("a file that was written anew", async || Ok(stage.store().is_file_whole().await?.then_some(()))).await
+    until("a file that was written anew", async || {
+        Ok(stage.store().is_file_whole().await?.then_some(()))
+    })
+    .await
 }
 
 /// Nothing more fits into the append-only file: redis refuses writes with MISCONF until it has written what it owes.
 pub(super) async fn disk_full(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let status = async || stage.store().info("persistence", "aof_last_write_status").await;
+    let status = async || {
+        stage
+            .store()
+            .info("persistence", "aof_last_write_status")
+            .await
+    };
     let refused = stage.store().errors("MISCONF").await?;
     mark.begin("");
     stage.store().shim.set_disk_full(true)?;
     let seen = async {
-        until("a failed write", async || Ok((status().await? == "err").then_some(()))).await?;
+        until("a failed write", async || {
+            Ok((status().await? == "err").then_some(()))
+        })
+        .await?;
         let count = until("a refused write", async || {
             let now = stage.store().errors("MISCONF").await?;
             Ok((now > refused).then_some(now - refused))
@@ -148,7 +183,10 @@ pub(super) async fn disk_full(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> 
     };
     let seen = seen.await;
     stage.store().shim.set_disk_full(false)?;
-    until("a write that succeeds", async || Ok((status().await? == "ok").then_some(()))).await?;
+    until("a write that succeeds", async || {
+        Ok((status().await? == "ok").then_some(()))
+    })
+    .await?;
     mark.end("");
     seen
 }
@@ -157,7 +195,12 @@ pub(super) async fn max_memory(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) ->
     let refused = stage.store().errors("OOM").await?;
     let used: u64 = stage.store().info("memory", "used_memory").await?.parse()?;
     mark.begin(&format!("{used} bytes"));
-    let set = async |bytes: u64| stage.store().command::<()>(&["CONFIG", "SET", "maxmemory", &bytes.to_string()]).await;
+    let set = async |bytes: u64| {
+        stage
+            .store()
+            .command::<()>(&["CONFIG", "SET", "maxmemory", &bytes.to_string()])
+            .await
+    };
     set(used).await?;
     let seen = async {
         let count = until("a refused push", async || {
@@ -170,7 +213,10 @@ pub(super) async fn max_memory(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) ->
         mark.trace(&format!("{} calls refused so far", count.await?));
         let acked = stage.counter("acked").await?;
         last(rng, 500..2_500).await;
-        until("an ack while memory is full", async || Ok((stage.counter("acked").await? != acked).then_some(()))).await
+        until("an ack while memory is full", async || {
+            Ok((stage.counter("acked").await? != acked).then_some(()))
+        })
+        .await
     };
     let seen = seen.await;
     set(0).await?;
@@ -179,8 +225,14 @@ pub(super) async fn max_memory(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) ->
 }
 
 /// One step, which stays; the next one goes from there.
-pub(super) async fn step_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, sign: i64) -> Result<()> {
-    let most = (CLOCK_LIMIT_MS - sign * stage.store().offset_ms()).clamp(2_000, stage.step_limit_ms());
+pub(super) async fn step_clock(
+    stage: &Stage,
+    rng: &mut Rng,
+    mark: &Mark<'_>,
+    sign: i64,
+) -> Result<()> {
+    let most =
+        (CLOCK_LIMIT_MS - sign * stage.store().offset_ms()).clamp(2_000, stage.step_limit_ms());
     let step_ms = sign * rng.i64(1_500..=most.max(1_501));
     let clock = async || anyhow::Ok(stage.store().time_ms().await? - monotonic_ms());
     let before = clock().await?;
@@ -209,20 +261,37 @@ pub(super) async fn flushall(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let mut pipeline = redis::pipe();
     pipeline.atomic();
     for (queue, _) in &before {
-        pipeline.cmd("HGET").arg(format!("dueq:{{{queue}}}:meta")).arg("incarnation");
+        pipeline
+            .cmd("HGET")
+            .arg(format!("dueq:{{{queue}}}:meta"))
+            .arg("incarnation");
     }
     pipeline.cmd("FLUSHALL").ignore();
-    let borns: Vec<Option<String>> = pipeline.query_async(&mut stage.store().connection().await?).await?;
+    let borns: Vec<Option<String>> = pipeline
+        .query_async(&mut stage.store().connection().await?)
+        .await?;
     for ((queue, _), incarnation) in before.iter().zip(&borns) {
         if let Some(incarnation) = incarnation {
-            stage.log.write(&Event::Emptied { queue: queue.clone(), incarnation: incarnation.clone() });
+            stage.log.write(&Event::Emptied {
+                queue: queue.clone(),
+                incarnation: incarnation.clone(),
+            });
         }
     }
     let main = borns.first().cloned().flatten();
     let now = until("a queue that was made anew", async || {
-        Ok(stage.found().await?.swap_remove(0).1.filter(|found| Some(&found.incarnation) != main.as_ref()))
+        Ok(stage
+            .found()
+            .await?
+            .swap_remove(0)
+            .1
+            .filter(|found| Some(&found.incarnation) != main.as_ref()))
     });
-    mark.trace(&format!("incarnation was {}, is {}", main.clone().unwrap_or_default(), now.await?.incarnation));
+    mark.trace(&format!(
+        "incarnation was {}, is {}",
+        main.clone().unwrap_or_default(),
+        now.await?.incarnation
+    ));
     stage.store().fence()?;
     mark.end("");
     Ok(())

@@ -17,7 +17,13 @@ const PATIENT_ATTEMPTS: u32 = 2;
 /// So many deliveries are held at most.
 const HELD: usize = 64;
 
-pub(super) async fn run(queue: Queue, notes: Arc<Notes>, lease: Duration, per_second: u32, mut stop: Stop) {
+pub(super) async fn run(
+    queue: Queue,
+    notes: Arc<Notes>,
+    lease: Duration,
+    per_second: u32,
+    mut stop: Stop,
+) {
     let (mut pace, mut held) = (Pace::new(per_second), JoinSet::new());
     loop {
         let owed = tokio::select! {
@@ -26,7 +32,9 @@ pub(super) async fn run(queue: Queue, notes: Arc<Notes>, lease: Duration, per_se
         };
         pace.did(owed);
         while held.try_join_next().is_some() {}
-        let number = usize::try_from(owed).unwrap_or(1).min(HELD.saturating_sub(held.len()));
+        let number = usize::try_from(owed)
+            .unwrap_or(1)
+            .min(HELD.saturating_sub(held.len()));
         if number == 0 {
             continue;
         }
@@ -44,7 +52,11 @@ pub(super) async fn run(queue: Queue, notes: Arc<Notes>, lease: Duration, per_se
 
 async fn handle(notes: &Notes, delivery: &Delivery, lease: Duration) {
     let id = notes.started(delivery);
-    let choice = if delivery.attempt() > PATIENT_ATTEMPTS { 0 } else { fastrand::u32(0..10) };
+    let choice = if delivery.attempt() > PATIENT_ATTEMPTS {
+        0
+    } else {
+        fastrand::u32(0..10)
+    };
     match choice {
         0..3 => drop(notes.settle(delivery, Verb::Ack).await),
         3 => {
@@ -70,11 +82,16 @@ async fn handle(notes: &Notes, delivery: &Delivery, lease: Duration) {
             }
         }
     }
-    notes.diary.write(&Event::Ended { id, wants: "by hand".to_owned() });
+    notes.diary.write(&Event::Ended {
+        id,
+        wants: "by hand".to_owned(),
+    });
 }
 
 async fn extend(notes: &Notes, delivery: &Delivery, lease: Duration) {
-    let op = notes.diary.asked(Verb::Extend, vec![delivery.id().into_owned()]);
+    let op = notes
+        .diary
+        .asked(Verb::Extend, vec![delivery.id().into_owned()]);
     let told = outcome(delivery.extend(lease).await, |extended| match extended {
         Extended::Until(deadline_ms) => format!("OK {deadline_ms}"),
         Extended::Gone => "GONE".to_owned(),

@@ -21,7 +21,12 @@ const LEAST: u64 = 5;
 const MOST: usize = 40;
 const PURGE_PAUSE: Duration = Duration::from_millis(100);
 
-pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut stop: Stop) -> Result<()> {
+pub(super) async fn run(
+    options: &Options,
+    queue: &Queue,
+    diary: &Diary,
+    mut stop: Stop,
+) -> Result<()> {
     let mut canceller = Canceller {
         queue: queue.clone(),
         diary: diary.clone(),
@@ -61,8 +66,16 @@ impl Canceller {
             17 | 18 => State::Dead,
             _ => State::Leased,
         };
-        let cursor = if state == State::Scheduled { self.scheduled.take() } else { None };
-        let limit = if state == State::Ready { READY_PAGE } else { PAGE };
+        let cursor = if state == State::Scheduled {
+            self.scheduled.take()
+        } else {
+            None
+        };
+        let limit = if state == State::Ready {
+            READY_PAGE
+        } else {
+            PAGE
+        };
         let page = match self.queue.list(state, cursor.as_ref(), limit).await {
             Ok(page) => page,
             Err(error) => return tracing::warn!(%error, "looking failed"),
@@ -85,7 +98,12 @@ impl Canceller {
         }
         if self.rng.u32(0..20) == 0 {
             let absent = format!("nobody-{}", self.rng.u32(..));
-            changes.spawn(change(self.queue.clone(), self.diary.clone(), absent, Change::Cancel));
+            changes.spawn(change(
+                self.queue.clone(),
+                self.diary.clone(),
+                absent,
+                Change::Cancel,
+            ));
         }
         while changes.join_next().await.is_some() {}
     }
@@ -118,7 +136,10 @@ impl Canceller {
     }
 
     async fn purge(&mut self) {
-        let state = *self.rng.choice(&[State::Scheduled, State::Ready, State::Dead]).unwrap_or(&State::Scheduled);
+        let state = *self
+            .rng
+            .choice(&[State::Scheduled, State::Ready, State::Dead])
+            .unwrap_or(&State::Scheduled);
         if let Err(error) = self.queue.purge(state).await {
             tracing::warn!(%error, "purging failed");
         }
@@ -147,9 +168,10 @@ async fn change(queue: Queue, diary: Diary, id: String, change: Change) {
         Change::Cancel => outcome(queue.cancel(&id).await, cancelled),
         Change::CancelDead => outcome(queue.cancel_dead(&id).await, cancelled),
         Change::Reschedule(due) => outcome(queue.reschedule(&id, due).await, rescheduled),
-        Change::RescheduleIf(due, expected_ms) => {
-            outcome(queue.reschedule_if(&id, due, expected_ms).await, rescheduled)
-        }
+        Change::RescheduleIf(due, expected_ms) => outcome(
+            queue.reschedule_if(&id, due, expected_ms).await,
+            rescheduled,
+        ),
         Change::RunNow => outcome(queue.run_now(&id).await, run_now),
         Change::Requeue => outcome(queue.requeue(&id).await, requeued),
     };

@@ -101,14 +101,17 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Operator => Role::Operator,
     };
     if let Some(folder) = &options.scripts {
-        dueq::harness::replace_scripts(folder).with_context(|| format!("the scripts in {}", folder.display()))?;
+        dueq::harness::replace_scripts(folder)
+            .with_context(|| format!("the scripts in {}", folder.display()))?;
     }
     let diary = Diary::begin(&options.history, role, &options.name)?;
     log(diary.clone());
     // Ours and the library's jitter.
     fastrand::seed(options.seed ^ hash(options.name.as_bytes()));
     let mut stop = stop_on_sigterm()?;
-    let Some(queue) = connect(&options, &mut stop).await? else { return Ok(()) };
+    let Some(queue) = connect(&options, &mut stop).await? else {
+        return Ok(());
+    };
     writeln!(std::io::stdout(), "ready")?;
     match options.role {
         Kind::Producer => producer::run(&options, &queue, &diary, stop).await?,
@@ -163,9 +166,15 @@ async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<Queue>> {
 /// To stderr; and what the library says about an emptied store is written down too.
 fn log(diary: Diary) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    let to_stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_filter(filter);
+    let to_stderr = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_filter(filter);
     let emptied = Emptied(diary).with_filter(LevelFilter::WARN);
-    tracing_subscriber::registry().with(to_stderr).with(emptied).init();
+    tracing_subscriber::registry()
+        .with(to_stderr)
+        .with(emptied)
+        .init();
 }
 
 struct Emptied(Diary);
@@ -201,7 +210,11 @@ struct Pace {
 
 impl Pace {
     fn new(per_second: u32) -> Self {
-        Self { per_second: u64::from(per_second), since: tokio::time::Instant::now(), done: 0 }
+        Self {
+            per_second: u64::from(per_second),
+            since: tokio::time::Instant::now(),
+            done: 0,
+        }
     }
 
     /// How many are to be done now; waits until there are as many as that.

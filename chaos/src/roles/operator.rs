@@ -26,9 +26,18 @@ const PAYLOAD_LIMIT: u32 = 1_048_576;
 const MAX_ATTEMPTS: u32 = 20;
 const MAX_CRASHES: u32 = 5;
 
-pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut stop: Stop) -> Result<()> {
+pub(super) async fn run(
+    options: &Options,
+    queue: &Queue,
+    diary: &Diary,
+    mut stop: Stop,
+) -> Result<()> {
     let rng = Rng::with_seed(options.seed ^ hash(options.name.as_bytes()));
-    let mut operator = Operator { queue: queue.clone(), diary: diary.clone(), rng };
+    let mut operator = Operator {
+        queue: queue.clone(),
+        diary: diary.clone(),
+        rng,
+    };
     // Each act before any comes again.
     let mut deck: Vec<Act> = Vec::new();
     loop {
@@ -100,9 +109,16 @@ impl Operator {
         if stats.paused {
             self.queue.resume().await?;
         }
-        if stats.max_messages != 0 || stats.max_payload_bytes < u64::from(PAYLOAD_LIMIT) && stats.max_payload_bytes != 0
+        if stats.max_messages != 0
+            || stats.max_payload_bytes < u64::from(PAYLOAD_LIMIT) && stats.max_payload_bytes != 0
         {
-            self.queue.configure(Limits::new().max_messages(None).max_payload_bytes(PAYLOAD_LIMIT)).await?;
+            self.queue
+                .configure(
+                    Limits::new()
+                        .max_messages(None)
+                        .max_payload_bytes(PAYLOAD_LIMIT),
+                )
+                .await?;
         }
         Ok(())
     }
@@ -117,18 +133,29 @@ impl Operator {
             // Some of the pushes that follow fit, the others do not.
             Act::LimitMessages => {
                 let stats = self.queue.stats().await?;
-                let most = stats.scheduled + stats.ready + stats.leased + stats.dead + self.rng.u64(1..50);
-                self.queue.configure(Limits::new().max_messages(Some(most)).max_attempts(MAX_ATTEMPTS)).await?;
+                let most =
+                    stats.scheduled + stats.ready + stats.leased + stats.dead + self.rng.u64(1..50);
+                self.queue
+                    .configure(
+                        Limits::new()
+                            .max_messages(Some(most))
+                            .max_attempts(MAX_ATTEMPTS),
+                    )
+                    .await?;
                 self.shortly().await;
                 self.restore().await
             }
             Act::LimitPayloads => {
-                let limits = Limits::new().max_payload_bytes(self.rng.u32(200..20_000)).max_crashes(MAX_CRASHES);
+                let limits = Limits::new()
+                    .max_payload_bytes(self.rng.u32(200..20_000))
+                    .max_crashes(MAX_CRASHES);
                 self.queue.configure(limits).await?;
                 self.shortly().await;
                 self.restore().await
             }
-            Act::Purge(State::Scheduled) if self.queue.stats().await?.scheduled > PURGED_BELOW => Ok(()),
+            Act::Purge(State::Scheduled) if self.queue.stats().await?.scheduled > PURGED_BELOW => {
+                Ok(())
+            }
             Act::Purge(state) => self.queue.purge(state).await.map(drop),
             Act::RequeueOldest => {
                 self.cancel_poison().await?;
@@ -149,10 +176,17 @@ impl Operator {
         let mut cursor = None;
         loop {
             let page = self.queue.list(State::Dead, cursor.as_ref(), 1_000).await?;
-            for message in page.messages.iter().filter(|message| message.id.ends_with(POISON.as_bytes())) {
+            for message in page
+                .messages
+                .iter()
+                .filter(|message| message.id.ends_with(POISON.as_bytes()))
+            {
                 let id = String::from_utf8_lossy(&message.id).into_owned();
                 let op = self.diary.asked(Verb::Cancel, vec![id.clone()]);
-                let told = outcome(self.queue.cancel_dead(&id).await, super::canceller::cancelled);
+                let told = outcome(
+                    self.queue.cancel_dead(&id).await,
+                    super::canceller::cancelled,
+                );
                 self.diary.told(op, vec![told]);
             }
             cursor = page.next;
@@ -166,10 +200,15 @@ impl Operator {
     async fn read(&mut self, state: State) -> Result<(), Error> {
         let mut found = self.queue.list(state, None, PAGE).await?.messages;
         self.rng.shuffle(&mut found);
-        let ids = found.iter().take(READ).map(|message| String::from_utf8_lossy(&message.id).into_owned());
+        let ids = found
+            .iter()
+            .take(READ)
+            .map(|message| String::from_utf8_lossy(&message.id).into_owned());
         for id in ids.chain([format!("nobody-{}", self.rng.u32(..))]) {
             let op = self.diary.asked(Verb::Get, vec![id.clone()]);
-            let told = outcome(self.queue.get(&id).await, |found| stored::of_library(&id, found.as_ref()));
+            let told = outcome(self.queue.get(&id).await, |found| {
+                stored::of_library(&id, found.as_ref())
+            });
             self.diary.told(op, vec![told]);
         }
         Ok(())

@@ -24,8 +24,18 @@ const STORM_BATCH: u64 = 1_000;
 /// How long a push waits for its replica.
 const REPLICA_TIMEOUT: Duration = Duration::from_millis(500);
 
-pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, mut stop: Stop) -> Result<()> {
-    let mut plan = Plan::new(options.seed, &options.name, options.poison_every, options.once);
+pub(super) async fn run(
+    options: &Options,
+    queue: &Queue,
+    diary: &Diary,
+    mut stop: Stop,
+) -> Result<()> {
+    let mut plan = Plan::new(
+        options.seed,
+        &options.name,
+        options.poison_every,
+        options.once,
+    );
     let mut producer = Producer {
         queue: queue.clone(),
         diary: diary.clone(),
@@ -65,7 +75,10 @@ impl Producer {
             let now = Instant::now();
             while owed > 0 {
                 let step = match later.first_entry() {
-                    Some(first) if first.key().0 <= now => Step { pushes: vec![first.remove()], later: Vec::new() },
+                    Some(first) if first.key().0 <= now => Step {
+                        pushes: vec![first.remove()],
+                        later: Vec::new(),
+                    },
                     _ => plan.step(self.diary.server_now_ms()),
                 };
                 for (pause, push) in step.later {
@@ -89,7 +102,9 @@ impl Producer {
         let mut pushed = 0;
         while pushed < number {
             let end = number.min(pushed + STORM_BATCH);
-            let pushes = (pushed..end).map(|place| plan.plain(Due::AtMs(due_ms + place % 1_000))).collect();
+            let pushes = (pushed..end)
+                .map(|place| plan.plain(Due::AtMs(due_ms + place % 1_000)))
+                .collect();
             self.push(pushes).await;
             pushed = end;
         }
@@ -99,12 +114,21 @@ impl Producer {
     async fn push(&mut self, pushes: Vec<Push>) {
         let size = u32::try_from(pushes.len().min(IN_FLIGHT)).unwrap_or(1);
         // Nobody closes the semaphore.
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else { return };
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else {
+            return;
+        };
         while self.pushes.try_join_next().is_some() {}
         let (mut queue, diary, mut replicas) = (self.queue.clone(), self.diary.clone(), 0);
-        if self.replicated_while.as_ref().is_some_and(|sign| sign.exists()) {
+        if self
+            .replicated_while
+            .as_ref()
+            .is_some_and(|sign| sign.exists())
+        {
             replicas = 1;
-            queue = queue.durability(Durability::Replicated { replicas, timeout: REPLICA_TIMEOUT });
+            queue = queue.durability(Durability::Replicated {
+                replicas,
+                timeout: REPLICA_TIMEOUT,
+            });
         }
         self.pushes.spawn(async move {
             let ids = pushes.iter().map(|push| push.id.clone()).collect();
@@ -113,7 +137,13 @@ impl Producer {
                 [push] => vec![queue.push(push.message()).await],
                 _ => queue.push_many(pushes.iter().map(Push::message)).await,
             };
-            diary.told(op, results.into_iter().map(|result| outcome(result, word)).collect());
+            diary.told(
+                op,
+                results
+                    .into_iter()
+                    .map(|result| outcome(result, word))
+                    .collect(),
+            );
             drop(room);
         });
     }

@@ -14,21 +14,37 @@ use crate::workload::{AGAIN, POISON, hash, trace_parent};
 
 pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, stop: Stop) -> Result<()> {
     let lease = Duration::from_millis(options.lease_ms);
-    let notes = Arc::new(Notes { queue: queue.clone(), diary: diary.clone(), seed: options.seed, lease });
+    let notes = Arc::new(Notes {
+        queue: queue.clone(),
+        diary: diary.clone(),
+        seed: options.seed,
+        lease,
+    });
     let worker = queue
         .worker()
         .concurrency(options.concurrency)
         .lease(lease)
         .time_limit(Duration::from_millis(options.time_limit_ms))
         .grace(Duration::from_millis(options.time_limit_ms))
-        .retry(Retry::exponential(Duration::from_millis(20), Duration::from_secs(2))?);
-    let hand = tokio::spawn(by_hand::run(queue.clone(), Arc::clone(&notes), lease, options.by_hand, stop.clone()));
+        .retry(Retry::exponential(
+            Duration::from_millis(20),
+            Duration::from_secs(2),
+        )?);
+    let hand = tokio::spawn(by_hand::run(
+        queue.clone(),
+        Arc::clone(&notes),
+        lease,
+        options.by_hand,
+        stop.clone(),
+    ));
     let mut end = stop;
     let handler = move |delivery| {
         let notes = Arc::clone(&notes);
         async move { handle(&notes, &delivery).await }
     };
-    worker.run(handler, async move { super::stopped(&mut end).await }).await?;
+    worker
+        .run(handler, async move { super::stopped(&mut end).await })
+        .await?;
     hand.await?;
     Ok(())
 }
@@ -53,8 +69,14 @@ impl Notes {
             started_us: delivery.started_us(),
         });
         if delivery.trace_parent() != trace_parent(&id).as_deref() {
-            let what = format!("{id} was delivered with the trace {:?}", delivery.trace_parent());
-            self.diary.write(&Event::Broken { queue: self.queue.name().to_owned(), what });
+            let what = format!(
+                "{id} was delivered with the trace {:?}",
+                delivery.trace_parent()
+            );
+            self.diary.write(&Event::Broken {
+                queue: self.queue.name().to_owned(),
+                what,
+            });
         }
         if id.ends_with(POISON) {
             std::process::abort();
@@ -63,7 +85,10 @@ impl Notes {
     }
 
     pub(super) fn ended(&self, id: &str, wants: &str) {
-        self.diary.write(&Event::Ended { id: id.to_owned(), wants: wants.to_owned() });
+        self.diary.write(&Event::Ended {
+            id: id.to_owned(),
+            wants: wants.to_owned(),
+        });
     }
 
     /// Settles by hand, and writes down both ends of it. Returns what it was told.
@@ -73,8 +98,18 @@ impl Notes {
             Verb::Ack => outcome(delivery.ack().await, settled),
             Verb::Release => outcome(delivery.release().await, settled),
             Verb::Bury => outcome(delivery.bury("chaos").await, settled),
-            Verb::Again => outcome(delivery.again(Duration::from_millis(fastrand::u64(0..500))).await, settled),
-            _ => outcome(delivery.retry(Duration::from_millis(fastrand::u64(0..500)), "chaos").await, retried),
+            Verb::Again => outcome(
+                delivery
+                    .again(Duration::from_millis(fastrand::u64(0..500)))
+                    .await,
+                settled,
+            ),
+            _ => outcome(
+                delivery
+                    .retry(Duration::from_millis(fastrand::u64(0..500)), "chaos")
+                    .await,
+                retried,
+            ),
         };
         self.diary.told(op, vec![told.clone()]);
         told
@@ -106,10 +141,18 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
     let id = notes.started(delivery);
     let choice = hash(id.as_bytes()) ^ notes.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let (kind, detail) = (choice % 10_000, choice / 10_000);
-    let (first, coin, quarters) = (delivery.attempt() == 1, fastrand::bool(), u32::try_from(kind % 4).unwrap_or(0));
+    let (first, coin, quarters) = (
+        delivery.attempt() == 1,
+        fastrand::bool(),
+        u32::try_from(kind % 4).unwrap_or(0),
+    );
     let ended = |wants| notes.ended(&id, wants);
     match kind {
-        0..100 => notes.work(&id, delivery, Duration::from_millis(detail % 50)).await,
+        0..100 => {
+            notes
+                .work(&id, delivery, Duration::from_millis(detail % 50))
+                .await
+        }
         // Fails a few times: some of these have fewer attempts than that.
         100..200 if u64::from(delivery.attempt()) <= 1 + detail % 3 => {
             ended("retry");
@@ -122,7 +165,11 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
         // Until its time limit drops it.
         220..224 if first => notes.work(&id, delivery, Duration::from_secs(3_600)).await,
         // Longer than a lease, which has to be extended meanwhile. If it is lost all the same, this returns after it.
-        224..232 if first => notes.work(&id, delivery, notes.lease * (4 + quarters) / 4).await,
+        224..232 if first => {
+            notes
+                .work(&id, delivery, notes.lease * (4 + quarters) / 4)
+                .await
+        }
         232..260 if coin => {
             ended("again");
             return Ok(Settlement::again(Duration::from_millis(detail % 500)));
@@ -146,7 +193,11 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
             notes.settle(delivery, Verb::Ack).await;
         }
         // Whoever has it after that needs a while, so that there is somebody whose lease is at stake.
-        360..400 => notes.work(&id, delivery, Duration::from_millis(20 + detail % 40)).await,
+        360..400 => {
+            notes
+                .work(&id, delivery, Duration::from_millis(20 + detail % 40))
+                .await
+        }
         _ => {}
     }
     ended("ack");

@@ -59,7 +59,15 @@ impl Place {
         arguments: Vec<String>,
     ) -> Arc<Self> {
         let status = watch::Sender::new(Status::default());
-        Arc::new(Self { name: name.to_owned(), role, proxy, shim, folder, arguments, status })
+        Arc::new(Self {
+            name: name.to_owned(),
+            role,
+            proxy,
+            shim,
+            folder,
+            arguments,
+            status,
+        })
     }
 
     pub fn status(&self) -> Status {
@@ -68,7 +76,11 @@ impl Place {
 
     /// The name of its `life`th process.
     pub fn process(&self, life: u32) -> String {
-        if life == 1 { self.name.clone() } else { format!("{}.{life}", self.name) }
+        if life == 1 {
+            self.name.clone()
+        } else {
+            format!("{}.{life}", self.name)
+        }
     }
 
     pub fn history(&self, life: u32) -> PathBuf {
@@ -80,11 +92,20 @@ impl Place {
         loop {
             let life = self.status.borrow().life + 1;
             let child = self.spawn(life)?;
-            let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+            let pid = child
+                .id()
+                .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
             self.status.send_modify(|status| {
                 let last_end = std::mem::take(&mut status.last_end);
                 let clock = status.clock;
-                *status = Status { life, pid, last_end, clock, stopping: status.stopping, ..Status::default() };
+                *status = Status {
+                    life,
+                    pid,
+                    last_end,
+                    clock,
+                    stopping: status.stopping,
+                    ..Status::default()
+                };
             });
             let end = self.listen(child).await?;
             let status = self.status();
@@ -102,13 +123,34 @@ impl Place {
     }
 
     fn spawn(&self, life: u32) -> Result<Child> {
-        let stderr = std::fs::File::create(self.folder.join(format!("{}.log", self.process(life))))?;
+        let stderr =
+            std::fs::File::create(self.folder.join(format!("{}.log", self.process(life))))?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("role").args(&self.arguments).args(["--name", &self.process(life)]);
-        command.arg("--url").arg(self.proxy.url()).arg("--history").arg(self.history(life));
-        command.envs(self.shim.environment().iter().map(|(name, value)| (name, value)));
-        command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE").stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(stderr).kill_on_drop(true).spawn().context("cannot start a process of the workload")
+        command
+            .arg("role")
+            .args(&self.arguments)
+            .args(["--name", &self.process(life)]);
+        command
+            .arg("--url")
+            .arg(self.proxy.url())
+            .arg("--history")
+            .arg(self.history(life));
+        command.envs(
+            self.shim
+                .environment()
+                .iter()
+                .map(|(name, value)| (name, value)),
+        );
+        command
+            .env_remove("RUST_LOG")
+            .env_remove("RUST_BACKTRACE")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        command
+            .stderr(stderr)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start a process of the workload")
     }
 
     /// Hears what it says, until its end.
@@ -118,7 +160,8 @@ impl Place {
             if line == "ready" {
                 self.status.send_modify(|status| status.ready = true);
             } else if let Some(clock) = line.strip_prefix("clock ").and_then(|ms| ms.parse().ok()) {
-                self.status.send_modify(|status| status.clock = (clock, status.clock.1 + 1));
+                self.status
+                    .send_modify(|status| status.clock = (clock, status.clock.1 + 1));
             }
         }
         Ok(child.wait().await?.to_string())
@@ -146,20 +189,24 @@ impl Place {
         let text = std::fs::read(self.history(life)).unwrap_or_default();
         let tail = &text[text.len().saturating_sub(4_096)..];
         let tail = String::from_utf8_lossy(tail);
-        tail.lines().any(|line| line.contains("\"started\"") && line.contains(POISON))
+        tail.lines()
+            .any(|line| line.contains("\"started\"") && line.contains(POISON))
     }
 
     /// Waits until its status is as wanted.
     pub async fn until(&self, what: &str, is: impl FnMut(&Status) -> bool) -> Result<Status> {
         let mut statuses = self.status.subscribe();
         let status = timeout(LIMIT, statuses.wait_for(is)).await;
-        let status = status.with_context(|| format!("{}: {what} takes longer than {LIMIT:?}", self.name))??;
+        let status = status
+            .with_context(|| format!("{}: {what} takes longer than {LIMIT:?}", self.name))??;
         Ok(status.clone())
     }
 
     pub fn signal(&self, signal: Signal) -> Result<u32> {
         let status = self.status.borrow();
-        let pid = status.pid.with_context(|| format!("{} is not running", self.name))?;
+        let pid = status
+            .pid
+            .with_context(|| format!("{} is not running", self.name))?;
         kill_process(pid, signal)?;
         Ok(status.life)
     }
@@ -168,37 +215,59 @@ impl Place {
     pub fn signal_kill(&self) -> Result<u32> {
         // First, so that its keeper does not wonder.
         self.status.send_modify(|status| status.expected = true);
-        self.signal(Signal::KILL).inspect_err(|_| self.status.send_modify(|status| status.expected = false))
+        self.signal(Signal::KILL)
+            .inspect_err(|_| self.status.send_modify(|status| status.expected = false))
     }
 
     /// How a life that was killed ended.
     pub async fn ended(&self, life: u32) -> Result<String> {
-        let status = self.until("its end", |status| status.life > life || status.pid.is_none()).await?;
+        let status = self
+            .until("its end", |status| {
+                status.life > life || status.pid.is_none()
+            })
+            .await?;
         Ok(status.last_end)
     }
 
     /// What its wall clock says, in Unix ms.
     pub async fn clock_ms(&self) -> Result<i64> {
-        let Status { life, clock: (_, asked), .. } = self.status();
+        let Status {
+            life,
+            clock: (_, asked),
+            ..
+        } = self.status();
         self.signal(Signal::USR1)?;
         let answered = |status: &Status| status.clock.1 > asked;
-        let over = |status: &Status| answered(status) || status.life != life || status.pid.is_none();
+        let over =
+            |status: &Status| answered(status) || status.life != life || status.pid.is_none();
         let status = self.until("an answer about its clock", over).await?;
-        ensure!(answered(&status), "{} ended before it told its clock", self.process(life));
+        ensure!(
+            answered(&status),
+            "{} ended before it told its clock",
+            self.process(life)
+        );
         Ok(status.clock.0)
     }
 
     /// Tells it to end, waits for that, and does not start another.
     pub async fn stop(&self) -> Result<()> {
         // One that has just been started again does not listen yet.
-        let over = self.until("its start", |status| status.ready || status.over).await?.over;
+        let over = self
+            .until("its start", |status| status.ready || status.over)
+            .await?
+            .over;
         self.status.send_modify(|status| status.stopping = true);
         if over {
             return Ok(());
         }
         self.signal(Signal::TERM)?;
         let status = self.until("its end", |status| status.over).await?;
-        ensure!(status.last_end == "exit status: 0", "{} was told to end, and: {}", self.name, status.last_end);
+        ensure!(
+            status.last_end == "exit status: 0",
+            "{} was told to end, and: {}",
+            self.name,
+            status.last_end
+        );
         Ok(())
     }
 

@@ -28,12 +28,17 @@ impl Heartbeat {
                 std::thread::sleep(BEAT);
                 let now_us = now_us();
                 if let Some(late_us) = late_us(last_us, now_us) {
-                    log.write(&Event::Stalled { ms: late_us.div_ceil(1_000) });
+                    log.write(&Event::Stalled {
+                        ms: late_us.div_ceil(1_000),
+                    });
                 }
                 last_us = now_us;
             }
         });
-        Self { stop, thread: Some(thread) }
+        Self {
+            stop,
+            thread: Some(thread),
+        }
     }
 }
 
@@ -47,7 +52,9 @@ impl Drop for Heartbeat {
 /// By how much a beat came too late, if that is worth telling.
 fn late_us(last_us: u64, now_us: u64) -> Option<u64> {
     let beat_us = u64::try_from(BEAT.as_micros()).unwrap_or(0);
-    now_us.checked_sub(last_us + beat_us).filter(|late_us| *late_us >= STALL_US)
+    now_us
+        .checked_sub(last_us + beat_us)
+        .filter(|late_us| *late_us >= STALL_US)
 }
 
 #[cfg(test)]

@@ -31,8 +31,18 @@ impl Log {
     pub fn new(path: &Path, quiet: bool) -> Result<Self> {
         let writer = Writer::create(path)?;
         let pid = std::process::id();
-        writer.write(&Event::Begin { role: Role::Harness, process: "harness".to_owned(), pid })?;
-        Ok(Self { writer, begun: Instant::now(), numbers: AtomicU64::new(0), inner: Mutex::default(), quiet })
+        writer.write(&Event::Begin {
+            role: Role::Harness,
+            process: "harness".to_owned(),
+            pid,
+        })?;
+        Ok(Self {
+            writer,
+            begun: Instant::now(),
+            numbers: AtomicU64::new(0),
+            inner: Mutex::default(),
+            quiet,
+        })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -45,7 +55,9 @@ impl Log {
 
     pub fn write(&self, event: &Event) {
         if let Err(error) = self.writer.write(event) {
-            self.wrong(format!("the harness's own history cannot be written: {error:#}"));
+            self.wrong(format!(
+                "the harness's own history cannot be written: {error:#}"
+            ));
         }
     }
 
@@ -57,7 +69,13 @@ impl Log {
     pub fn fault(&self, fault: &str, number: u64, phase: Phase, detail: &str) {
         match phase {
             Phase::Trace => *self.inner().traced.entry(fault.to_owned()).or_default() += 1,
-            Phase::NotApplied => *self.inner().not_applied.entry(fault.to_owned()).or_default() += 1,
+            Phase::NotApplied => {
+                *self
+                    .inner()
+                    .not_applied
+                    .entry(fault.to_owned())
+                    .or_default() += 1
+            }
             _ => {}
         }
         let word = match phase {
@@ -67,9 +85,17 @@ impl Log {
             Phase::Recovered => "recovered",
             Phase::NotApplied => "not applied",
         };
-        self.say(&format!("fault {number} {fault} {word}{}{detail}", if detail.is_empty() { "" } else { ": " }));
+        self.say(&format!(
+            "fault {number} {fault} {word}{}{detail}",
+            if detail.is_empty() { "" } else { ": " }
+        ));
         let (fault, detail) = (fault.to_owned(), detail.to_owned());
-        self.write(&Event::Fault { fault, number, phase, detail });
+        self.write(&Event::Fault {
+            fault,
+            number,
+            phase,
+            detail,
+        });
     }
 
     /// The run proves nothing, or proves something bad.

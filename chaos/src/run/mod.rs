@@ -78,19 +78,28 @@ pub struct Options {
 
 impl Options {
     pub fn folder(&self) -> PathBuf {
-        self.keep.clone().unwrap_or_else(|| Path::new("target/chaos").join(self.seed.to_string()))
+        self.keep
+            .clone()
+            .unwrap_or_else(|| Path::new("target/chaos").join(self.seed.to_string()))
     }
 
     pub fn rate(&self) -> u64 {
         let seconds = self.duration.max(1);
-        let wanted = self.messages.map(|messages| (messages.div_ceil(seconds) as f64 * OUTAGES) as u64);
+        let wanted = self
+            .messages
+            .map(|messages| (messages.div_ceil(seconds) as f64 * OUTAGES) as u64);
         self.rate.or(wanted).unwrap_or(RATE)
     }
 
     /// What every process of the workload is told.
     pub fn role_arguments(&self, role: &str) -> Vec<String> {
         let mut arguments: Vec<String> = vec![role.into(), "--queue".into(), QUEUE.into()];
-        arguments.extend(["--seed".into(), self.seed.to_string(), "--lease-ms".into(), self.lease_ms.to_string()]);
+        arguments.extend([
+            "--seed".into(),
+            self.seed.to_string(),
+            "--lease-ms".into(),
+            self.lease_ms.to_string(),
+        ]);
         if let Some(scripts) = &self.scripts {
             arguments.extend(["--scripts".into(), scripts.display().to_string()]);
         }
@@ -134,7 +143,9 @@ pub async fn run(options: Options) -> Result<Ran> {
         options.rate()
     ));
     let crew = crew(&options, &store, &folder, &library).await?;
-    let stage = Arc::new(Stage::new(options, store, crew, log, file_limit, folder, library));
+    let stage = Arc::new(Stage::new(
+        options, store, crew, log, file_limit, folder, library,
+    ));
     let result = stage_run(&stage, server).await;
     stage.store().keep_log(&stage.folder)?;
     result
@@ -145,7 +156,11 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
     let _heartbeat = Heartbeat::start(Arc::clone(log));
     let (kinds, left_out) = schedule::possible(stage).await?;
     for place in &stage.crew {
-        stage.keepers.lock().unwrap_or_else(PoisonError::into_inner).spawn(Arc::clone(place).keep(Arc::clone(log)));
+        stage
+            .keepers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .spawn(Arc::clone(place).keep(Arc::clone(log)));
     }
     for place in &stage.crew {
         place.until("its start", |status| status.ready).await?;
@@ -158,10 +173,22 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
     let drained_in = settle(stage).await?;
     let (traced, not_applied, folder) = (log.traced(), log.not_applied(), stage.folder.clone());
     if not_applied.values().sum::<u64>() > traced.values().sum() {
-        log.wrong(format!("more faults found nothing to be applied to than were applied: {not_applied:?}"));
+        log.wrong(format!(
+            "more faults found nothing to be applied to than were applied: {not_applied:?}"
+        ));
     }
     let wrong = log.all_wrong();
-    Ok(Ran { folder, server, traced, not_applied, wrong, left_out, pushed, ran, drained_in })
+    Ok(Ran {
+        folder,
+        server,
+        traced,
+        not_applied,
+        wrong,
+        left_out,
+        pushed,
+        ran,
+        drained_in,
+    })
 }
 
 /// No faults any more: producers and the canceller end, workers go on until nothing is left to do, and end too.
@@ -188,7 +215,9 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
         }
         if begun.elapsed().as_secs() > stage.options.drain_limit {
             let seconds = stage.options.drain_limit;
-            log.wrong(format!("after {seconds} s without faults there still waits {waiting:?}"));
+            log.wrong(format!(
+                "after {seconds} s without faults there still waits {waiting:?}"
+            ));
             break;
         }
         if said.elapsed() > Duration::from_secs(2) {
@@ -210,7 +239,8 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
     if let Some(end) = stage.store().ended()? {
         log.wrong(format!("the server ended by itself: {end}"));
     }
-    let mut keepers = std::mem::take(&mut *stage.keepers.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut keepers =
+        std::mem::take(&mut *stage.keepers.lock().unwrap_or_else(PoisonError::into_inner));
     while let Some(kept) = keepers.join_next().await {
         if let Err(error) = kept? {
             log.wrong(format!("{error:#}"));
@@ -219,7 +249,12 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
     Ok(drained_in)
 }
 
-async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -> Result<Vec<Arc<Place>>> {
+async fn crew(
+    options: &Options,
+    store: &Store,
+    folder: &Path,
+    library: &Path,
+) -> Result<Vec<Arc<Place>>> {
     let mut crew = Vec::new();
     let rate = (options.rate() / PRODUCERS.len() as u64).max(1);
     for (role, names) in [
@@ -240,7 +275,10 @@ async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -
                 arguments.extend(["--rate".into(), rate.to_string()]);
             }
             if *name == PRODUCERS[1] {
-                arguments.extend(["--replicated-while".into(), folder.join(REPLICA_SIGN).display().to_string()]);
+                arguments.extend([
+                    "--replicated-while".into(),
+                    folder.join(REPLICA_SIGN).display().to_string(),
+                ]);
             }
             let mut usual = Mode::Pass;
             if *name == PRODUCERS[2] {
@@ -254,7 +292,14 @@ async fn crew(options: &Options, store: &Store, folder: &Path, library: &Path) -
                 arguments.extend(["--poison-every".into(), every.to_string()]);
             }
             let proxy = Proxy::start(store.port, usual).await?;
-            crew.push(Place::new(name, role, proxy, shim, folder.to_owned(), arguments));
+            crew.push(Place::new(
+                name,
+                role,
+                proxy,
+                shim,
+                folder.to_owned(),
+                arguments,
+            ));
         }
     }
     Ok(crew)
@@ -265,8 +310,14 @@ fn emptied(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        let ours = ["jsonl", "log", "shim", "so", "c", "lua", "json", "md", "replica"];
-        if path.extension().and_then(|extension| extension.to_str()).is_some_and(|found| ours.contains(&found)) {
+        let ours = [
+            "jsonl", "log", "shim", "so", "c", "lua", "json", "md", "replica",
+        ];
+        if path
+            .extension()
+            .and_then(|extension| extension.to_str())
+            .is_some_and(|found| ours.contains(&found))
+        {
             std::fs::remove_file(path)?;
         }
     }
@@ -276,6 +327,12 @@ fn emptied(folder: &Path) -> Result<PathBuf> {
 /// As many open files as this user may have, for this process and those that it starts.
 fn raise_file_limit() -> Result<u64> {
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    )?;
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }

@@ -29,12 +29,20 @@ pub async fn possible(stage: &Stage) -> Result<(Vec<Kind>, Vec<String>)> {
     stage.store().shim.set_clock(0)?;
     if !stepped {
         kinds.retain(|kind| !matches!(kind, Kind::ClockForward | Kind::ClockBack | Kind::DiskFull));
-        left_out.push("clock_forward, clock_back, disk_full: this server does not take the preloaded shim".to_owned());
+        left_out.push(
+            "clock_forward, clock_back, disk_full: this server does not take the preloaded shim"
+                .to_owned(),
+        );
     }
     if stage.file_limit < 11_000 {
-        left_out.push(format!("idle_connections: fewer than 10000, as {} open files are permitted", stage.file_limit));
+        left_out.push(format!(
+            "idle_connections: fewer than 10000, as {} open files are permitted",
+            stage.file_limit
+        ));
     }
-    left_out.iter().for_each(|what| stage.log.say(&format!("left out: {what}")));
+    left_out
+        .iter()
+        .for_each(|what| stage.log.say(&format!("left out: {what}")));
     Ok((kinds, left_out))
 }
 
@@ -44,8 +52,13 @@ pub async fn disturb(stage: &Arc<Stage>, kinds: Vec<Kind>) -> u64 {
     let duration = Duration::from_secs(stage.options.duration);
     let (enough, is_enough) = tokio::sync::watch::channel(false);
     let follow = |lane: Lane| {
-        let kinds: Vec<_> = kinds.iter().copied().filter(|kind| kind.lane() == lane).collect();
-        let rng = Rng::with_seed(stage.options.seed.wrapping_mul(0x9e37_79b9) ^ (lane as u64) << 32);
+        let kinds: Vec<_> = kinds
+            .iter()
+            .copied()
+            .filter(|kind| kind.lane() == lane)
+            .collect();
+        let rng =
+            Rng::with_seed(stage.options.seed.wrapping_mul(0x9e37_79b9) ^ (lane as u64) << 32);
         follow(stage, kinds, rng, begun + duration, is_enough.clone())
     };
     let count = async {
@@ -65,7 +78,11 @@ async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
         tokio::time::sleep(Duration::from_millis(250)).await;
         if let Ok((now_born, now)) = stage.store().born_and_pushed(QUEUE).await {
             // It begins anew in a store that was emptied, and goes back where the last writes are gone.
-            pushed += if now_born == incarnation { now.saturating_sub(last) } else { now };
+            pushed += if now_born == incarnation {
+                now.saturating_sub(last)
+            } else {
+                now
+            };
             (incarnation, last) = (now_born, now);
         }
         let elapsed = begun.elapsed();
@@ -73,10 +90,15 @@ async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
             said = Instant::now();
             stage.log.say(&format!("{pushed} messages pushed"));
         }
-        let many = stage.options.messages.is_none_or(|messages| pushed >= messages);
+        let many = stage
+            .options
+            .messages
+            .is_none_or(|messages| pushed >= messages);
         if elapsed >= duration && (many || elapsed >= duration * LONGEST) {
             if !many {
-                stage.log.wrong(format!("only {pushed} messages were pushed in {elapsed:?}"));
+                stage
+                    .log
+                    .wrong(format!("only {pushed} messages were pushed in {elapsed:?}"));
             }
             break;
         }
@@ -98,7 +120,11 @@ async fn follow(
     let mut deck: Vec<Kind> = Vec::new();
     let long = stage.options.duration >= 300;
     loop {
-        let pause_ms = if long { rng.u64(500..4_000) } else { rng.u64(100..800) };
+        let pause_ms = if long {
+            rng.u64(500..4_000)
+        } else {
+            rng.u64(100..800)
+        };
         tokio::select! {
             _ = is_enough.wait_for(|enough| *enough) => return,
             () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}

@@ -35,8 +35,15 @@ impl Control {
     pub fn new(library: &Path, path: &Path) -> Result<Self> {
         let file = File::options().write(true).create_new(true).open(path)?;
         file.write_all_at(&[0; 16], 0)?;
-        let text = |path: &Path| path.to_str().map(str::to_owned).context("a path that is not UTF-8");
-        let environment = [("LD_PRELOAD".to_owned(), text(library)?), ("DUEQ_SHIM".to_owned(), text(path)?)];
+        let text = |path: &Path| {
+            path.to_str()
+                .map(str::to_owned)
+                .context("a path that is not UTF-8")
+        };
+        let environment = [
+            ("LD_PRELOAD".to_owned(), text(library)?),
+            ("DUEQ_SHIM".to_owned(), text(path)?),
+        ];
         Ok(Self { file, environment })
     }
 
@@ -47,7 +54,9 @@ impl Control {
 
     /// From now on its wall clock is off by so much.
     pub fn set_clock(&self, offset_ms: i64) -> Result<()> {
-        Ok(self.file.write_all_at(&(offset_ms * 1_000).to_ne_bytes(), 0)?)
+        Ok(self
+            .file
+            .write_all_at(&(offset_ms * 1_000).to_ne_bytes(), 0)?)
     }
 
     pub fn set_disk_full(&self, full: bool) -> Result<()> {

@@ -164,7 +164,11 @@ impl Stage {
 
     /// The greatest step of the server's clock: messages and leases of dead workers may have to wait for as long at the end.
     pub fn step_limit_ms(&self) -> i64 {
-        if self.options.duration >= 300 { 30_000 } else { 8_000 }
+        if self.options.duration >= 300 {
+            30_000
+        } else {
+            8_000
+        }
     }
 
     /// The first storm of a long run is a million.
@@ -181,8 +185,20 @@ impl Stage {
         let proxy = Proxy::start(self.store().port, Mode::Pass).await?;
         let shim = Control::new(&self.library, &self.folder.join(format!("{name}.shim")))?;
         let mut arguments = self.options.role_arguments("producer");
-        arguments.extend(["--storm".into(), size.to_string(), "--due-ms".into(), due_ms.to_string()]);
-        let place = Place::new(name, Role::Producer, proxy, shim, self.folder.clone(), arguments);
+        arguments.extend([
+            "--storm".into(),
+            size.to_string(),
+            "--due-ms".into(),
+            due_ms.to_string(),
+        ]);
+        let place = Place::new(
+            name,
+            Role::Producer,
+            proxy,
+            shim,
+            self.folder.clone(),
+            arguments,
+        );
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
         keepers.spawn(Arc::clone(&place).keep(Arc::clone(&self.log)));
         Ok(place)

@@ -61,19 +61,39 @@ impl Store {
     /// Starts one; `folder` is for the file of its shim.
     pub fn start(program: &Path, name: &str, library: &Path, folder: &Path) -> Result<Self> {
         let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
-        let environment: Vec<_> = shim.environment().iter().map(|(name, value)| (&**name, &**value)).collect();
+        let environment: Vec<_> = shim
+            .environment()
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
         let server = Server::start_on(program, &ARGUMENTS, &environment)?;
         let (url, port, folder) = (server.url(), server.port(), server.folder().to_owned());
         let server = Arc::new(Mutex::new(server));
         let (offset_ms, fence) = (AtomicI64::new(0), Mutex::default());
         let (name, program) = (name.to_owned(), program.to_owned());
-        Ok(Self { name, program, server, shim, url, port, folder, offset_ms, fence })
+        Ok(Self {
+            name,
+            program,
+            server,
+            shim,
+            url,
+            port,
+            folder,
+            offset_ms,
+            fence,
+        })
     }
 
     /// Starts another one like it, empty, whose clock is off by as much.
-    pub async fn start_another(&self, name: String, library: PathBuf, folder: PathBuf) -> Result<Self> {
+    pub async fn start_another(
+        &self,
+        name: String,
+        library: PathBuf,
+        folder: PathBuf,
+    ) -> Result<Self> {
         let program = self.program.clone();
-        let starting = tokio::task::spawn_blocking(move || Self::start(&program, &name, &library, &folder));
+        let starting =
+            tokio::task::spawn_blocking(move || Self::start(&program, &name, &library, &folder));
         let another = starting.await??;
         another.step_clock(self.offset_ms())?;
         Ok(another)
@@ -109,7 +129,13 @@ impl Store {
     /// Starts it again; returns when it has loaded its file and answers.
     pub async fn restart(&self) -> Result<()> {
         let server = Arc::clone(&self.server);
-        tokio::task::spawn_blocking(move || server.lock().unwrap_or_else(PoisonError::into_inner).restart()).await?
+        tokio::task::spawn_blocking(move || {
+            server
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .restart()
+        })
+        .await?
     }
 
     /// A connection past the proxies.
@@ -117,33 +143,47 @@ impl Store {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(ANSWER_LIMIT))
             .set_response_timeout(Some(ANSWER_LIMIT));
-        Ok(redis::Client::open(&*self.url)?.get_multiplexed_async_connection_with_config(&config).await?)
+        Ok(redis::Client::open(&*self.url)?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?)
     }
 
     /// One command on a connection of its own.
     pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> Result<T> {
         let mut connection = self.connection().await?;
         let (name, arguments) = words.split_first().context("no command")?;
-        redis::cmd(name).arg(arguments).query_async(&mut connection).await.with_context(|| words.join(" "))
+        redis::cmd(name)
+            .arg(arguments)
+            .query_async(&mut connection)
+            .await
+            .with_context(|| words.join(" "))
     }
 
     /// A field of INFO; 0 if it is not there.
     pub async fn info(&self, section: &str, field: &str) -> Result<String> {
         let info: String = self.command(&["INFO", section]).await?;
-        let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let value = info
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         Ok(value.unwrap_or("0").trim().to_owned())
     }
 
     /// How often an error of this code was answered since the server started.
     pub async fn errors(&self, code: &str) -> Result<u64> {
-        let value = self.info("errorstats", &format!("errorstat_{code}")).await?;
+        let value = self
+            .info("errorstats", &format!("errorstat_{code}"))
+            .await?;
         Ok(value.trim_start_matches("count=").parse()?)
     }
 
     pub async fn version(&self) -> Result<String> {
         let valkey = self.info("server", "valkey_version").await?;
         let redis = self.info("server", "redis_version").await?;
-        Ok(if valkey == "0" { format!("Redis {redis}") } else { format!("Valkey {valkey}") })
+        Ok(if valkey == "0" {
+            format!("Redis {redis}")
+        } else {
+            format!("Valkey {valkey}")
+        })
     }
 
     pub async fn time_ms(&self) -> Result<i64> {
@@ -164,33 +204,43 @@ impl Store {
     /// `incarnation` and `seq` of a queue, if it exists.
     pub async fn found(&self, queue: &str) -> Result<Option<Found>> {
         let meta = format!("dueq:{{{queue}}}:meta");
-        let (incarnation, seq): (Option<String>, Option<u64>) =
-            self.command(&["HMGET", &meta, "incarnation", "seq"]).await?;
-        Ok(incarnation.map(|incarnation| Found { incarnation, seq: seq.unwrap_or(0) }))
+        let (incarnation, seq): (Option<String>, Option<u64>) = self
+            .command(&["HMGET", &meta, "incarnation", "seq"])
+            .await?;
+        Ok(incarnation.map(|incarnation| Found {
+            incarnation,
+            seq: seq.unwrap_or(0),
+        }))
     }
 
     /// What a queue is, in one field.
     pub async fn field(&self, queue: &str, name: &str) -> Result<Option<String>> {
-        self.command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name]).await
+        self.command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name])
+            .await
     }
 
     /// A counter of a queue; 0 if it is not there.
     pub async fn counter(&self, queue: &str, name: &str) -> Result<u64> {
-        let value: Option<u64> = self.command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name]).await?;
+        let value: Option<u64> = self
+            .command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name])
+            .await?;
         Ok(value.unwrap_or(0))
     }
 
     /// Which queue of this name it is, and how many messages were pushed to that.
     pub async fn born_and_pushed(&self, queue: &str) -> Result<(Option<String>, u64)> {
         let meta = format!("dueq:{{{queue}}}:meta");
-        let (incarnation, pushed): (_, Option<u64>) = self.command(&["HMGET", &meta, "incarnation", "pushed"]).await?;
+        let (incarnation, pushed): (_, Option<u64>) = self
+            .command(&["HMGET", &meta, "incarnation", "pushed"])
+            .await?;
         Ok((incarnation, pushed.unwrap_or(0)))
     }
 
     /// Raises `seq` beyond whatever was answered before; returns what it is now.
     pub async fn raise_seq(&self, queue: &str) -> Result<u64> {
         let meta = format!("dueq:{{{queue}}}:meta");
-        self.command(&["HINCRBY", &meta, "seq", &SEQ_STEP.to_string()]).await
+        self.command(&["HINCRBY", &meta, "seq", &SEQ_STEP.to_string()])
+            .await
     }
 
     /// What was written so far is never cut off.
@@ -206,7 +256,11 @@ impl Store {
         let file = self.tail()?;
         let size = fs::metadata(&file)?.len();
         let fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(if fence.0 == file { size.saturating_sub(fence.1) } else { size })
+        Ok(if fence.0 == file {
+            size.saturating_sub(fence.1)
+        } else {
+            size
+        })
     }
 
     /// Cuts so many bytes off the end of its append-only file, while it is not running.
@@ -220,22 +274,34 @@ impl Store {
         let folder = self.folder.join("appendonlydir");
         let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest"))?;
         // Redis 8 says more after it.
-        let last = manifest.lines().rfind(|line| line.contains(" type i")).context("no tail")?;
-        let name = last.strip_prefix("file ").and_then(|rest| rest.split(' ').next()).context("a strange manifest")?;
+        let last = manifest
+            .lines()
+            .rfind(|line| line.contains(" type i"))
+            .context("no tail")?;
+        let name = last
+            .strip_prefix("file ")
+            .and_then(|rest| rest.split(' ').next())
+            .context("a strange manifest")?;
         Ok(folder.join(name))
     }
 
     /// Makes it a replica of whoever listens on this port, or a master again.
     pub async fn follow(&self, port: Option<u16>) -> Result<()> {
         match port {
-            Some(port) => self.command(&["REPLICAOF", "127.0.0.1", &port.to_string()]).await,
+            Some(port) => {
+                self.command(&["REPLICAOF", "127.0.0.1", &port.to_string()])
+                    .await
+            }
             None => self.command(&["REPLICAOF", "NO", "ONE"]).await,
         }
     }
 
     /// Whether it has all that its master has sent, and its append-only file too.
     pub async fn is_in_step(&self) -> Result<bool> {
-        Ok(self.info("replication", "master_link_status").await? == "up" && self.is_file_whole().await?)
+        Ok(
+            self.info("replication", "master_link_status").await? == "up"
+                && self.is_file_whole().await?,
+        )
     }
 
     /// Whether its append-only file has all that it holds, and is not being written anew.
@@ -257,7 +323,10 @@ impl Store {
     /// Keeps its log, which goes with the server.
     pub fn keep_log(&self, folder: &Path) -> Result<()> {
         ensure!(
-            fs::copy(self.folder.join("log"), folder.join(&self.name).with_extension("log"))? > 0,
+            fs::copy(
+                self.folder.join("log"),
+                folder.join(&self.name).with_extension("log")
+            )? > 0,
             "the server wrote no log"
         );
         Ok(())

@@ -14,10 +14,17 @@ fn refused_left_a_trace() {
         let token = story.at(5).claim("a", 0, 1);
         story.ack("a", &token).has(Kind::RefusedLeftTrace);
     }
-    Story::new().refused(push("a", "+0", 0, "")).left(State::Ready, &[("a", 0, 0)]).has(Kind::RefusedLeftTrace);
+    Story::new()
+        .refused(push("a", "+0", 0, ""))
+        .left(State::Ready, &[("a", 0, 0)])
+        .has(Kind::RefusedLeftTrace);
     // Another push of it was taken.
     let mut story = Story::new();
-    story.push("a", "+0", "INVALID payload").push("a", "+0", "CREATED").left(State::Ready, &[("a", 0, 0)]).is_clean();
+    story
+        .push("a", "+0", "INVALID payload")
+        .push("a", "+0", "CREATED")
+        .left(State::Ready, &[("a", 0, 0)])
+        .is_clean();
 }
 
 #[test]
@@ -32,9 +39,15 @@ fn miscounted() {
     crashed(3).has(Kind::Miscounted);
     crashed(2).is_clean();
     let (mut story, token) = claimed();
-    story.retry("a", &token, 200).left(State::Scheduled, &[("a", 0, 0)]).has(Kind::Miscounted);
+    story
+        .retry("a", &token, 200)
+        .left(State::Scheduled, &[("a", 0, 0)])
+        .has(Kind::Miscounted);
     let (mut story, token) = claimed();
-    story.retry("a", &token, 200).left(State::Scheduled, &[("a", 1, 0)]).is_clean();
+    story
+        .retry("a", &token, 200)
+        .left(State::Scheduled, &[("a", 1, 0)])
+        .is_clean();
 }
 
 #[test]
@@ -53,22 +66,37 @@ fn a_claim_without_an_answer_explains_a_crash_after_its_lease() {
     hidden(1_090, 1).has(Kind::Miscounted);
     hidden(1_200, 0).has(Kind::Miscounted);
     let mut story = Story::new();
-    story.push("a", "+100", "CREATED").at(150).unanswered(claim_without_answer(1_000), true);
-    story.cancel("a", "LEASED").left(State::Leased, &[("a", 0, 0)]).is_clean();
+    story
+        .push("a", "+100", "CREATED")
+        .at(150)
+        .unanswered(claim_without_answer(1_000), true);
+    story
+        .cancel("a", "LEASED")
+        .left(State::Leased, &[("a", 0, 0)])
+        .is_clean();
 }
 
 #[test]
 fn wrong_deaths() {
     let (mut story, token) = claimed();
-    story.settle(Verb::Retry, "a", &token, "DEAD").left(State::Dead, &[("a", 1, 0)]).has(Kind::WrongDeaths);
+    story
+        .settle(Verb::Retry, "a", &token, "DEAD")
+        .left(State::Dead, &[("a", 1, 0)])
+        .has(Kind::WrongDeaths);
     let limited = |verdict: &str, state| {
         let mut story = Story::new();
         story.push_with("a", "+100", 0, "max_attempts=1", "CREATED");
         let token = story.at(150).claim("a", 100, 1);
-        story.settle(Verb::Retry, "a", &token, verdict).left(state, &[("a", 1, 0)]);
+        story
+            .settle(Verb::Retry, "a", &token, verdict)
+            .left(state, &[("a", 1, 0)]);
         story
     };
-    limited(&format!("SCHEDULED {}", Story::server(200)), State::Scheduled).has(Kind::WrongDeaths);
+    limited(
+        &format!("SCHEDULED {}", Story::server(200)),
+        State::Scheduled,
+    )
+    .has(Kind::WrongDeaths);
     limited("DEAD", State::Dead).is_clean();
     // Five crashes are one too few.
     let crashed = |crashes: u32| {
@@ -89,18 +117,28 @@ fn wrong_deaths() {
 #[test]
 fn told_of_a_push_that_nobody_made() {
     Story::new().push("a", "+0", "FINISHED").has(Kind::ApiLies);
-    Story::new().push("a", "+0", "EXISTS ready").has(Kind::ApiLies);
+    Story::new()
+        .push("a", "+0", "EXISTS ready")
+        .has(Kind::ApiLies);
     let mut story = Story::new();
-    story.unanswered(push("a", "+0", 0, ""), true).push("a", "+0", "EXISTS scheduled");
+    story
+        .unanswered(push("a", "+0", 0, ""), true)
+        .push("a", "+0", "EXISTS scheduled");
     story.left(State::Ready, &[("a", 0, 0)]).is_clean();
 }
 
 #[test]
 fn contradictions() {
     let (mut story, token) = claimed();
-    story.push("a", "+0", "EXISTS scheduled").ack("a", &token).has(Kind::Contradictions);
+    story
+        .push("a", "+0", "EXISTS scheduled")
+        .ack("a", &token)
+        .has(Kind::Contradictions);
     let (mut story, token) = claimed();
-    story.push("a", "+0", "EXISTS leased").ack("a", &token).is_clean();
+    story
+        .push("a", "+0", "EXISTS leased")
+        .ack("a", &token)
+        .is_clean();
 }
 
 #[test]
@@ -108,7 +146,12 @@ fn dead_by_retry_is_charged_and_again_starts_anew() {
     let (mut story, token) = claimed();
     story.retry("a", &token, 200);
     let token = story.at(210).claim("a", 200, 2);
-    story.settle(Verb::Again, "a", &token, &format!("OK {}", Story::server(300)));
+    story.settle(
+        Verb::Again,
+        "a",
+        &token,
+        &format!("OK {}", Story::server(300)),
+    );
     let token = story.at(300).claim("a", 300, 1);
     story.settle(Verb::Release, "a", &token, "OK");
     let token = story.at(310).claim("a", 300, 1);

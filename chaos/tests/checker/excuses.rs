@@ -24,23 +24,34 @@ fn at_second_attempt(story: &mut Story, pushed_ms: u64, count: u32) {
 fn a_lost_claim_does_not_explain_a_later_push() {
     for applied in [false, true] {
         let mut story = Story::new();
-        story.push("x", "+900000000", "CREATED").unanswered(claim_without_answer(1_000), applied);
+        story
+            .push("x", "+900000000", "CREATED")
+            .unanswered(claim_without_answer(1_000), applied);
         at_second_attempt(story.at(HOUR_MS), HOUR_MS, 1);
-        story.left(State::Scheduled, &[("x", 0, 0)]).has(Kind::Miscounted);
+        story
+            .left(State::Scheduled, &[("x", 0, 0)])
+            .has(Kind::Miscounted);
     }
 }
 
 #[test]
 fn one_lost_claim_does_not_explain_fifty_later_pushes() {
     let mut story = Story::new();
-    story.push("x", "+900000000", "CREATED").unanswered(claim_of(1_000), true);
+    story
+        .push("x", "+900000000", "CREATED")
+        .unanswered(claim_of(1_000), true);
     at_second_attempt(story.at(HOUR_MS), HOUR_MS, 50);
     let verdict = story.left(State::Scheduled, &[("x", 0, 0)]).verdict();
     assert_eq!(verdict.count(Kind::Miscounted), 50);
 }
 
 fn claim_of(n: u32) -> dueq_chaos::history::Call {
-    dueq_chaos::history::Call::Claim { n, token: "ffffffffffffffff".into(), lease_ms: 1_000, due: true }
+    dueq_chaos::history::Call::Claim {
+        n,
+        token: "ffffffffffffffff".into(),
+        lease_ms: 1_000,
+        due: true,
+    }
 }
 
 /// Of `pushed` messages that wait while a claim of `n` has no answer, all come back with a crash.
@@ -69,7 +80,10 @@ fn a_lost_claim_explains_what_it_can_have_taken() {
 #[test]
 fn a_lost_claim_that_changed_nothing_explains_nothing() {
     let mut story = Story::new();
-    story.push("a", "+0", "CREATED").at(50).unanswered(claim_without_answer(1_000), false);
+    story
+        .push("a", "+0", "CREATED")
+        .at(50)
+        .unanswered(claim_without_answer(1_000), false);
     let token = story.at(5_000).claim("a", 0, 2);
     story.ack("a", &token).has(Kind::Miscounted);
 }
@@ -78,7 +92,10 @@ fn a_lost_claim_that_changed_nothing_explains_nothing() {
 fn a_lost_claim_explains_a_message_once() {
     let attempt = |attempt| {
         let mut story = Story::new();
-        story.push("a", "+0", "CREATED").at(50).unanswered(claim_without_answer(1_000), true);
+        story
+            .push("a", "+0", "CREATED")
+            .at(50)
+            .unanswered(claim_without_answer(1_000), true);
         let token = story.at(20_000).claim("a", 0, attempt);
         story.ack("a", &token);
         story
@@ -92,13 +109,20 @@ fn a_lost_claim_explains_a_message_once() {
 fn the_shorter_of_two_lost_leases_explains_an_early_crash() {
     let crashed = |second_lease_ms| {
         let mut story = Story::new();
-        story.push("a", "+0", "CREATED").at(50).unanswered(claim_without_answer(HOUR_MS), true);
+        story
+            .push("a", "+0", "CREATED")
+            .at(50)
+            .unanswered(claim_without_answer(HOUR_MS), true);
         story.at(60).push("b", "+900000000", "CREATED");
-        story.at(100).unanswered(claim_without_answer(second_lease_ms), true);
+        story
+            .at(100)
+            .unanswered(claim_without_answer(second_lease_ms), true);
         // It is leased before it is claimed again: one of the two had it.
         story.at(200).cancel("a", "LEASED");
         let token = story.at(3_000).claim("a", 0, 2);
-        story.ack("a", &token).left(State::Scheduled, &[("b", 0, 0)]);
+        story
+            .ack("a", &token)
+            .left(State::Scheduled, &[("b", 0, 0)]);
         story
     };
     crashed(1_000).is_clean();
@@ -110,11 +134,19 @@ fn a_lost_cancel_does_not_explain_a_later_push() {
     // An hour before; and just before, where no change is missing after the push.
     for before_ms in [HOUR_MS, 10] {
         let mut story = Story::new();
-        story.push("a", "+0", "CREATED").unanswered(change(Verb::Cancel, "a", ""), true);
-        story.at(before_ms).push("a", "+0", "CREATED").has(Kind::Lost);
+        story
+            .push("a", "+0", "CREATED")
+            .unanswered(change(Verb::Cancel, "a", ""), true);
+        story
+            .at(before_ms)
+            .push("a", "+0", "CREATED")
+            .has(Kind::Lost);
     }
     let mut story = Story::new();
-    story.push("a", "+0", "CREATED").at(10).unanswered(change(Verb::Cancel, "a", ""), true);
+    story
+        .push("a", "+0", "CREATED")
+        .at(10)
+        .unanswered(change(Verb::Cancel, "a", ""), true);
     story.is_clean();
     assert_eq!(story.verdict().excuses["cancel"].used, 1);
 }
@@ -122,9 +154,16 @@ fn a_lost_cancel_does_not_explain_a_later_push() {
 #[test]
 fn a_lost_cancel_takes_one_message() {
     let mut story = Story::new();
-    story.push("a", "+0", "CREATED").unanswered(change(Verb::Cancel, "a", ""), true);
-    story.at(10).push("a", "+0", "CREATED").unanswered(push("b", "+0", 0, ""), true);
-    story.left_at(State::Ready, "b", Story::server(10), 0).has(Kind::Lost);
+    story
+        .push("a", "+0", "CREATED")
+        .unanswered(change(Verb::Cancel, "a", ""), true);
+    story
+        .at(10)
+        .push("a", "+0", "CREATED")
+        .unanswered(push("b", "+0", 0, ""), true);
+    story
+        .left_at(State::Ready, "b", Story::server(10), 0)
+        .has(Kind::Lost);
 }
 
 #[test]

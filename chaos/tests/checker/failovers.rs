@@ -20,12 +20,23 @@ fn what_a_replica_confirmed_must_not_be_undone() {
     // It was moved, and that is undone.
     undone(|story| story.push_replicated("a", "MOVED", "MOVED")).has(Kind::Lost);
     // Somebody else had pushed it, and who found it there was promised as much.
-    undone(|story| story.push("b", "+0", "CREATED").push_replicated("b", "EXISTS scheduled", "EXISTS scheduled"))
-        .has(Kind::Lost);
+    undone(|story| {
+        story.push("b", "+0", "CREATED").push_replicated(
+            "b",
+            "EXISTS scheduled",
+            "EXISTS scheduled",
+        )
+    })
+    .has(Kind::Lost);
     // The new master has it.
     let mut story = Story::new();
-    story.push("a", "+0", "CREATED").push_replicated("b", "CREATED", "CREATED").failed_over(2);
-    story.left(State::Scheduled, &[("a", 0, 0), ("b", 0, 0)]).is_clean();
+    story
+        .push("a", "+0", "CREATED")
+        .push_replicated("b", "CREATED", "CREATED")
+        .failed_over(2);
+    story
+        .left(State::Scheduled, &[("a", 0, 0), ("b", 0, 0)])
+        .is_clean();
     assert_eq!(story.verdict().replicated, 1);
 }
 
@@ -39,25 +50,56 @@ fn what_no_replica_confirmed_may_be_undone_and_is_counted_apart() {
     clean(undone(|story| story), 0);
     clean(undone(|story| story.push("b", "+0", "CREATED")), 1);
     // Its caller knows that it may be gone.
-    clean(undone(|story| story.push_replicated("b", "CREATED", "?only 0 of 1 replicas confirmed it")), 0);
+    clean(
+        undone(|story| story.push_replicated("b", "CREATED", "?only 0 of 1 replicas confirmed it")),
+        0,
+    );
     // It was there before, and is.
-    clean(undone(|story| story.push("b", "+0", "CREATED").push_replicated("a", "EXISTS ready", "EXISTS ready")), 1);
+    clean(
+        undone(|story| {
+            story
+                .push("b", "+0", "CREATED")
+                .push_replicated("a", "EXISTS ready", "EXISTS ready")
+        }),
+        1,
+    );
     // Handled or cancelled before all of it was undone.
     let mut handled = Story::new();
-    handled.push("a", "+0", "CREATED").push("b", "+0", "CREATED");
+    handled
+        .push("a", "+0", "CREATED")
+        .push("b", "+0", "CREATED");
     let token = handled.at(5).claim("b", 0, 1);
-    handled.ack("b", &token).failed_over(1).left(State::Scheduled, &[("a", 0, 0)]);
+    handled
+        .ack("b", &token)
+        .failed_over(1)
+        .left(State::Scheduled, &[("a", 0, 0)]);
     clean(handled, 0);
-    clean(undone(|story| story.push("b", "+0", "CREATED").cancel("b", "CANCELLED")), 0);
+    clean(
+        undone(|story| story.push("b", "+0", "CREATED").cancel("b", "CANCELLED")),
+        0,
+    );
 }
 
 #[test]
 fn who_pushes_the_same_id_meanwhile_without_waiting_is_promised_nothing() {
     let mut story = undone(|story| {
-        let asked = |op, replicas| Event::Asked { op, verb: Verb::Push, ids: vec!["b".into()], replicas };
-        let told = |op, word: &str| Event::Told { op, outcomes: vec![word.into()] };
-        story.write(asked(100, 0)).write(asked(101, 1)).push("b", "+0", "CREATED");
-        story.write(told(100, "CREATED")).write(told(101, "CREATED"))
+        let asked = |op, replicas| Event::Asked {
+            op,
+            verb: Verb::Push,
+            ids: vec!["b".into()],
+            replicas,
+        };
+        let told = |op, word: &str| Event::Told {
+            op,
+            outcomes: vec![word.into()],
+        };
+        story
+            .write(asked(100, 0))
+            .write(asked(101, 1))
+            .push("b", "+0", "CREATED");
+        story
+            .write(told(100, "CREATED"))
+            .write(told(101, "CREATED"))
     });
     assert!(story.verdict().is_clean());
     assert_eq!(story.verdict().replicated, 0);
@@ -78,7 +120,11 @@ fn a_grant_of_a_split_master_is_worth_nothing() {
     for waits in [true, false] {
         let settled = |verdict: &str| {
             let (mut story, stale) = split();
-            let token = if waits { None } else { Some(story.at(10).claim("a", 0, 1)) };
+            let token = if waits {
+                None
+            } else {
+                Some(story.at(10).claim("a", 0, 1))
+            };
             story.at(20).settle(Verb::Ack, "a", &stale, verdict);
             (story, token)
         };
@@ -98,13 +144,20 @@ fn a_grant_of_a_split_master_is_worth_nothing() {
 fn what_a_split_master_says_binds_nobody() {
     let (mut story, stale) = split();
     let seq = std::mem::replace(&mut story.seq, 3);
-    story.at(10).ack("a", &stale).push("c", "+0", "CREATED").cancel("b", "CANCELLED");
+    story
+        .at(10)
+        .ack("a", &stale)
+        .push("c", "+0", "CREATED")
+        .cancel("b", "CANCELLED");
     // The old one goes on while the new one is asked already, and goes back to nothing.
     story.seq = seq;
     let token = story.at(15).claim("a", 0, 1);
     story.ack("a", &token).is_clean();
     let verdict = story.verdict();
-    assert_eq!(verdict.lost_in_declared_window, 1, "only c: b was cancelled where it was made");
+    assert_eq!(
+        verdict.lost_in_declared_window, 1,
+        "only c: b was cancelled where it was made"
+    );
     // Without a failover the same is a message that was claimed after its ack.
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");
@@ -120,9 +173,14 @@ fn a_run_with_failovers_and_nothing_replicated_proves_nothing() {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
         let token = story.at(5).claim("a", 0, 1);
-        story.ack("a", &token).fault("failover", 1, Phase::Begin).fault("failover", 1, Phase::Trace);
+        story
+            .ack("a", &token)
+            .fault("failover", 1, Phase::Begin)
+            .fault("failover", 1, Phase::Trace);
         if replicated {
-            story.push_replicated("b", "CREATED", "CREATED").left(State::Ready, &[("b", 0, 0)]);
+            story
+                .push_replicated("b", "CREATED", "CREATED")
+                .left(State::Ready, &[("b", 0, 0)]);
         }
         story.verdict()
     };
@@ -134,8 +192,12 @@ fn a_run_with_failovers_and_nothing_replicated_proves_nothing() {
 fn a_push_without_an_answer_may_have_survived_or_not() {
     for there in [true, false] {
         let mut story = Story::new();
-        story.push("a", "+0", "CREATED").unanswered(push("b", "+0", 0, ""), true);
-        story.failed_over(if there { 2 } else { 1 }).left(State::Scheduled, &[("a", 0, 0)]);
+        story
+            .push("a", "+0", "CREATED")
+            .unanswered(push("b", "+0", 0, ""), true);
+        story
+            .failed_over(if there { 2 } else { 1 })
+            .left(State::Scheduled, &[("a", 0, 0)]);
         if there {
             story.left_at(State::Scheduled, "b", Story::server(0), 0);
         }

@@ -27,7 +27,9 @@ fn lost() {
     Story::new().push("a", "+100", "CREATED").has(Kind::Lost);
     // Created again although it should be there: it was gone in between.
     let mut story = Story::new();
-    story.push("a", "+100", "CREATED").push("a", "+100", "CREATED");
+    story
+        .push("a", "+100", "CREATED")
+        .push("a", "+100", "CREATED");
     story.left(State::Scheduled, &[("a", 0, 0)]).has(Kind::Lost);
     let (mut story, token) = claimed();
     story.settle(Verb::Ack, "a", &token, "GONE").has(Kind::Lost);
@@ -37,16 +39,32 @@ fn lost() {
 
 #[test]
 fn not_lost() {
-    Story::new().push("a", "+100", "CREATED").left(State::Scheduled, &[("a", 0, 0)]).is_clean();
-    Story::new().push("a", "+100", "CREATED").cancel("a", "CANCELLED").is_clean();
+    Story::new()
+        .push("a", "+100", "CREATED")
+        .left(State::Scheduled, &[("a", 0, 0)])
+        .is_clean();
+    Story::new()
+        .push("a", "+100", "CREATED")
+        .cancel("a", "CANCELLED")
+        .is_clean();
     // Unknown calls may have taken it.
     let (mut story, token) = claimed();
-    story.unanswered(settle(Verb::Ack, "a", &token, ""), true).is_clean();
-    Story::new().push("a", "+100", "CREATED").unanswered(change(Verb::Cancel, "a", ""), true).is_clean();
+    story
+        .unanswered(settle(Verb::Ack, "a", &token, ""), true)
+        .is_clean();
+    Story::new()
+        .push("a", "+100", "CREATED")
+        .unanswered(change(Verb::Cancel, "a", ""), true)
+        .is_clean();
     // Nobody was told that it was stored.
-    Story::new().unanswered(push("a", "+1", 0, ""), false).is_clean();
+    Story::new()
+        .unanswered(push("a", "+1", 0, ""), false)
+        .is_clean();
     let (mut story, token) = claimed();
-    story.settle(Verb::Bury, "a", &token, "OK").left(State::Dead, &[("a", 0, 0)]).is_clean();
+    story
+        .settle(Verb::Bury, "a", &token, "OK")
+        .left(State::Dead, &[("a", 0, 0)])
+        .is_clean();
 }
 
 #[test]
@@ -54,7 +72,9 @@ fn unexpected() {
     let mut story = Story::new();
     let token = story.claim("a", 0, 1);
     story.ack("a", &token).has(Kind::Unexpected);
-    Story::new().left(State::Ready, &[("a", 0, 0)]).has(Kind::Unexpected);
+    Story::new()
+        .left(State::Ready, &[("a", 0, 0)])
+        .has(Kind::Unexpected);
     // Not the payload that was pushed.
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");
@@ -62,7 +82,9 @@ fn unexpected() {
     story.ack("a", &token).has(Kind::Unexpected);
     // The one before it was replaced.
     let mut story = Story::new();
-    story.push("a", "+0", "CREATED").push_with("a", "+10", 0, "on_conflict=replace reuse", "MOVED");
+    story
+        .push("a", "+0", "CREATED")
+        .push_with("a", "+10", 0, "on_conflict=replace reuse", "MOVED");
     let token = story.at(15).claim_version("a", 1, 10, 1);
     story.ack("a", &token).has(Kind::Unexpected);
 }
@@ -75,7 +97,9 @@ fn not_unexpected() {
     story.ack("a", &token).is_clean();
     for version in [1, 2] {
         let mut story = Story::new();
-        story.push("a", "+0", "CREATED").unanswered(push("a", "+0", 0, "on_conflict=replace reuse"), true);
+        story
+            .push("a", "+0", "CREATED")
+            .unanswered(push("a", "+0", 0, "on_conflict=replace reuse"), true);
         let token = story.at(15).claim_version("a", version, 0, 1);
         story.ack("a", &token).is_clean();
     }
@@ -109,7 +133,11 @@ fn early_by_the_clock_of_the_processes() {
     story.ack("a", &token).is_clean();
     // The harness had set the server's clock.
     let mut story = Story::new();
-    story.push("a", "+10000", "CREATED").fault("server clock", 1, dueq_chaos::history::Phase::Begin);
+    story.push("a", "+10000", "CREATED").fault(
+        "server clock",
+        1,
+        dueq_chaos::history::Phase::Begin,
+    );
     story.server_step_ms = 9_000;
     let token = story.at(1_000).claim("a", 10_000, 1);
     story.ack("a", &token).is_clean();
@@ -129,7 +157,9 @@ fn retried_early() {
     let moved = |ms, due_ms| {
         let mut story = Story::new();
         let verdict = format!("MOVED {}", Story::server(500));
-        story.push("a", "+100", "CREATED").change(Verb::Reschedule, "a", "+500", &verdict);
+        story
+            .push("a", "+100", "CREATED")
+            .change(Verb::Reschedule, "a", "+500", &verdict);
         let token = story.at(ms).claim("a", due_ms, 1);
         story.ack("a", &token);
         story
@@ -164,19 +194,31 @@ fn overlapping_leases() {
     again_at(1_149, 2).has(Kind::OverlappingLeases);
     again_at(1_150, 2).is_clean();
     let verdict = again_at(1_150, 2).verdict();
-    assert_eq!(verdict.explained_duplicates.get(&Cause::LeaseRanOut), Some(&1));
+    assert_eq!(
+        verdict.explained_duplicates.get(&Cause::LeaseRanOut),
+        Some(&1)
+    );
     // An extended lease runs on; nobody knows of one whose extension was not answered.
     let (mut story, token) = claimed();
-    story.at(500).settle(Verb::Extend, "a", &token, &format!("OK {}", Story::server(1_500)));
+    story.at(500).settle(
+        Verb::Extend,
+        "a",
+        &token,
+        &format!("OK {}", Story::server(1_500)),
+    );
     let other = story.at(1_200).claim("a", 100, 2);
     story.ack("a", &other).has(Kind::OverlappingLeases);
     let (mut story, token) = claimed();
-    story.at(500).unanswered(settle(Verb::Extend, "a", &token, "1000"), false);
+    story
+        .at(500)
+        .unanswered(settle(Verb::Extend, "a", &token, "1000"), false);
     let other = story.at(1_200).claim("a", 100, 2);
     story.ack("a", &other).is_clean();
     // A release that was not answered may have given it back.
     let (mut story, token) = claimed();
-    story.at(500).unanswered(settle(Verb::Release, "a", &token, ""), true);
+    story
+        .at(500)
+        .unanswered(settle(Verb::Release, "a", &token, ""), true);
     let other = story.at(600).claim("a", 100, 1);
     story.ack("a", &other).is_clean();
 }
@@ -189,8 +231,12 @@ fn leases_cut_short() {
         story
     };
     let mut story = lost_at(1_100);
-    story.left(State::Leased, &[("a", 0, 0)]).has(Kind::LeasesCutShort);
-    lost_at(1_200).left(State::Scheduled, &[("a", 0, 1)]).is_clean();
+    story
+        .left(State::Leased, &[("a", 0, 0)])
+        .has(Kind::LeasesCutShort);
+    lost_at(1_200)
+        .left(State::Scheduled, &[("a", 0, 1)])
+        .is_clean();
 }
 
 #[test]
@@ -213,7 +259,10 @@ fn claimed_after_an_ack() {
     let token = story.at(170).claim("a", 100, 1);
     story.ack("a", &token).has(Kind::ClaimedAfterAck);
     let (mut story, token) = claimed();
-    story.at(160).ack("a", &token).push_with("a", "+0", 0, "reuse", "CREATED");
+    story
+        .at(160)
+        .ack("a", &token)
+        .push_with("a", "+0", 0, "reuse", "CREATED");
     let token = story.at(170).claim("a", 160, 1);
     story.ack("a", &token).is_clean();
 }
@@ -225,12 +274,22 @@ fn fired_after_a_cancel() {
     let token = story.at(150).claim("a", 100, 1);
     story.ack("a", &token).has(Kind::FiredAfterCancel);
     // Of a cancel and a claim one wins.
-    claimed().0.cancel("a", "CANCELLED").has(Kind::FiredAfterCancel);
+    claimed()
+        .0
+        .cancel("a", "CANCELLED")
+        .has(Kind::FiredAfterCancel);
     let (mut story, token) = claimed();
-    story.cancel("a", "LEASED").ack("a", &token).cancel("a", "ABSENT").is_clean();
+    story
+        .cancel("a", "LEASED")
+        .ack("a", &token)
+        .cancel("a", "ABSENT")
+        .is_clean();
     // Pushed anew.
     let mut story = Story::new();
-    story.push("a", "+100", "CREATED").cancel("a", "CANCELLED").cancel("a", "CANCELLED");
+    story
+        .push("a", "+100", "CREATED")
+        .cancel("a", "CANCELLED")
+        .cancel("a", "CANCELLED");
     story.push_with("a", "+100", 0, "reuse", "CREATED");
     let token = story.at(150).claim("a", 100, 1);
     story.ack("a", &token).is_clean();
@@ -239,10 +298,17 @@ fn fired_after_a_cancel() {
 #[test]
 fn two_states() {
     let mut story = Story::new();
-    story.push("a", "+100", "CREATED").left(State::Scheduled, &[("a", 0, 0)]);
-    story.left(State::Ready, &[("a", 0, 0)]).has(Kind::TwoStates);
+    story
+        .push("a", "+100", "CREATED")
+        .left(State::Scheduled, &[("a", 0, 0)]);
+    story
+        .left(State::Ready, &[("a", 0, 0)])
+        .has(Kind::TwoStates);
     let (mut story, token) = claimed();
-    story.settle(Verb::Bury, "a", &token, "OK").left(State::Scheduled, &[("a", 0, 0)]).has(Kind::TwoStates);
+    story
+        .settle(Verb::Bury, "a", &token, "OK")
+        .left(State::Scheduled, &[("a", 0, 0)])
+        .has(Kind::TwoStates);
 }
 
 #[test]
@@ -252,7 +318,10 @@ fn dead_and_delivered() {
     let token = story.at(200).claim("a", 100, 1);
     story.ack("a", &token).has(Kind::DeadAndDelivered);
     let (mut story, token) = claimed();
-    story.settle(Verb::Bury, "a", &token, "OK").at(200).change(Verb::Requeue, "a", "", "REQUEUED");
+    story
+        .settle(Verb::Bury, "a", &token, "OK")
+        .at(200)
+        .change(Verb::Requeue, "a", "", "REQUEUED");
     let token = story.at(210).claim("a", 200, 1);
     story.ack("a", &token).is_clean();
 }

@@ -6,7 +6,10 @@ use dueq_chaos::history::{Call, Event, Phase, State, Verb};
 use crate::story::{Story, change, push};
 
 fn lost(verb: &str, args: &[&str]) -> Call {
-    Call::Other { verb: verb.into(), args: args.iter().map(|word| (*word).to_owned()).collect() }
+    Call::Other {
+        verb: verb.into(),
+        args: args.iter().map(|word| (*word).to_owned()).collect(),
+    }
 }
 
 #[test]
@@ -14,7 +17,10 @@ fn a_fault_that_was_not_applied_leaves_a_run_valid() {
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");
     let token = story.at(5).claim("a", 0, 1);
-    story.ack("a", &token).fault("kill_blocked", 1, Phase::Begin).fault("kill_blocked", 1, Phase::NotApplied);
+    story
+        .ack("a", &token)
+        .fault("kill_blocked", 1, Phase::Begin)
+        .fault("kill_blocked", 1, Phase::NotApplied);
     assert!(story.verdict().valid);
 }
 
@@ -22,7 +28,9 @@ fn a_fault_that_was_not_applied_leaves_a_run_valid() {
 fn nothing_is_granted_between_a_pause_and_its_resume() {
     let paused = |resume: &dyn Fn(&mut Story)| {
         let mut story = Story::new();
-        story.push("a", "+0", "CREATED").other("pause", &[], &["OK"]);
+        story
+            .push("a", "+0", "CREATED")
+            .other("pause", &[], &["OK"]);
         resume(&mut story);
         let token = story.at(50).claim("a", 0, 1);
         story.ack("a", &token);
@@ -39,7 +47,9 @@ fn nothing_is_granted_between_a_pause_and_its_resume() {
     .is_clean();
     // Paused already: such an answer has the seq of the change before it.
     paused(&|story| {
-        story.other("resume", &[], &["OK"]).other("pause", &[], &["OK"]);
+        story
+            .other("resume", &[], &["OK"])
+            .other("pause", &[], &["OK"]);
         let seq = story.seq;
         story.other("pause", &[], &["OK"]).seq = seq;
     })
@@ -50,7 +60,10 @@ fn nothing_is_granted_between_a_pause_and_its_resume() {
 fn a_resume_that_a_failover_undid_ends_no_pause() {
     let failed_over = |survived_more| {
         let mut story = Story::new();
-        story.push("a", "+0", "CREATED").other("pause", &[], &["OK"]).other("resume", &[], &["OK"]);
+        story
+            .push("a", "+0", "CREATED")
+            .other("pause", &[], &["OK"])
+            .other("resume", &[], &["OK"]);
         let survived = story.seq - 1 + survived_more;
         story.failed_over(survived);
         let token = story.at(50).claim("a", 0, 1);
@@ -65,17 +78,23 @@ fn a_resume_that_a_failover_undid_ends_no_pause() {
 fn a_purge_takes_what_was_there_and_no_more_than_it_told() {
     // Pushed after the purge, or vanished before it.
     let mut story = Story::new();
-    story.other("purge", &["scheduled", "1000"], &["1", "0"]).push("a", "+0", "CREATED");
+    story
+        .other("purge", &["scheduled", "1000"], &["1", "0"])
+        .push("a", "+0", "CREATED");
     story.has(Kind::Lost);
     let mut story = Story::new();
     story.push("a", "+0", "CREATED").push("a", "+0", "FINISHED");
-    story.other("purge", &["scheduled", "1000"], &["1", "0"]).has(Kind::Contradictions);
+    story
+        .other("purge", &["scheduled", "1000"], &["1", "0"])
+        .has(Kind::Contradictions);
     // A dead message is not scheduled.
     let dead = |state: &str| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
         let token = story.at(5).claim("a", 0, 1);
-        story.settle(Verb::Bury, "a", &token, "OK").other("purge", &[state, "1000"], &["1", "0"]);
+        story
+            .settle(Verb::Bury, "a", &token, "OK")
+            .other("purge", &[state, "1000"], &["1", "0"]);
         story.change(Verb::Requeue, "a", "", "ABSENT");
         story
     };
@@ -90,15 +109,24 @@ fn a_purge_takes_what_was_there_and_no_more_than_it_told() {
     two("2").is_clean();
     two("1").has(Kind::Lost);
     let mut story = two("1");
-    story.unanswered(lost("purge", &["ready", "1000"]), true).is_clean();
+    story
+        .unanswered(lost("purge", &["ready", "1000"]), true)
+        .is_clean();
 }
 
 #[test]
 fn a_purged_message_is_never_delivered() {
     let mut story = Story::new();
-    story.push("a", "+0", "CREATED").other("purge", &["scheduled", "1000"], &["1", "0"]);
-    story.change(Verb::Get, "a", "", "ABSENT").at(5).claim("a", 0, 1);
-    story.left(State::Leased, &[("a", 0, 0)]).has(Kind::FiredAfterCancel);
+    story
+        .push("a", "+0", "CREATED")
+        .other("purge", &["scheduled", "1000"], &["1", "0"]);
+    story
+        .change(Verb::Get, "a", "", "ABSENT")
+        .at(5)
+        .claim("a", 0, 1);
+    story
+        .left(State::Leased, &[("a", 0, 0)])
+        .has(Kind::FiredAfterCancel);
 }
 
 #[test]
@@ -129,21 +157,29 @@ fn a_queue_that_nobody_limited_is_never_full() {
         if limited {
             story.other("configure", &["max_messages", "1"], &["OK"]);
         }
-        story.call(push("a", "+0", 0, ""), dueq_chaos::history::Answer::Items(vec!["FULL 1".into()]), false);
+        story.call(
+            push("a", "+0", 0, ""),
+            dueq_chaos::history::Answer::Items(vec!["FULL 1".into()]),
+            false,
+        );
         story
     };
     full(true).is_clean();
     full(false).has(Kind::ApiLies);
     let mut story = full(true);
     story.at(5).claim("a", 0, 1);
-    story.left(State::Leased, &[("a", 0, 0)]).has(Kind::RefusedLeftTrace);
+    story
+        .left(State::Leased, &[("a", 0, 0)])
+        .has(Kind::RefusedLeftTrace);
 }
 
 #[test]
 fn a_get_tells_what_is_there() {
     let got = |word: &str| {
         let mut story = Story::new();
-        story.push("a", "1000000500", "CREATED").change(Verb::Get, "a", "", word);
+        story
+            .push("a", "1000000500", "CREATED")
+            .change(Verb::Get, "a", "", word);
         story.left(State::Scheduled, &[("a", 0, 0)]);
         story
     };
@@ -155,8 +191,18 @@ fn a_get_tells_what_is_there() {
     got("ABSENT").has(Kind::Lost);
     let told = |outcome: &str| {
         let mut story = Story::new();
-        story.write(Event::Asked { op: 1, verb: Verb::Get, ids: vec!["a".into()], replicas: 0 });
-        story.change(Verb::Get, "a", "", "ABSENT").write(Event::Told { op: 1, outcomes: vec![outcome.into()] });
+        story.write(Event::Asked {
+            op: 1,
+            verb: Verb::Get,
+            ids: vec!["a".into()],
+            replicas: 0,
+        });
+        story
+            .change(Verb::Get, "a", "", "ABSENT")
+            .write(Event::Told {
+                op: 1,
+                outcomes: vec![outcome.into()],
+            });
         story
     };
     told("ABSENT").is_clean();
@@ -166,9 +212,14 @@ fn a_get_tells_what_is_there() {
 #[test]
 fn a_get_without_an_answer_changes_nothing() {
     let mut story = Story::new();
-    story.push("a", "+0", "CREATED").unanswered(change(Verb::Get, "a", ""), false);
+    story
+        .push("a", "+0", "CREATED")
+        .unanswered(change(Verb::Get, "a", ""), false);
     story.seq += 1;
-    story.push("b", "+0", "CREATED").left(State::Scheduled, &[("a", 0, 0), ("b", 0, 0)]).has(Kind::UnaskedChanges);
+    story
+        .push("b", "+0", "CREATED")
+        .left(State::Scheduled, &[("a", 0, 0), ("b", 0, 0)])
+        .has(Kind::UnaskedChanges);
 }
 
 #[test]

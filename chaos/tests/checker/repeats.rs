@@ -20,7 +20,10 @@ fn repeated(is_lost: bool, verdict: &str) -> Story {
         story.push_with("a", "+0", until(0), "", "CREATED");
     }
     let token = story.at(5).claim("a", 0, 1);
-    story.ack("a", &token).at(10).push_with("a", "+0", until(0), "", verdict);
+    story
+        .ack("a", &token)
+        .at(10)
+        .push_with("a", "+0", until(0), "", verdict);
     story.left_at(State::Ready, "a", Story::server(10), 0);
     story
 }
@@ -33,7 +36,11 @@ fn a_repetition_that_makes_a_second_message() {
     let mut story = Story::new();
     story.unanswered(push("a", "+0", until(0), ""), true);
     let token = story.at(5).claim("a", 0, 1);
-    story.ack("a", &token).at(10).push_with("a", "+0", until(0), "", "FINISHED").is_clean();
+    story
+        .ack("a", &token)
+        .at(10)
+        .push_with("a", "+0", until(0), "", "FINISHED")
+        .is_clean();
 }
 
 #[test]
@@ -41,7 +48,10 @@ fn a_new_push_makes_a_new_message() {
     // Another call, or one that says nothing of its attempts.
     for until_ms in [until(6), 0] {
         let (mut story, token) = claimed();
-        story.ack("a", &token).at(160).push_with("a", "+0", until_ms, "", "CREATED");
+        story
+            .ack("a", &token)
+            .at(160)
+            .push_with("a", "+0", until_ms, "", "CREATED");
         story.left(State::Ready, &[("a", 0, 0)]).is_clean();
     }
 }
@@ -62,7 +72,10 @@ fn a_new_push_that_is_taken_for_a_repetition_is_lost() {
             let mut story = Story::new();
             story.push_with("a", "+100", until(0), "", "CREATED");
             end(&mut story);
-            story.at(200).push_with("a", "+100", until_ms, "", "FINISHED").has(Kind::Lost);
+            story
+                .at(200)
+                .push_with("a", "+100", until_ms, "", "FINISHED")
+                .has(Kind::Lost);
         }
     }
 }
@@ -74,7 +87,9 @@ fn a_cancel_between_two_attempts_ends_both() {
         let mut story = Story::new();
         story.push_with("a", "+900", until(0), "", "CREATED");
         let lose = |story: &mut Story| {
-            story.at(first_ms).unanswered(push("a", "+900", until(first_ms), ""), false);
+            story
+                .at(first_ms)
+                .unanswered(push("a", "+900", until(first_ms), ""), false);
         };
         if first_ms < cancelled_ms {
             lose(&mut story);
@@ -83,8 +98,13 @@ fn a_cancel_between_two_attempts_ends_both() {
         if first_ms > cancelled_ms {
             lose(&mut story);
         }
-        story.asked(7, Verb::Push, "a").unanswered(push("a", "+900", until(first_ms), ""), false);
-        story.at(300).push_with("a", "+900", until(first_ms), "", verdict).told(7, "FINISHED");
+        story
+            .asked(7, Verb::Push, "a")
+            .unanswered(push("a", "+900", until(first_ms), ""), false);
+        story
+            .at(300)
+            .push_with("a", "+900", until(first_ms), "", verdict)
+            .told(7, "FINISHED");
         story
     };
     let finished = |ms| format!("FINISHED {}.250", Story::server(ms));
@@ -100,9 +120,20 @@ fn a_cancel_between_two_attempts_ends_both() {
 #[test]
 fn a_call_that_was_sent_once_is_sent_again_after_finished() {
     let mut story = Story::new();
-    story.push_with("a", "+900", until(0), "", "CREATED").at(100).cancel("a", "CANCELLED");
+    story
+        .push_with("a", "+900", until(0), "", "CREATED")
+        .at(100)
+        .cancel("a", "CANCELLED");
     story.asked(7, Verb::Push, "a").at(101);
-    story.push_with("a", "+900", until(99), "", &format!("FINISHED {}.5", Story::server(100)));
-    story.push_with("a", "+900", until(102), "", "CREATED").told(7, "CREATED");
+    story.push_with(
+        "a",
+        "+900",
+        until(99),
+        "",
+        &format!("FINISHED {}.5", Story::server(100)),
+    );
+    story
+        .push_with("a", "+900", until(102), "", "CREATED")
+        .told(7, "CREATED");
     story.left(State::Scheduled, &[("a", 0, 0)]).is_clean();
 }

@@ -27,17 +27,28 @@ fn a_queue_that_does_one_thing_wrong_is_caught() {
         (Wrong::ClaimIsEarly, &[Kind::Early, Kind::RetriedEarly]),
         (Wrong::PushIsForgotten, &[Kind::Lost]),
         (Wrong::MemoryIsIgnored, &[Kind::UnexplainedDuplicates]),
-        (Wrong::ReapIsEarly, &[Kind::OverlappingLeases, Kind::LeasesCutShort]),
+        (
+            Wrong::ReapIsEarly,
+            &[Kind::OverlappingLeases, Kind::LeasesCutShort],
+        ),
         (Wrong::RetryIsCountedTwice, &[Kind::Miscounted]),
         (Wrong::ClaimTakesTheNewest, &[Kind::OutOfOrder]),
         (Wrong::ClaimOverlooks, &[Kind::Late, Kind::OutOfOrder]),
         (Wrong::ExtendIsForgotten, &[Kind::WrongTimes]),
     ];
     for (wrong, kinds) in caught_by {
-        let verdicts: Vec<_> = (0..40).map(|seed| Simulation::new(seed, wrong).run()).collect();
+        let verdicts: Vec<_> = (0..40)
+            .map(|seed| Simulation::new(seed, wrong).run())
+            .collect();
         for kind in kinds {
-            let runs = verdicts.iter().filter(|verdict| verdict.count(*kind) > 0).count();
-            assert!(runs > 3, "{wrong:?} was caught as {kind:?} in {runs} runs of 40");
+            let runs = verdicts
+                .iter()
+                .filter(|verdict| verdict.count(*kind) > 0)
+                .count();
+            assert!(
+                runs > 3,
+                "{wrong:?} was caught as {kind:?} in {runs} runs of 40"
+            );
         }
     }
 }
@@ -45,7 +56,13 @@ fn a_queue_that_does_one_thing_wrong_is_caught() {
 #[test]
 fn handlers_that_start_without_a_claim_are_seen() {
     let mut simulation = Simulation::new(1, Wrong::Nothing);
-    let started = Event::Started { id: "m1".into(), version: 1, attempt: 1, due_ms: 0, started_us: 0 };
+    let started = Event::Started {
+        id: "m1".into(),
+        version: 1,
+        attempt: 1,
+        due_ms: 0,
+        started_us: 0,
+    };
     simulation.story.write(started);
     assert_eq!(simulation.run().count(Kind::Unexpected), 1);
 }

@@ -112,8 +112,17 @@ impl Simulation {
                 (_, Some(_)) => (State::Leased, message.reported_ms),
                 _ => (State::Scheduled, message.due_ms),
             };
-            let item = LeftItem(id.clone(), Story::server(time_ms), message.failures, message.crashes);
-            self.story.write(Event::Left { queue: "q".into(), state, items: vec![item] });
+            let item = LeftItem(
+                id.clone(),
+                Story::server(time_ms),
+                message.failures,
+                message.crashes,
+            );
+            self.story.write(Event::Left {
+                queue: "q".into(),
+                state,
+                items: vec![item],
+            });
         }
         self.story.verdict()
     }
@@ -149,9 +158,14 @@ impl Simulation {
     /// A new push, or one that was not answered once more; others come in between.
     fn push(&mut self) {
         let (id, delay_ms, until_ms) = if !self.repeated.is_empty() && self.rng.u32(0..15) == 0 {
-            self.repeated.swap_remove(self.rng.usize(..self.repeated.len()))
+            self.repeated
+                .swap_remove(self.rng.usize(..self.repeated.len()))
         } else {
-            (self.id(), self.rng.u64(0..400), self.ms + self.rng.u64(200..10_000))
+            (
+                self.id(),
+                self.rng.u64(0..400),
+                self.ms + self.rng.u64(200..10_000),
+            )
         };
         let call = push(&id, &format!("+{delay_ms}"), Story::server(until_ms), "");
         // More of these replies are lost than of others: it takes long until a message has gone.
@@ -182,8 +196,17 @@ impl Simulation {
         }
         self.cancelled.remove(id);
         let due_ms = self.ms + delay_ms;
-        let (reported_ms, leased, dead, died_ms, failures, crashes) = (due_ms, None, false, 0, 0, 0);
-        let message = Message { due_ms, reported_ms, leased, dead, died_ms, failures, crashes };
+        let (reported_ms, leased, dead, died_ms, failures, crashes) =
+            (due_ms, None, false, 0, 0, 0);
+        let message = Message {
+            due_ms,
+            reported_ms,
+            leased,
+            dead,
+            died_ms,
+            failures,
+            crashes,
+        };
         if self.wrong != Wrong::PushIsForgotten || self.rng.u32(0..20) > 0 {
             self.messages.insert(id.into(), message);
         }
@@ -193,16 +216,29 @@ impl Simulation {
     fn claim(&mut self) {
         self.tokens += 1;
         let token = format!("{:016x}", self.tokens + (1 << 32));
-        let call = Call::Claim { n: 3, token: token.clone(), lease_ms: LEASE_MS, due: true };
+        let call = Call::Claim {
+            n: 3,
+            token: token.clone(),
+            lease_ms: LEASE_MS,
+            due: true,
+        };
         let (mut granted, mut started) = (Vec::new(), Vec::new());
         let answered = self.answer(call, |it| {
-            let early_ms = if it.wrong == Wrong::ClaimIsEarly { 100 } else { 0 };
+            let early_ms = if it.wrong == Wrong::ClaimIsEarly {
+                100
+            } else {
+                0
+            };
             let (now_ms, mut items) = (it.ms, Vec::new());
             let waits = |message: &Message| message.leased.is_none() && !message.dead;
-            let due =
-                it.messages.iter_mut().filter(|(_, message)| message.due_ms <= now_ms + early_ms && waits(message));
+            let due = it
+                .messages
+                .iter_mut()
+                .filter(|(_, message)| message.due_ms <= now_ms + early_ms && waits(message));
             let overlooks = it.wrong == Wrong::ClaimOverlooks;
-            let mut due: Vec<_> = due.filter(|_| !overlooks || it.rng.u32(0..10) > 0).collect();
+            let mut due: Vec<_> = due
+                .filter(|_| !overlooks || it.rng.u32(0..10) > 0)
+                .collect();
             due.sort_by_key(|(_, message)| message.due_ms);
             if it.wrong == Wrong::ClaimTakesTheNewest {
                 due.reverse();
@@ -211,13 +247,33 @@ impl Simulation {
                 message.leased = Some((token.clone(), now_ms + LEASE_MS));
                 let attempt = 1 + message.failures + message.crashes;
                 let due_ms = Story::server(message.reported_ms);
-                items.push(ClaimedItem(id.clone(), 1, due_ms, attempt, 100, String::new()));
+                items.push(ClaimedItem(
+                    id.clone(),
+                    1,
+                    due_ms,
+                    attempt,
+                    100,
+                    String::new(),
+                ));
                 granted.push((id.clone(), token.clone()));
                 let id = id.clone();
-                started.push(Event::Started { id, version: 1, attempt, due_ms, started_us: 0 });
+                started.push(Event::Started {
+                    id,
+                    version: 1,
+                    attempt,
+                    due_ms,
+                    started_us: 0,
+                });
             }
             let changed = !items.is_empty();
-            (Answer::Claimed { deadline_ms: Story::server(now_ms + LEASE_MS), items, paused: false }, changed)
+            (
+                Answer::Claimed {
+                    deadline_ms: Story::server(now_ms + LEASE_MS),
+                    items,
+                    paused: false,
+                },
+                changed,
+            )
         });
         if answered {
             self.held.append(&mut granted);
@@ -232,10 +288,22 @@ impl Simulation {
             return;
         }
         let place = self.rng.usize(..self.held.len());
-        let (id, token) = if self.rng.u32(0..8) > 0 { self.held.swap_remove(place) } else { self.held[place].clone() };
+        let (id, token) = if self.rng.u32(0..8) > 0 {
+            self.held.swap_remove(place)
+        } else {
+            self.held[place].clone()
+        };
         let verb = *self
             .rng
-            .choice(&[Verb::Ack, Verb::Ack, Verb::Again, Verb::Retry, Verb::Release, Verb::Bury, Verb::Extend])
+            .choice(&[
+                Verb::Ack,
+                Verb::Ack,
+                Verb::Again,
+                Verb::Retry,
+                Verb::Release,
+                Verb::Bury,
+                Verb::Extend,
+            ])
             .expect("there are verbs");
         let rest = match verb {
             Verb::Again => "+50",
@@ -254,8 +322,14 @@ impl Simulation {
     fn settled(&mut self, verb: Verb, id: &str, token: &str) -> (Answer, bool) {
         let now_ms = self.ms;
         let ignored = self.wrong == Wrong::TokenIsIgnored;
-        let Some(message) = self.messages.get_mut(id) else { return Self::verdict("GONE".into(), false) };
-        if message.leased.as_ref().is_none_or(|(current, _)| current != token && !ignored) {
+        let Some(message) = self.messages.get_mut(id) else {
+            return Self::verdict("GONE".into(), false);
+        };
+        if message
+            .leased
+            .as_ref()
+            .is_none_or(|(current, _)| current != token && !ignored)
+        {
             return Self::verdict("LOST".into(), false);
         }
         if verb == Verb::Extend {
@@ -281,10 +355,18 @@ impl Simulation {
                 told("OK", message.due_ms)
             }
             Verb::Retry => {
-                message.failures += if self.wrong == Wrong::RetryIsCountedTwice { 2 } else { 1 };
+                message.failures += if self.wrong == Wrong::RetryIsCountedTwice {
+                    2
+                } else {
+                    1
+                };
                 (message.due_ms, message.reported_ms) = (now_ms + 50, now_ms + 50);
                 (message.dead, message.died_ms) = (message.failures >= 20, now_ms);
-                if message.dead { "DEAD".into() } else { told("SCHEDULED", message.due_ms) }
+                if message.dead {
+                    "DEAD".into()
+                } else {
+                    told("SCHEDULED", message.due_ms)
+                }
             }
             Verb::Release => {
                 message.due_ms = message.reported_ms;
@@ -312,7 +394,11 @@ impl Simulation {
                     it.cancelled.insert(id.clone(), now_ms + 12_000);
                     Self::verdict("CANCELLED".into(), true)
                 }
-                None if it.cancelled.get(&id).is_some_and(|until_ms| *until_ms > now_ms) => {
+                None if it
+                    .cancelled
+                    .get(&id)
+                    .is_some_and(|until_ms| *until_ms > now_ms) =>
+                {
                     Self::verdict("CANCELLED".into(), false)
                 }
                 None => Self::verdict("ABSENT".into(), false),
@@ -323,30 +409,48 @@ impl Simulation {
     fn reschedule(&mut self) {
         let (id, delay_ms) = (self.id(), self.rng.u64(0..400));
         // To the very ms where it is: here often enough to matter, and the checker takes it for a move.
-        if self.messages.get(&id).is_some_and(|message| message.due_ms == self.ms + delay_ms) {
+        if self
+            .messages
+            .get(&id)
+            .is_some_and(|message| message.due_ms == self.ms + delay_ms)
+        {
             return;
         }
-        self.answer(change(Verb::Reschedule, &id, &format!("+{delay_ms}")), |it| {
-            let due_ms = it.ms + delay_ms;
-            match it.messages.get_mut(&id) {
-                Some(message) if message.dead => Self::verdict("DEAD".into(), false),
-                Some(message) if message.leased.is_some() => Self::verdict("LEASED".into(), false),
-                Some(message) => {
-                    (message.due_ms, message.reported_ms) = (due_ms, due_ms);
-                    Self::verdict(told("MOVED", due_ms), true)
+        self.answer(
+            change(Verb::Reschedule, &id, &format!("+{delay_ms}")),
+            |it| {
+                let due_ms = it.ms + delay_ms;
+                match it.messages.get_mut(&id) {
+                    Some(message) if message.dead => Self::verdict("DEAD".into(), false),
+                    Some(message) if message.leased.is_some() => {
+                        Self::verdict("LEASED".into(), false)
+                    }
+                    Some(message) => {
+                        (message.due_ms, message.reported_ms) = (due_ms, due_ms);
+                        Self::verdict(told("MOVED", due_ms), true)
+                    }
+                    None => Self::verdict("ABSENT".into(), false),
                 }
-                None => Self::verdict("ABSENT".into(), false),
-            }
-        });
+            },
+        );
     }
 
     fn reap(&mut self) {
-        let call = Call::Other { verb: "reap".into(), args: vec!["256".into()] };
+        let call = Call::Other {
+            verb: "reap".into(),
+            args: vec!["256".into()],
+        };
         self.answer(call, |it| {
             let (mut reaped, mut died) = (0, 0);
             for message in it.messages.values_mut() {
-                let early_ms = if it.wrong == Wrong::ReapIsEarly { LEASE_MS / 2 } else { 0 };
-                let Some((_, deadline_ms)) = message.leased else { continue };
+                let early_ms = if it.wrong == Wrong::ReapIsEarly {
+                    LEASE_MS / 2
+                } else {
+                    0
+                };
+                let Some((_, deadline_ms)) = message.leased else {
+                    continue;
+                };
                 if deadline_ms > it.ms + early_ms {
                     continue;
                 }
@@ -363,7 +467,10 @@ impl Simulation {
                     message.due_ms = message.reported_ms;
                 }
             }
-            (Answer::Other(vec![reaped.to_string(), died.to_string()]), reaped > 0)
+            (
+                Answer::Other(vec![reaped.to_string(), died.to_string()]),
+                reaped > 0,
+            )
         });
     }
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use dueq_chaos::check::{Kind, Verdict, check_events};
 use dueq_chaos::history::{
-    Answer, Call, ChangeItem, ClaimedItem, Event, LeftItem, Phase, PushItem, Role, SettleItem, State, Verb,
+    Answer, Call, ChangeItem, ClaimedItem, Event, LeftItem, Phase, PushItem, Role, SettleItem,
+    State, Verb,
 };
 
 /// The server's clock and that of the processes, when a story begins.
@@ -38,7 +39,11 @@ impl Story {
 
     /// The story of a process of this role.
     pub(crate) fn of(role: Role) -> Self {
-        let begin = Event::Begin { role, process: "one".into(), pid: 1 };
+        let begin = Event::Begin {
+            role,
+            process: "one".into(),
+            pid: 1,
+        };
         let events = vec![(LOCAL_US, begin)];
         let (times, options) = (HashMap::new(), HashMap::new());
         Self {
@@ -68,12 +73,16 @@ impl Story {
 
     /// What the server's clock says now.
     fn now_ms(&self) -> u64 {
-        SERVER_MS.checked_add(self.ms).and_then(|ms| ms.checked_add_signed(self.server_step_ms)).expect("a time")
+        SERVER_MS
+            .checked_add(self.ms)
+            .and_then(|ms| ms.checked_add_signed(self.server_step_ms))
+            .expect("a time")
     }
 
     fn t_us(&mut self) -> u64 {
         // Lines are never at the same time.
-        let t_us = (LOCAL_US + self.ms * 1_000).max(self.events.last().map_or(0, |(t_us, _)| t_us + 1));
+        let t_us =
+            (LOCAL_US + self.ms * 1_000).max(self.events.last().map_or(0, |(t_us, _)| t_us + 1));
         t_us.max(LOCAL_US)
     }
 
@@ -86,7 +95,11 @@ impl Story {
     fn invoke(&mut self, what: Call) -> u64 {
         self.call += 1;
         let call = self.call;
-        self.write(Event::Invoke { call, queue: "q".into(), what });
+        self.write(Event::Invoke {
+            call,
+            queue: "q".into(),
+            what,
+        });
         call
     }
 
@@ -96,33 +109,73 @@ impl Story {
         let call = self.invoke(what);
         self.seq += u64::from(changed);
         let now_us = i64::try_from(self.now_ms() * 1_000).expect("a time");
-        self.write(Event::Ok { call, seq: self.seq, now_us, incarnation: self.incarnation.into(), answer })
+        self.write(Event::Ok {
+            call,
+            seq: self.seq,
+            now_us,
+            incarnation: self.incarnation.into(),
+            answer,
+        })
     }
 
     /// What is left of each id later has the time that was told last.
     fn note_times(&mut self, what: &Call, answer: &Answer) {
-        let Answer::Items(verdicts) = answer else { return };
+        let Answer::Items(verdicts) = answer else {
+            return;
+        };
         if let Call::Push { items, .. } = what {
-            let told = |word: &&str| word.starts_with("max_attempts=") || word.starts_with("traceparent=");
-            let told = |options: &str| options.split(' ').filter(told).collect::<Vec<_>>().join(" ");
-            self.options.extend(items.iter().map(|item| (item.0.clone(), told(&item.4))));
+            let told =
+                |word: &&str| word.starts_with("max_attempts=") || word.starts_with("traceparent=");
+            let told = |options: &str| {
+                options
+                    .split(' ')
+                    .filter(told)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
+            self.options
+                .extend(items.iter().map(|item| (item.0.clone(), told(&item.4))));
         }
         let now_ms = self.now_ms();
         let items: Vec<(String, u64)> = match what {
-            Call::Push { items, .. } => items.iter().map(|item| (item.0.clone(), due_ms(&item.1, now_ms))).collect(),
-            Call::Settle { items, .. } => items.iter().map(|item| (item.0.clone(), now_ms)).collect(),
-            Call::Change { items, .. } => items.iter().map(|item| (item.0.clone(), now_ms)).collect(),
+            Call::Push { items, .. } => items
+                .iter()
+                .map(|item| (item.0.clone(), due_ms(&item.1, now_ms)))
+                .collect(),
+            Call::Settle { items, .. } => {
+                items.iter().map(|item| (item.0.clone(), now_ms)).collect()
+            }
+            Call::Change { items, .. } => {
+                items.iter().map(|item| (item.0.clone(), now_ms)).collect()
+            }
             _ => Vec::new(),
         };
         for ((id, time_ms), verdict) in items.into_iter().zip(verdicts) {
-            let died = matches!(what, Call::Settle { verb: Verb::Bury | Verb::Retry, .. })
-                && matches!(&**verdict, "OK" | "DEAD");
+            let died = matches!(
+                what,
+                Call::Settle {
+                    verb: Verb::Bury | Verb::Retry,
+                    ..
+                }
+            ) && matches!(&**verdict, "OK" | "DEAD");
             let time_ms = match verdict.split_once(' ') {
                 Some(("MOVED" | "SCHEDULED" | "OK", ms)) => ms.parse().expect("a time"),
-                None if verdict == "CREATED" || verdict == "MOVED" || verdict == "REQUEUED" || died => time_ms,
+                None if verdict == "CREATED"
+                    || verdict == "MOVED"
+                    || verdict == "REQUEUED"
+                    || died =>
+                {
+                    time_ms
+                }
                 _ => continue,
             };
-            if !matches!(what, Call::Settle { verb: Verb::Extend, .. }) {
+            if !matches!(
+                what,
+                Call::Settle {
+                    verb: Verb::Extend,
+                    ..
+                }
+            ) {
                 self.times.insert(id, time_ms);
             }
         }
@@ -132,13 +185,19 @@ impl Story {
     pub(crate) fn unanswered(&mut self, what: Call, applied: bool) -> &mut Self {
         let call = self.invoke(what);
         self.seq += u64::from(applied);
-        self.write(Event::Unknown { call, error: "the connection was lost".into() })
+        self.write(Event::Unknown {
+            call,
+            error: "the connection was lost".into(),
+        })
     }
 
     /// A call that was refused whole.
     pub(crate) fn refused(&mut self, what: Call) -> &mut Self {
         let call = self.invoke(what);
-        self.write(Event::Refused { call, error: "OOM".into() })
+        self.write(Event::Refused {
+            call,
+            error: "OOM".into(),
+        })
     }
 
     pub(crate) fn push(&mut self, id: &str, due: &str, verdict: &str) -> &mut Self {
@@ -149,18 +208,42 @@ impl Story {
     pub(crate) fn push_replicated(&mut self, id: &str, verdict: &str, told: &str) -> &mut Self {
         self.call += 1;
         let op = self.call;
-        self.write(Event::Asked { op, verb: Verb::Push, ids: vec![id.into()], replicas: 1 });
-        self.push(id, "+0", verdict).write(Event::Told { op, outcomes: vec![told.into()] })
+        self.write(Event::Asked {
+            op,
+            verb: Verb::Push,
+            ids: vec![id.into()],
+            replicas: 1,
+        });
+        self.push(id, "+0", verdict).write(Event::Told {
+            op,
+            outcomes: vec![told.into()],
+        })
     }
 
     /// Another master, which has what has at most this `seq`.
     pub(crate) fn failed_over(&mut self, survived: u64) -> &mut Self {
         self.seq = survived + 1_000_000;
-        self.write(Event::Undone { queue: "q".into(), incarnation: self.incarnation.into(), survived, next: self.seq })
+        self.write(Event::Undone {
+            queue: "q".into(),
+            incarnation: self.incarnation.into(),
+            survived,
+            next: self.seq,
+        })
     }
 
-    pub(crate) fn push_with(&mut self, id: &str, due: &str, until: u64, options: &str, verdict: &str) -> &mut Self {
-        self.call(push(id, due, until, options), words(verdict), changes(verdict))
+    pub(crate) fn push_with(
+        &mut self,
+        id: &str,
+        due: &str,
+        until: u64,
+        options: &str,
+        verdict: &str,
+    ) -> &mut Self {
+        self.call(
+            push(id, due, until, options),
+            words(verdict),
+            changes(verdict),
+        )
     }
 
     /// A claim of one message, version 1, for a second; its handler starts.
@@ -168,11 +251,30 @@ impl Story {
         self.claim_version(id, 1, due_ms, attempt)
     }
 
-    pub(crate) fn claim_version(&mut self, id: &str, version: u32, due_ms: u64, attempt: u32) -> Token {
+    pub(crate) fn claim_version(
+        &mut self,
+        id: &str,
+        version: u32,
+        due_ms: u64,
+        attempt: u32,
+    ) -> Token {
         let due_ms = Self::server(due_ms);
         let options = self.options.get(id).cloned().unwrap_or_default();
-        let token = self.grant(&[ClaimedItem(id.into(), version, due_ms, attempt, 100, options)]);
-        self.write(Event::Started { id: id.into(), version, attempt, due_ms, started_us: 0 });
+        let token = self.grant(&[ClaimedItem(
+            id.into(),
+            version,
+            due_ms,
+            attempt,
+            100,
+            options,
+        )]);
+        self.write(Event::Started {
+            id: id.into(),
+            version,
+            attempt,
+            due_ms,
+            started_us: 0,
+        });
         token
     }
 
@@ -184,24 +286,58 @@ impl Story {
         for item in items {
             self.times.entry(item.0.clone()).or_insert(item.2);
         }
-        let what = Call::Claim { n: 10, token: token.clone(), lease_ms: 1_000, due: true };
-        self.call(what, Answer::Claimed { deadline_ms, items: items.to_vec(), paused: false }, !items.is_empty());
+        let what = Call::Claim {
+            n: 10,
+            token: token.clone(),
+            lease_ms: 1_000,
+            due: true,
+        };
+        self.call(
+            what,
+            Answer::Claimed {
+                deadline_ms,
+                items: items.to_vec(),
+                paused: false,
+            },
+            !items.is_empty(),
+        );
         token
     }
 
     /// A claim that takes what is due and finds nothing.
     pub(crate) fn find_nothing(&mut self, paused: bool) -> &mut Self {
-        let what = Call::Claim { n: 10, token: "eeeeeeeeeeeeeeee".into(), lease_ms: 1_000, due: true };
-        self.call(what, Answer::Claimed { deadline_ms: 0, items: Vec::new(), paused }, false)
+        let what = Call::Claim {
+            n: 10,
+            token: "eeeeeeeeeeeeeeee".into(),
+            lease_ms: 1_000,
+            due: true,
+        };
+        self.call(
+            what,
+            Answer::Claimed {
+                deadline_ms: 0,
+                items: Vec::new(),
+                paused,
+            },
+            false,
+        )
     }
 
     /// A caller of the library asks for something of one id, and is told an outcome.
     pub(crate) fn asked(&mut self, op: u64, verb: Verb, id: &str) -> &mut Self {
-        self.write(Event::Asked { op, verb, ids: vec![id.into()], replicas: 0 })
+        self.write(Event::Asked {
+            op,
+            verb,
+            ids: vec![id.into()],
+            replicas: 0,
+        })
     }
 
     pub(crate) fn told(&mut self, op: u64, outcome: &str) -> &mut Self {
-        self.write(Event::Told { op, outcomes: vec![outcome.into()] })
+        self.write(Event::Told {
+            op,
+            outcomes: vec![outcome.into()],
+        })
     }
 
     /// The process ends as it was told to.
@@ -211,16 +347,31 @@ impl Story {
 
     /// A settle that asks for the time which it is answered.
     pub(crate) fn settle(&mut self, verb: Verb, id: &str, token: &str, verdict: &str) -> &mut Self {
-        let told_ms = verdict.split_once(' ').and_then(|(_, ms)| ms.parse::<u64>().ok());
-        let rest = told_ms.map(|told_ms| told_ms - self.now_ms()).map(|after_ms| match verb {
-            Verb::Again => format!("+{after_ms}"),
-            _ => after_ms.to_string(),
-        });
+        let told_ms = verdict
+            .split_once(' ')
+            .and_then(|(_, ms)| ms.parse::<u64>().ok());
+        let rest = told_ms
+            .map(|told_ms| told_ms - self.now_ms())
+            .map(|after_ms| match verb {
+                Verb::Again => format!("+{after_ms}"),
+                _ => after_ms.to_string(),
+            });
         self.settle_asking(verb, id, token, &rest.unwrap_or_default(), verdict)
     }
 
-    pub(crate) fn settle_asking(&mut self, verb: Verb, id: &str, token: &str, rest: &str, verdict: &str) -> &mut Self {
-        self.call(settle(verb, id, token, rest), words(verdict), changes(verdict) || verdict == "DEAD")
+    pub(crate) fn settle_asking(
+        &mut self,
+        verb: Verb,
+        id: &str,
+        token: &str,
+        rest: &str,
+        verdict: &str,
+    ) -> &mut Self {
+        self.call(
+            settle(verb, id, token, rest),
+            words(verdict),
+            changes(verdict) || verdict == "DEAD",
+        )
     }
 
     pub(crate) fn ack(&mut self, id: &str, token: &str) -> &mut Self {
@@ -228,7 +379,12 @@ impl Story {
     }
 
     pub(crate) fn retry(&mut self, id: &str, token: &str, due_ms: u64) -> &mut Self {
-        self.settle(Verb::Retry, id, token, &format!("SCHEDULED {}", Self::server(due_ms)))
+        self.settle(
+            Verb::Retry,
+            id,
+            token,
+            &format!("SCHEDULED {}", Self::server(due_ms)),
+        )
     }
 
     pub(crate) fn change(&mut self, verb: Verb, id: &str, rest: &str, verdict: &str) -> &mut Self {
@@ -242,7 +398,14 @@ impl Story {
     pub(crate) fn other(&mut self, verb: &str, args: &[&str], answer: &[&str]) -> &mut Self {
         let strings = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let changed = answer.first().is_some_and(|word| *word != "0");
-        self.call(Call::Other { verb: verb.into(), args: strings(args) }, Answer::Other(strings(answer)), changed)
+        self.call(
+            Call::Other {
+                verb: verb.into(),
+                args: strings(args),
+            },
+            Answer::Other(strings(answer)),
+            changed,
+        )
     }
 
     /// What is left at the times that were told last: id, failures, crashes.
@@ -252,17 +415,36 @@ impl Story {
             LeftItem((*id).into(), time_ms, *failures, *crashes)
         };
         let items = items.iter().map(item).collect();
-        self.write(Event::Left { queue: "q".into(), state, items })
+        self.write(Event::Left {
+            queue: "q".into(),
+            state,
+            items,
+        })
     }
 
     /// One message is left at this time, without failures.
-    pub(crate) fn left_at(&mut self, state: State, id: &str, time_ms: u64, crashes: u32) -> &mut Self {
+    pub(crate) fn left_at(
+        &mut self,
+        state: State,
+        id: &str,
+        time_ms: u64,
+        crashes: u32,
+    ) -> &mut Self {
         let items = vec![LeftItem(id.into(), time_ms, 0, crashes)];
-        self.write(Event::Left { queue: "q".into(), state, items })
+        self.write(Event::Left {
+            queue: "q".into(),
+            state,
+            items,
+        })
     }
 
     pub(crate) fn fault(&mut self, fault: &str, number: u64, phase: Phase) -> &mut Self {
-        self.write(Event::Fault { fault: fault.into(), number, phase, detail: String::new() })
+        self.write(Event::Fault {
+            fault: fault.into(),
+            number,
+            phase,
+            detail: String::new(),
+        })
     }
 
     /// The history so far, and that nothing more is left.
@@ -282,7 +464,12 @@ impl Story {
     #[track_caller]
     pub(crate) fn has(&mut self, kind: Kind) {
         let verdict = self.verdict();
-        let found: Vec<_> = verdict.violations.iter().filter(|(_, count)| **count > 0).map(|(kind, _)| *kind).collect();
+        let found: Vec<_> = verdict
+            .violations
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .map(|(kind, _)| *kind)
+            .collect();
         assert_eq!(found, [kind], "{:#?}", verdict.examples);
     }
 }
@@ -299,7 +486,16 @@ fn words(verdict: &str) -> Answer {
 }
 
 fn changes(verdict: &str) -> bool {
-    ["CREATED", "MOVED", "OK", "SCHEDULED", "CANCELLED", "REQUEUED"].iter().any(|word| verdict.starts_with(word))
+    [
+        "CREATED",
+        "MOVED",
+        "OK",
+        "SCHEDULED",
+        "CANCELLED",
+        "REQUEUED",
+    ]
+    .iter()
+    .any(|word| verdict.starts_with(word))
 }
 
 pub(crate) fn push(id: &str, due: &str, until_ms: u64, options: &str) -> Call {
@@ -307,18 +503,35 @@ pub(crate) fn push(id: &str, due: &str, until_ms: u64, options: &str) -> Call {
     Call::Push {
         until_ms,
         nonce: String::new(),
-        items: vec![PushItem(id.into(), due.into(), version, 100, options.into())],
+        items: vec![PushItem(
+            id.into(),
+            due.into(),
+            version,
+            100,
+            options.into(),
+        )],
     }
 }
 
 pub(crate) fn settle(verb: Verb, id: &str, token: &str, rest: &str) -> Call {
-    Call::Settle { verb, items: vec![SettleItem(id.into(), token.into(), rest.into())] }
+    Call::Settle {
+        verb,
+        items: vec![SettleItem(id.into(), token.into(), rest.into())],
+    }
 }
 
 pub(crate) fn change(verb: Verb, id: &str, rest: &str) -> Call {
-    Call::Change { verb, items: vec![ChangeItem(id.into(), rest.into())] }
+    Call::Change {
+        verb,
+        items: vec![ChangeItem(id.into(), rest.into())],
+    }
 }
 
 pub(crate) fn claim_without_answer(lease_ms: u64) -> Call {
-    Call::Claim { n: 10, token: "ffffffffffffffff".into(), lease_ms, due: true }
+    Call::Claim {
+        n: 10,
+        token: "ffffffffffffffff".into(),
+        lease_ms,
+        due: true,
+    }
 }

@@ -14,26 +14,48 @@ fn a_run_that_proves_nothing_is_invalid() {
     assert!(story.ack("a", &token).verdict().valid);
     story.fault("kill -9 of a worker", 1, Phase::Begin);
     assert!(!story.verdict().valid, "the fault left no trace");
-    let verdict = story.fault("kill -9 of a worker", 1, Phase::Trace).verdict();
+    let verdict = story
+        .fault("kill -9 of a worker", 1, Phase::Trace)
+        .verdict();
     assert!(verdict.valid);
     assert_eq!(verdict.faults.get("kill -9 of a worker"), Some(&1));
-    assert!(!dueq_chaos::check::check_events([]).expect("no histories are no error").valid, "there are no histories");
+    assert!(
+        !dueq_chaos::check::check_events([])
+            .expect("no histories are no error")
+            .valid,
+        "there are no histories"
+    );
 }
 
 #[test]
 fn a_server_that_forgets_what_it_answered() {
     let forgetful = |undone| {
         let mut story = Story::new();
-        story.push("a", "+0", "CREATED").push("b", "+0", "CREATED").push("c", "+0", "CREATED");
+        story
+            .push("a", "+0", "CREATED")
+            .push("b", "+0", "CREATED")
+            .push("c", "+0", "CREATED");
         if undone {
-            story.write(Event::Undone { queue: "q".into(), incarnation: "b1".into(), survived: 1, next: 1_000_000 });
+            story.write(Event::Undone {
+                queue: "q".into(),
+                incarnation: "b1".into(),
+                survived: 1,
+                next: 1_000_000,
+            });
             story.seq = 1_000_000;
         } else {
             story.seq = 1;
         }
         story.at(100).push("d", "+0", "CREATED");
         let left = ["a", "b", "c", "d"].map(|id| (id, 0, 0));
-        story.left(State::Scheduled, if undone { &[("a", 0, 0), ("d", 0, 0)] } else { &left });
+        story.left(
+            State::Scheduled,
+            if undone {
+                &[("a", 0, 0), ("d", 0, 0)]
+            } else {
+                &left
+            },
+        );
         story
     };
     forgetful(false).has(Kind::RolledBack);
@@ -49,7 +71,9 @@ fn changes_that_nobody_asked_for() {
             story.unanswered(push("x", "+0", 0, ""), false);
         }
         story.seq += 2;
-        story.push("b", "+0", "CREATED").left(State::Scheduled, &[("a", 0, 0), ("b", 0, 0)]);
+        story
+            .push("b", "+0", "CREATED")
+            .left(State::Scheduled, &[("a", 0, 0), ("b", 0, 0)]);
         story
     };
     changed(1).has(Kind::UnaskedChanges);
@@ -62,10 +86,16 @@ fn an_emptied_store_promises_nothing() {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
         if by_us {
-            story.write(Event::Emptied { queue: "q".into(), incarnation: "b1".into() });
+            story.write(Event::Emptied {
+                queue: "q".into(),
+                incarnation: "b1".into(),
+            });
         }
         (story.incarnation, story.seq) = ("b2", 0);
-        story.at(50).push("a", "+0", "CREATED").left(State::Scheduled, &[("a", 0, 0)]);
+        story
+            .at(50)
+            .push("a", "+0", "CREATED")
+            .left(State::Scheduled, &[("a", 0, 0)]);
         story
     };
     emptied(true).is_clean();
@@ -76,11 +106,22 @@ fn an_emptied_store_promises_nothing() {
 fn a_purge_may_take_what_waits() {
     let mut story = Story::new();
     let until_ms = Story::server(10_000);
-    story.unanswered(push("a", "+0", until_ms, ""), true).other("purge", &["scheduled", "1000"], &["1", "0"]);
-    story.push_with("a", "+0", until_ms, "", "FINISHED").is_clean();
+    story.unanswered(push("a", "+0", until_ms, ""), true).other(
+        "purge",
+        &["scheduled", "1000"],
+        &["1", "0"],
+    );
+    story
+        .push_with("a", "+0", until_ms, "", "FINISHED")
+        .is_clean();
     let mut story = Story::new();
-    story.push("a", "+0", "CREATED").other("purge", &["scheduled", "1000"], &["1", "0"]);
-    story.push("a", "+0", "CREATED").left(State::Ready, &[("a", 0, 0)]).is_clean();
+    story
+        .push("a", "+0", "CREATED")
+        .other("purge", &["scheduled", "1000"], &["1", "0"]);
+    story
+        .push("a", "+0", "CREATED")
+        .left(State::Ready, &[("a", 0, 0)])
+        .is_clean();
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");
     let token = story.at(5).claim("a", 0, 1);
@@ -107,7 +148,10 @@ fn a_clock_that_went_back_lets_a_crashed_message_start_before_its_deadline() {
 #[test]
 fn what_does_not_fit_together_is_two_states() {
     Story::new()
-        .write(Event::Broken { queue: "q".into(), what: "a is scheduled and ready".into() })
+        .write(Event::Broken {
+            queue: "q".into(),
+            what: "a is scheduled and ready".into(),
+        })
         .has(Kind::TwoStates);
 }
 
@@ -117,8 +161,16 @@ fn handlers_see_what_was_claimed() {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
         let due_ms = Story::server(0);
-        let token = story.at(5).grant(&[ClaimedItem("a".into(), 1, due_ms, 1, 100, String::new())]);
-        story.write(Event::Started { id: "a".into(), version, attempt, due_ms, started_us: 0 });
+        let token = story
+            .at(5)
+            .grant(&[ClaimedItem("a".into(), 1, due_ms, 1, 100, String::new())]);
+        story.write(Event::Started {
+            id: "a".into(),
+            version,
+            attempt,
+            due_ms,
+            started_us: 0,
+        });
         story.ack("a", &token);
         story
     };
@@ -131,8 +183,16 @@ fn handlers_see_what_was_claimed() {
 fn callers_are_told_what_the_server_said() {
     let told = |outcome: &str| {
         let mut story = Story::new();
-        story.write(Event::Asked { op: 1, verb: Verb::Push, ids: vec!["a".into()], replicas: 0 });
-        story.push("a", "+0", "CREATED").write(Event::Told { op: 1, outcomes: vec![outcome.into()] });
+        story.write(Event::Asked {
+            op: 1,
+            verb: Verb::Push,
+            ids: vec!["a".into()],
+            replicas: 0,
+        });
+        story.push("a", "+0", "CREATED").write(Event::Told {
+            op: 1,
+            outcomes: vec![outcome.into()],
+        });
         story.left(State::Ready, &[("a", 0, 0)]);
         story
     };

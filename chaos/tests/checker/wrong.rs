@@ -23,7 +23,10 @@ fn an_hour_late_is_late() {
     late(9_000).is_clean();
     // For as long as a fault or a stall lasts it is not counted.
     let mut story = Story::new();
-    story.push("a", "+100", "CREATED").at(59_000).write(Event::Stalled { ms: 58_000 });
+    story
+        .push("a", "+100", "CREATED")
+        .at(59_000)
+        .write(Event::Stalled { ms: 58_000 });
     let token = story.at(60_000).claim("a", 100, 1);
     story.ack("a", &token).is_clean();
 }
@@ -33,7 +36,10 @@ fn an_hour_late_is_late() {
 fn a_claim_that_finds_nothing_of_what_is_due() {
     let empty_at = |ms, paused| {
         let mut story = Story::new();
-        story.push("a", "+100", "CREATED").at(ms).find_nothing(paused);
+        story
+            .push("a", "+100", "CREATED")
+            .at(ms)
+            .find_nothing(paused);
         let token = story.at(1_600).claim("a", 100, 1);
         story.ack("a", &token);
         story
@@ -48,8 +54,16 @@ fn a_claim_that_finds_nothing_of_what_is_due() {
 fn the_newest_first_is_out_of_order() {
     let claimed_in = |order: [u64; 2]| {
         let mut story = Story::new();
-        story.push("m10", "+10", "CREATED").push("m90", "+90", "CREATED").at(200);
-        let tokens = order.map(|due_ms| (format!("m{due_ms}"), story.claim(&format!("m{due_ms}"), due_ms, 1)));
+        story
+            .push("m10", "+10", "CREATED")
+            .push("m90", "+90", "CREATED")
+            .at(200);
+        let tokens = order.map(|due_ms| {
+            (
+                format!("m{due_ms}"),
+                story.claim(&format!("m{due_ms}"), due_ms, 1),
+            )
+        });
         for (id, token) in &tokens {
             story.ack(id, token);
         }
@@ -65,7 +79,9 @@ fn a_reschedule_compares_the_expected_due() {
     let moved = |expected_ms, verdict: &str, due_ms| {
         let mut story = Story::new();
         let rest = format!("{} {}", Story::server(300), Story::server(expected_ms));
-        story.push("a", "+100", "CREATED").change(Verb::Reschedule, "a", &rest, verdict);
+        story
+            .push("a", "+100", "CREATED")
+            .change(Verb::Reschedule, "a", &rest, verdict);
         story.left_at(State::Scheduled, "a", Story::server(due_ms), 0);
         story
     };
@@ -82,7 +98,10 @@ fn a_reschedule_compares_the_expected_due() {
 fn a_run_now_that_does_nothing_is_seen() {
     let run_at = |ms, verdict: &str| {
         let mut story = Story::new();
-        story.push("a", "+100", "CREATED").at(ms).change(Verb::RunNow, "a", "", verdict);
+        story
+            .push("a", "+100", "CREATED")
+            .at(ms)
+            .change(Verb::RunNow, "a", "", verdict);
         story.left(State::Ready, &[("a", 0, 0)]);
         story
     };
@@ -98,8 +117,12 @@ fn a_run_now_that_does_nothing_is_seen() {
 fn a_reschedule_tells_the_due_that_was_asked_for() {
     let mut story = Story::new();
     let in_15_min = format!("MOVED {}", Story::server(900_000));
-    story.push("a", "+100", "CREATED").change(Verb::Reschedule, "a", "+200", &in_15_min);
-    story.left(State::Scheduled, &[("a", 0, 0)]).has(Kind::WrongTimes);
+    story
+        .push("a", "+100", "CREATED")
+        .change(Verb::Reschedule, "a", "+200", &in_15_min);
+    story
+        .left(State::Scheduled, &[("a", 0, 0)])
+        .has(Kind::WrongTimes);
 }
 
 // 4
@@ -108,7 +131,10 @@ fn callers_are_told_all_of_the_answer() {
     let told = |outcome: &str| {
         let mut story = Story::new();
         story.push("a", "+900000000", "CREATED");
-        story.asked(1, Verb::Push, "a").push("a", "+0", "EXISTS scheduled").told(1, outcome);
+        story
+            .asked(1, Verb::Push, "a")
+            .push("a", "+0", "EXISTS scheduled")
+            .told(1, outcome);
         story.left(State::Scheduled, &[("a", 0, 0)]);
         story
     };
@@ -122,7 +148,13 @@ fn callers_are_told_the_lease_that_was_given() {
     let extended = |given_ms: u64, told_ms: u64| {
         let (mut story, token) = claimed();
         let word = |ms| format!("OK {}", Story::server(ms));
-        story.asked(1, Verb::Extend, "a").settle_asking(Verb::Extend, "a", &token, "1000", &word(given_ms));
+        story.asked(1, Verb::Extend, "a").settle_asking(
+            Verb::Extend,
+            "a",
+            &token,
+            "1000",
+            &word(given_ms),
+        );
         story.told(1, &word(told_ms)).ack("a", &token);
         story
     };
@@ -132,35 +164,60 @@ fn callers_are_told_the_lease_that_was_given() {
     // It does not extend, and says so.
     let (mut story, token) = claimed();
     let word = format!("OK {}", Story::server(1_150));
-    story.at(600).settle_asking(Verb::Extend, "a", &token, "1000", &word).ack("a", &token).has(Kind::WrongTimes);
+    story
+        .at(600)
+        .settle_asking(Verb::Extend, "a", &token, "1000", &word)
+        .ack("a", &token)
+        .has(Kind::WrongTimes);
 }
 
 // 5: every second delivery is dropped.
 #[test]
 fn a_grant_must_be_started_or_given_back() {
     let granted = |story: &mut Story| {
-        let items = ["a", "b"].map(|id| ClaimedItem(id.into(), 1, Story::server(0), 1, 100, String::new()));
+        let items =
+            ["a", "b"].map(|id| ClaimedItem(id.into(), 1, Story::server(0), 1, 100, String::new()));
         story.push("a", "+0", "CREATED").push("b", "+0", "CREATED");
         let token = story.at(5).grant(&items);
-        story.write(Event::Started { id: "a".into(), version: 1, attempt: 1, due_ms: Story::server(0), started_us: 0 });
+        story.write(Event::Started {
+            id: "a".into(),
+            version: 1,
+            attempt: 1,
+            due_ms: Story::server(0),
+            started_us: 0,
+        });
         story.ack("a", &token);
         token
     };
     let mut story = Story::new();
     granted(&mut story);
-    story.left_at(State::Scheduled, "b", Story::server(0), 1).ended().has(Kind::NeverStarted);
+    story
+        .left_at(State::Scheduled, "b", Story::server(0), 1)
+        .ended()
+        .has(Kind::NeverStarted);
     let mut story = Story::new();
     let token = granted(&mut story);
-    story.settle(Verb::Release, "b", &token, "OK").left(State::Scheduled, &[("b", 0, 0)]).ended().is_clean();
+    story
+        .settle(Verb::Release, "b", &token, "OK")
+        .left(State::Scheduled, &[("b", 0, 0)])
+        .ended()
+        .is_clean();
     // A process that was killed at that moment.
     let mut story = Story::new();
     granted(&mut story);
-    story.left_at(State::Scheduled, "b", Story::server(0), 1).is_clean();
+    story
+        .left_at(State::Scheduled, "b", Story::server(0), 1)
+        .is_clean();
     // It lived on for long.
     let mut story = Story::new();
     granted(&mut story);
-    story.at(60_000).push("c", "+0", "CREATED").left(State::Scheduled, &[("c", 0, 0)]);
-    story.left_at(State::Scheduled, "b", Story::server(0), 1).has(Kind::NeverStarted);
+    story
+        .at(60_000)
+        .push("c", "+0", "CREATED")
+        .left(State::Scheduled, &[("c", 0, 0)]);
+    story
+        .left_at(State::Scheduled, "b", Story::server(0), 1)
+        .has(Kind::NeverStarted);
 }
 
 // 6
@@ -168,7 +225,9 @@ fn a_grant_must_be_started_or_given_back() {
 fn what_is_left_has_its_due() {
     let left = |state, time_ms| {
         let mut story = Story::new();
-        story.push("a", "+100", "CREATED").left_at(state, "a", time_ms, 0);
+        story
+            .push("a", "+100", "CREATED")
+            .left_at(state, "a", time_ms, 0);
         story
     };
     left(State::Scheduled, Story::server(100 + 24 * HOUR_MS)).has(Kind::WrongTimes);
@@ -183,7 +242,12 @@ fn what_is_left_has_its_due() {
     leased(100).is_clean();
     let dead = |died_ms| {
         let (mut story, token) = claimed();
-        story.settle(Verb::Bury, "a", &token, "OK").left_at(State::Dead, "a", Story::server(died_ms), 0);
+        story.settle(Verb::Bury, "a", &token, "OK").left_at(
+            State::Dead,
+            "a",
+            Story::server(died_ms),
+            0,
+        );
         story
     };
     dead(100).has(Kind::WrongTimes);
@@ -199,7 +263,9 @@ fn a_reschedule_after_two_crashes_has_one_due() {
         story.at(1_000).claim("a", 0, 2);
         story.at(2_000).other("reap", &["100"], &["1", "0"]);
         let moved = format!("MOVED {}", Story::server(6_000));
-        story.at(2_100).change(Verb::Reschedule, "a", "+3900", &moved);
+        story
+            .at(2_100)
+            .change(Verb::Reschedule, "a", "+3900", &moved);
         let token = story.at(6_000).claim("a", due_ms, 3);
         story.ack("a", &token);
         story
@@ -215,11 +281,15 @@ fn a_retry_waits_for_what_was_asked() {
     let (mut story, token) = claimed();
     let in_15_min = format!("SCHEDULED {}", Story::server(900_150));
     story.settle_asking(Verb::Retry, "a", &token, "50", &in_15_min);
-    story.left(State::Scheduled, &[("a", 1, 0)]).has(Kind::WrongTimes);
+    story
+        .left(State::Scheduled, &[("a", 1, 0)])
+        .has(Kind::WrongTimes);
     let (mut story, token) = claimed();
     let again = format!("OK {}", Story::server(300));
     story.settle_asking(Verb::Again, "a", &token, "+50", &again);
-    story.left(State::Scheduled, &[("a", 0, 0)]).has(Kind::WrongTimes);
+    story
+        .left(State::Scheduled, &[("a", 0, 0)])
+        .has(Kind::WrongTimes);
 }
 
 // 12
@@ -231,7 +301,10 @@ fn unknown_is_told_only_if_nobody_knows() {
         if lost {
             story.unanswered(push("a", "+0", 0, ""), false);
         }
-        story.push("a", "+0", "CREATED").told(1, outcome).left(State::Ready, &[("a", 0, 0)]);
+        story
+            .push("a", "+0", "CREATED")
+            .told(1, outcome)
+            .left(State::Ready, &[("a", 0, 0)]);
         story
     };
     told(false, "?timeout").has(Kind::ApiLies);
@@ -244,7 +317,10 @@ fn unknown_is_told_only_if_nobody_knows() {
 fn who_asks_is_told() {
     let asked = |end| {
         let mut story = Story::of(dueq_chaos::history::Role::Producer);
-        story.asked(1, Verb::Push, "a").push("a", "+0", "CREATED").left(State::Ready, &[("a", 0, 0)]);
+        story
+            .asked(1, Verb::Push, "a")
+            .push("a", "+0", "CREATED")
+            .left(State::Ready, &[("a", 0, 0)]);
         if end {
             story.ended()
         } else {
@@ -263,8 +339,17 @@ fn who_asks_is_told() {
 fn a_delivery_has_the_length_and_the_options_of_the_push() {
     let delivered = |bytes, options: &str| {
         let mut story = Story::new();
-        story.push_with("a", "+0", 0, "max_attempts=3 on_conflict=keep", "CREATED").at(5);
-        let token = story.grant(&[ClaimedItem("a".into(), 1, Story::server(0), 1, bytes, options.into())]);
+        story
+            .push_with("a", "+0", 0, "max_attempts=3 on_conflict=keep", "CREATED")
+            .at(5);
+        let token = story.grant(&[ClaimedItem(
+            "a".into(),
+            1,
+            Story::server(0),
+            1,
+            bytes,
+            options.into(),
+        )]);
         story.ack("a", &token);
         story
     };
@@ -288,7 +373,9 @@ fn a_lost_reschedule_moves_what_has_the_expected_due() {
     let moved = |expected_ms: u64| {
         let mut story = Story::new();
         let rest = format!("{} {}", Story::server(300), Story::server(expected_ms));
-        story.push("a", "+100", "CREATED").unanswered(change(Verb::Reschedule, "a", &rest), true);
+        story
+            .push("a", "+100", "CREATED")
+            .unanswered(change(Verb::Reschedule, "a", &rest), true);
         story.left_at(State::Scheduled, "a", Story::server(300), 0);
         story
     };

@@ -3,8 +3,14 @@
 use serde_json::{Map, Value, json};
 
 /// The percentiles that are shown, by name and share.
-pub(super) const PERCENTILES: [(&str, f64); 6] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("p9999", 0.9999), ("max", 1.0)];
+pub(super) const PERCENTILES: [(&str, f64); 6] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p99", 0.99),
+    ("p999", 0.999),
+    ("p9999", 0.9999),
+    ("max", 1.0),
+];
 /// The histogram's first bar ends there; each further one reaches twice as far.
 const FIRST_US: u64 = 250;
 
@@ -49,7 +55,10 @@ impl Figures {
         while from < self.0.len() {
             let to = self.0.partition_point(|us| *us <= up_to_us);
             if to > 0 {
-                bars.push(Bar { up_to_ms: up_to_us as f64 / 1_000.0, count: (to - from) as u64 });
+                bars.push(Bar {
+                    up_to_ms: up_to_us as f64 / 1_000.0,
+                    count: (to - from) as u64,
+                });
             }
             (from, up_to_us) = (to, up_to_us.saturating_mul(2));
         }
@@ -75,7 +84,10 @@ mod tests {
     fn the_histogram_has_each_time_in_one_bar_and_no_empty_end() {
         let bar = |up_to_ms, count| Bar { up_to_ms, count };
         let figures = Figures::new(vec![0, 250, 251, 2_000, 2_000]);
-        assert_eq!(figures.histogram(), [bar(0.25, 2), bar(0.5, 1), bar(1.0, 0), bar(2.0, 2)]);
+        assert_eq!(
+            figures.histogram(),
+            [bar(0.25, 2), bar(0.5, 1), bar(1.0, 0), bar(2.0, 2)]
+        );
         assert_eq!(Figures::new(vec![900]).histogram(), [bar(1.0, 1)]);
         assert_eq!(Figures::new(Vec::new()).histogram(), []);
     }

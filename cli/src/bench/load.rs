@@ -58,19 +58,31 @@ impl Load {
         };
         let worker = queue.worker().concurrency(HANDLERS);
         let worker = tokio::spawn(worker.run(handler, async move { leaving.cancelled().await }));
-        Self { queue, stop, leave, worker, seen }
+        Self {
+            queue,
+            stop,
+            leave,
+            worker,
+            seen,
+        }
     }
 
     /// Callers push what is due at once, as fast as they get their answers.
     pub(super) async fn throughput(&self, length: Duration) -> anyhow::Result<Throughput> {
         let (start, mut callers) = (Instant::now(), JoinSet::new());
         for _ in 0..CALLERS {
-            let (queue, seen, stop) = (self.queue.clone(), Arc::clone(&self.seen), self.stop.clone());
+            let (queue, seen, stop) = (
+                self.queue.clone(),
+                Arc::clone(&self.seen),
+                self.stop.clone(),
+            );
             callers.spawn(async move {
                 let mut push_us = Vec::new();
                 while start.elapsed() < length && !stop.is_cancelled() {
                     // One at a time that is never waited for too long: the worker gives places back.
-                    let Some(place) = stop.run_until_cancelled(seen.places.acquire()).await else { break };
+                    let Some(place) = stop.run_until_cancelled(seen.places.acquire()).await else {
+                        break;
+                    };
                     place?.forget();
                     let sent = Instant::now();
                     created(queue.push(Message::new(vec![b'x'; PAYLOAD_BYTES])).await?)?;
@@ -80,10 +92,14 @@ impl Load {
             });
         }
         let push_us = self.all(callers).await?.concat();
-        let life_per_s = self.seen.handled.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
+        let life_per_s =
+            self.seen.handled.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
         self.drained().await?;
         self.seen.take();
-        Ok(Throughput { life_per_s, push_us: Figures::new(push_us) })
+        Ok(Throughput {
+            life_per_s,
+            push_us: Figures::new(push_us),
+        })
     }
 
     /// Pushes at a steady rate, whether the pushes before have been answered or not; how late each was, in microseconds.
@@ -93,7 +109,10 @@ impl Load {
         let (start, mut pushes) = (Instant::now(), JoinSet::new());
         for number in 0..count {
             let at = start + Duration::from_secs_f64(number as f64 / per_s as f64);
-            let waited = self.stop.run_until_cancelled(tokio::time::sleep_until(at.into())).await;
+            let waited = self
+                .stop
+                .run_until_cancelled(tokio::time::sleep_until(at.into()))
+                .await;
             if waited.is_none() {
                 break;
             }
@@ -108,7 +127,10 @@ impl Load {
     }
 
     /// What all tasks return; the first failure stops the others, and is told when none of them pushes any more.
-    async fn all<T: 'static>(&self, mut tasks: JoinSet<anyhow::Result<T>>) -> anyhow::Result<Vec<T>> {
+    async fn all<T: 'static>(
+        &self,
+        mut tasks: JoinSet<anyhow::Result<T>>,
+    ) -> anyhow::Result<Vec<T>> {
         let (mut values, mut failure) = (Vec::new(), None);
         while let Some(done) = tasks.join_next().await {
             match done.map_err(anyhow::Error::from).flatten() {
@@ -124,7 +146,9 @@ impl Load {
 
     /// Waits until nothing is on the way; not, if the user has no patience.
     async fn drained(&self) -> anyhow::Result<()> {
-        let all = self.stop.run_until_cancelled(self.seen.places.acquire_many(ON_THE_WAY));
+        let all = self
+            .stop
+            .run_until_cancelled(self.seen.places.acquire_many(ON_THE_WAY));
         match tokio::time::timeout(DRAIN, all).await {
             Ok(Some(places)) => drop(places?),
             Ok(None) => {}
@@ -136,14 +160,19 @@ impl Load {
     /// Stops the worker; its deliveries are settled then.
     pub(super) async fn end(self) -> anyhow::Result<()> {
         self.leave.cancel();
-        self.worker.await.map_err(|error| anyhow!("the worker panicked: {error}"))??;
+        self.worker
+            .await
+            .map_err(|error| anyhow!("the worker panicked: {error}"))??;
         Ok(())
     }
 }
 
 impl Seen {
     fn see(&self, delivery: &Delivery) {
-        self.late_us.lock().unwrap_or_else(PoisonError::into_inner).push(us(delivery.lateness()));
+        self.late_us
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(us(delivery.lateness()));
         // A second delivery of the same message, after a lost lease, must not make more places than there were.
         if delivery.attempt() == 1 {
             self.handled.fetch_add(1, Ordering::Relaxed);

@@ -52,14 +52,21 @@ impl Bench {
         let client = common.client().await?;
         let queue = client.queue(&self.queue)?;
         let name = dueq::shell_word(self.queue.as_bytes());
-        let dashes = if self.queue.starts_with('-') { "-- " } else { "" };
+        let dashes = if self.queue.starts_with('-') {
+            "-- "
+        } else {
+            ""
+        };
         if client.queues().await?.contains(&self.queue) {
             bail!(
                 "the queue {name} is in use: name another with --queue; \
                  if an earlier bench was killed, `dueq delete-queue --yes {dashes}{name}` removes it"
             );
         }
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (mut interrupt, mut terminate) = (
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+        );
         let stop = CancellationToken::new();
         let measuring = self.measure(&queue, &stop);
         tokio::pin!(measuring);
@@ -101,7 +108,12 @@ impl Bench {
         bar.set_message("lateness");
         let rate = self.rate.min((throughput.life_per_s / 2.0) as u64).max(1);
         let lateness = load.lateness(rate, self.length.mul_f64(0.6)).await?;
-        Ok(Report { queue: self.queue.clone(), throughput, rate, lateness })
+        Ok(Report {
+            queue: self.queue.clone(),
+            throughput,
+            rate,
+            lateness,
+        })
     }
 }
 
@@ -117,7 +129,9 @@ async fn interrupted(
 
 fn bar(length: Duration) -> ProgressBar {
     let bar = ProgressBar::new(u64::try_from(length.as_millis()).unwrap_or(u64::MAX));
-    if let Ok(style) = ProgressStyle::with_template("{msg:10} {bar:40} {elapsed} of about {duration}") {
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg:10} {bar:40} {elapsed} of about {duration}")
+    {
         bar.set_style(style);
     }
     bar

@@ -22,12 +22,19 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn print(&self, json: bool) -> io::Result<()> {
-        if json { output::json_line(&self.json()) } else { output::line(&self.text()) }
+        if json {
+            output::json_line(&self.json())
+        } else {
+            output::line(&self.text())
+        }
     }
 
     fn json(&self) -> serde_json::Value {
         let bars = self.lateness.histogram();
-        let bars: Vec<_> = bars.iter().map(|bar| json!({ "up_to_ms": bar.up_to_ms, "count": bar.count })).collect();
+        let bars: Vec<_> = bars
+            .iter()
+            .map(|bar| json!({ "up_to_ms": bar.up_to_ms, "count": bar.count }))
+            .collect();
         json!({
             "queue": self.queue,
             "life_per_s": self.throughput.life_per_s.round(),
@@ -45,8 +52,12 @@ impl Report {
         table.load_style(presets::NOTHING);
         table.set_header(["ms", "p50", "p90", "p99", "p99.9", "p99.99", "max"]);
         let lateness = format!("lateness at {}/s", self.rate);
-        for (title, figures) in [("push, 64 callers", &self.throughput.push_us), (&lateness, &self.lateness)] {
-            let cells = PERCENTILES.map(|(_, share)| format!("{:.2}", figures.percentile_ms(share)));
+        for (title, figures) in [
+            ("push, 64 callers", &self.throughput.push_us),
+            (&lateness, &self.lateness),
+        ] {
+            let cells =
+                PERCENTILES.map(|(_, share)| format!("{:.2}", figures.percentile_ms(share)));
             table.add_row([title.to_owned()].into_iter().chain(cells));
         }
         for column in table.column_iter_mut().skip(1) {
@@ -63,11 +74,21 @@ impl Report {
 }
 
 fn bars(histogram: &[Bar]) -> String {
-    let most = histogram.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
+    let most = histogram
+        .iter()
+        .map(|bar| bar.count)
+        .max()
+        .unwrap_or(0)
+        .max(1);
     let lines = histogram.iter().map(|bar| {
         // What is there is seen, however little.
         let length = (bar.count * WIDTH).div_ceil(most);
-        let line = format!("{:>9.2} ms {:>8} {}", bar.up_to_ms, bar.count, "#".repeat(length as usize));
+        let line = format!(
+            "{:>9.2} ms {:>8} {}",
+            bar.up_to_ms,
+            bar.count,
+            "#".repeat(length as usize)
+        );
         line.trim_end().to_owned()
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -81,7 +102,10 @@ mod tests {
     fn the_longest_bar_fills_the_width_and_the_shortest_is_seen() {
         let figures = Figures::new([vec![400; 1_000], vec![900], vec![100]].concat());
         let shown = bars(&figures.histogram());
-        let lengths: Vec<_> = shown.lines().map(|line| line.matches('#').count()).collect();
+        let lengths: Vec<_> = shown
+            .lines()
+            .map(|line| line.matches('#').count())
+            .collect();
         assert_eq!(lengths, [1, 50, 1]);
         assert!(shown.starts_with("     0.25 ms        1 #\n"), "{shown}");
     }

@@ -30,8 +30,8 @@ impl Codec {
                 .map(|text| text.as_bytes().to_vec())
                 .map_err(|_| "it is not UTF-8".to_owned()),
             Self::Json => {
-                let json: &RawValue =
-                    serde_json::from_slice(value).map_err(|error| format!("it is not JSON: {error}"))?;
+                let json: &RawValue = serde_json::from_slice(value)
+                    .map_err(|error| format!("it is not JSON: {error}"))?;
                 let mut plain = String::with_capacity(value.len());
                 untyped(json, MAX_DEPTH, &mut plain)
                     .map_err(|error| format!("its JSON cannot be freed of types: {error}"))?;
@@ -44,7 +44,9 @@ impl Codec {
 /// Writes a JSON value without the types that Jackson added: the property `@class` of objects, and the pairs of class and
 /// value that stand for what JSON has no type for.
 fn untyped(json: &RawValue, depth: usize, out: &mut String) -> Result<(), serde_json::Error> {
-    let depth = depth.checked_sub(1).ok_or_else(|| serde_json::Error::custom("it is nested too deeply"))?;
+    let depth = depth
+        .checked_sub(1)
+        .ok_or_else(|| serde_json::Error::custom("it is nested too deeply"))?;
     let text = json.get();
     if text.starts_with('[') {
         let items: Vec<&RawValue> = serde_json::from_str(text)?;
@@ -110,16 +112,24 @@ fn is_class_name(text: &str) -> bool {
         return matches!(element, "B" | "C" | "D" | "F" | "I" | "J" | "S" | "Z");
     }
     let name = match element.len() < text.len() {
-        true => element.strip_prefix('L').and_then(|name| name.strip_suffix(';')).unwrap_or_default(),
+        true => element
+            .strip_prefix('L')
+            .and_then(|name| name.strip_suffix(';'))
+            .unwrap_or_default(),
         false => element,
     };
     let is_part = |part: &str| {
         part.starts_with(|c: char| c.is_alphabetic() || c == '_')
-            && part.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '$')
+            && part
+                .chars()
+                .all(|c| c.is_alphanumeric() || c == '_' || c == '$')
     };
     name.contains('.')
         && name.split('.').all(is_part)
-        && name.rsplit('.').next().is_some_and(|class| class.starts_with(char::is_uppercase))
+        && name
+            .rsplit('.')
+            .next()
+            .is_some_and(|class| class.starts_with(char::is_uppercase))
 }
 
 #[cfg(test)]
@@ -127,7 +137,9 @@ mod tests {
     use super::*;
 
     fn json(text: &str) -> Result<String, String> {
-        Codec::Json.payload(text.as_bytes()).map(|payload| String::from_utf8(payload).expect("text"))
+        Codec::Json
+            .payload(text.as_bytes())
+            .map(|payload| String::from_utf8(payload).expect("text"))
     }
 
     #[test]
@@ -135,19 +147,28 @@ mod tests {
         for (typed, plain) in [
             (r#""order:42""#, r#""order:42""#),
             ("2.50", "2.50"),
-            (r#"["java.lang.Long", 9007199254740993]"#, "9007199254740993"),
+            (
+                r#"["java.lang.Long", 9007199254740993]"#,
+                "9007199254740993",
+            ),
             (
                 r#"["java.util.ArrayList",[1,["java.math.BigDecimal",19.900000000000000000001]]]"#,
                 "[1,19.900000000000000000001]",
             ),
-            (r#"{"@class":"com.shop.Order","z":1,"a":{"@class":"java.util.HashMap"}}"#, r#"{"z":1,"a":{}}"#),
+            (
+                r#"{"@class":"com.shop.Order","z":1,"a":{"@class":"java.util.HashMap"}}"#,
+                r#"{"z":1,"a":{}}"#,
+            ),
             (r#"["[B","AAEC"]"#, r#""AAEC""#),
             (r#"["[Ljava.lang.Object;",["a"]]"#, r#"["a"]"#),
             (r#"["com.shop.Order$State","PAID"]"#, r#""PAID""#),
             (r#"["www.example.com","x"]"#, r#"["www.example.com","x"]"#),
             (r#"["a","b"]"#, r#"["a","b"]"#),
             (r#"["java.util.Date",1,2]"#, r#"["java.util.Date",1,2]"#),
-            (r#"{"same":1,"same":2,"\u00fc\n":"\ud83d\ude00"}"#, r#"{"same":1,"same":2,"ü\n":"\ud83d\ude00"}"#),
+            (
+                r#"{"same":1,"same":2,"\u00fc\n":"\ud83d\ude00"}"#,
+                r#"{"same":1,"same":2,"ü\n":"\ud83d\ude00"}"#,
+            ),
         ] {
             assert_eq!(json(typed).as_deref(), Ok(plain));
         }

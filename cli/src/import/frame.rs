@@ -20,13 +20,20 @@ pub(crate) struct Frame<'a> {
 
 /// Takes a member of the ZSET or of the list apart; `None` if it is no frame.
 pub(crate) fn parse(member: &[u8]) -> Option<Frame<'_>> {
-    let current = member.split_first().and_then(|(&length, rest)| rest.split_at_checked(usize::from(length)));
+    let current = member
+        .split_first()
+        .and_then(|(&length, rest)| rest.split_at_checked(usize::from(length)));
     // One of 7 bytes, which Redisson never had, would look like a `double`; one beyond 64 does not fit into an id.
     let current = current.filter(|(id, _)| (8..=64).contains(&id.len()));
     [current, member.split_at_checked(8)]
         .into_iter()
         .flatten()
-        .find_map(|(id, rest)| Some(Frame { id, value: counted(rest)? }))
+        .find_map(|(id, rest)| {
+            Some(Frame {
+                id,
+                value: counted(rest)?,
+            })
+        })
 }
 
 /// What follows its own length.
@@ -49,8 +56,16 @@ mod tests {
     fn both_framings_at_every_size() {
         for value in [&b""[..], b"x", b"\0", &[0; 300], &[8; 70_000]] {
             let length = (value.len() as u64).to_le_bytes();
-            for member in [frame(&[&[8], &ID, &length, value]), frame(&[&ID, &length, value])] {
-                assert_eq!(parse(&member), Some(Frame { id: &ID, value }), "{} bytes", value.len());
+            for member in [
+                frame(&[&[8], &ID, &length, value]),
+                frame(&[&ID, &length, value]),
+            ] {
+                assert_eq!(
+                    parse(&member),
+                    Some(Frame { id: &ID, value }),
+                    "{} bytes",
+                    value.len()
+                );
             }
         }
     }
@@ -62,7 +77,14 @@ mod tests {
             let mut id = ID;
             id[0] = first;
             let member = frame(&[&id, &2_u64.to_le_bytes(), b"ab"]);
-            assert_eq!(parse(&member), Some(Frame { id: &id, value: b"ab" }), "{first}");
+            assert_eq!(
+                parse(&member),
+                Some(Frame {
+                    id: &id,
+                    value: b"ab"
+                }),
+                "{first}"
+            );
         }
     }
 
@@ -75,6 +97,9 @@ mod tests {
         assert_eq!(parse(&frame(&[&good, b"d"])), None);
         assert_eq!(parse(b"plain text that somebody added"), None);
         assert_eq!(parse(&[0; 9]), None, "an empty id");
-        assert_eq!(parse(&frame(&[&[8], &ID, &u64::MAX.to_le_bytes(), b"abc"])), None);
+        assert_eq!(
+            parse(&frame(&[&[8], &ID, &u64::MAX.to_le_bytes(), b"abc"])),
+            None
+        );
     }
 }

@@ -39,7 +39,12 @@ pub(crate) struct Redisson {
     #[arg(long, value_name = "QUEUE")]
     into: Option<String>,
     /// The server that holds Redisson's keys, if it is another one
-    #[arg(long, value_name = "URL", env = "DUEQ_IMPORT_FROM", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "DUEQ_IMPORT_FROM",
+        hide_env_values = true
+    )]
     from: Option<String>,
     /// What to make of the elements
     #[arg(long, value_enum, default_value_t = Codec::Raw)]
@@ -61,17 +66,29 @@ pub(crate) struct Redisson {
 impl Redisson {
     pub(crate) async fn run(self, common: &Common) -> Result<()> {
         let into = self.into.clone().unwrap_or_else(|| self.name.clone());
-        let queue = common.queue(&into).await.map_err(|error| match &self.into {
-            None if self.name.contains(['/', '{', '}']) => anyhow!("{error}; choose a name by --into"),
-            _ => error,
-        })?;
+        let queue = common
+            .queue(&into)
+            .await
+            .map_err(|error| match &self.into {
+                None if self.name.contains(['/', '{', '}']) => {
+                    anyhow!("{error}; choose a name by --into")
+                }
+                _ => error,
+            })?;
         let from = Store::open(self.from.as_deref().unwrap_or(common.url())).await?;
         let journal = Journal {
             store: Store::open(common.url()).await?,
             key: format!("dueq-import:redisson:{{{into}}}:{}", self.name),
             is_ignored: false,
         };
-        let mut run = Run { keys: Keys::of(&self.name), options: self, queue, from, journal, tally: Tally::default() };
+        let mut run = Run {
+            keys: Keys::of(&self.name),
+            options: self,
+            queue,
+            from,
+            journal,
+            tally: Tally::default(),
+        };
         run.check().await?;
         let done = run.all(common.json).await;
         run.report(common.json, done.is_ok())?;
@@ -80,7 +97,9 @@ impl Redisson {
         }
         match run.tally.unreadable {
             0 => Ok(()),
-            count => bail!("{count} elements could not be imported; they are still in Redisson's keys"),
+            count => {
+                bail!("{count} elements could not be imported; they are still in Redisson's keys")
+            }
         }
     }
 }
@@ -96,7 +115,11 @@ struct Keys {
 impl Keys {
     fn of(name: &str) -> Self {
         // As Redisson does: a name with a hash tag of its own keeps it.
-        let tagged = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
+        let tagged = if name.contains('{') {
+            name.to_owned()
+        } else {
+            format!("{{{name}}}")
+        };
         Self {
             timeouts: format!("redisson_delay_queue_timeout:{tagged}"),
             list: format!("redisson_delay_queue:{tagged}"),
@@ -154,18 +177,31 @@ impl Run {
     }
 
     async fn check(&mut self) -> Result<()> {
-        let Keys { timeouts, list, destination, channel } = &self.keys;
+        let Keys {
+            timeouts,
+            list,
+            destination,
+            channel,
+        } = &self.keys;
         if self.from.existing(&[timeouts]).await? + self.from.existing(&[list]).await? == 0
             && (self.options.skip_due || self.from.existing(&[destination]).await? == 0)
         {
-            bail!("there is no such RDelayedQueue: neither {timeouts} nor {list} nor {destination} exists");
+            bail!(
+                "there is no such RDelayedQueue: neither {timeouts} nor {list} nor {destination} exists"
+            );
         }
         // A user without the right to ask is not kept from importing.
         let clients = self.from.subscribers(channel).await.unwrap_or(0);
         if clients > 0 && !self.options.live && !self.options.dry_run {
-            bail!("{clients} Redisson clients serve this queue and would deliver it too: stop them, or say --live");
+            bail!(
+                "{clients} Redisson clients serve this queue and would deliver it too: stop them, or say --live"
+            );
         }
-        let Journal { store, key, is_ignored } = &mut self.journal;
+        let Journal {
+            store,
+            key,
+            is_ignored,
+        } = &mut self.journal;
         let remembered = store.remembered(key).await?;
         // Each remembered id was a push: with fewer pushes than ids, this is another queue than the one they went to.
         if self.options.again || self.queue.stats().await?.pushed < remembered {
@@ -187,7 +223,9 @@ impl Run {
             for (member, score) in members {
                 match self.delayed(&member, score) {
                     Ok(element) => elements.push(element),
-                    Err(reason) => self.unreadable(&self.keys.timeouts.clone(), &member, &reason, json)?,
+                    Err(reason) => {
+                        self.unreadable(&self.keys.timeouts.clone(), &member, &reason, json)?
+                    }
                 }
             }
             self.tally.known += self.push(elements, json).await?;
@@ -215,7 +253,10 @@ impl Run {
                     Some(score) => elements.extend(self.delayed(&member, score)),
                     None => {
                         self.tally.read += 1;
-                        let reason = format!("it has no due time: {} does not hold it", self.keys.timeouts);
+                        let reason = format!(
+                            "it has no due time: {} does not hold it",
+                            self.keys.timeouts
+                        );
                         self.unreadable(&self.keys.list.clone(), &member, &reason, json)?;
                     }
                 }
@@ -245,14 +286,24 @@ impl Run {
                 let mut hash = [0; 16];
                 hash.copy_from_slice(&Sha1::from(&value).digest().bytes()[..16]);
                 // Counted, so that equal elements stay as many as they are, and a shorter list later makes no new ids.
-                let count = seen.entry(hash).and_modify(|count| *count += 1).or_insert(1);
+                let count = seen
+                    .entry(hash)
+                    .and_modify(|count| *count += 1)
+                    .or_insert(1);
                 let id = format!("redisson:due:{}:{count}", hex(&hash));
                 match self.options.codec.payload(&value) {
                     Ok(payload) => {
                         let key = self.keys.destination.clone();
-                        elements.push(Element { id, key, due: Due::AfterMs(0), payload });
+                        elements.push(Element {
+                            id,
+                            key,
+                            due: Due::AfterMs(0),
+                            payload,
+                        });
                     }
-                    Err(reason) => self.unreadable(&self.keys.destination.clone(), &value, &reason, json)?,
+                    Err(reason) => {
+                        self.unreadable(&self.keys.destination.clone(), &value, &reason, json)?
+                    }
                 }
             }
             self.tally.known += self.push(elements, json).await?;
@@ -278,7 +329,12 @@ impl Run {
         let total = elements.len();
         if !self.journal.is_ignored || !self.options.dry_run {
             let ids: Vec<&str> = elements.iter().map(|element| element.id.as_str()).collect();
-            let mut known = self.journal.store.remembers(&self.journal.key, &ids).await?.into_iter();
+            let mut known = self
+                .journal
+                .store
+                .remembers(&self.journal.key, &ids)
+                .await?
+                .into_iter();
             elements.retain(|_| !known.next().unwrap_or(false));
         }
         let mut known = (total - elements.len()) as u64;
@@ -286,9 +342,11 @@ impl Run {
             self.tally.created += elements.len() as u64;
             return Ok(known);
         }
-        let messages = elements
-            .iter_mut()
-            .map(|element| Message::new(std::mem::take(&mut element.payload)).id(&element.id).due(element.due));
+        let messages = elements.iter_mut().map(|element| {
+            Message::new(std::mem::take(&mut element.payload))
+                .id(&element.id)
+                .due(element.due)
+        });
         let results = self.queue.push_many(messages.collect::<Vec<_>>()).await;
         let (mut stored, mut failed) = (Vec::new(), None);
         for (element, result) in elements.iter().zip(results) {
@@ -296,7 +354,12 @@ impl Run {
                 Ok(Pushed::Created) => self.tally.created += 1,
                 Ok(Pushed::Exists(_) | Pushed::Moved | Pushed::Finished) => known += 1,
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                    self.unreadable(&element.key, element.id.as_bytes(), &format!("refused: {error}"), json)?;
+                    self.unreadable(
+                        &element.key,
+                        element.id.as_bytes(),
+                        &format!("refused: {error}"),
+                        json,
+                    )?;
                     continue;
                 }
                 Err(error) => {
@@ -306,7 +369,10 @@ impl Run {
             }
             stored.push(element.id.as_str());
         }
-        self.journal.store.remember(&self.journal.key, &stored).await?;
+        self.journal
+            .store
+            .remember(&self.journal.key, &stored)
+            .await?;
         match failed {
             Some(error) => Err(anyhow!(error)),
             None => Ok(known),
@@ -323,8 +389,11 @@ impl Run {
             }});
             output::json_line(&line)?;
         } else if self.tally.unreadable <= TOLD {
-            let [key, reason, start] = [key.as_bytes(), reason.as_bytes(), start].map(output::visible);
-            output::note(&format!("dueq: not imported from {key}: {reason} ({bytes} bytes: {start})"));
+            let [key, reason, start] =
+                [key.as_bytes(), reason.as_bytes(), start].map(output::visible);
+            output::note(&format!(
+                "dueq: not imported from {key}: {reason} ({bytes} bytes: {start})"
+            ));
         } else if self.tally.unreadable == TOLD + 1 {
             output::note("dueq: more are only counted; --json tells all");
         }
@@ -334,13 +403,25 @@ impl Run {
     fn progress(&self, step: &str, told: &mut Instant) {
         if told.elapsed() >= PROGRESS {
             *told = Instant::now();
-            let Tally { read, created, known, unreadable } = self.tally;
-            output::note(&format!("{step}: {read} read, {created} imported, {known} known, {unreadable} unreadable"));
+            let Tally {
+                read,
+                created,
+                known,
+                unreadable,
+            } = self.tally;
+            output::note(&format!(
+                "{step}: {read} read, {created} imported, {known} known, {unreadable} unreadable"
+            ));
         }
     }
 
     fn report(&self, json: bool, is_complete: bool) -> Result<()> {
-        let Tally { read, created, known, unreadable } = self.tally;
+        let Tally {
+            read,
+            created,
+            known,
+            unreadable,
+        } = self.tally;
         let (from, into, dry_run) = (&self.options.name, self.queue.name(), self.options.dry_run);
         if json {
             let line = serde_json::json!({
@@ -351,7 +432,10 @@ impl Run {
             output::json_line(&line)?;
         } else {
             let would = if dry_run { "would be " } else { "" };
-            let (from, into) = (output::visible(from.as_bytes()), output::visible(into.as_bytes()));
+            let (from, into) = (
+                output::visible(from.as_bytes()),
+                output::visible(into.as_bytes()),
+            );
             output::line(&format!(
                 "{read} elements of {from} read: {created} {would}imported into {into}, {known} known from before, {unreadable} unreadable"
             ))?;

@@ -44,8 +44,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low), // NAT64
         [0x2002, high, low, ..] => embedded(high, low),            // 6to4
         [0x2000..=0x3fff, _, _, _, 0 | 0x200, 0x5efe, high, low] if !embedded(high, low) => false, // ISATAP
-        [0x2001, 0..=0x1ff, ..] => false,                          // protocol assignments, Teredo among them
-        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,    // documentation
+        [0x2001, 0..=0x1ff, ..] => false, // protocol assignments, Teredo among them
+        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false, // documentation
         // Only 2000::/3 is given out: loopback, private, link-local, multicast and local NAT64 are outside of it.
         [first, ..] => first & 0xe000 == 0x2000,
     }
@@ -53,8 +53,13 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 
 /// Refuses a URL whose host is a private address, or a name that has no other now.
 pub(super) async fn check_host(url: &Url) -> anyhow::Result<()> {
-    let Some(host) = url.host_str() else { bail!("the URL has no host") };
-    let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let Some(host) = url.host_str() else {
+        bail!("the URL has no host")
+    };
+    let literal = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
     let addresses: Vec<IpAddr> = match literal {
         Ok(address) => vec![address],
         Err(_) => match tokio::net::lookup_host((host, 0)).await {
@@ -69,7 +74,9 @@ pub(super) async fn check_host(url: &Url) -> anyhow::Result<()> {
     if addresses.iter().any(|address| is_public(*address)) {
         return Ok(());
     }
-    bail!("{host} is at no public address: --allow-private allows private, loopback and link-local ones")
+    bail!(
+        "{host} is at no public address: --allow-private allows private, loopback and link-local ones"
+    )
 }
 
 /// Resolves names to their public addresses only. The connection goes to what was checked: the name is not asked for again.
@@ -81,7 +88,10 @@ impl Resolve for PublicOnly {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let public: Vec<SocketAddr> = found.filter(|found| is_public(found.ip())).collect();
             if public.is_empty() {
-                let refused = format!("{} is at no public address, and --allow-private is not given", name.as_str());
+                let refused = format!(
+                    "{} is at no public address, and --allow-private is not given",
+                    name.as_str()
+                );
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused).into());
             }
             Ok(Box::new(public.into_iter()) as Addrs)
@@ -224,14 +234,23 @@ mod tests {
             "http://127.0.\t0.1/",
         ] {
             let refused = check_host(&url.parse().expect(url)).await;
-            assert!(refused.is_err_and(|error| error.to_string().contains("--allow-private")), "{url}");
+            assert!(
+                refused.is_err_and(|error| error.to_string().contains("--allow-private")),
+                "{url}"
+            );
         }
-        assert!(check_host(&"https://1.1.1.1/".parse().expect("a URL")).await.is_ok());
+        assert!(
+            check_host(&"https://1.1.1.1/".parse().expect("a URL"))
+                .await
+                .is_ok()
+        );
     }
 
     #[tokio::test]
     async fn names_resolve_to_public_addresses_only() {
-        let resolved = PublicOnly.resolve("localhost".parse().expect("a name")).await;
+        let resolved = PublicOnly
+            .resolve("localhost".parse().expect("a name"))
+            .await;
         assert!(resolved.is_err_and(|error| error.to_string().contains("no public address")));
     }
 
@@ -241,7 +260,10 @@ mod tests {
         // Only to have the library choose a TLS provider.
         let _ = dueq::Client::connect("redis://127.0.0.1:1/").await;
         crate::work::http::install_provider();
-        let client = reqwest::Client::builder().no_proxy().dns_resolver(PublicOnly).build()?;
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .dns_resolver(PublicOnly)
+            .build()?;
         let url = format!("http://localhost:{}/", listener.local_addr()?.port());
         let refused = tokio::select! {
             answer = client.post(url).send() => answer.err().map(anyhow::Error::from),

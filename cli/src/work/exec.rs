@@ -46,7 +46,14 @@ impl Exec {
         timeout: Option<Duration>,
         over: CancellationToken,
     ) -> io::Result<Self> {
-        Ok(Self { command, queue, timeout, over, guard: Arc::new(Guard::start()?), running: TaskTracker::new() })
+        Ok(Self {
+            command,
+            queue,
+            timeout,
+            over,
+            guard: Arc::new(Guard::start()?),
+            running: TaskTracker::new(),
+        })
     }
 
     /// Waits until no command is left, whoever dropped its handler.
@@ -88,11 +95,14 @@ impl Exec {
                 tracing::warn!(%id, "the lease was lost: the command was killed");
                 Settlement::Release
             }
-            Ok(Ended::By(Stop::Timeout)) => {
-                Settlement::retry(format_args!("killed: it took longer than {:?}", self.timeout.unwrap_or_default()))
-            }
+            Ok(Ended::By(Stop::Timeout)) => Settlement::retry(format_args!(
+                "killed: it took longer than {:?}",
+                self.timeout.unwrap_or_default()
+            )),
             Ok(Ended::Itself(status, tail)) => settlement(status, &tail),
-            Ok(Ended::Unknown(error)) => Settlement::retry(format_args!("cannot wait for the command: {error}")),
+            Ok(Ended::Unknown(error)) => {
+                Settlement::retry(format_args!("cannot wait for the command: {error}"))
+            }
             Err(error) => Settlement::retry(error),
         }
     }
@@ -132,12 +142,20 @@ enum Ended {
 }
 
 /// Feeds a command, waits for its end or ends it, and leaves nothing of its group behind.
-async fn attend(mut child: Child, delivery: &Delivery, guard: &Guard, stop: impl Future<Output = Stop>) -> Ended {
+async fn attend(
+    mut child: Child,
+    delivery: &Delivery,
+    guard: &Guard,
+    stop: impl Future<Output = Stop>,
+) -> Ended {
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     if let Some(group) = group {
         guard.add(group);
     }
-    let stderr = child.stderr.take().map(|stderr| tokio::spawn(pass_on(stderr)));
+    let stderr = child
+        .stderr
+        .take()
+        .map(|stderr| tokio::spawn(pass_on(stderr)));
     let stdin = child.stdin.take();
     let feed = async {
         if let Some(mut stdin) = stdin {
@@ -191,7 +209,9 @@ async fn pass_on(mut from: ChildStderr) -> Vec<u8> {
 }
 
 async fn tail_of(stderr: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
-    let Some(stderr) = stderr else { return Vec::new() };
+    let Some(stderr) = stderr else {
+        return Vec::new();
+    };
     let abort = stderr.abort_handle();
     let tail = tokio::time::timeout(STDERR_LIMIT, stderr).await;
     abort.abort();
@@ -201,7 +221,11 @@ async fn tail_of(stderr: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
 fn settlement(status: ExitStatus, stderr: &[u8]) -> Settlement {
     let said = String::from_utf8_lossy(stderr);
     let said = said.trim();
-    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    let said = if said.is_empty() {
+        String::new()
+    } else {
+        format!(": {said}")
+    };
     match (status.code(), status.signal()) {
         (Some(0), _) => Settlement::Ack,
         (Some(BURY), _) => Settlement::bury(format!("exit status {BURY}{said}")),
@@ -217,18 +241,30 @@ mod tests {
 
     #[test]
     fn exit_codes_settle() {
-        let exit = |code: i32, said: &str| settlement(ExitStatus::from_raw(code << 8), said.as_bytes());
+        let exit =
+            |code: i32, said: &str| settlement(ExitStatus::from_raw(code << 8), said.as_bytes());
         assert_eq!(exit(0, "only a warning\n"), Settlement::Ack);
-        assert_eq!(exit(65, "no such order\n"), Settlement::bury("exit status 65: no such order"));
+        assert_eq!(
+            exit(65, "no such order\n"),
+            Settlement::bury("exit status 65: no such order")
+        );
         assert_eq!(exit(1, ""), Settlement::retry("exit status 1"));
-        assert_eq!(exit(127, "sh: x: not found\n"), Settlement::retry("exit status 127: sh: x: not found"));
-        assert_eq!(settlement(ExitStatus::from_raw(9), b""), Settlement::retry("killed by signal 9"));
+        assert_eq!(
+            exit(127, "sh: x: not found\n"),
+            Settlement::retry("exit status 127: sh: x: not found")
+        );
+        assert_eq!(
+            settlement(ExitStatus::from_raw(9), b""),
+            Settlement::retry("killed by signal 9")
+        );
     }
 
     #[tokio::test]
     async fn a_dropped_handler_leaves_nothing_running() -> anyhow::Result<()> {
         let server = dueq_testkit::Server::start(&[])?;
-        let orders = dueq::Client::connect(&server.url()).await?.queue("orders")?;
+        let orders = dueq::Client::connect(&server.url())
+            .await?
+            .queue("orders")?;
         orders.push(dueq::Message::new("")).await?;
         let delivery = orders.claim(1, Duration::from_secs(30)).await?.remove(0);
         let file = server.folder().join("group").display().to_string();
@@ -248,7 +284,9 @@ mod tests {
         drop(handler);
         exec.finish().await;
         let living = format!("ps -e -o pgid=,stat= | awk '$1 == {group} && $2 !~ /^Z/'");
-        let living = std::process::Command::new("sh").args(["-c", &living]).output()?;
+        let living = std::process::Command::new("sh")
+            .args(["-c", &living])
+            .output()?;
         assert_eq!(String::from_utf8_lossy(&living.stdout), "");
         Ok(())
     }

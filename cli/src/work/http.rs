@@ -50,7 +50,12 @@ impl Http {
             address::check_host(&url).await?;
             client = client.dns_resolver(PublicOnly);
         }
-        Ok(Self { url, client: client.build()?, secrets, over })
+        Ok(Self {
+            url,
+            client: client.build()?,
+            secrets,
+            over,
+        })
     }
 
     pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
@@ -64,14 +69,20 @@ impl Http {
 
     async fn post(&self, delivery: &Delivery) -> Settlement {
         let now = SystemTime::now();
-        let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let seconds = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         let id = header_id(delivery.id_bytes());
         let mut request = self
             .client
             .post(self.url.clone())
             .header("webhook-id", &id)
             .header("webhook-timestamp", seconds)
-            .header("webhook-signature", self.secrets.sign(&id, seconds, delivery.payload()))
+            .header(
+                "webhook-signature",
+                self.secrets.sign(&id, seconds, delivery.payload()),
+            )
             .header(CONTENT_TYPE, content_type(delivery.payload()))
             .body(delivery.payload().to_vec());
         if let Some(trace_parent) = delivery.trace_parent() {
@@ -83,7 +94,10 @@ impl Http {
                 settlement(status, &headers, SystemTime::now(), &answer(response).await)
             }
             // The URL may hold a secret, and the message's error is for many eyes.
-            Err(error) => Settlement::retry(format_args!("{:#}", anyhow::Error::from(error.without_url()))),
+            Err(error) => Settlement::retry(format_args!(
+                "{:#}",
+                anyhow::Error::from(error.without_url())
+            )),
         }
     }
 }
@@ -118,8 +132,13 @@ fn header_id(id: &[u8]) -> String {
 
 fn content_type(payload: &[u8]) -> &'static str {
     // Without making anything of it: a small text can stand for a large value.
-    let is_json = std::str::from_utf8(payload).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
-    if is_json { "application/json" } else { "application/octet-stream" }
+    let is_json = std::str::from_utf8(payload)
+        .is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
+    if is_json {
+        "application/json"
+    } else {
+        "application/octet-stream"
+    }
 }
 
 /// The beginning of the answer, in one line that no control character can disturb.
@@ -135,7 +154,11 @@ async fn answer(mut response: Response) -> String {
 }
 
 fn settlement(status: StatusCode, headers: &HeaderMap, now: SystemTime, said: &str) -> Settlement {
-    let error = if said.is_empty() { format!("HTTP {status}") } else { format!("HTTP {status}: {said}") };
+    let error = if said.is_empty() {
+        format!("HTTP {status}")
+    } else {
+        format!("HTTP {status}: {said}")
+    };
     match status.as_u16() {
         200..=299 => Settlement::Ack,
         // The receiver refuses this payload, or says 410, which means never again. A wrong path, secret or right (401, 403,
@@ -145,7 +168,9 @@ fn settlement(status: StatusCode, headers: &HeaderMap, now: SystemTime, said: &s
             Some(after) => Settlement::retry_after(after, error),
             None => Settlement::retry(error),
         },
-        300..=399 => Settlement::retry(format_args!("{error}: redirects are not followed, give the last URL")),
+        300..=399 => Settlement::retry(format_args!(
+            "{error}: redirects are not followed, give the last URL"
+        )),
         _ => Settlement::retry(error),
     }
 }
@@ -155,7 +180,10 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let after = match text.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default(),
+        Err(_) => httpdate::parse_http_date(text)
+            .ok()?
+            .duration_since(now)
+            .unwrap_or_default(),
     };
     Some(after.clamp(PATIENCE[0], PATIENCE[1]))
 }
@@ -165,7 +193,12 @@ mod tests {
     use super::*;
 
     fn of(code: u16) -> Settlement {
-        settlement(StatusCode::from_u16(code).expect("a status"), &HeaderMap::new(), SystemTime::now(), "")
+        settlement(
+            StatusCode::from_u16(code).expect("a status"),
+            &HeaderMap::new(),
+            SystemTime::now(),
+            "",
+        )
     }
 
     #[test]
@@ -176,8 +209,14 @@ mod tests {
         for code in [400, 410, 413, 415, 422] {
             assert!(matches!(of(code), Settlement::Bury(_)), "{code}");
         }
-        for code in [301, 302, 307, 308, 401, 403, 404, 405, 408, 409, 425, 429, 451, 500, 502, 503, 504, 599] {
-            assert!(matches!(of(code), Settlement::Retry { after: None, .. }), "{code}");
+        for code in [
+            301, 302, 307, 308, 401, 403, 404, 405, 408, 409, 425, 429, 451, 500, 502, 503, 504,
+            599,
+        ] {
+            assert!(
+                matches!(of(code), Settlement::Retry { after: None, .. }),
+                "{code}"
+            );
         }
     }
 

@@ -160,7 +160,10 @@ impl Work {
         let retry = Retry::exponential(self.retry_min, self.retry_max)
             .map_err(|_| Usage("--retry-min must not be above --retry-max".to_owned()))?;
         // Heard from now on: a signal must not kill us with a command half done.
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (mut interrupt, mut terminate) = (
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+        );
         let client = tokio::select! {
             client = connected(common) => client?,
             _ = interrupt.recv() => return Ok(()),
@@ -172,20 +175,40 @@ impl Work {
         }
         let (stop, over) = (CancellationToken::new(), CancellationToken::new());
         let handler = Arc::new(match self.how {
-            How { exec: Some(command), .. } => {
-                Handler::Exec(exec::Exec::new(command, self.queue, self.timeout, over.clone())?)
-            }
-            How { http: Some(url), .. } => {
+            How {
+                exec: Some(command),
+                ..
+            } => Handler::Exec(exec::Exec::new(
+                command,
+                self.queue,
+                self.timeout,
+                over.clone(),
+            )?),
+            How {
+                http: Some(url), ..
+            } => {
                 let environment = std::env::var("DUEQ_WEBHOOK_SECRET").ok();
-                let secrets = signature::Secrets::load(self.http.secret_file.as_deref(), environment.as_deref())?;
+                let secrets = signature::Secrets::load(
+                    self.http.secret_file.as_deref(),
+                    environment.as_deref(),
+                )?;
                 let timeout = self.timeout.unwrap_or(HTTP_TIMEOUT);
-                let http = http::Http::new(&url, secrets, timeout, self.http.allow_private, over.clone()).await?;
+                let http = http::Http::new(
+                    &url,
+                    secrets,
+                    timeout,
+                    self.http.allow_private,
+                    over.clone(),
+                )
+                .await?;
                 Handler::Http(http)
             }
             How { .. } => Handler::Print(print::Print::new(common.json, stop.clone())),
         });
         if let Some(max_attempts) = self.max_attempts {
-            queue.configure(Limits::new().max_attempts(max_attempts)).await?;
+            queue
+                .configure(Limits::new().max_attempts(max_attempts))
+                .await?;
         }
 
         announce(common, &client, queue.name(), self.concurrency, self.lease);

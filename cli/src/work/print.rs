@@ -18,7 +18,11 @@ pub(super) struct Print {
 
 impl Print {
     pub(super) fn new(json: bool, stop: CancellationToken) -> Self {
-        Self { json, stop, failure: OnceLock::new() }
+        Self {
+            json,
+            stop,
+            failure: OnceLock::new(),
+        }
     }
 
     /// Why it stopped by itself, if it did.
@@ -44,7 +48,10 @@ impl Print {
     fn print(&self, delivery: &Delivery) -> io::Result<()> {
         let lateness_ms = delivery.lateness().as_micros() as f64 / 1_000.0;
         if !self.json {
-            let (id, payload) = (output::shown_id(delivery.id_bytes()), output::visible(delivery.payload()));
+            let (id, payload) = (
+                output::shown_id(delivery.id_bytes()),
+                output::visible(delivery.payload()),
+            );
             return output::line(&format!(
                 "{id} (attempt {}, {lateness_ms:.1} ms late): {payload}",
                 delivery.attempt()
@@ -53,7 +60,10 @@ impl Print {
         let mut object = output::id_fields(delivery.id_bytes());
         object.insert("attempt".to_owned(), delivery.attempt().into());
         object.insert("due_ms".to_owned(), delivery.due_ms().into());
-        object.insert("started_ms".to_owned(), (delivery.due_ms() as f64 + lateness_ms).into());
+        object.insert(
+            "started_ms".to_owned(),
+            (delivery.due_ms() as f64 + lateness_ms).into(),
+        );
         object.insert("lateness_ms".to_owned(), lateness_ms.into());
         output::payload_fields(&mut object, delivery.payload());
         output::json_line(&object.into())

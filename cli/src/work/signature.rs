@@ -8,8 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-const MAKE_ONE: &str =
-    "make one: echo \"whsec_$(openssl rand -base64 32)\" > secret, and give it by --secret-file or DUEQ_WEBHOOK_SECRET";
+const MAKE_ONE: &str = "make one: echo \"whsec_$(openssl rand -base64 32)\" > secret, and give it by --secret-file or DUEQ_WEBHOOK_SECRET";
 /// What the specification asks for.
 const SHORTEST: usize = 24;
 
@@ -21,8 +20,9 @@ impl Secrets {
     pub(super) fn load(file: Option<&Path>, environment: Option<&str>) -> anyhow::Result<Self> {
         match (file, environment) {
             (Some(file), _) => {
-                let text = std::fs::read_to_string(file)
-                    .map_err(|error| anyhow!("cannot read the secret from {}: {error}", file.display()))?;
+                let text = std::fs::read_to_string(file).map_err(|error| {
+                    anyhow!("cannot read the secret from {}: {error}", file.display())
+                })?;
                 Self::parse(&text)
             }
             (None, Some(text)) => Self::parse(text),
@@ -31,8 +31,12 @@ impl Secrets {
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
-        let secrets: Vec<_> =
-            text.lines().map(str::trim).filter(|line| !line.is_empty()).map(key).collect::<Result<_, _>>()?;
+        let secrets: Vec<_> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(key)
+            .collect::<Result<_, _>>()?;
         if secrets.is_empty() {
             bail!("the webhook secret is empty; {MAKE_ONE}");
         }
@@ -42,7 +46,10 @@ impl Secrets {
     /// The value of the header `webhook-signature`: one signature a secret.
     pub(super) fn sign(&self, id: &str, seconds: u64, payload: &[u8]) -> String {
         let sign = |key: &Hmac<Sha256>| {
-            let mac = key.clone().chain_update(format!("{id}.{seconds}.")).chain_update(payload);
+            let mac = key
+                .clone()
+                .chain_update(format!("{id}.{seconds}."))
+                .chain_update(payload);
             format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
         };
         self.0.iter().map(sign).collect::<Vec<_>>().join(" ")
@@ -53,9 +60,14 @@ impl Secrets {
 fn key(line: &str) -> anyhow::Result<Hmac<Sha256>> {
     let bytes = STANDARD
         .decode(line.strip_prefix("whsec_").unwrap_or(line))
-        .map_err(|_| anyhow!("a webhook secret is whsec_ and base64, or base64 alone; {MAKE_ONE}"))?;
+        .map_err(|_| {
+            anyhow!("a webhook secret is whsec_ and base64, or base64 alone; {MAKE_ONE}")
+        })?;
     if bytes.len() < SHORTEST {
-        bail!("a webhook secret has at least {SHORTEST} bytes, this one {}; {MAKE_ONE}", bytes.len());
+        bail!(
+            "a webhook secret has at least {SHORTEST} bytes, this one {}; {MAKE_ONE}",
+            bytes.len()
+        );
     }
     Hmac::new_from_slice(&bytes).map_err(|error| anyhow!("the webhook secret: {error}"))
 }
@@ -70,7 +82,11 @@ mod tests {
 
     fn sign(text: &str) -> String {
         let secrets = Secrets::parse(text).expect("secrets");
-        secrets.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#)
+        secrets.sign(
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            1_614_265_330,
+            br#"{"test": 2432232314}"#,
+        )
     }
 
     #[test]
@@ -88,7 +104,14 @@ mod tests {
 
     #[test]
     fn what_is_no_secret_is_refused_and_not_repeated() {
-        for text in ["", " \n", "whsec_", "whsec_!!!", "c2hvcnQ=", "whsec_c2hvcnQ="] {
+        for text in [
+            "",
+            " \n",
+            "whsec_",
+            "whsec_!!!",
+            "c2hvcnQ=",
+            "whsec_c2hvcnQ=",
+        ] {
             let said = Secrets::parse(text).err().expect("refused").to_string();
             assert!(said.contains("openssl"), "{text:?}: {said}");
             assert!(!said.contains("c2hvcnQ"), "{said}");

@@ -13,7 +13,11 @@ use crate::{command, dueq, text};
 fn server() -> Result<Server> {
     let server = Server::start(&[])?;
     for queue in ["orders", "mail"] {
-        assert!(dueq(&server, &["configure", queue, "--max-attempts", "5"])?.status.success());
+        assert!(
+            dueq(&server, &["configure", queue, "--max-attempts", "5"])?
+                .status
+                .success()
+        );
     }
     Ok(server)
 }
@@ -28,8 +32,15 @@ fn refused(server: &Server, args: &[&str]) -> Result<Output> {
     let output = dueq(server, args)?;
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
-    assert!(said.contains(&format!("there is no queue {}", args[1])), "{args:?}: {said}");
-    assert_eq!(server.command(&["DBSIZE"])?, before, "{args:?} wrote something");
+    assert!(
+        said.contains(&format!("there is no queue {}", args[1])),
+        "{args:?}: {said}"
+    );
+    assert_eq!(
+        server.command(&["DBSIZE"])?,
+        before,
+        "{args:?} wrote something"
+    );
     Ok(output)
 }
 
@@ -50,14 +61,24 @@ fn verbs_on_an_absent_queue_fail_and_suggest_a_near_name() -> Result<()> {
         ("delete-queue", &[]),
         ("show", &["m3", "--payload"]),
     ] {
-        for (name, near) in [("ordres", "orders"), ("ordersX", "orders"), ("Mail", "mail")] {
+        for (name, near) in [
+            ("ordres", "orders"),
+            ("ordersX", "orders"),
+            ("Mail", "mail"),
+        ] {
             let output = refused(&server, &[&[verb, name], rest].concat())?;
             let said = text(&output.stderr);
-            assert!(said.contains(&format!("did you mean {near}")), "{verb} {name}: {said}");
+            assert!(
+                said.contains(&format!("did you mean {near}")),
+                "{verb} {name}: {said}"
+            );
             assert_eq!(text(&output.stdout), "", "{verb} {name}");
         }
         let said = text(&refused(&server, &[&[verb, "payments"], rest].concat())?.stderr);
-        assert!(!said.contains("did you mean") && said.contains("dueq queues"), "{verb}: {said}");
+        assert!(
+            !said.contains("did you mean") && said.contains("dueq queues"),
+            "{verb}: {said}"
+        );
     }
     assert_eq!(queues(&server)?, "mail\norders\n");
     Ok(())
@@ -75,9 +96,17 @@ fn verbs_with_ids_print_absent_and_name_the_missing_queue() -> Result<()> {
     ] {
         let output = refused(&server, &[&[verb, "ordres"], rest].concat())?;
         assert_eq!(text(&output.stdout), "absent m3\n", "{verb}");
-        assert!(text(&output.stderr).contains("did you mean orders"), "{verb}: {}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains("did you mean orders"),
+            "{verb}: {}",
+            text(&output.stderr)
+        );
         let known = dueq(&server, &[&[verb, "orders"], rest].concat())?;
-        assert_eq!((text(&known.stdout).as_str(), text(&known.stderr).as_str()), ("absent m3\n", ""), "{verb}");
+        assert_eq!(
+            (text(&known.stdout).as_str(), text(&known.stderr).as_str()),
+            ("absent m3\n", ""),
+            "{verb}"
+        );
     }
     let output = refused(&server, &["delete-queue", "ordres", "--yes"])?;
     assert_eq!(text(&output.stdout), "absent ordres\n");
@@ -94,7 +123,10 @@ fn pause_makes_a_queue_only_if_asked() -> Result<()> {
         ("made the new queue new\npaused new\n", Some(0))
     );
     let output = dueq(&server, &["pause", "new", "--create"])?;
-    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("paused new\n", Some(0)));
+    assert_eq!(
+        (text(&output.stdout).as_str(), output.status.code()),
+        ("paused new\n", Some(0))
+    );
     assert_eq!(queues(&server)?, "mail\nnew\norders\n");
     Ok(())
 }
@@ -103,10 +135,23 @@ fn pause_makes_a_queue_only_if_asked() -> Result<()> {
 fn configure_says_that_it_made_a_queue() -> Result<()> {
     let server = server()?;
     let output = dueq(&server, &["configure", "ordres", "--max-attempts", "3"])?;
-    assert_eq!(text(&output.stdout), "made the new queue ordres\nconfigured ordres\n");
-    assert!(text(&output.stderr).contains("near name: orders"), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stdout),
+        "made the new queue ordres\nconfigured ordres\n"
+    );
+    assert!(
+        text(&output.stderr).contains("near name: orders"),
+        "{}",
+        text(&output.stderr)
+    );
     let made = |args: &[&str]| -> Result<Value> {
-        Ok(serde_json::from_slice(&dueq(&server, &[args, &["--max-attempts", "3", "--json"]].concat())?.stdout)?)
+        Ok(serde_json::from_slice(
+            &dueq(
+                &server,
+                &[args, &["--max-attempts", "3", "--json"]].concat(),
+            )?
+            .stdout,
+        )?)
     };
     assert_eq!(made(&["configure", "other"])?["made"], true);
     assert_eq!(made(&["configure", "other"])?["made"], false);
@@ -129,7 +174,10 @@ fn work_on_an_absent_queue_warns_and_goes_on() -> Result<()> {
             break line;
         }
     };
-    assert!(warning.contains("ordres") && warning.contains("did you mean orders"), "{warning}");
+    assert!(
+        warning.contains("ordres") && warning.contains("did you mean orders"),
+        "{warning}"
+    );
     dueq(&server, &["push", "ordres", "hello", "--id", "m"])?;
     let mut lines = BufReader::new(work.stdout.take().context("its output")?).lines();
     assert!(lines.next().context("a delivery")??.contains("hello"));
@@ -144,13 +192,23 @@ fn who_may_not_scan_is_told_without_suggestions() -> Result<()> {
     let server = server()?;
     let line = text(&dueq(&server, &["acl", "operator", "ordres", "--user", "op"])?.stdout);
     let line = line.trim().replace(">PASSWORD", ">secret");
-    assert_eq!(server.command(&line.split(' ').collect::<Vec<_>>())?, "+OK\r\n", "{line}");
+    assert_eq!(
+        server.command(&line.split(' ').collect::<Vec<_>>())?,
+        "+OK\r\n",
+        "{line}"
+    );
     let url = format!("redis://op:secret@127.0.0.1:{}/", server.port());
     for verb in ["pause", "stats", "ls"] {
-        let output = command(&server).env("REDIS_URL", &url).args([verb, "ordres"]).output()?;
+        let output = command(&server)
+            .env("REDIS_URL", &url)
+            .args([verb, "ordres"])
+            .output()?;
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("there is no queue ordres") && !said.contains("did you mean"), "{verb}: {said}");
+        assert!(
+            said.contains("there is no queue ordres") && !said.contains("did you mean"),
+            "{verb}: {said}"
+        );
         assert!(!said.contains("NOPERM"), "{verb}: {said}");
     }
     Ok(())

@@ -15,14 +15,28 @@ fn it_measures_and_leaves_nothing_behind() -> Result<()> {
     let output = dueq(&server, &["bench", "--for", "1s", "--rate", "50", "--json"])?;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout)?;
-    let number = |name: &str| report[name].as_f64().with_context(|| format!("no number {name} in {report}"));
-    assert!(number("life_per_s")? > 0.0 && number("pushes")? > 0.0, "{report}");
-    assert!(number("rate_per_s")? <= 50.0 && number("lateness_count")? > 0.0, "{report}");
+    let number = |name: &str| {
+        report[name]
+            .as_f64()
+            .with_context(|| format!("no number {name} in {report}"))
+    };
+    assert!(
+        number("life_per_s")? > 0.0 && number("pushes")? > 0.0,
+        "{report}"
+    );
+    assert!(
+        number("rate_per_s")? <= 50.0 && number("lateness_count")? > 0.0,
+        "{report}"
+    );
     let bars = report["histogram"].as_array().context("bars")?;
     let counted: u64 = bars.iter().filter_map(|bar| bar["count"].as_u64()).sum();
     assert_eq!(Some(counted), report["lateness_count"].as_u64(), "{report}");
     let late = &report["lateness_ms"];
-    assert!(late["p50"].as_f64() <= late["p99"].as_f64() && late["p99"].as_f64() <= late["max"].as_f64(), "{late}");
+    assert!(
+        late["p50"].as_f64() <= late["p99"].as_f64()
+            && late["p99"].as_f64() <= late["max"].as_f64(),
+        "{late}"
+    );
     assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "the queue is gone");
     Ok(())
 }
@@ -30,10 +44,17 @@ fn it_measures_and_leaves_nothing_behind() -> Result<()> {
 #[test]
 fn a_queue_that_exists_is_refused_and_untouched() -> Result<()> {
     let server = Server::start(&[])?;
-    dueq(&server, &["push", "dueq-bench", "mine", "--id", "m", "--delay", "1h"])?;
+    dueq(
+        &server,
+        &["push", "dueq-bench", "mine", "--id", "m", "--delay", "1h"],
+    )?;
     let output = dueq(&server, &["bench", "--for", "1s"])?;
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("the queue dueq-bench is in use"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("the queue dueq-bench is in use"),
+        "{}",
+        text(&output.stderr)
+    );
     assert!(text(&dueq(&server, &["show", "dueq-bench", "m"])?.stdout).contains("mine"));
     let output = dueq(&server, &["bench", "--for", "0.5s"])?;
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
@@ -44,17 +65,30 @@ fn a_queue_that_exists_is_refused_and_untouched() -> Result<()> {
 fn ctrl_c_leaves_nothing_behind() -> Result<()> {
     let server = Server::start(&[])?;
     for signal in ["-INT", "-TERM"] {
-        let mut bench = command(&server).args(["bench", "--for", "10m"]).stderr(Stdio::piped()).spawn()?;
+        let mut bench = command(&server)
+            .args(["bench", "--for", "10m"])
+            .stderr(Stdio::piped())
+            .spawn()?;
         // It is at work as soon as its queue is there.
         while server.command(&["EXISTS", "dueq:{dueq-bench}:meta"])? != ":1\r\n" {
             assert!(bench.try_wait()?.is_none(), "it has ended by itself");
         }
-        Command::new("kill").args([signal, &bench.id().to_string()]).status()?;
+        Command::new("kill")
+            .args([signal, &bench.id().to_string()])
+            .status()?;
         let mut said = String::new();
-        bench.stderr.take().context("its errors")?.read_to_string(&mut said)?;
+        bench
+            .stderr
+            .take()
+            .context("its errors")?
+            .read_to_string(&mut said)?;
         assert_eq!(bench.wait()?.code(), Some(1), "{said}");
         assert!(said.contains("interrupted"), "{said}");
-        assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "{signal}: the queue is gone");
+        assert_eq!(
+            server.command(&["DBSIZE"])?,
+            ":0\r\n",
+            "{signal}: the queue is gone"
+        );
     }
     Ok(())
 }

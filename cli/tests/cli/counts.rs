@@ -10,7 +10,10 @@ use serde_json::Value;
 use crate::{command, dueq, text};
 
 fn objects(bytes: &[u8]) -> Result<Vec<Value>> {
-    text(bytes).lines().map(|line| serde_json::from_str(line).context(line.to_owned())).collect()
+    text(bytes)
+        .lines()
+        .map(|line| serde_json::from_str(line).context(line.to_owned()))
+        .collect()
 }
 
 #[test]
@@ -25,18 +28,37 @@ fn stats_names_a_bad_queue_and_shows_the_others() -> Result<()> {
     let output = dueq(&server, &["stats"])?;
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.lines().any(|line| line.trim_start().starts_with("good ")), "{said}");
-    assert!(said.contains("later cannot be read: ") && said.contains("LAYOUT"), "{said}");
+    assert!(
+        said.lines()
+            .any(|line| line.trim_start().starts_with("good ")),
+        "{said}"
+    );
+    assert!(
+        said.contains("later cannot be read: ") && said.contains("LAYOUT"),
+        "{said}"
+    );
     assert!(said.contains("run dueq doctor wrong"), "{said}");
 
     let output = dueq(&server, &["stats", "--json"])?;
     let lines = objects(&output.stdout)?;
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(lines.iter().map(|line| &line["queue"]).collect::<Vec<_>>(), ["good", "later", "wrong"]);
-    assert_eq!(lines.iter().map(|line| line.get("error").is_some()).collect::<Vec<_>>(), [false, true, true]);
+    assert_eq!(
+        lines.iter().map(|line| &line["queue"]).collect::<Vec<_>>(),
+        ["good", "later", "wrong"]
+    );
+    assert_eq!(
+        lines
+            .iter()
+            .map(|line| line.get("error").is_some())
+            .collect::<Vec<_>>(),
+        [false, true, true]
+    );
 
-    let mut watch =
-        command(&server).args(["stats", "--watch", "--json"]).stdout(Stdio::piped()).spawn().context("dueq stats")?;
+    let mut watch = command(&server)
+        .args(["stats", "--watch", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("dueq stats")?;
     let lines = BufReader::new(watch.stdout.take().context("its output")?).lines();
     let second = lines.take(6).collect::<Result<Vec<_>, _>>();
     watch.kill()?;
@@ -45,7 +67,11 @@ fn stats_names_a_bad_queue_and_shows_the_others() -> Result<()> {
 
     let output = dueq(&server, &["stats", "later"])?;
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("later cannot be read"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("later cannot be read"),
+        "{}",
+        text(&output.stderr)
+    );
     Ok(())
 }
 
@@ -54,11 +80,29 @@ fn stats_and_configure_show_the_limits() -> Result<()> {
     let server = Server::start(&[])?;
     let absent = dueq(&server, &["configure", "q"])?;
     assert_eq!(absent.status.code(), Some(1));
-    assert!(text(&absent.stderr).contains("there is no queue q"), "{}", text(&absent.stderr));
-    dueq(&server, &["configure", "q", "--max-messages", "2", "--keep-dead-for", "1h"])?;
+    assert!(
+        text(&absent.stderr).contains("there is no queue q"),
+        "{}",
+        text(&absent.stderr)
+    );
+    dueq(
+        &server,
+        &[
+            "configure",
+            "q",
+            "--max-messages",
+            "2",
+            "--keep-dead-for",
+            "1h",
+        ],
+    )?;
     for verb in ["stats", "configure"] {
         let said = text(&dueq(&server, &[verb, "q"])?.stdout);
-        for (name, value) in [("max_messages", "2"), ("max_attempts", "20"), ("keep_dead_ms", "3600000")] {
+        for (name, value) in [
+            ("max_messages", "2"),
+            ("max_attempts", "20"),
+            ("keep_dead_ms", "3600000"),
+        ] {
             let line = said
                 .lines()
                 .find(|line| line.trim_start().starts_with(name))
@@ -66,13 +110,21 @@ fn stats_and_configure_show_the_limits() -> Result<()> {
             assert_eq!(line.split_whitespace().nth(1), Some(value), "{line}");
         }
         let object = objects(&dueq(&server, &[verb, "q", "--json"])?.stdout)?.remove(0);
-        assert_eq!((&object["max_messages"], &object["keep_dead"]), (&2.into(), &100_000.into()), "{object}");
+        assert_eq!(
+            (&object["max_messages"], &object["keep_dead"]),
+            (&2.into(), &100_000.into()),
+            "{object}"
+        );
     }
     dueq(&server, &["configure", "q", "--max-messages", "none"])?;
     let object = objects(&dueq(&server, &["configure", "q", "--json"])?.stdout)?.remove(0);
     assert_eq!(object["max_messages"], Value::Null);
     let said = text(&dueq(&server, &["configure", "q"])?.stdout);
-    assert!(said.lines().any(|line| line.split_whitespace().take(2).eq(["max_messages", "none"])), "{said}");
+    assert!(
+        said.lines()
+            .any(|line| line.split_whitespace().take(2).eq(["max_messages", "none"])),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -81,11 +133,20 @@ fn reading_works_with_a_warning_where_keys_may_be_evicted() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "q", "x", "--id", "a", "--delay", "1h"])?;
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])?;
-    for args in [&["stats", "q"][..], &["stats"], &["ls", "q"], &["show", "q", "a"], &["queues"]] {
+    for args in [
+        &["stats", "q"][..],
+        &["stats"],
+        &["ls", "q"],
+        &["show", "q", "a"],
+        &["queues"],
+    ] {
         let output = dueq(&server, args)?;
         let complaint = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {complaint}");
-        assert!(complaint.contains("warning: ") && complaint.contains("allkeys-lru"), "{args:?}: {complaint}");
+        assert!(
+            complaint.contains("warning: ") && complaint.contains("allkeys-lru"),
+            "{args:?}: {complaint}"
+        );
     }
     assert_eq!(dueq(&server, &["push", "q", "x"])?.status.code(), Some(1));
     Ok(())

@@ -21,20 +21,28 @@ fn doctor(server: &Server, args: &[&str]) -> Result<(Option<i32>, Vec<Value>)> {
         .lines()
         .map(|line| serde_json::from_str(line).context(line.to_owned()))
         .collect::<Result<_>>();
-    Ok((output.status.code(), lines.with_context(|| text(&output.stderr))?))
+    Ok((
+        output.status.code(),
+        lines.with_context(|| text(&output.stderr))?,
+    ))
 }
 
 /// The findings as `code subject`.
 fn found(lines: &[Value]) -> Vec<String> {
     let findings = lines.iter().filter(|line| line.get("finding").is_some());
     let word = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
-    findings.map(|line| format!("{} {}", word(line, "finding"), word(line, "id"))).collect()
+    findings
+        .map(|line| format!("{} {}", word(line, "finding"), word(line, "id")))
+        .collect()
 }
 
 fn well(server: &Server) -> Result<()> {
     let (code, lines) = doctor(server, &[])?;
     assert_eq!((code, found(&lines)), (Some(0), Vec::new()), "{lines:#?}");
-    let remarks = lines.iter().filter(|line| line.get("remark").is_some()).count();
+    let remarks = lines
+        .iter()
+        .filter(|line| line.get("remark").is_some())
+        .count();
     assert_eq!(
         lines.last(),
         Some(&serde_json::json!({ "found": 0, "mended": 0, "remarks": remarks, "not_checked": 0 }))
@@ -45,12 +53,22 @@ fn well(server: &Server) -> Result<()> {
 /// One finding, which says what follows and what to run.
 fn finds(server: &Server, args: &[&str], expected: &str) -> Result<Value> {
     let (code, lines) = doctor(server, args)?;
-    assert_eq!((code, found(&lines)), (Some(1), vec![expected.to_owned()]), "{lines:#?}");
-    let finding = lines.into_iter().find(|line| line.get("finding").is_some()).context("a finding")?;
+    assert_eq!(
+        (code, found(&lines)),
+        (Some(1), vec![expected.to_owned()]),
+        "{lines:#?}"
+    );
+    let finding = lines
+        .into_iter()
+        .find(|line| line.get("finding").is_some())
+        .context("a finding")?;
     for name in ["problem", "consequence", "remedy"] {
         // Once mended, little is left to do.
         let done = name == "remedy" && finding["mended"] == true;
-        assert!(done || finding[name].as_str().is_some_and(|text| !text.is_empty()), "{name} of {finding}");
+        assert!(
+            done || finding[name].as_str().is_some_and(|text| !text.is_empty()),
+            "{name} of {finding}"
+        );
     }
     Ok(finding)
 }
@@ -74,23 +92,59 @@ async fn each_planted_fault_of_a_queue_is_found_and_mended() -> Result<()> {
     let entry = format!("{LATER}:nobody");
     let count = format!("\u{2}{}", "k".repeat(16));
     let faults: [(&[&str], &str, &[&str]); 18] = [
-        (&["ZREM", "scheduled", "waits"], "unplaced waits", &["requeue", "q", "waits"]),
-        (&["ZADD", "dead", "5", "waits"], "doubled waits", &["requeue", "q", "waits"]),
-        (&["ZADD", "scheduled", LATER, "leased"], "doubled leased", &[]),
+        (
+            &["ZREM", "scheduled", "waits"],
+            "unplaced waits",
+            &["requeue", "q", "waits"],
+        ),
+        (
+            &["ZADD", "dead", "5", "waits"],
+            "doubled waits",
+            &["requeue", "q", "waits"],
+        ),
+        (
+            &["ZADD", "scheduled", LATER, "leased"],
+            "doubled leased",
+            &[],
+        ),
         (&["HDEL", "claims", "leased"], "unclaimed leased", &[]),
         (&["ZREM", "leases", "leased"], "unleased leased", &[]),
-        (&["HSET", "claims", "nobody", "xxxxxxxxxxxxxxxx5"], "unleased nobody", &[]),
-        (&["HSET", "claims", "leased", "xxxxxxxxxxxxxxxx5"], "unmarked leased", &[]),
-        (&["HSET", "claims", &count, "3"], "claim 6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", &[]),
-        (&["HSET", "attrs", "nobody", "1 0 0 \n"], "attrs nobody", &[]),
+        (
+            &["HSET", "claims", "nobody", "xxxxxxxxxxxxxxxx5"],
+            "unleased nobody",
+            &[],
+        ),
+        (
+            &["HSET", "claims", "leased", "xxxxxxxxxxxxxxxx5"],
+            "unmarked leased",
+            &[],
+        ),
+        (
+            &["HSET", "claims", &count, "3"],
+            "claim 6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b",
+            &[],
+        ),
+        (
+            &["HSET", "attrs", "nobody", "1 0 0 \n"],
+            "attrs nobody",
+            &[],
+        ),
         (&["HSET", "attrs", "dead", "gibberish"], "attrs dead", &[]),
         (&["RPUSH", "ready", "gibberish"], "entry gibberish", &[]),
         (&["RPUSH", "ready", &entry], "hollow nobody", &[]),
-        (&["ZADD", "scheduled", LATER, "nobody"], "hollow nobody", &[]),
+        (
+            &["ZADD", "scheduled", LATER, "nobody"],
+            "hollow nobody",
+            &[],
+        ),
         (&["ZADD", "dead", "+inf", "dead"], "score dead", &[]),
         (&["ZREM", "dead", &sentinel], "sentinel dueq:{q}:dead", &[]),
         (&["LPOP", "ready"], "sentinel dueq:{q}:ready", &[]),
-        (&["HSET", "meta", "max_attempts", "many"], "meta max_attempts", &[]),
+        (
+            &["HSET", "meta", "max_attempts", "many"],
+            "meta max_attempts",
+            &[],
+        ),
         (&["HDEL", "meta", "layout"], "meta layout", &[]),
     ];
     for (plant, expected, then) in faults {
@@ -116,7 +170,10 @@ async fn each_planted_fault_of_a_queue_is_found_and_mended() -> Result<()> {
 async fn what_only_a_person_can_mend_is_found_each_time() -> Result<()> {
     let server = server()?;
     let _leased = one_in_each_state(&server).await?;
-    let stale = dueq::functions_code().replace(&format!("return {}\n", dueq::functions_version()), "return 0\n");
+    let stale = dueq::functions_code().replace(
+        &format!("return {}\n", dueq::functions_version()),
+        "return 0\n",
+    );
     let used: u64 = server
         .command(&["INFO", "memory"])?
         .lines()
@@ -129,16 +186,46 @@ async fn what_only_a_person_can_mend_is_found_each_time() -> Result<()> {
             "eviction maxmemory-policy",
             &["CONFIG", "SET", "maxmemory-policy", "noeviction"],
         ),
-        (&["CONFIG", "SET", "appendonly", "no"], "persistence appendonly", &["CONFIG", "SET", "appendonly", "yes"]),
-        (&["CONFIG", "SET", "maxmemory", &nearly], "memory maxmemory", &["CONFIG", "SET", "maxmemory", "0"]),
         (
-            &["CONFIG", "SET", "client-output-buffer-limit", "pubsub 1000 0 0"],
-            "buffers client-output-buffer-limit",
-            &["CONFIG", "SET", "client-output-buffer-limit", "pubsub 33554432 8388608 60"],
+            &["CONFIG", "SET", "appendonly", "no"],
+            "persistence appendonly",
+            &["CONFIG", "SET", "appendonly", "yes"],
         ),
-        (&["FUNCTION", "LOAD", "REPLACE", &stale], "functions dueq", &["FUNCTION", "FLUSH"]),
-        (&["SET", "dueq:{q}:wake", "x"], "wake dueq:{q}:wake", &["DEL", "dueq:{q}:wake"]),
-        (&["HSET", "dueq:{q}:meta", "layout", "2"], "layout layout", &["HSET", "dueq:{q}:meta", "layout", "1"]),
+        (
+            &["CONFIG", "SET", "maxmemory", &nearly],
+            "memory maxmemory",
+            &["CONFIG", "SET", "maxmemory", "0"],
+        ),
+        (
+            &[
+                "CONFIG",
+                "SET",
+                "client-output-buffer-limit",
+                "pubsub 1000 0 0",
+            ],
+            "buffers client-output-buffer-limit",
+            &[
+                "CONFIG",
+                "SET",
+                "client-output-buffer-limit",
+                "pubsub 33554432 8388608 60",
+            ],
+        ),
+        (
+            &["FUNCTION", "LOAD", "REPLACE", &stale],
+            "functions dueq",
+            &["FUNCTION", "FLUSH"],
+        ),
+        (
+            &["SET", "dueq:{q}:wake", "x"],
+            "wake dueq:{q}:wake",
+            &["DEL", "dueq:{q}:wake"],
+        ),
+        (
+            &["HSET", "dueq:{q}:meta", "layout", "2"],
+            "layout layout",
+            &["HSET", "dueq:{q}:meta", "layout", "1"],
+        ),
     ];
     for (plant, expected, mend) in faults {
         run(&server, plant)?;
@@ -162,7 +249,10 @@ fn a_primary_that_acknowledges_alone_and_a_replica_are_found() -> Result<()> {
     let port = server.port().to_string();
     let replica = Server::start(&["--appendonly", "yes", "--replicaof", "127.0.0.1", &port])?;
     let start = std::time::Instant::now();
-    while !server.command(&["INFO", "replication"])?.contains("state=online") {
+    while !server
+        .command(&["INFO", "replication"])?
+        .contains("state=online")
+    {
         anyhow::ensure!(start.elapsed().as_secs() < 60, "no replica came");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -179,14 +269,21 @@ async fn people_read_what_follows_and_what_to_run() -> Result<()> {
     let _leased = one_in_each_state(&server).await?;
     run(&server, &["ZREM", "dueq:{q}:scheduled", "waits"])?;
     let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
-    for words in ["unplaced waits: ", "so   it is never delivered", "run  dueq doctor --repair q", "1 found, 0 mended"]
-    {
+    for words in [
+        "unplaced waits: ",
+        "so   it is never delivered",
+        "run  dueq doctor --repair q",
+        "1 found, 0 mended",
+    ] {
         assert!(said.contains(words), "{words:?} in {said}");
     }
     // An id cannot steer the terminal.
     run(&server, &["HSET", "dueq:{q}:messages", "\x1b[2J", "x"])?;
     let said = text(&dueq(&server, &["doctor", "q", "--repair"])?.stdout);
-    assert!(said.contains("mended: ") && said.contains("2 found, 2 mended") && !said.contains('\x1b'), "{said}");
+    assert!(
+        said.contains("mended: ") && said.contains("2 found, 2 mended") && !said.contains('\x1b'),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -205,7 +302,12 @@ fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
     dueq(&server, &["pause", "q"])?;
     let paused = finds(&server, &[], "paused q")?;
     assert_eq!(paused["remedy"], "dueq resume q", "{paused}");
-    assert!(paused["problem"].as_str().is_some_and(|problem| problem.contains("3 messages are due")), "{paused}");
+    assert!(
+        paused["problem"]
+            .as_str()
+            .is_some_and(|problem| problem.contains("3 messages are due")),
+        "{paused}"
+    );
     dueq(&server, &["resume", "q"])?;
     // Any value of the field means paused.
     run(&server, &["HSET", "dueq:{q}:meta", "paused", "0"])?;
@@ -213,7 +315,14 @@ fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
     run(&server, &["HDEL", "dueq:{q}:meta", "paused"])?;
 
     let mut worker = crate::command(&server)
-        .args(["work", "q", "--concurrency", "1", "--exec", "echo; exec sleep 1000"])
+        .args([
+            "work",
+            "q",
+            "--concurrency",
+            "1",
+            "--exec",
+            "echo; exec sleep 1000",
+        ])
         .stdout(std::process::Stdio::piped())
         .spawn()?;
     // The line of the first command: then the only handler is busy.
@@ -223,7 +332,12 @@ fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
     worker.kill()?;
     worker.wait()?;
     let busy = busy?;
-    assert!(busy["problem"].as_str().is_some_and(|problem| problem.contains("1 workers are alive")), "{busy}");
+    assert!(
+        busy["problem"]
+            .as_str()
+            .is_some_and(|problem| problem.contains("1 workers are alive")),
+        "{busy}"
+    );
     Ok(())
 }
 
@@ -232,10 +346,19 @@ async fn dead_messages_are_a_remark_and_no_finding() -> Result<()> {
     let server = server()?;
     let _leased = one_in_each_state(&server).await?;
     let (code, lines) = doctor(&server, &["q"])?;
-    let remark = lines.iter().find(|line| line.get("remark").is_some()).context("a remark")?;
-    assert_eq!((code, &remark["remark"], found(&lines).len()), (Some(0), &"dead".into(), 0));
+    let remark = lines
+        .iter()
+        .find(|line| line.get("remark").is_some())
+        .context("a remark")?;
+    assert_eq!(
+        (code, &remark["remark"], found(&lines).len()),
+        (Some(0), &"dead".into(), 0)
+    );
     let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
-    assert!(said.contains("remark: dead q: 1 messages are dead"), "{said}");
+    assert!(
+        said.contains("remark: dead q: 1 messages are dead"),
+        "{said}"
+    );
     assert!(said.contains("nothing found, 1 remark\n"), "{said}");
     Ok(())
 }
@@ -247,11 +370,26 @@ fn doctor_finds_that_too_few_replicas_stop_all_writes() -> Result<()> {
     run(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"])?;
     let output = dueq(&server, &["doctor"])?;
     let said = text(&output.stdout);
-    assert!(said.contains("noreplicas min-replicas-to-write: 0 replicas follow"), "{said}");
-    assert!(said.contains("nothing is pushed, claimed or delivered"), "{said}");
-    assert!(said.contains("run  redis-cli -u \"$REDIS_URL\" INFO replication"), "{said}");
-    assert!(said.contains("overdue q"), "what only reads is looked at all the same: {said}");
-    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), String::new()));
+    assert!(
+        said.contains("noreplicas min-replicas-to-write: 0 replicas follow"),
+        "{said}"
+    );
+    assert!(
+        said.contains("nothing is pushed, claimed or delivered"),
+        "{said}"
+    );
+    assert!(
+        said.contains("run  redis-cli -u \"$REDIS_URL\" INFO replication"),
+        "{said}"
+    );
+    assert!(
+        said.contains("overdue q"),
+        "what only reads is looked at all the same: {said}"
+    );
+    assert_eq!(
+        (output.status.code(), text(&output.stderr)),
+        (Some(1), String::new())
+    );
     Ok(())
 }
 
@@ -261,20 +399,35 @@ fn doctor_says_what_a_failed_snapshot_stops() -> Result<()> {
     dueq(&server, &["push", "q", "x", "--delay", "1h"])?;
     let folder = server.folder().join("gone");
     std::fs::create_dir(&folder)?;
-    run(&server, &["CONFIG", "SET", "dir", &folder.display().to_string()])?;
+    run(
+        &server,
+        &["CONFIG", "SET", "dir", &folder.display().to_string()],
+    )?;
     std::fs::remove_dir(&folder)?;
     server.command(&["BGSAVE"])?;
     let start = std::time::Instant::now();
-    while !server.command(&["INFO", "persistence"])?.contains("rdb_last_bgsave_status:err") {
+    while !server
+        .command(&["INFO", "persistence"])?
+        .contains("rdb_last_bgsave_status:err")
+    {
         anyhow::ensure!(start.elapsed().as_secs() < 60, "the snapshot did not fail");
         std::thread::sleep(Duration::from_millis(20));
     }
     let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
     assert!(said.contains("disk rdb_last_bgsave_status"), "{said}");
-    assert!(said.contains("refused with MISCONF, beats and claims too"), "{said}");
-    run(&server, &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"])?;
+    assert!(
+        said.contains("refused with MISCONF, beats and claims too"),
+        "{said}"
+    );
+    run(
+        &server,
+        &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"],
+    )?;
     let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
-    assert!(said.contains("disk rdb_last_bgsave_status") && !said.contains("MISCONF"), "{said}");
+    assert!(
+        said.contains("disk rdb_last_bgsave_status") && !said.contains("MISCONF"),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -282,10 +435,21 @@ fn doctor_says_what_a_failed_snapshot_stops() -> Result<()> {
 fn remedies_name_the_server_of_the_call() -> Result<()> {
     let server = Server::start(&["--appendonly", "no"])?;
     let by_variable = text(&dueq(&server, &["doctor"])?.stdout);
-    assert!(by_variable.contains("run  redis-cli -u \"$REDIS_URL\" CONFIG SET appendonly yes"), "{by_variable}");
+    assert!(
+        by_variable.contains("run  redis-cli -u \"$REDIS_URL\" CONFIG SET appendonly yes"),
+        "{by_variable}"
+    );
     let url = server.url();
-    let output = crate::command(&server).env_remove("REDIS_URL").args(["doctor", "--redis", &url]).output()?;
+    let output = crate::command(&server)
+        .env_remove("REDIS_URL")
+        .args(["doctor", "--redis", &url])
+        .output()?;
     let by_flag = text(&output.stdout);
-    assert!(by_flag.contains(&format!("run  redis-cli -u {url} CONFIG SET appendonly yes")), "{by_flag}");
+    assert!(
+        by_flag.contains(&format!(
+            "run  redis-cli -u {url} CONFIG SET appendonly yes"
+        )),
+        "{by_flag}"
+    );
     Ok(())
 }

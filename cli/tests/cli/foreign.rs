@@ -9,7 +9,11 @@ const DELETE: [&str; 3] = ["delete-queue", "q", "--yes"];
 
 fn queue() -> Result<Server> {
     let server = Server::start(&[])?;
-    assert!(dueq(&server, &["push", "q", "x", "--id", "m", "--delay", "1h"])?.status.success());
+    assert!(
+        dueq(&server, &["push", "q", "x", "--id", "m", "--delay", "1h"])?
+            .status
+            .success()
+    );
     Ok(server)
 }
 
@@ -20,15 +24,30 @@ fn delete_queue_leaves_a_queue_of_another_layout_alone() -> Result<()> {
     let before = server.command(&["DBSIZE"])?;
     let output = dueq(&server, &DELETE)?;
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    assert!(text(&output.stderr).contains("LAYOUT"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("LAYOUT"),
+        "{}",
+        text(&output.stderr)
+    );
     assert_eq!(server.command(&["DBSIZE"])?, before);
     Ok(())
 }
 
 #[test]
 fn delete_queue_leaves_a_key_of_a_foreign_type_alone() -> Result<()> {
-    let suffixes =
-        ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta", "wake"];
+    let suffixes = [
+        "scheduled",
+        "ready",
+        "leases",
+        "claims",
+        "messages",
+        "attrs",
+        "dead",
+        "recent",
+        "nodes",
+        "meta",
+        "wake",
+    ];
     let server = queue()?;
     for suffix in suffixes {
         let (key, kept) = (format!("dueq:{{q}}:{suffix}"), format!("kept:{suffix}"));
@@ -40,9 +59,23 @@ fn delete_queue_leaves_a_key_of_a_foreign_type_alone() -> Result<()> {
         let before = server.command(&["DBSIZE"])?;
         let output = dueq(&server, &DELETE)?;
         let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{suffix}: {}", text(&output.stdout));
-        assert!(said.contains(&key) && said.contains("string"), "{suffix}: {said}");
-        assert_eq!((server.command(&["GET", &key])?, server.command(&["DBSIZE"])?), ("mine".to_owned(), before));
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{suffix}: {}",
+            text(&output.stdout)
+        );
+        assert!(
+            said.contains(&key) && said.contains("string"),
+            "{suffix}: {said}"
+        );
+        assert_eq!(
+            (
+                server.command(&["GET", &key])?,
+                server.command(&["DBSIZE"])?
+            ),
+            ("mine".to_owned(), before)
+        );
         server.command(&["DEL", &key])?;
         if exists {
             server.command(&["RENAME", &kept, &key])?;
@@ -65,7 +98,12 @@ fn delete_queue_removes_a_damaged_queue() -> Result<()> {
         let server = queue()?;
         server.command(damage)?;
         let output = dueq(&server, &DELETE)?;
-        assert_eq!(text(&output.stdout), "deleted q\n", "{damage:?}: {}", text(&output.stderr));
+        assert_eq!(
+            text(&output.stdout),
+            "deleted q\n",
+            "{damage:?}: {}",
+            text(&output.stderr)
+        );
         assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "{damage:?}");
     }
     Ok(())

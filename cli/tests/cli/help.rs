@@ -43,15 +43,21 @@ fn help_is_as_it_was_read_and_approved() -> Result<()> {
             command.arg(verb);
         }
         // Of a server that is not there: help asks none.
-        let output = command.arg("--help").env("REDIS_URL", "redis://127.0.0.1:1/").output()?;
+        let output = command
+            .arg("--help")
+            .env("REDIS_URL", "redis://127.0.0.1:1/")
+            .output()?;
         assert_eq!(output.status.code(), Some(0), "{verb}");
         let (file, help) = (folder.join(format!("{verb}.txt")), text(&output.stdout));
         if std::env::var_os("DUEQ_BLESS").is_some() {
             fs::write(&file, &help)?;
         }
-        let approved =
-            fs::read_to_string(&file).with_context(|| format!("{}: DUEQ_BLESS=1 writes it", file.display()))?;
-        assert!(help == approved, "the help of {verb} changed; read it, then DUEQ_BLESS=1 keeps it:\n{help}");
+        let approved = fs::read_to_string(&file)
+            .with_context(|| format!("{}: DUEQ_BLESS=1 writes it", file.display()))?;
+        assert!(
+            help == approved,
+            "the help of {verb} changed; read it, then DUEQ_BLESS=1 keeps it:\n{help}"
+        );
     }
     Ok(())
 }
@@ -59,8 +65,15 @@ fn help_is_as_it_was_read_and_approved() -> Result<()> {
 #[test]
 fn every_verb_is_held() -> Result<()> {
     let help = text(&Command::new(DUEQ).arg("--help").output()?.stdout);
-    let commands = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).context("commands")?;
-    let listed: Vec<&str> = commands.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let commands = help
+        .split("Commands:\n")
+        .nth(1)
+        .and_then(|rest| rest.split("\n\n").next())
+        .context("commands")?;
+    let listed: Vec<&str> = commands
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
     assert_eq!(listed, [&VERBS[..], &["help"]].concat());
     Ok(())
 }
@@ -68,7 +81,12 @@ fn every_verb_is_held() -> Result<()> {
 #[test]
 fn completions_name_every_verb() -> Result<()> {
     for shell in ["bash", "zsh", "fish"] {
-        let script = text(&Command::new(DUEQ).args(["completions", shell]).output()?.stdout);
+        let script = text(
+            &Command::new(DUEQ)
+                .args(["completions", shell])
+                .output()?
+                .stdout,
+        );
         for verb in VERBS {
             assert!(script.contains(verb), "{shell}: {verb}");
         }

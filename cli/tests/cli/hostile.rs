@@ -23,14 +23,14 @@ const TEXT: &str = "\x1b[2J\x1b]0;title\x07\r\x7f\u{9b}31m\u{202e}\0end";
 
 /// Written here anew, so that what the program forgets is not forgotten here, too.
 fn steers(c: char) -> bool {
-    let bidirectional =
-        "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
+    let bidirectional = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
     matches!(c as u32, 0..=9 | 11..=31 | 127..=159 | 0x2028 | 0x2029) || bidirectional.contains(c)
 }
 
 fn harmless(what: &str, output: &Output) -> Result<()> {
     for bytes in [&output.stdout, &output.stderr] {
-        let said = std::str::from_utf8(bytes).with_context(|| format!("{what}: {}", bytes.escape_ascii()))?;
+        let said = std::str::from_utf8(bytes)
+            .with_context(|| format!("{what}: {}", bytes.escape_ascii()))?;
         ensure!(!said.contains(steers), "{what}: {said:?}");
     }
     Ok(())
@@ -40,24 +40,44 @@ fn harmless(what: &str, output: &Output) -> Result<()> {
 fn both(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
     let what = format!("{args:?}");
     harmless(&what, &command(server).args(args).output()?)?;
-    let output = command(server).args(["--json", "--log", "json"]).args(args).output()?;
+    let output = command(server)
+        .args(["--json", "--log", "json"])
+        .args(args)
+        .output()?;
     harmless(&what, &output)?;
-    text(&output.stdout).lines().map(|line| serde_json::from_str(line).with_context(|| what.clone())).collect()
+    text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).with_context(|| what.clone()))
+        .collect()
 }
 
 /// A queue of a hostile name, with a hostile message in each state.
 async fn planted(server: &Server) -> Result<dueq::Delivery> {
     let queue = Client::connect(&server.url()).await?.queue(NAME)?;
     let claim = async || loop {
-        if let Some(delivery) = queue.claim(1, std::time::Duration::from_secs(3_600)).await?.pop() {
+        if let Some(delivery) = queue
+            .claim(1, std::time::Duration::from_secs(3_600))
+            .await?
+            .pop()
+        {
             return Ok::<_, dueq::Error>(delivery);
         }
     };
-    queue.push(Message::new(TEXT).id(format!("dead{NAME}"))).await?;
+    queue
+        .push(Message::new(TEXT).id(format!("dead{NAME}")))
+        .await?;
     claim().await?.bury(TEXT).await?;
-    queue.push(Message::new(TEXT).id(format!("leased{NAME}"))).await?;
+    queue
+        .push(Message::new(TEXT).id(format!("leased{NAME}")))
+        .await?;
     let leased = claim().await?;
-    queue.push(Message::new(TEXT).id(NAME).due(Due::at_ms(1_796_126_400_000))).await?;
+    queue
+        .push(
+            Message::new(TEXT)
+                .id(NAME)
+                .due(Due::at_ms(1_796_126_400_000)),
+        )
+        .await?;
     Ok(leased)
 }
 
@@ -67,7 +87,10 @@ async fn no_verb_of_an_operator_passes_on_what_steers_a_terminal() -> Result<()>
     let _leased = planted(&server).await?;
     let (dead, leased) = (format!("dead{NAME}"), format!("leased{NAME}"));
     let known = |objects: Vec<Value>, field: &str, expected: &str| {
-        assert!(objects.iter().any(|object| object[field] == expected), "{objects:#?}");
+        assert!(
+            objects.iter().any(|object| object[field] == expected),
+            "{objects:#?}"
+        );
     };
     known(both(&server, &["show", NAME, NAME])?, "id", NAME);
     known(both(&server, &["show", NAME, &dead])?, "error", TEXT);
@@ -77,7 +100,11 @@ async fn no_verb_of_an_operator_passes_on_what_steers_a_terminal() -> Result<()>
     known(both(&server, &["stats"])?, "queue", NAME);
     known(both(&server, &["stats", NAME])?, "queue", NAME);
     known(both(&server, &["queues"])?, "queue", NAME);
-    for verb in [&["pause", NAME][..], &["resume", NAME], &["configure", NAME, "--max-attempts", "3"]] {
+    for verb in [
+        &["pause", NAME][..],
+        &["resume", NAME],
+        &["configure", NAME, "--max-attempts", "3"],
+    ] {
         known(both(&server, verb)?, "queue", NAME);
     }
     for verb in [
@@ -110,8 +137,17 @@ async fn no_verb_of_an_operator_passes_on_what_steers_a_terminal() -> Result<()>
     ] {
         let output = command(&server).args(verb).output()?;
         harmless(&format!("{verb:?}"), &output)?;
-        assert!(!output.status.success() && !output.stderr.is_empty(), "{verb:?}");
-        harmless(&format!("{verb:?}"), &command(&server).args(["--log", "json"]).args(verb).output()?)?;
+        assert!(
+            !output.status.success() && !output.stderr.is_empty(),
+            "{verb:?}"
+        );
+        harmless(
+            &format!("{verb:?}"),
+            &command(&server)
+                .args(["--log", "json"])
+                .args(verb)
+                .output()?,
+        )?;
     }
     Ok(())
 }
@@ -123,23 +159,57 @@ async fn the_doctor_names_hostile_ids_so_that_its_commands_can_be_pasted() -> Re
     let zset = format!("dueq:{{{NAME}}}:scheduled");
     assert_eq!(server.command(&["ZREM", &zset, NAME])?, ":1\r\n");
     // What no client of ours can have pushed.
-    server.command(&["HSET", &format!("dueq:{{{NAME}}}:messages"), "\x1b[2J\n", "x"])?;
+    server.command(&[
+        "HSET",
+        &format!("dueq:{{{NAME}}}:messages"),
+        "\x1b[2J\n",
+        "x",
+    ])?;
     let found = both(&server, &["doctor", NAME])?;
-    assert!(found.iter().any(|line| line["finding"] == "unplaced" && line["id"] == NAME), "{found:#?}");
-    let remedy = found.iter().find(|line| line["id"] == NAME).and_then(|line| line["remedy"].as_str()).context("it")?;
-    let (repair, then) = remedy.split_once("; then it is dead: ").context(remedy.to_owned())?;
-    let requeue = then.strip_suffix(", if it was not handled").context(remedy.to_owned())?;
+    assert!(
+        found
+            .iter()
+            .any(|line| line["finding"] == "unplaced" && line["id"] == NAME),
+        "{found:#?}"
+    );
+    let remedy = found
+        .iter()
+        .find(|line| line["id"] == NAME)
+        .and_then(|line| line["remedy"].as_str())
+        .context("it")?;
+    let (repair, then) = remedy
+        .split_once("; then it is dead: ")
+        .context(remedy.to_owned())?;
+    let requeue = then
+        .strip_suffix(", if it was not handled")
+        .context(remedy.to_owned())?;
     let program = std::path::Path::new(DUEQ).parent().context("a folder")?;
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let path = format!(
+        "{}:{}",
+        program.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
     for (line, expected) in [(repair, 1), (requeue, 0)] {
-        let output =
-            Command::new("sh").args(["-c", line]).env("PATH", &path).env("REDIS_URL", server.url()).output()?;
+        let output = Command::new("sh")
+            .args(["-c", line])
+            .env("PATH", &path)
+            .env("REDIS_URL", server.url())
+            .output()?;
         harmless(line, &output)?;
-        assert_eq!(output.status.code(), Some(expected), "{line}: {}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(expected),
+            "{line}: {}{}",
+            text(&output.stdout),
+            text(&output.stderr)
+        );
     }
     let queue = Client::connect(&server.url()).await?.queue(NAME)?;
     let state = queue.get(NAME).await?.context("the message")?.state;
-    assert!(matches!(state, dueq::State::Scheduled | dueq::State::Ready), "requeued by what the doctor said: {state}");
+    assert!(
+        matches!(state, dueq::State::Scheduled | dueq::State::Ready),
+        "requeued by what the doctor said: {state}"
+    );
     Ok(())
 }
 
@@ -147,24 +217,65 @@ async fn the_doctor_names_hostile_ids_so_that_its_commands_can_be_pasted() -> Re
 async fn what_begins_with_dashes_is_an_id_to_what_the_doctor_says() -> Result<()> {
     let server = Server::start(&["--appendonly", "yes"])?;
     let queue = Client::connect(&server.url()).await?.queue("-q")?;
-    queue.push(Message::new("x").id("--all").due(Due::at_ms(1_796_126_400_000))).await?;
+    queue
+        .push(
+            Message::new("x")
+                .id("--all")
+                .due(Due::at_ms(1_796_126_400_000)),
+        )
+        .await?;
     server.command(&["ZREM", "dueq:{-q}:scheduled", "--all"])?;
     let found = both(&server, &["doctor", "--", "-q"])?;
-    let remedy = found.iter().find(|line| line["id"] == "--all").context("it")?["remedy"].clone();
-    assert_eq!(remedy, "dueq doctor --repair -- -q; then it is dead: dueq requeue -- -q --all, if it was not handled");
-    assert_eq!(command(&server).args(["doctor", "--repair", "--", "-q"]).output()?.status.code(), Some(1));
-    assert_eq!(command(&server).args(["requeue", "--", "-q", "--all"]).output()?.status.code(), Some(0));
+    let remedy = found
+        .iter()
+        .find(|line| line["id"] == "--all")
+        .context("it")?["remedy"]
+        .clone();
+    assert_eq!(
+        remedy,
+        "dueq doctor --repair -- -q; then it is dead: dueq requeue -- -q --all, if it was not handled"
+    );
+    assert_eq!(
+        command(&server)
+            .args(["doctor", "--repair", "--", "-q"])
+            .output()?
+            .status
+            .code(),
+        Some(1)
+    );
+    assert_eq!(
+        command(&server)
+            .args(["requeue", "--", "-q", "--all"])
+            .output()?
+            .status
+            .code(),
+        Some(0)
+    );
     Ok(())
 }
 
 #[test]
 fn more_findings_than_are_named_are_counted_with_what_was_mended() -> Result<()> {
     let server = Server::start(&["--appendonly", "yes"])?;
-    assert!(command(&server).args(["push", "q", "x", "--id", "one", "--delay", "48h"]).output()?.status.success());
+    assert!(
+        command(&server)
+            .args(["push", "q", "x", "--id", "one", "--delay", "48h"])
+            .output()?
+            .status
+            .success()
+    );
     let plant = "for i = 1, 1500 do redis.call('HSET', KEYS[1], 'lost:' .. i, 'x') end";
     server.command(&["EVAL", plant, "1", "dueq:{q}:messages"])?;
-    let said = text(&command(&server).args(["doctor", "q", "--repair"]).output()?.stdout);
-    assert!(said.contains("  and 500 more, 500 mended\n") && said.contains("1500 found, 1500 mended"), "{said}");
+    let said = text(
+        &command(&server)
+            .args(["doctor", "q", "--repair"])
+            .output()?
+            .stdout,
+    );
+    assert!(
+        said.contains("  and 500 more, 500 mended\n") && said.contains("1500 found, 1500 mended"),
+        "{said}"
+    );
     let said = text(&command(&server).args(["doctor", "q"]).output()?.stdout);
     assert!(said.ends_with("nothing found, 1 remark\n"), "{said}");
     Ok(())
@@ -179,10 +290,17 @@ fn what_a_file_holds_is_told_and_not_obeyed() -> Result<()> {
         "{\"payload\":\"x\",\"\u{9b}31m\u{202e}\":1}\n{\"payload\":\"x\",\"delay\":\"\u{9b}31m\"}\n\u{1b}[2J\n",
     )?;
     let file = file.display().to_string();
-    for args in [&["push", "q", "--ndjson", &file][..], &["push", "q", "--ndjson", &file, "--skip-bad"]] {
+    for args in [
+        &["push", "q", "--ndjson", &file][..],
+        &["push", "q", "--ndjson", &file, "--skip-bad"],
+    ] {
         let output = command(&server).args(args).output()?;
         harmless(&file, &output)?;
-        assert!(text(&output.stderr).contains("line 1"), "{}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains("line 1"),
+            "{}",
+            text(&output.stderr)
+        );
         both(&server, args)?;
     }
     Ok(())
@@ -193,12 +311,26 @@ fn what_another_program_stored_is_imported_and_not_obeyed() -> Result<()> {
     let server = Server::start(&[])?;
     let name = format!("q{}", NAME.replace("--", ""));
     server.command(&["RPUSH", &format!("redisson_delay_queue:{{{name}}}"), TEXT])?;
-    server.command(&["ZADD", &format!("redisson_delay_queue_timeout:{{{name}}}"), "5", TEXT])?;
+    server.command(&[
+        "ZADD",
+        &format!("redisson_delay_queue_timeout:{{{name}}}"),
+        "5",
+        TEXT,
+    ])?;
     for codec in ["raw", "json", "string"] {
         let told = both(&server, &["import", "redisson", &name, "--codec", codec])?;
-        assert!(told.iter().any(|line| line["unreadable"]["key"].as_str().is_some_and(|key| key.contains(&name))));
+        assert!(told.iter().any(|line| {
+            line["unreadable"]["key"]
+                .as_str()
+                .is_some_and(|key| key.contains(&name))
+        }));
     }
-    harmless("absent", &command(&server).args(["import", "redisson", "\x1b[2J", "--into", "q"]).output()?)?;
+    harmless(
+        "absent",
+        &command(&server)
+            .args(["import", "redisson", "\x1b[2J", "--into", "q"])
+            .output()?,
+    )?;
     Ok(())
 }
 
@@ -218,14 +350,26 @@ fn what_a_server_says_is_told_and_not_obeyed() -> Result<()> {
             });
         }
     });
-    for args in [&["stats", "q"][..], &["push", "q", "x"], &["work", "q", "--print"], &["doctor"], &["queues"]] {
+    for args in [
+        &["stats", "q"][..],
+        &["push", "q", "x"],
+        &["work", "q", "--print"],
+        &["doctor"],
+        &["queues"],
+    ] {
         for log in ["text", "json"] {
             let mut command = Command::new(DUEQ);
-            command.args(["--redis", &url, "--log", log]).args(args).env("RUST_LOG", "debug");
+            command
+                .args(["--redis", &url, "--log", log])
+                .args(args)
+                .env("RUST_LOG", "debug");
             let output = command.output()?;
             harmless(&format!("{args:?}"), &output)?;
             let said = text(&output.stderr);
-            assert!(!output.status.success() && said.contains("of course"), "{args:?}: {said}");
+            assert!(
+                !output.status.success() && said.contains("of course"),
+                "{args:?}: {said}"
+            );
             if log == "json" {
                 for line in said.lines() {
                     serde_json::from_str::<Value>(line).with_context(|| line.to_owned())?;
@@ -243,10 +387,18 @@ fn on_terminal(server: &Server, args: &[&str]) -> Result<Vec<u8>> {
     unlockpt(&ours)?;
     let name = ptsname(&ours, Vec::new())?;
     let flags = i32::try_from(OFlags::NOCTTY.bits())?;
-    let terminal = File::options().read(true).write(true).custom_flags(flags).open(name.to_str()?)?;
+    let terminal = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(flags)
+        .open(name.to_str()?)?;
     let mut child = {
         let (out, error) = (terminal.try_clone()?, terminal);
-        command(server).args(args).stdout(out).stderr(error).spawn()?
+        command(server)
+            .args(args)
+            .stdout(out)
+            .stderr(error)
+            .spawn()?
     };
     // The end of a terminal is an error where its last user has closed it.
     let (mut said, mut chunk) = (Vec::new(), [0; 4096]);
@@ -261,17 +413,30 @@ fn on_terminal(server: &Server, args: &[&str]) -> Result<Vec<u8>> {
 async fn a_payload_is_bytes_to_a_file_and_text_to_a_terminal() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = planted(&server).await?;
-    let raw = command(&server).args(["show", NAME, NAME, "--payload"]).output()?;
+    let raw = command(&server)
+        .args(["show", NAME, NAME, "--payload"])
+        .output()?;
     assert_eq!(raw.stdout, TEXT.as_bytes(), "byte for byte");
     let seen = on_terminal(&server, &["show", NAME, NAME, "--payload"])?;
     let seen = std::str::from_utf8(&seen)?;
-    assert!(seen.contains("\\u{1b}[2J") && seen.contains("end"), "{seen:?}");
+    assert!(
+        seen.contains("\\u{1b}[2J") && seen.contains("end"),
+        "{seen:?}"
+    );
     // A terminal is given a carriage return before each end of a line.
     assert!(!seen.replace("\r\n", "\n").contains(steers), "{seen:?}");
-    for args in [&["ls", NAME][..], &["show", NAME, NAME], &["show", NAME, NAME, "--json"], &["queues"], &["doctor"]] {
+    for args in [
+        &["ls", NAME][..],
+        &["show", NAME, NAME],
+        &["show", NAME, NAME, "--json"],
+        &["queues"],
+        &["doctor"],
+    ] {
         let seen = on_terminal(&server, args)?;
         assert!(
-            !std::str::from_utf8(&seen)?.replace("\r\n", "\n").contains(steers),
+            !std::str::from_utf8(&seen)?
+                .replace("\r\n", "\n")
+                .contains(steers),
             "{args:?}: {}",
             seen.escape_ascii()
         );
@@ -286,15 +451,26 @@ fn what_is_to_be_pasted_can_be_pasted() -> Result<()> {
     harmless("keys", &output)?;
     let script = format!("printf '%s\\n' {}", text(&output.stdout));
     let read = Command::new("sh").args(["-c", &script]).output()?;
-    assert_eq!(text(&read.stdout).lines().collect::<Vec<_>>(), dueq::queue_keys(NAME)?);
+    assert_eq!(
+        text(&read.stdout).lines().collect::<Vec<_>>(),
+        dueq::queue_keys(NAME)?
+    );
     for lang in ["sh", "python", "node", "go", "java"] {
-        let mut output = command(&server).args(["keys", NAME, "--lang", lang]).output()?;
+        let mut output = command(&server)
+            .args(["keys", NAME, "--lang", lang])
+            .output()?;
         output.stdout.retain(|byte| *byte != b'\t'); // as Go is indented
         harmless(lang, &output)?;
     }
     let name = "a\u{202e}b";
-    let refused = command(&server).args(["acl", "producer", name, "--user", "me"]).output()?;
-    assert!(refused.stdout.is_empty() && text(&refused.stderr).contains("--json"), "{}", text(&refused.stderr));
+    let refused = command(&server)
+        .args(["acl", "producer", name, "--user", "me"])
+        .output()?;
+    assert!(
+        refused.stdout.is_empty() && text(&refused.stderr).contains("--json"),
+        "{}",
+        text(&refused.stderr)
+    );
     let told = both(&server, &["acl", "producer", name, "--user", "me"])?;
     assert!(told[0]["rules"].to_string().contains(name), "{told:?}");
     Ok(())

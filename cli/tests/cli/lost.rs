@@ -21,7 +21,10 @@ fn sha(script: &str) -> String {
 
 fn through(proxy: &Proxy, args: &[&str]) -> Result<Output> {
     let mut command = Command::new(DUEQ);
-    command.env("REDIS_URL", proxy.url()).env("RUST_LOG", "error").stdin(Stdio::null());
+    command
+        .env("REDIS_URL", proxy.url())
+        .env("RUST_LOG", "error")
+        .stdin(Stdio::null());
     command.args(args).output().context("dueq")
 }
 
@@ -35,7 +38,12 @@ fn scheduled(server: &Server, queue: &str) -> Result<u64> {
 async fn a_lost_reply_says_it_may_have_been_done() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = one_in_each_state(&server).await?;
-    let lua = |verb: &str| fs::read_to_string(format!("{}/../lua/dist/{verb}.lua", env!("CARGO_MANIFEST_DIR")));
+    let lua = |verb: &str| {
+        fs::read_to_string(format!(
+            "{}/../lua/dist/{verb}.lua",
+            env!("CARGO_MANIFEST_DIR")
+        ))
+    };
     for verb in ["reschedule", "run_now", "requeue", "purge"] {
         server.command(&["SCRIPT", "LOAD", &lua(verb)?])?;
     }
@@ -43,28 +51,71 @@ async fn a_lost_reply_says_it_may_have_been_done() -> Result<()> {
     for (verb, args, look) in [
         (
             "push",
-            &["push", "q", "new", "--id", "waits", "--on-conflict", "replace", "--delay", "1h"][..],
+            &[
+                "push",
+                "q",
+                "new",
+                "--id",
+                "waits",
+                "--on-conflict",
+                "replace",
+                "--delay",
+                "1h",
+            ][..],
             "dueq show q waits",
         ),
-        ("push", &["push", "q", "new", "--id", "w 2", "--on-conflict", "reschedule"], "dueq show q 'w 2'"),
-        ("reschedule", &["reschedule", "q", "waits", "--delay", "2h"], "dueq show q waits"),
+        (
+            "push",
+            &[
+                "push",
+                "q",
+                "new",
+                "--id",
+                "w 2",
+                "--on-conflict",
+                "reschedule",
+            ],
+            "dueq show q 'w 2'",
+        ),
+        (
+            "reschedule",
+            &["reschedule", "q", "waits", "--delay", "2h"],
+            "dueq show q waits",
+        ),
         ("run_now", &["run-now", "q", "waits"], "dueq show q waits"),
         ("requeue", &["requeue", "q", "dead"], "dueq show q dead"),
         ("requeue", &["requeue", "q", "--all"], "dueq stats q"),
-        ("purge", &["purge", "q", "--state", "scheduled", "--yes"], "dueq stats q"),
+        (
+            "purge",
+            &["purge", "q", "--state", "scheduled", "--yes"],
+            "dueq stats q",
+        ),
     ] {
         let cuts = proxy.cuts();
         proxy.cut_reply_of(sha(&lua(verb)?));
         let output = through(&proxy, args)?;
         let said = text(&output.stderr);
-        assert_eq!((output.status.code(), proxy.cuts()), (Some(1), cuts + 1), "{args:?}: {said}");
-        assert!(said.contains(UNKNOWN) && said.contains(look), "{args:?}: {said}");
+        assert_eq!(
+            (output.status.code(), proxy.cuts()),
+            (Some(1), cuts + 1),
+            "{args:?}: {said}"
+        );
+        assert!(
+            said.contains(UNKNOWN) && said.contains(look),
+            "{args:?}: {said}"
+        );
     }
     proxy.cut_reply_of("UNLINK");
     let output = through(&proxy, &["delete-queue", "q", "--yes", "--log", "json"])?;
-    let said: Value = serde_json::from_slice(&output.stderr).with_context(|| text(&output.stderr))?;
+    let said: Value =
+        serde_json::from_slice(&output.stderr).with_context(|| text(&output.stderr))?;
     assert_eq!(said["applied"], "unknown", "{said}");
-    assert!(said["message"].as_str().is_some_and(|message| message.contains(UNKNOWN)), "{said}");
+    assert!(
+        said["message"]
+            .as_str()
+            .is_some_and(|message| message.contains(UNKNOWN)),
+        "{said}"
+    );
     assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "it was done");
     Ok(())
 }
@@ -73,23 +124,63 @@ async fn a_lost_reply_says_it_may_have_been_done() -> Result<()> {
 #[test]
 fn an_unknown_push_names_the_id_that_was_made() -> Result<()> {
     let server = Server::start(&[])?;
-    dueq(&server, &["push", "q", "warm", "--id", "warm", "--delay", "1h"])?;
+    dueq(
+        &server,
+        &["push", "q", "warm", "--id", "warm", "--delay", "1h"],
+    )?;
     let proxy = Proxy::start(server.port())?;
-    for flags in [&[][..], &["--replicas", "1", "--durability-timeout", "10ms"]] {
+    for flags in [
+        &[][..],
+        &["--replicas", "1", "--durability-timeout", "10ms"],
+    ] {
         proxy.cut_reply_then_refuse(sha(PUSH), "NOPERM no more");
-        let output = through(&proxy, &[&["push", "q", "x", "--delay", "1h"], flags].concat())?;
+        let output = through(
+            &proxy,
+            &[&["push", "q", "x", "--delay", "1h"], flags].concat(),
+        )?;
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        let id = said.split("--id ").nth(1).and_then(|rest| rest.split_whitespace().next()).context(said.clone())?;
-        assert!(said.contains(UNKNOWN) && said.contains(&format!("dueq show q {id}")), "{said}");
-        assert_eq!(dueq(&server, &["show", "q", id])?.status.code(), Some(0), "it is there: {said}");
+        let id = said
+            .split("--id ")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next())
+            .context(said.clone())?;
+        assert!(
+            said.contains(UNKNOWN) && said.contains(&format!("dueq show q {id}")),
+            "{said}"
+        );
+        assert_eq!(
+            dueq(&server, &["show", "q", id])?.status.code(),
+            Some(0),
+            "it is there: {said}"
+        );
     }
     // Replicas that do not confirm: the id is the way to wait again.
-    let output =
-        dueq(&server, &["push", "q", "x", "--delay", "1h", "--replicas", "1", "--durability-timeout", "10ms"])?;
+    let output = dueq(
+        &server,
+        &[
+            "push",
+            "q",
+            "x",
+            "--delay",
+            "1h",
+            "--replicas",
+            "1",
+            "--durability-timeout",
+            "10ms",
+        ],
+    )?;
     let said = text(&output.stderr);
-    let id = said.split("--id ").nth(1).and_then(|rest| rest.split_whitespace().next()).context(said.clone())?;
-    assert_eq!(dueq(&server, &["show", "q", id])?.status.code(), Some(0), "{said}");
+    let id = said
+        .split("--id ")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next())
+        .context(said.clone())?;
+    assert_eq!(
+        dueq(&server, &["show", "q", id])?.status.code(),
+        Some(0),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -98,8 +189,15 @@ fn a_read_whose_reply_is_lost_changed_nothing() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "q", "x", "--id", "m", "--delay", "1h"])?;
     let proxy = Proxy::start(server.port())?;
-    for (verb, args) in [("stats", &["stats", "q"][..]), ("get", &["show", "q", "m"]), ("peek", &["ls", "q"])] {
-        let lua = fs::read_to_string(format!("{}/../lua/dist/{verb}.lua", env!("CARGO_MANIFEST_DIR")))?;
+    for (verb, args) in [
+        ("stats", &["stats", "q"][..]),
+        ("get", &["show", "q", "m"]),
+        ("peek", &["ls", "q"]),
+    ] {
+        let lua = fs::read_to_string(format!(
+            "{}/../lua/dist/{verb}.lua",
+            env!("CARGO_MANIFEST_DIR")
+        ))?;
         server.command(&["SCRIPT", "LOAD", &lua])?;
         proxy.cut_reply_then_refuse(sha(&lua), "NOPERM no more");
         let output = through(&proxy, args)?;
@@ -116,17 +214,33 @@ fn a_script_that_stops_halfway_is_not_called_refused() -> Result<()> {
     dueq(&server, &["push", "q", "x", "--id", "a", "--delay", "1h"])?;
     server.command(&["HSET", "dueq:{q}:meta", "seq", "abc"])?;
     for (args, left) in [
-        (&["push", "q", "y", "--id", "b", "--delay", "1h"][..], ":3\r\n"),
+        (
+            &["push", "q", "y", "--id", "b", "--delay", "1h"][..],
+            ":3\r\n",
+        ),
         (&["cancel", "q", "a"], ":2\r\n"),
-        (&["push", "q", "y", "--id", "b", "--on-conflict", "replace"], ":2\r\n"),
+        (
+            &["push", "q", "y", "--id", "b", "--on-conflict", "replace"],
+            ":2\r\n",
+        ),
     ] {
         let output = dueq(&server, args)?;
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("stopped halfway") && !said.contains("refused"), "{args:?}: {said}");
-        assert!(said.contains(UNKNOWN) && said.contains("dueq doctor q"), "{args:?}: {said}");
+        assert!(
+            said.contains("stopped halfway") && !said.contains("refused"),
+            "{args:?}: {said}"
+        );
+        assert!(
+            said.contains(UNKNOWN) && said.contains("dueq doctor q"),
+            "{args:?}: {said}"
+        );
         // With the sentinel: the call took effect.
-        assert_eq!(server.command(&["HLEN", "dueq:{q}:messages"])?, left, "{args:?}");
+        assert_eq!(
+            server.command(&["HLEN", "dueq:{q}:messages"])?,
+            left,
+            "{args:?}"
+        );
     }
     Ok(())
 }
@@ -136,25 +250,58 @@ async fn replace_of_a_dead_or_leased_id_is_refused() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = one_in_each_state(&server).await?;
     for conflict in ["replace", "reschedule"] {
-        for (id, advice) in [("dead", "dueq requeue q dead"), ("leased", "a worker has leased")] {
-            let output = dueq(&server, &["push", "q", "new", "--id", id, "--on-conflict", conflict])?;
+        for (id, advice) in [
+            ("dead", "dueq requeue q dead"),
+            ("leased", "a worker has leased"),
+        ] {
+            let output = dueq(
+                &server,
+                &["push", "q", "new", "--id", id, "--on-conflict", conflict],
+            )?;
             let said = text(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{conflict} {id}: {said}");
             assert_eq!(text(&output.stdout), format!("exists ({id}) {id}\n"));
-            assert!(said.contains("nothing was changed") && said.contains(advice), "{conflict} {id}: {said}");
+            assert!(
+                said.contains("nothing was changed") && said.contains(advice),
+                "{conflict} {id}: {said}"
+            );
         }
     }
     let kept = dueq(&server, &["push", "q", "new", "--id", "dead"])?;
-    assert_eq!((kept.status.code(), text(&kept.stderr).as_str()), (Some(0), ""), "a plain push is a repetition");
+    assert_eq!(
+        (kept.status.code(), text(&kept.stderr).as_str()),
+        (Some(0), ""),
+        "a plain push is a repetition"
+    );
 
     let path = server.folder().join("lines");
-    fs::write(&path, "{\"payload\":\"new\",\"id\":\"dead\"}\n{\"payload\":\"new\",\"id\":\"waits\"}\n")?;
+    fs::write(
+        &path,
+        "{\"payload\":\"new\",\"id\":\"dead\"}\n{\"payload\":\"new\",\"id\":\"waits\"}\n",
+    )?;
     let path = path.display().to_string();
-    let output = dueq(&server, &["push", "q", "--json", "--ndjson", &path, "--on-conflict", "replace"])?;
+    let output = dueq(
+        &server,
+        &[
+            "push",
+            "q",
+            "--json",
+            "--ndjson",
+            &path,
+            "--on-conflict",
+            "replace",
+        ],
+    )?;
     let report: Value = serde_json::from_slice(&output.stdout)?;
-    assert_eq!((&report["exists"], &report["moved"], output.status.code()), (&1.into(), &1.into(), Some(1)));
+    assert_eq!(
+        (&report["exists"], &report["moved"], output.status.code()),
+        (&1.into(), &1.into(), Some(1))
+    );
     let said = text(&output.stderr);
-    assert!(said.contains("line 1") && said.contains("nothing was changed"), "{said}");
+    assert!(
+        said.contains("line 1") && said.contains("nothing was changed"),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -165,14 +312,27 @@ fn a_file_whose_wait_times_out_counts_what_is_stored() -> Result<()> {
     fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(300))?;
     let path = path.display().to_string();
     let waiting = ["--replicas", "1", "--durability-timeout", "20ms"];
-    let output = dueq(&server, &[&["push", "q", "--ndjson", &path], &waiting[..]].concat())?;
+    let output = dueq(
+        &server,
+        &[&["push", "q", "--ndjson", &path], &waiting[..]].concat(),
+    )?;
     let (counts, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!((output.status.code(), scheduled(&server, "q")?), (Some(1), 300), "{said}");
+    assert_eq!(
+        (output.status.code(), scheduled(&server, "q")?),
+        (Some(1), 300),
+        "{said}"
+    );
     assert!(counts.contains("unconfirmed 300"), "{counts}");
     assert!(said.contains("only 0 of 1 replicas"), "{said}");
-    let output = dueq(&server, &[&["push", "q", "--json", "--ndjson", &path], &waiting[..]].concat())?;
+    let output = dueq(
+        &server,
+        &[&["push", "q", "--json", "--ndjson", &path], &waiting[..]].concat(),
+    )?;
     let report: Value = serde_json::from_slice(&output.stdout)?;
-    assert_eq!((&report["unconfirmed"], &report["created"]), (&300.into(), &0.into()));
+    assert_eq!(
+        (&report["unconfirmed"], &report["created"]),
+        (&300.into(), &0.into())
+    );
     Ok(())
 }
 
@@ -180,15 +340,37 @@ fn a_file_whose_wait_times_out_counts_what_is_stored() -> Result<()> {
 #[test]
 fn a_file_whose_reply_is_lost_counts_the_unknown() -> Result<()> {
     let server = Server::start(&[])?;
-    dueq(&server, &["push", "q", "warm", "--id", "warm", "--delay", "1h"])?;
+    dueq(
+        &server,
+        &["push", "q", "warm", "--id", "warm", "--delay", "1h"],
+    )?;
     let proxy = Proxy::start(server.port())?;
     let path = server.folder().join("lines");
     fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(100))?;
     proxy.cut_reply_then_refuse(sha(PUSH), "NOPERM no more");
-    let output = through(&proxy, &["push", "q", "--json", "--ndjson", &path.display().to_string()])?;
-    let (report, said): (Value, _) = (serde_json::from_slice(&output.stdout)?, text(&output.stderr));
-    assert_eq!((&report["unknown"], &report["created"]), (&100.into(), &0.into()), "{report}");
-    assert!(said.contains("line 1: ") && said.contains(UNKNOWN), "{said}");
+    let output = through(
+        &proxy,
+        &[
+            "push",
+            "q",
+            "--json",
+            "--ndjson",
+            &path.display().to_string(),
+        ],
+    )?;
+    let (report, said): (Value, _) = (
+        serde_json::from_slice(&output.stdout)?,
+        text(&output.stderr),
+    );
+    assert_eq!(
+        (&report["unknown"], &report["created"]),
+        (&100.into(), &0.into()),
+        "{report}"
+    );
+    assert!(
+        said.contains("line 1: ") && said.contains(UNKNOWN),
+        "{said}"
+    );
     assert_eq!(scheduled(&server, "q")?, 101);
     Ok(())
 }
@@ -201,7 +383,16 @@ fn a_second_interrupt_ends_a_wait_and_counts_the_unknown() -> Result<()> {
     let path = server.folder().join("lines");
     fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(10))?;
     let mut child = command(&server)
-        .args(["push", "q", "--json", "--replicas", "1", "--durability-timeout", "60s", "--ndjson"])
+        .args([
+            "push",
+            "q",
+            "--json",
+            "--replicas",
+            "1",
+            "--durability-timeout",
+            "60s",
+            "--ndjson",
+        ])
         .arg(&path)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -209,13 +400,25 @@ fn a_second_interrupt_ends_a_wait_and_counts_the_unknown() -> Result<()> {
     while scheduled(&server, "q")? < 10 {}
     // Nothing tells when the first signal was heard.
     while child.try_wait()?.is_none() {
-        Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
+        Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status()?;
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let output = child.wait_with_output()?;
-    let (report, said): (Value, _) = (serde_json::from_slice(&output.stdout)?, text(&output.stderr));
-    assert_eq!((&report["unknown"], output.status.code()), (&10.into(), Some(1)), "{report}");
-    assert!(said.contains("interrupted after line 0") && said.contains("--from-line 1"), "{said}");
+    let (report, said): (Value, _) = (
+        serde_json::from_slice(&output.stdout)?,
+        text(&output.stderr),
+    );
+    assert_eq!(
+        (&report["unknown"], output.status.code()),
+        (&10.into(), Some(1)),
+        "{report}"
+    );
+    assert!(
+        said.contains("interrupted after line 0") && said.contains("--from-line 1"),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -225,9 +428,15 @@ fn an_interrupted_file_says_when_a_line_is_pushed_twice() -> Result<()> {
     let server = Server::start(&[])?;
     let path = server.folder().join("lines");
     fs::write(&path, "{\"payload\":\"x\"}\nnonsense\n")?;
-    let output = command(&server).args(["push", "q", "--ndjson"]).arg(&path).output()?;
+    let output = command(&server)
+        .args(["push", "q", "--ndjson"])
+        .arg(&path)
+        .output()?;
     let said = text(&output.stderr);
-    assert!(said.contains("line 2: ") && said.contains("delivered"), "{said}");
+    assert!(
+        said.contains("line 2: ") && said.contains("delivered"),
+        "{said}"
+    );
     assert!(said.contains("--from-line 2"), "{said}");
     Ok(())
 }

@@ -30,7 +30,10 @@ fn dueq(server: &Server, args: &[&str]) -> Result<Output> {
 
 fn command(server: &Server) -> Command {
     let mut command = Command::new(DUEQ);
-    command.env("REDIS_URL", server.url()).env("RUST_LOG", "error").stdin(Stdio::null());
+    command
+        .env("REDIS_URL", server.url())
+        .env("RUST_LOG", "error")
+        .stdin(Stdio::null());
     command
 }
 
@@ -84,10 +87,27 @@ impl Drop for Work {
 }
 
 /// Pushes with nothing of ours but lua/push.lua: by redis-cli where there is one, else by the bare protocol.
-fn push_without_dueq(server: &Server, queue: &str, id: &str, due: &str, payload: &str) -> Result<String> {
+fn push_without_dueq(
+    server: &Server,
+    queue: &str,
+    id: &str,
+    due: &str,
+    payload: &str,
+) -> Result<String> {
     let script = include_str!("../../../lua/dist/push.lua");
-    let keys = ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"]
-        .map(|suffix| format!("dueq:{{{queue}}}:{suffix}"));
+    let keys = [
+        "scheduled",
+        "ready",
+        "leases",
+        "claims",
+        "messages",
+        "attrs",
+        "dead",
+        "recent",
+        "nodes",
+        "meta",
+    ]
+    .map(|suffix| format!("dueq:{{{queue}}}:{suffix}"));
     let rest = ["", "", id, due, payload, ""];
     let args: Vec<&str> = keys.iter().map(String::as_str).chain(rest).collect();
     if Command::new("redis-cli").arg("--version").output().is_err() {
@@ -99,9 +119,15 @@ fn push_without_dueq(server: &Server, queue: &str, id: &str, due: &str, payload:
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    load.stdin.take().context("its input")?.write_all(script.as_bytes())?;
+    load.stdin
+        .take()
+        .context("its input")?
+        .write_all(script.as_bytes())?;
     let sha = text(&load.wait_with_output()?.stdout).trim().to_owned();
-    let output = Command::new("redis-cli").args(["-p", &port, "EVALSHA", &sha, "10"]).args(args).output()?;
+    let output = Command::new("redis-cli")
+        .args(["-p", &port, "EVALSHA", &sha, "10"])
+        .args(args)
+        .output()?;
     Ok(text(&output.stdout))
 }
 
@@ -123,7 +149,10 @@ fn a_push_by_plain_redis_cli_fires_in_work_and_never_early() -> Result<()> {
     }
     lateness.sort_by(f64::total_cmp);
     // Said, not asserted: a test does not fail because a machine is slow.
-    println!("lateness of 20 pushes by redis-cli: p50 {:.1} ms, max {:.1} ms", lateness[10], lateness[19]);
+    println!(
+        "lateness of 20 pushes by redis-cli: p50 {:.1} ms, max {:.1} ms",
+        lateness[10], lateness[19]
+    );
     assert_eq!(work.stop()?, Some(0), "Ctrl-C is a clean stop");
     Ok(())
 }
@@ -132,18 +161,32 @@ fn a_push_by_plain_redis_cli_fires_in_work_and_never_early() -> Result<()> {
 fn push_work_and_stats_agree() -> Result<()> {
     let server = Server::start(&[])?;
     let output = dueq(&server, &["push", "mail", "hello", "--id", "m:1", "--json"])?;
-    assert_eq!(text(&output.stdout), "{\"id\":\"m:1\",\"outcome\":\"created\",\"state\":null}\n");
+    assert_eq!(
+        text(&output.stdout),
+        "{\"id\":\"m:1\",\"outcome\":\"created\",\"state\":null}\n"
+    );
     let output = dueq(&server, &["push", "mail", "other", "--id", "m:1"])?;
     assert_eq!(text(&output.stdout), "exists (scheduled) m:1\n");
-    let output = dueq(&server, &["push", "mail", "later", "--id", "m:2", "--delay", "48h"])?;
+    let output = dueq(
+        &server,
+        &["push", "mail", "later", "--id", "m:2", "--delay", "48h"],
+    )?;
     assert_eq!(text(&output.stdout), "created m:2\n");
 
     let mut work = Work::start(&server, "mail")?;
     assert_eq!(work.delivery()?["payload_base64"], "aGVsbG8=");
     assert_eq!(work.stop()?, Some(0));
 
-    let stats: serde_json::Value = serde_json::from_slice(&dueq(&server, &["stats", "mail", "--json"])?.stdout)?;
-    for (name, value) in [("scheduled", 1), ("ready", 0), ("leased", 0), ("pushed", 2), ("acked", 1), ("nodes", 0)] {
+    let stats: serde_json::Value =
+        serde_json::from_slice(&dueq(&server, &["stats", "mail", "--json"])?.stdout)?;
+    for (name, value) in [
+        ("scheduled", 1),
+        ("ready", 0),
+        ("leased", 0),
+        ("pushed", 2),
+        ("acked", 1),
+        ("nodes", 0),
+    ] {
         assert_eq!(stats[name], value, "{name} of {stats}");
     }
     assert!(text(&dueq(&server, &["stats", "mail"])?.stdout).contains("scheduled"));
@@ -153,8 +196,15 @@ fn push_work_and_stats_agree() -> Result<()> {
 #[test]
 fn the_payload_comes_from_standard_input_byte_for_byte() -> Result<()> {
     let server = Server::start(&[])?;
-    let mut push = command(&server).args(["push", "bytes", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-    push.stdin.take().context("its input")?.write_all(b"\0\xff\n\x1b[2J")?;
+    let mut push = command(&server)
+        .args(["push", "bytes", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
+    push.stdin
+        .take()
+        .context("its input")?
+        .write_all(b"\0\xff\n\x1b[2J")?;
     assert!(push.wait()?.success());
     let mut work = Work::start(&server, "bytes")?;
     assert_eq!(work.delivery()?["payload_base64"], "AP8KG1sySg==");
@@ -167,22 +217,75 @@ fn wrong_usage_is_2_refusals_are_1_and_both_leave_no_trace() -> Result<()> {
     for (args, code, reason) in [
         (&["push", "q", "x", "--delay", "-5s"][..], 2, "negative"),
         (&["push", "q", "x", "--delay", "NaN"], 2, "no delay"),
-        (&["push", "q", "x", "--at", "2026-12-01T20:00:00"], 2, "no zone"),
-        (&["push", "q", "x", "--at", "2027-03-14 02:30", "--tz", "America/New_York"], 2, "does not exist"),
-        (&["push", "q", "x", "--at", "2026-10-25 02:30", "--tz", "Europe/Berlin"], 2, "exists twice"),
-        (&["push", "q", "x", "--at", "soon", "--tz", "Mars"], 2, "no time zone"),
+        (
+            &["push", "q", "x", "--at", "2026-12-01T20:00:00"],
+            2,
+            "no zone",
+        ),
+        (
+            &[
+                "push",
+                "q",
+                "x",
+                "--at",
+                "2027-03-14 02:30",
+                "--tz",
+                "America/New_York",
+            ],
+            2,
+            "does not exist",
+        ),
+        (
+            &[
+                "push",
+                "q",
+                "x",
+                "--at",
+                "2026-10-25 02:30",
+                "--tz",
+                "Europe/Berlin",
+            ],
+            2,
+            "exists twice",
+        ),
+        (
+            &["push", "q", "x", "--at", "soon", "--tz", "Mars"],
+            2,
+            "no time zone",
+        ),
         (&["reschedule", "q", "x"], 2, "--delay or --at"),
-        (&["push", "q", "x", "--delay", "101 years"], 2, "no fixed length"),
+        (
+            &["push", "q", "x", "--delay", "101 years"],
+            2,
+            "no fixed length",
+        ),
         (&["push", "q", "x", "--delay", "900000h"], 1, "100 years"),
         (&["push", "a/b", "x"], 1, "queue name"),
         (&["push", "q", "x", "--id", ""], 1, "id"),
-        (&["push", "q", "x", "--max-attempts", "0"], 1, "max_attempts"),
-        (&["work", "q", "--print", "--concurrency", "0"], 1, "handler"),
+        (
+            &["push", "q", "x", "--max-attempts", "0"],
+            1,
+            "max_attempts",
+        ),
+        (
+            &["work", "q", "--print", "--concurrency", "0"],
+            1,
+            "handler",
+        ),
         (&["work", "q", "--print", "--lease", "0s"], 1, "lease"),
     ] {
         let output = dueq(&server, args)?;
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains(reason), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+        assert!(
+            text(&output.stderr).contains(reason),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
     }
     assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n");
     Ok(())
@@ -190,17 +293,24 @@ fn wrong_usage_is_2_refusals_are_1_and_both_leave_no_trace() -> Result<()> {
 
 #[test]
 fn a_server_that_is_not_there_is_named_without_the_password() -> Result<()> {
-    let output = Command::new(DUEQ).args(["--redis", "redis://me:secret@127.0.0.1:1/", "stats", "q"]).output()?;
+    let output = Command::new(DUEQ)
+        .args(["--redis", "redis://me:secret@127.0.0.1:1/", "stats", "q"])
+        .output()?;
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(said.lines().count(), 1, "one clear line: {said}");
-    assert!(said.contains("127.0.0.1:1") && !said.contains("secret"), "{said}");
+    assert!(
+        said.contains("127.0.0.1:1") && !said.contains("secret"),
+        "{said}"
+    );
     Ok(())
 }
 
 #[test]
 fn without_a_word_it_prints_its_help() -> Result<()> {
-    let output = Command::new(DUEQ).env("REDIS_URL", "redis://127.0.0.1:1/").output()?;
+    let output = Command::new(DUEQ)
+        .env("REDIS_URL", "redis://127.0.0.1:1/")
+        .output()?;
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains("Usage:"));
     Ok(())
@@ -211,14 +321,33 @@ fn without_a_word_it_prints_its_help() -> Result<()> {
 fn a_push_that_no_replica_confirms_fails_and_names_its_message() -> Result<()> {
     let server = Server::start(&[])?;
     let waiting = ["--replicas", "1", "--durability-timeout", "50ms"];
-    let push = [&["push", "mail", "hello", "--id", "m:1", "--delay", "48h"], &waiting[..]].concat();
+    let push = [
+        &["push", "mail", "hello", "--id", "m:1", "--delay", "48h"],
+        &waiting[..],
+    ]
+    .concat();
     for command in [push, [&["cancel", "mail", "m:1"], &waiting[..]].concat()] {
         let output = dueq(&server, &command)?;
         let error = text(&output.stderr);
-        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{error}");
-        assert!(error.contains("m:1") && error.contains("only 0 of 1 replicas"), "{error}");
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(1), ""),
+            "{error}"
+        );
+        assert!(
+            error.contains("m:1") && error.contains("only 0 of 1 replicas"),
+            "{error}"
+        );
     }
-    assert_eq!(text(&dueq(&server, &["cancel", "mail", "m:1"])?.stdout), "cancelled m:1\n");
-    assert_eq!(dueq(&server, &["push", "mail", "x", "--replicas", "0"])?.status.code(), Some(2));
+    assert_eq!(
+        text(&dueq(&server, &["cancel", "mail", "m:1"])?.stdout),
+        "cancelled m:1\n"
+    );
+    assert_eq!(
+        dueq(&server, &["push", "mail", "x", "--replicas", "0"])?
+            .status
+            .code(),
+        Some(2)
+    );
     Ok(())
 }

@@ -22,11 +22,16 @@ fn json(bytes: &[u8]) -> Result<Value> {
 }
 
 fn push(server: &Server, path: &str, flags: &[&str]) -> Result<Output> {
-    dueq(server, &[&["push", "q", "--json", "--ndjson", path], flags].concat())
+    dueq(
+        server,
+        &[&["push", "q", "--json", "--ndjson", path], flags].concat(),
+    )
 }
 
 fn scheduled(server: &Server) -> Result<u64> {
-    json(&dueq(server, &["stats", "q", "--json"])?.stdout)?["scheduled"].as_u64().context("a number")
+    json(&dueq(server, &["stats", "q", "--json"])?.stdout)?["scheduled"]
+        .as_u64()
+        .context("a number")
 }
 
 #[test]
@@ -40,11 +45,20 @@ fn what_a_line_may_say() -> Result<()> {
     let path = file(&server, lines)?;
     let output = push(&server, &path, &["--tz", "Asia/Shanghai", "--delay", "1h"])?;
     let report = json(&output.stdout).with_context(|| text(&output.stderr))?;
-    assert_eq!((&report["outcome"], &report["created"], &report["line"]), (&"pushed".into(), &4.into(), &5.into()));
+    assert_eq!(
+        (&report["outcome"], &report["created"], &report["line"]),
+        (&"pushed".into(), &4.into(), &5.into())
+    );
     let show = |id: &str| json(&dueq(&server, &["show", "q", id, "--json"])?.stdout);
     let (one, two) = (show("one")?, show("für 2")?);
-    assert_eq!((&one["payload_base64"], &one["due_ms"]), (&"YQBi".into(), &1_796_126_400_000_u64.into()));
-    assert_eq!((&two["payload_base64"], &two["due_ms"]), (&"AP8K".into(), &1_796_130_000_000_u64.into()));
+    assert_eq!(
+        (&one["payload_base64"], &one["due_ms"]),
+        (&"YQBi".into(), &1_796_126_400_000_u64.into())
+    );
+    assert_eq!(
+        (&two["payload_base64"], &two["due_ms"]),
+        (&"AP8K".into(), &1_796_130_000_000_u64.into())
+    );
     assert_eq!(two["max_attempts"], 3);
     assert_eq!(show("three")?["payload_base64"], "");
     Ok(())
@@ -53,23 +67,57 @@ fn what_a_line_may_say() -> Result<()> {
 #[test]
 fn a_trace_is_taken_from_the_line_or_else_from_the_flag() -> Result<()> {
     let server = Server::start(&[])?;
-    let [ours, flag] = ["0af7651916cd43dd8448eb211c80319c", "4bf92f3577b34da6a3ce929d0e0e4736"]
-        .map(|trace| format!("00-{trace}-b7ad6b7169203331-01"));
-    let lines =
-        format!("{{\"payload\":\"\",\"id\":\"a\",\"traceparent\":\"{ours}\"}}\n{{\"payload\":\"\",\"id\":\"b\"}}\n");
+    let [ours, flag] = [
+        "0af7651916cd43dd8448eb211c80319c",
+        "4bf92f3577b34da6a3ce929d0e0e4736",
+    ]
+    .map(|trace| format!("00-{trace}-b7ad6b7169203331-01"));
+    let lines = format!(
+        "{{\"payload\":\"\",\"id\":\"a\",\"traceparent\":\"{ours}\"}}\n{{\"payload\":\"\",\"id\":\"b\"}}\n"
+    );
     let path = file(&server, lines)?;
     let output = push(&server, &path, &["--delay", "1h", "--traceparent", &flag])?;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    dueq(&server, &["push", "q", "x", "--id", "c", "--delay", "1h", "--traceparent", &flag])?;
+    dueq(
+        &server,
+        &[
+            "push",
+            "q",
+            "x",
+            "--id",
+            "c",
+            "--delay",
+            "1h",
+            "--traceparent",
+            &flag,
+        ],
+    )?;
     dueq(&server, &["push", "q", "x", "--id", "d", "--delay", "1h"])?;
-    let trace =
-        |id: &str| anyhow::Ok(json(&dueq(&server, &["show", "q", id, "--json"])?.stdout)?["traceparent"].clone());
-    assert_eq!((trace("a")?, trace("b")?), (ours.into(), flag.clone().into()));
+    let trace = |id: &str| {
+        anyhow::Ok(
+            json(&dueq(&server, &["show", "q", id, "--json"])?.stdout)?["traceparent"].clone(),
+        )
+    };
+    assert_eq!(
+        (trace("a")?, trace("b")?),
+        (ours.into(), flag.clone().into())
+    );
     assert_eq!((trace("c")?, trace("d")?), (flag.into(), Value::Null));
-    let refused = dueq(&server, &["push", "q", "x", "--id", "e", "--traceparent", "00-x"])?;
+    let refused = dueq(
+        &server,
+        &["push", "q", "x", "--id", "e", "--traceparent", "00-x"],
+    )?;
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("trace parent \"00-x\""), "{}", text(&refused.stderr));
-    assert_eq!(dueq(&server, &["show", "q", "e"])?.status.code(), Some(1), "nothing was pushed");
+    assert!(
+        text(&refused.stderr).contains("trace parent \"00-x\""),
+        "{}",
+        text(&refused.stderr)
+    );
+    assert_eq!(
+        dueq(&server, &["show", "q", "e"])?.status.code(),
+        Some(1),
+        "nothing was pushed"
+    );
     Ok(())
 }
 
@@ -77,17 +125,29 @@ fn a_trace_is_taken_from_the_line_or_else_from_the_flag() -> Result<()> {
 fn a_second_run_pushes_no_line_twice() -> Result<()> {
     let server = Server::start(&[])?;
     // Two lines are the same and are two messages all the same.
-    let path = file(&server, "{\"payload\":\"x\"}\n{\"payload\":\"x\"}\n{\"payload\":\"y\",\"id\":\"y\"}\n")?;
+    let path = file(
+        &server,
+        "{\"payload\":\"x\"}\n{\"payload\":\"x\"}\n{\"payload\":\"y\",\"id\":\"y\"}\n",
+    )?;
     let first = json(&push(&server, &path, &["--delay", "1h"])?.stdout)?;
-    assert_eq!((&first["created"], &first["exists"]), (&3.into(), &0.into()));
+    assert_eq!(
+        (&first["created"], &first["exists"]),
+        (&3.into(), &0.into())
+    );
     let second = json(&push(&server, &path, &["--delay", "1h"])?.stdout)?;
-    assert_eq!((&second["created"], &second["exists"]), (&0.into(), &3.into()));
+    assert_eq!(
+        (&second["created"], &second["exists"]),
+        (&0.into(), &3.into())
+    );
     let rest = json(&push(&server, &path, &["--delay", "1h", "--from-line", "3"])?.stdout)?;
     assert_eq!((&rest["exists"], &rest["line"]), (&1.into(), &3.into()));
     // Another text on the same line is another message.
     file(&server, "{\"payload\":\"z\"}\n{\"payload\":\"x\"}\n")?;
     let changed = json(&push(&server, &path, &["--delay", "1h"])?.stdout)?;
-    assert_eq!((&changed["created"], &changed["exists"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&changed["created"], &changed["exists"]),
+        (&1.into(), &1.into())
+    );
     Ok(())
 }
 
@@ -102,10 +162,16 @@ fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
         ("{\"payload\":\"x\",\"id\":1}", "integer"),
         ("{\"payload\":\"x\",\"dealy\":\"1h\"}", "dealy"),
         ("{\"id\":\"x\"}", "neither payload"),
-        ("{\"payload\":\"x\",\"payload_base64\":\"\"}", "both payload"),
+        (
+            "{\"payload\":\"x\",\"payload_base64\":\"\"}",
+            "both payload",
+        ),
         ("{\"payload_base64\":\"?\"}", "payload_base64"),
         ("{\"payload\":\"x\",\"delay\":\"soon\"}", "no delay"),
-        ("{\"payload\":\"x\",\"delay\":\"1h\",\"at\":\"2026-12-01T12:00:00Z\"}", "both delay and at"),
+        (
+            "{\"payload\":\"x\",\"delay\":\"1h\",\"at\":\"2026-12-01T12:00:00Z\"}",
+            "both delay and at",
+        ),
         ("{\"payload\":\"x\",\"at\":\"2026-12-01 20:00\"}", "no zone"),
         ("{\"payload\":\"x\",\"id\":\"\"}", "id"),
         ("{\"payload\":\"x\",\"delay\":\"900000h\"}", "100 years"),
@@ -115,20 +181,39 @@ fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
         let output = push(&server, &path, &[])?;
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{bad}");
-        assert!(said.contains("line 2: ") && said.contains(reason) && said.contains("--skip-bad"), "{bad}: {said}");
+        assert!(
+            said.contains("line 2: ") && said.contains(reason) && said.contains("--skip-bad"),
+            "{bad}: {said}"
+        );
         let output = push(&server, &path, &["--skip-bad"])?;
         assert_eq!(output.status.code(), Some(0), "{bad}");
         assert!(text(&output.stderr).contains("skipped line 2: "), "{bad}");
         let report = json(&output.stdout)?;
-        assert_eq!((&report["skipped"], &report["line"]), (&1.into(), &3.into()), "{bad}: {report}");
+        assert_eq!(
+            (&report["skipped"], &report["line"]),
+            (&1.into(), &3.into()),
+            "{bad}: {report}"
+        );
     }
-    assert_eq!(scheduled(&server)?, 2, "the good lines are the same each time");
+    assert_eq!(
+        scheduled(&server)?,
+        2,
+        "the good lines are the same each time"
+    );
     let invalid = file(&server, b"{\"payload\":\"\xff\"}\n")?;
     assert!(text(&push(&server, &invalid, &[])?.stderr).contains("line 1: "));
     let folder = push(&server, "/tmp", &[])?;
-    assert!(text(&folder.stderr).contains("cannot read /tmp: is a directory"), "{}", text(&folder.stderr));
+    assert!(
+        text(&folder.stderr).contains("cannot read /tmp: is a directory"),
+        "{}",
+        text(&folder.stderr)
+    );
     let missing = push(&server, "/nowhere", &[])?;
-    assert!(text(&missing.stderr).contains("cannot read /nowhere"), "{}", text(&missing.stderr));
+    assert!(
+        text(&missing.stderr).contains("cannot read /nowhere"),
+        "{}",
+        text(&missing.stderr)
+    );
     Ok(())
 }
 
@@ -136,7 +221,9 @@ fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
 fn an_interrupted_push_says_where_and_the_next_run_does_the_rest() -> Result<()> {
     let server = Server::start(&[])?;
     let lines = |range: std::ops::Range<u32>| -> String {
-        range.map(|number| format!("{{\"payload\":\"{number}\",\"delay\":\"1h\"}}\n")).collect()
+        range
+            .map(|number| format!("{{\"payload\":\"{number}\",\"delay\":\"1h\"}}\n"))
+            .collect()
     };
     dueq(&server, &["configure", "q", "--max-attempts", "20"])?;
     let mut child = command(&server)
@@ -149,11 +236,17 @@ fn an_interrupted_push_says_where_and_the_next_run_does_the_rest() -> Result<()>
     input.write_all(lines(0..5_000).as_bytes())?;
     // It waits for more, and has pushed what there is.
     while scheduled(&server)? < 5_000 {}
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
+    Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()?;
     let output = child.wait_with_output()?;
     drop(input);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("interrupted after line 5000"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("interrupted after line 5000"),
+        "{}",
+        text(&output.stderr)
+    );
     assert_eq!(json(&output.stdout)?["outcome"], "stopped");
 
     let mut child = command(&server)
@@ -161,9 +254,16 @@ fn an_interrupted_push_says_where_and_the_next_run_does_the_rest() -> Result<()>
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    child.stdin.take().context("its input")?.write_all(lines(0..6_000).as_bytes())?;
+    child
+        .stdin
+        .take()
+        .context("its input")?
+        .write_all(lines(0..6_000).as_bytes())?;
     let report = json(&child.wait_with_output()?.stdout)?;
-    assert_eq!((&report["created"], &report["exists"]), (&1_000.into(), &5_000.into()));
+    assert_eq!(
+        (&report["created"], &report["exists"]),
+        (&1_000.into(), &5_000.into())
+    );
     assert_eq!(scheduled(&server)?, 6_000);
     Ok(())
 }
@@ -174,8 +274,16 @@ fn a_full_queue_stops_the_push_at_its_line() -> Result<()> {
     dueq(&server, &["configure", "q", "--max-messages", "2"])?;
     let path = file(&server, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(3))?;
     let output = push(&server, &path, &["--skip-bad"])?;
-    assert_eq!(output.status.code(), Some(1), "a full queue is not a bad line");
-    assert!(text(&output.stderr).contains("line 3: "), "{}", text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "a full queue is not a bad line"
+    );
+    assert!(
+        text(&output.stderr).contains("line 3: "),
+        "{}",
+        text(&output.stderr)
+    );
     Ok(())
 }
 
@@ -186,9 +294,22 @@ fn a_payload_may_be_any_json_value() -> Result<()> {
         {\"payload\": 4.20, \"id\": \"number\", \"delay\": \"1h\"}\n\
         {\"payload\": \"te\\u0078t\", \"id\": \"text\", \"delay\": \"1h\"}\n";
     let output = push(&server, &file(&server, lines)?, &[])?;
-    assert_eq!(json(&output.stdout)?["created"], 3, "{}", text(&output.stderr));
-    for (id, payload) in [("object", "{\"a\": [1, \"\u{e9}\"]}"), ("number", "4.20"), ("text", "text")] {
-        assert_eq!(json(&dueq(&server, &["show", "q", id, "--json"])?.stdout)?["payload"], payload, "{id}");
+    assert_eq!(
+        json(&output.stdout)?["created"],
+        3,
+        "{}",
+        text(&output.stderr)
+    );
+    for (id, payload) in [
+        ("object", "{\"a\": [1, \"\u{e9}\"]}"),
+        ("number", "4.20"),
+        ("text", "text"),
+    ] {
+        assert_eq!(
+            json(&dueq(&server, &["show", "q", id, "--json"])?.stdout)?["payload"],
+            payload,
+            "{id}"
+        );
     }
     Ok(())
 }

@@ -14,14 +14,27 @@ use crate::{DUEQ, command, dueq, text};
 /// Runs it and asserts exit code and output.
 fn says(server: &Server, args: &[&str], code: i32, expected: &str) -> Result<()> {
     let output = dueq(server, args)?;
-    assert_eq!(text(&output.stdout), expected, "{args:?}: {}", text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stdout),
+        expected,
+        "{args:?}: {}",
+        text(&output.stderr)
+    );
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{args:?}: {}",
+        text(&output.stderr)
+    );
     Ok(())
 }
 
 fn json(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
     let output = dueq(server, &[args, &["--json"]].concat())?;
-    text(&output.stdout).lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
+        .collect()
 }
 
 /// One dead, one scheduled, and one under a lease for as long as its delivery is kept.
@@ -31,14 +44,24 @@ pub(crate) async fn one_in_each_state(server: &Server) -> Result<dueq::Delivery>
     claim(&queue).await?.bury("no \x1b[31muse").await?;
     queue.push(dueq::Message::new("l").id("leased")).await?;
     let leased = claim(&queue).await?;
-    queue.push(dueq::Message::new("s").id("waits").due(dueq::Due::at_ms(1_796_126_400_000))).await?;
+    queue
+        .push(
+            dueq::Message::new("s")
+                .id("waits")
+                .due(dueq::Due::at_ms(1_796_126_400_000)),
+        )
+        .await?;
     Ok(leased)
 }
 
 /// What was just pushed is due within the next millisecond.
 async fn claim(queue: &dueq::Queue) -> Result<dueq::Delivery> {
     loop {
-        if let Some(delivery) = queue.claim(1, std::time::Duration::from_secs(3_600)).await?.pop() {
+        if let Some(delivery) = queue
+            .claim(1, std::time::Duration::from_secs(3_600))
+            .await?
+            .pop()
+        {
             return Ok(delivery);
         }
     }
@@ -50,28 +73,64 @@ async fn a_refusal_prints_its_word_and_exits_with_1() -> Result<()> {
     let _leased = one_in_each_state(&server).await?;
     says(
         &server,
-        &["reschedule", "q", "waits", "--at", "2026-12-01T13:00:00Z", "--expected", "7"],
+        &[
+            "reschedule",
+            "q",
+            "waits",
+            "--at",
+            "2026-12-01T13:00:00Z",
+            "--expected",
+            "7",
+        ],
         1,
         "conflict (due 2026-12-01T12:00:00Z) waits\n",
     )?;
     says(
         &server,
-        &["reschedule", "q", "waits", "--at", "2026-12-01 21:00", "--tz", "Asia/Shanghai"],
+        &[
+            "reschedule",
+            "q",
+            "waits",
+            "--at",
+            "2026-12-01 21:00",
+            "--tz",
+            "Asia/Shanghai",
+        ],
         0,
         "moved (due 2026-12-01T13:00:00Z) waits\n",
     )?;
-    says(&server, &["reschedule", "q", "leased", "--delay", "1h"], 1, "leased leased\n")?;
+    says(
+        &server,
+        &["reschedule", "q", "leased", "--delay", "1h"],
+        1,
+        "leased leased\n",
+    )?;
     says(
         &server,
         &["reschedule", "q", "dead", "--delay", "1h", "--json"],
         1,
         "{\"due_ms\":null,\"id\":\"dead\",\"outcome\":\"dead\"}\n",
     )?;
-    says(&server, &["reschedule", "q", "none", "--delay", "1h"], 1, "absent none\n")?;
-    says(&server, &["requeue", "q", "waits", "none"], 1, "not_dead (scheduled) waits\nabsent none\n")?;
+    says(
+        &server,
+        &["reschedule", "q", "none", "--delay", "1h"],
+        1,
+        "absent none\n",
+    )?;
+    says(
+        &server,
+        &["requeue", "q", "waits", "none"],
+        1,
+        "not_dead (scheduled) waits\nabsent none\n",
+    )?;
     says(&server, &["run-now", "q", "waits"], 0, "moved waits\n")?;
     says(&server, &["run-now", "q", "waits"], 0, "already waits\n")?;
-    says(&server, &["run-now", "q", "leased", "dead", "none"], 1, "leased leased\ndead dead\nabsent none\n")?;
+    says(
+        &server,
+        &["run-now", "q", "leased", "dead", "none"],
+        1,
+        "leased leased\ndead dead\nabsent none\n",
+    )?;
     says(
         &server,
         &["cancel", "q", "waits", "leased", "dead", "none"],
@@ -80,7 +139,12 @@ async fn a_refusal_prints_its_word_and_exits_with_1() -> Result<()> {
     )?;
     says(&server, &["show", "q", "none"], 1, "absent none\n")?;
     says(&server, &["requeue", "q", "dead"], 0, "requeued dead\n")?;
-    says(&server, &["cancel", "q", "dead", "--json"], 0, "{\"id\":\"dead\",\"outcome\":\"cancelled\"}\n")?;
+    says(
+        &server,
+        &["cancel", "q", "dead", "--json"],
+        0,
+        "{\"id\":\"dead\",\"outcome\":\"cancelled\"}\n",
+    )?;
     Ok(())
 }
 
@@ -89,16 +153,31 @@ async fn show_and_ls_tell_what_is_there_and_obey_no_control_characters() -> Resu
     let server = Server::start(&[])?;
     let _leased = one_in_each_state(&server).await?;
     let shown = json(&server, &["show", "q", "dead"])?;
-    assert_eq!((&shown[0]["state"], &shown[0]["payload_base64"]), (&"dead".into(), &"ZA==".into()));
+    assert_eq!(
+        (&shown[0]["state"], &shown[0]["payload_base64"]),
+        (&"dead".into(), &"ZA==".into())
+    );
     assert!(shown[0]["died_ms"].is_u64(), "{shown:?}");
-    assert_eq!(json(&server, &["show", "q", "waits"])?[0]["due_ms"], 1_796_126_400_000_u64);
+    assert_eq!(
+        json(&server, &["show", "q", "waits"])?[0]["due_ms"],
+        1_796_126_400_000_u64
+    );
     says(&server, &["show", "q", "waits", "--payload"], 0, "s")?;
     for args in [&["show", "q", "dead"][..], &["ls", "q", "--state", "dead"]] {
         let output = text(&dueq(&server, args)?.stdout);
-        assert!(output.contains("\\u{1b}[31m") && !output.contains('\x1b'), "{output}");
+        assert!(
+            output.contains("\\u{1b}[31m") && !output.contains('\x1b'),
+            "{output}"
+        );
     }
-    assert_eq!(json(&server, &["ls", "q", "--state", "leased"])?[0]["id"], "leased");
-    assert_eq!(json(&server, &["ls", "q", "--state", "ready"])?, Vec::<Value>::new());
+    assert_eq!(
+        json(&server, &["ls", "q", "--state", "leased"])?[0]["id"],
+        "leased"
+    );
+    assert_eq!(
+        json(&server, &["ls", "q", "--state", "ready"])?,
+        Vec::<Value>::new()
+    );
     Ok(())
 }
 
@@ -107,17 +186,29 @@ async fn ls_goes_on_where_a_page_ended() -> Result<()> {
     let server = Server::start(&[])?;
     let queue = dueq::Client::connect(&server.url()).await?.queue("q")?;
     // More than one page of the protocol, and an id that is no text.
-    let ids = (0..1_500).map(|number| format!("m {number:04}").into_bytes()).chain([b"\xff".to_vec()]);
-    for pushed in
-        queue.push_many(ids.map(|id| dueq::Message::new("").id(id).due(dueq::Due::at_ms(1_796_126_400_000)))).await
+    let ids = (0..1_500)
+        .map(|number| format!("m {number:04}").into_bytes())
+        .chain([b"\xff".to_vec()]);
+    for pushed in queue
+        .push_many(ids.map(|id| {
+            dueq::Message::new("")
+                .id(id)
+                .due(dueq::Due::at_ms(1_796_126_400_000))
+        }))
+        .await
     {
         pushed?;
     }
     let first = json(&server, &["ls", "q", "--limit", "1200"])?;
     assert_eq!(first.len(), 1_201);
-    let cursor = first[1_200]["cursor"].as_str().context("a cursor at the end")?;
+    let cursor = first[1_200]["cursor"]
+        .as_str()
+        .context("a cursor at the end")?;
     let rest = json(&server, &["ls", "q", "--limit", "1200", "--cursor", cursor])?;
-    assert_eq!((rest.len(), &rest[0]["id"], &rest[299]["id"]), (301, &"m 1200".into(), &"m 1499".into()));
+    assert_eq!(
+        (rest.len(), &rest[0]["id"], &rest[299]["id"]),
+        (301, &"m 1200".into(), &"m 1499".into())
+    );
     assert_eq!(rest[300]["id_base64"], "/w==");
     let output = dueq(&server, &["ls", "q", "--cursor", "nonsense"])?;
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
@@ -135,14 +226,37 @@ async fn what_concerns_a_whole_queue() -> Result<()> {
     dueq(&server, &["push", "other queue", "x", "--delay", "1h"])?;
     says(&server, &["queues"], 0, "other queue\nq\n")?;
     let all = json(&server, &["stats"])?;
-    assert_eq!((all.len(), &all[0]["queue"], &all[0]["scheduled"]), (2, &"other queue".into(), &1.into()));
+    assert_eq!(
+        (all.len(), &all[0]["queue"], &all[0]["scheduled"]),
+        (2, &"other queue".into(), &1.into())
+    );
 
-    says(&server, &["configure", "q", "--max-messages", "1", "--max-attempts", "3"], 0, "configured q\n")?;
+    says(
+        &server,
+        &[
+            "configure",
+            "q",
+            "--max-messages",
+            "1",
+            "--max-attempts",
+            "3",
+        ],
+        0,
+        "configured q\n",
+    )?;
     let full = dueq(&server, &["push", "q", "one too many"])?;
     assert_eq!(full.status.code(), Some(1), "{}", text(&full.stdout));
-    says(&server, &["configure", "q", "--max-messages", "none"], 0, "configured q\n")?;
+    says(
+        &server,
+        &["configure", "q", "--max-messages", "none"],
+        0,
+        "configured q\n",
+    )?;
 
-    for args in [&["purge", "q", "--state", "dead"][..], &["delete-queue", "q"]] {
+    for args in [
+        &["purge", "q", "--state", "dead"][..],
+        &["delete-queue", "q"],
+    ] {
         let output = dueq(&server, args)?;
         assert_eq!(output.status.code(), Some(1));
         let said = text(&output.stderr);
@@ -155,29 +269,78 @@ async fn what_concerns_a_whole_queue() -> Result<()> {
         0,
         "{\"count\":2,\"outcome\":\"purged\",\"queue\":\"q\"}\n",
     )?;
-    says(&server, &["purge", "q", "--state", "leased", "--yes"], 2, "")?;
+    says(
+        &server,
+        &["purge", "q", "--state", "leased", "--yes"],
+        2,
+        "",
+    )?;
     says(&server, &["delete-queue", "q", "--yes"], 0, "deleted q\n")?;
     says(&server, &["delete-queue", "q", "--yes"], 1, "absent q\n")?;
-    says(&server, &["queues", "--json"], 0, "{\"queue\":\"other queue\"}\n")?;
+    says(
+        &server,
+        &["queues", "--json"],
+        0,
+        "{\"queue\":\"other queue\"}\n",
+    )?;
     Ok(())
 }
 
 #[test]
 fn functions_are_loaded_once_and_called_with_the_keys() -> Result<()> {
     let server = Server::start(&[])?;
-    assert_eq!(json(&server, &["functions", "status"])?[0]["outcome"], "absent");
-    assert_eq!(json(&server, &["functions", "load"])?[0]["outcome"], "loaded");
-    assert_eq!(json(&server, &["functions", "load"])?[0]["outcome"], "current");
+    assert_eq!(
+        json(&server, &["functions", "status"])?[0]["outcome"],
+        "absent"
+    );
+    assert_eq!(
+        json(&server, &["functions", "load"])?[0]["outcome"],
+        "loaded"
+    );
+    assert_eq!(
+        json(&server, &["functions", "load"])?[0]["outcome"],
+        "current"
+    );
     assert!(text(&dueq(&server, &["functions", "status"])?.stdout).starts_with("current"));
     let keys = json(&server, &["keys", "it's, mine"])?;
-    let keys: Vec<&str> = keys[0]["keys"].as_array().context("keys")?.iter().filter_map(Value::as_str).collect();
-    let call = [&["FCALL", "dueq_push", "10"], &keys[..], &["", "", "order:42", "+1500", "hello", ""]].concat();
+    let keys: Vec<&str> = keys[0]["keys"]
+        .as_array()
+        .context("keys")?
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let call = [
+        &["FCALL", "dueq_push", "10"],
+        &keys[..],
+        &["", "", "order:42", "+1500", "hello", ""],
+    ]
+    .concat();
     assert!(!server.command(&call)?.starts_with('-'));
-    says(&server, &["show", "it's, mine", "order:42", "--payload"], 0, "hello")?;
-    assert!(text(&Command::new(DUEQ).args(["functions", "print"]).output()?.stdout).starts_with("#!lua name=dueq"));
+    says(
+        &server,
+        &["show", "it's, mine", "order:42", "--payload"],
+        0,
+        "hello",
+    )?;
+    assert!(
+        text(
+            &Command::new(DUEQ)
+                .args(["functions", "print"])
+                .output()?
+                .stdout
+        )
+        .starts_with("#!lua name=dueq")
+    );
     // As a shell reads it.
-    let pasted = text(&Command::new(DUEQ).args(["keys", "it's, mine"]).output()?.stdout);
-    let read = Command::new("sh").args(["-c", &format!("printf '%s\\n' {pasted}")]).output()?;
+    let pasted = text(
+        &Command::new(DUEQ)
+            .args(["keys", "it's, mine"])
+            .output()?
+            .stdout,
+    );
+    let read = Command::new("sh")
+        .args(["-c", &format!("printf '%s\\n' {pasted}")])
+        .output()?;
     assert_eq!(text(&read.stdout).lines().collect::<Vec<_>>(), keys);
     Ok(())
 }
@@ -185,14 +348,25 @@ fn functions_are_loaded_once_and_called_with_the_keys() -> Result<()> {
 #[test]
 fn a_newer_library_is_left_alone() -> Result<()> {
     let server = Server::start(&[])?;
-    let newer = format!("dueq_version', callback = function() return {}", u64::from(u32::MAX));
+    let newer = format!(
+        "dueq_version', callback = function() return {}",
+        u64::from(u32::MAX)
+    );
     let code = "#!lua name=dueq\nredis.register_function{function_name = '".to_owned()
         + &newer
         + " end, flags = {'no-writes'}}";
-    assert!(!server.command(&["FUNCTION", "LOAD", &code])?.starts_with('-'));
+    assert!(
+        !server
+            .command(&["FUNCTION", "LOAD", &code])?
+            .starts_with('-')
+    );
     let output = dueq(&server, &["functions", "load", "--json"])?;
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("\"outcome\":\"newer\""), "{}", text(&output.stdout));
+    assert!(
+        text(&output.stdout).contains("\"outcome\":\"newer\""),
+        "{}",
+        text(&output.stdout)
+    );
     Ok(())
 }
 
@@ -200,11 +374,25 @@ fn a_newer_library_is_left_alone() -> Result<()> {
 fn a_reader_that_goes_away_is_no_error() -> Result<()> {
     let server = Server::start(&[])?;
     for number in 0..3 {
-        dueq(&server, &["push", "q", "x", "--id", &number.to_string(), "--delay", "1h"])?;
+        dueq(
+            &server,
+            &[
+                "push",
+                "q",
+                "x",
+                "--id",
+                &number.to_string(),
+                "--delay",
+                "1h",
+            ],
+        )?;
     }
     let script = format!("{{ {DUEQ} ls q --json; echo $? >&2; }} | true");
-    let output =
-        Command::new("sh").args(["-c", &script]).env("REDIS_URL", server.url()).env("RUST_LOG", "error").output()?;
+    let output = Command::new("sh")
+        .args(["-c", &script])
+        .env("REDIS_URL", server.url())
+        .env("RUST_LOG", "error")
+        .output()?;
     assert_eq!(text(&output.stderr), "0\n");
     Ok(())
 }
@@ -213,11 +401,16 @@ fn a_reader_that_goes_away_is_no_error() -> Result<()> {
 fn watching_ends_with_ctrl_c_and_is_no_error() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["configure", "q", "--max-attempts", "20"])?;
-    let mut child = command(&server).args(["stats", "q", "--watch", "--json"]).stdout(Stdio::piped()).spawn()?;
+    let mut child = command(&server)
+        .args(["stats", "q", "--watch", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()?;
     let mut lines = BufReader::new(child.stdout.take().context("its output")?).lines();
     let first: Value = serde_json::from_str(&lines.next().context("a line")??)?;
     assert_eq!(first["queue"], "q");
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
+    Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()?;
     assert_eq!(child.wait()?.code(), Some(0));
     Ok(())
 }
@@ -230,7 +423,10 @@ fn ids_go_through_byte_for_byte() -> Result<()> {
         let run = |verb: &str, rest: &[&str]| {
             let mut command = command(&server);
             if verb == "push" {
-                command.args(["push", "q", "x", "--delay", "1h", "--id"]).arg(id).output()
+                command
+                    .args(["push", "q", "x", "--delay", "1h", "--id"])
+                    .arg(id)
+                    .output()
             } else {
                 command.args([verb, "q"]).arg(id).args(rest).output()
             }
@@ -238,17 +434,34 @@ fn ids_go_through_byte_for_byte() -> Result<()> {
         assert!(run("push", &[])?.status.success(), "{id:?}");
         assert_eq!(run("show", &["--payload"])?.stdout, b"x", "{id:?}");
         assert!(run("cancel", &[])?.status.success(), "{id:?}");
-        assert_eq!(run("cancel", &["--json"])?.status.code(), Some(0), "a repeated cancel is told the same");
+        assert_eq!(
+            run("cancel", &["--json"])?.status.code(),
+            Some(0),
+            "a repeated cancel is told the same"
+        );
     }
     Ok(())
 }
 
 #[test]
 fn errors_are_json_if_asked() -> Result<()> {
-    let output =
-        Command::new(DUEQ).args(["stats", "q", "--log", "json", "--redis", "redis://127.0.0.1:1/"]).output()?;
+    let output = Command::new(DUEQ)
+        .args([
+            "stats",
+            "q",
+            "--log",
+            "json",
+            "--redis",
+            "redis://127.0.0.1:1/",
+        ])
+        .output()?;
     let said: Value = serde_json::from_slice(&output.stderr)?;
     assert_eq!(said["level"], "ERROR");
-    assert!(said["message"].as_str().is_some_and(|message| message.contains("127.0.0.1:1")), "{said}");
+    assert!(
+        said["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("127.0.0.1:1")),
+        "{said}"
+    );
     Ok(())
 }

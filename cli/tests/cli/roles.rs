@@ -13,18 +13,30 @@ fn user(server: &Server, role: &str, queue: &str) -> Result<String> {
     let line = line.trim().replace(">PASSWORD", ">secret");
     let words: Vec<&str> = line.split(' ').collect();
     assert_eq!(server.command(&words)?, "+OK\r\n", "{line}");
-    Ok(format!("redis://{role}:secret@127.0.0.1:{}/", server.port()))
+    Ok(format!(
+        "redis://{role}:secret@127.0.0.1:{}/",
+        server.port()
+    ))
 }
 
 fn as_user(url: &str, args: &[&str]) -> Result<Output> {
     let mut command = Command::new(DUEQ);
-    command.env("REDIS_URL", url).env("RUST_LOG", "error").stdin(Stdio::null());
+    command
+        .env("REDIS_URL", url)
+        .env("RUST_LOG", "error")
+        .stdin(Stdio::null());
     command.args(args).output().context("dueq")
 }
 
 fn done(url: &str, args: &[&str]) -> Result<()> {
     let output = as_user(url, args)?;
-    assert_eq!(output.status.code(), Some(0), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{args:?}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     Ok(())
 }
 
@@ -33,9 +45,14 @@ fn refused(url: &str, args: &[&str]) -> Result<()> {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
     assert!(
-        ["NOPERM", "ACL failure in script", "can't run this command", "can't access"]
-            .iter()
-            .any(|why| said.contains(why)),
+        [
+            "NOPERM",
+            "ACL failure in script",
+            "can't run this command",
+            "can't access"
+        ]
+        .iter()
+        .any(|why| said.contains(why)),
         "{args:?}: {said}"
     );
     Ok(())
@@ -44,24 +61,49 @@ fn refused(url: &str, args: &[&str]) -> Result<()> {
 #[test]
 fn each_role_does_its_work_and_no_other() -> Result<()> {
     let server = Server::start(&["--appendonly", "yes"])?;
-    let (producer, consumer) = (user(&server, "producer", "orders")?, user(&server, "consumer", "orders")?);
+    let (producer, consumer) = (
+        user(&server, "producer", "orders")?,
+        user(&server, "consumer", "orders")?,
+    );
     let operator = user(&server, "operator", "orders")?;
 
     refused(&producer, &["push", "orders", "x"])?; // nobody made the queue
     done(&operator, &["configure", "orders", "--max-attempts", "3"])?;
-    done(&producer, &["push", "orders", "hello", "--id", "far", "--delay", "48h"])?;
-    done(&producer, &["push", "orders", "hello", "--id", "other", "--delay", "48h"])?;
-    done(&producer, &["reschedule", "orders", "far", "--delay", "24h"])?;
+    done(
+        &producer,
+        &["push", "orders", "hello", "--id", "far", "--delay", "48h"],
+    )?;
+    done(
+        &producer,
+        &["push", "orders", "hello", "--id", "other", "--delay", "48h"],
+    )?;
+    done(
+        &producer,
+        &["reschedule", "orders", "far", "--delay", "24h"],
+    )?;
     done(&producer, &["show", "orders", "far"])?;
     done(&producer, &["ls", "orders", "--state", "scheduled"])?;
 
     // A worker that hears the wake-up list and the notices.
     let mut work = Work::start_as(&consumer, "orders")?;
-    done(&producer, &["push", "orders", "soon", "--id", "soon", "--delay", "50ms"])?;
+    done(
+        &producer,
+        &["push", "orders", "soon", "--id", "soon", "--delay", "50ms"],
+    )?;
     assert_eq!(work.delivery()?["id"], "soon");
-    assert_eq!(server.command(&["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"])?.lines().next(), Some("*2"));
+    assert_eq!(
+        server
+            .command(&["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"])?
+            .lines()
+            .next(),
+        Some("*2")
+    );
     let clients = server.command(&["CLIENT", "LIST"])?;
-    let of_worker = |what: &str| clients.lines().any(|line| line.contains("user=consumer") && line.contains(what));
+    let of_worker = |what: &str| {
+        clients
+            .lines()
+            .any(|line| line.contains("user=consumer") && line.contains(what))
+    };
     assert!(of_worker("cmd=blpop") && of_worker("ssub=1"), "{clients}");
     done(&producer, &["run-now", "orders", "far"])?;
     assert_eq!(work.delivery()?["id"], "far");
@@ -93,24 +135,42 @@ fn each_role_does_its_work_and_no_other() -> Result<()> {
     done(&operator, &["requeue", "orders", "--all"])?;
     done(&operator, &["stats", "orders"])?;
     done(&operator, &["ls", "orders", "--state", "dead"])?;
-    done(&operator, &["purge", "orders", "--state", "scheduled", "--yes"])?;
+    done(
+        &operator,
+        &["purge", "orders", "--state", "scheduled", "--yes"],
+    )?;
     done(&operator, &["doctor", "orders", "--repair"])?;
     let said = text(&as_user(&operator, &["doctor", "orders"])?.stdout);
-    assert!(said.contains("not checked: when snapshots are made (CONFIG GET save)"), "{said}");
+    assert!(
+        said.contains("not checked: when snapshots are made (CONFIG GET save)"),
+        "{said}"
+    );
     assert!(said.contains("nothing found, 2 not checked"), "{said}");
     let said = text(&as_user(&producer, &["doctor", "orders"])?.stdout);
-    assert!(said.contains("not checked: the queue (verify, audit)"), "{said}");
+    assert!(
+        said.contains("not checked: the queue (verify, audit)"),
+        "{said}"
+    );
     done(&operator, &["delete-queue", "orders", "--yes"])
 }
 
 #[test]
 fn what_no_rule_can_name_is_refused() -> Result<()> {
-    let output = Command::new(DUEQ).args(["acl", "producer", "a b"]).output()?;
+    let output = Command::new(DUEQ)
+        .args(["acl", "producer", "a b"])
+        .output()?;
     assert_eq!(output.status.code(), Some(1));
-    let output = Command::new(DUEQ).args(["acl", "producer", "q", "--user", "a b"]).output()?;
+    let output = Command::new(DUEQ)
+        .args(["acl", "producer", "q", "--user", "a b"])
+        .output()?;
     assert_eq!(output.status.code(), Some(2));
-    let output = Command::new(DUEQ).args(["acl", "consumer", "q", "--json"]).output()?;
+    let output = Command::new(DUEQ)
+        .args(["acl", "consumer", "q", "--json"])
+        .output()?;
     let object: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    assert_eq!((object["user"].as_str(), object["rules"][0].as_str()), (Some("q-consumer"), Some("reset")));
+    assert_eq!(
+        (object["user"].as_str(), object["rules"][0].as_str()),
+        (Some("q-consumer"), Some("reset"))
+    );
     Ok(())
 }

@@ -30,7 +30,9 @@ fn silent(url: &str, by_flag: bool, args: &[&str]) -> Result<(Option<i32>, Strin
 fn a_password_is_in_nothing_that_is_written() -> Result<()> {
     let server = Server::start(&["--requirepass", SECRET])?;
     let port = server.port();
-    let sentinel = format!("redis+sentinel://me:{SECRET}@127.0.0.1:1/s?sentinel_user=u&sentinel_password={SECRET}");
+    let sentinel = format!(
+        "redis+sentinel://me:{SECRET}@127.0.0.1:1/s?sentinel_user=u&sentinel_password={SECRET}"
+    );
     for (url, code) in [
         (format!("redis://:{SECRET}@127.0.0.1:{port}/"), 0),
         (format!("redis://nobody:{SECRET}@127.0.0.1:{port}/"), 1),
@@ -40,27 +42,42 @@ fn a_password_is_in_nothing_that_is_written() -> Result<()> {
         (format!("redis://:{SECRET}@/nine"), 1),
         (format!("rediss://:{SECRET}@127.0.0.1:{port}/"), 1),
         (format!("rediss://:{SECRET}@127.0.0.1:{port}/#insecure"), 1),
-        (format!("redis+unix:///absent/socket?user=me&pass={SECRET}"), 1),
+        (
+            format!("redis+unix:///absent/socket?user=me&pass={SECRET}"),
+            1,
+        ),
         (format!("redis+sentinel://me:{SECRET}@/"), 1),
         (sentinel, 1),
     ] {
         for (by_flag, json) in [(false, "text"), (true, "json")] {
-            let (found, said) = silent(&url, by_flag, &["push", "q", "x", "--delay", "1h", "--log", json])?;
+            let (found, said) = silent(
+                &url,
+                by_flag,
+                &["push", "q", "x", "--delay", "1h", "--log", json],
+            )?;
             assert_eq!(found, Some(code), "{said}");
         }
         silent(&url, true, &["import", "redisson", "q", "--from", &url])?;
         // Wrong usage, help, and a word that is none.
-        for args in
-            [&["push", "q", "x", "--delay", "x"][..], &["push", "--help"], &["nothing"], &["stats", "--nothing"]]
-        {
+        for args in [
+            &["push", "q", "x", "--delay", "x"][..],
+            &["push", "--help"],
+            &["nothing"],
+            &["stats", "--nothing"],
+        ] {
             silent(&url, true, args)?;
             silent(&url, false, args)?;
         }
     }
     let url = format!("redis://:{SECRET}@127.0.0.1:{port}/");
-    for args in
-        [&["doctor"][..], &["doctor", "--json"], &["stats"], &["show", "q", "x"], &["functions", "load"], &["ls", "q"]]
-    {
+    for args in [
+        &["doctor"][..],
+        &["doctor", "--json"],
+        &["stats"],
+        &["show", "q", "x"],
+        &["functions", "load"],
+        &["ls", "q"],
+    ] {
         silent(&url, false, args)?;
     }
     Ok(())
@@ -82,19 +99,35 @@ fn a_password_of_the_environment_is_in_no_process_title() -> Result<()> {
         .stdout(Stdio::piped())
         .spawn()?;
     // Run once it is at work: the titles of the program, of its guard and of the command.
-    let push = Command::new(DUEQ).args(["push", "q", "x"]).env("REDIS_URL", &url).output()?;
+    let push = Command::new(DUEQ)
+        .args(["push", "q", "x"])
+        .env("REDIS_URL", &url)
+        .output()?;
     assert!(push.status.success(), "{}", text(&push.stderr));
     let mut titles = String::new();
     let mut out = std::io::BufReader::new(work.stdout.take().context("its output")?);
-    while !titles.contains("dueq-guard") || !titles.contains("work q --exec") || !titles.contains("ps -e") {
-        ensure!(std::io::BufRead::read_line(&mut out, &mut titles)? > 0, "it ended: {titles}");
+    while !titles.contains("dueq-guard")
+        || !titles.contains("work q --exec")
+        || !titles.contains("ps -e")
+    {
+        ensure!(
+            std::io::BufRead::read_line(&mut out, &mut titles)? > 0,
+            "it ended: {titles}"
+        );
     }
     let lines: Vec<&str> = titles.lines().filter(|line| line.contains(TITLE)).collect();
     // The server was told its own password on its own command line, by this test.
-    assert!(lines.iter().all(|line| line.contains("--requirepass") || line.contains("-server")), "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.contains("--requirepass") || line.contains("-server")),
+        "{lines:?}"
+    );
     let own = std::fs::read(format!("/proc/{}/cmdline", work.id()))?;
     assert!(!text(&own).contains(TITLE));
-    Command::new("kill").args(["-INT", &work.id().to_string()]).status()?;
+    Command::new("kill")
+        .args(["-INT", &work.id().to_string()])
+        .status()?;
     // Read to the end, or a full pipe would hold up the command.
     std::io::copy(&mut out, &mut std::io::sink())?;
     assert_eq!(work.wait()?.code(), Some(0));

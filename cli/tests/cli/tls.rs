@@ -14,7 +14,9 @@ use crate::{DUEQ, text};
 
 fn with(folder: &Path, url: &str, flags: &[(&str, &str)]) -> Result<Output> {
     let mut command = Command::new(DUEQ);
-    command.args(["push", "q", "x", "--redis", url]).env("RUST_LOG", "error");
+    command
+        .args(["push", "q", "x", "--redis", url])
+        .env("RUST_LOG", "error");
     for (flag, file) in flags {
         command.arg(flag).arg(folder.join(file));
     }
@@ -40,28 +42,55 @@ fn in_folder(folder: &Path) -> Result<()> {
         let key = KeyPair::generate()?;
         let mut certificate = CertificateParams::new([of.to_owned()])?;
         certificate.distinguished_name.push(DnType::CommonName, of); // or OpenSSL takes it for the issuer's own
-        fs::write(folder.join(name), certificate.signed_by(&key, &issuer)?.pem())?;
+        fs::write(
+            folder.join(name),
+            certificate.signed_by(&key, &issuer)?.pem(),
+        )?;
         fs::write(folder.join(format!("{name}.key")), key.serialize_pem())?;
     }
 
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
+    let port = TcpListener::bind("127.0.0.1:0")?
+        .local_addr()?
+        .port()
+        .to_string();
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (ca, certificate, key) = (path("ca"), path("server"), path("server.key"));
-    let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
-    let server = match Server::start(&[&["--tls-port", &port, "--tls-auth-clients", "yes"], &files[..]].concat()) {
+    let files = [
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &ca,
+    ];
+    let server = match Server::start(
+        &[
+            &["--tls-port", &port, "--tls-auth-clients", "yes"],
+            &files[..],
+        ]
+        .concat(),
+    ) {
         Ok(server) => server,
         Err(error)
             if error.to_string().contains("Bad directive")
                 || error.to_string().contains("tls-port")
                 || error.to_string().contains("TLS support") =>
         {
-            writeln!(std::io::stderr(), "SKIPPED: {} was built without TLS", dueq_testkit::program()?.display())?;
+            writeln!(
+                std::io::stderr(),
+                "SKIPPED: {} was built without TLS",
+                dueq_testkit::program()?.display()
+            )?;
             return Ok(());
         }
         Err(error) => bail!(error),
     };
     let url = format!("rediss://localhost:{port}/");
-    let all = [("--cacert", "ca"), ("--cert", "client"), ("--key", "client.key")];
+    let all = [
+        ("--cacert", "ca"),
+        ("--cert", "client"),
+        ("--key", "client.key"),
+    ];
     let output = with(folder, &url, &all)?;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     for (flags, code, why) in [
@@ -77,7 +106,11 @@ fn in_folder(folder: &Path) -> Result<()> {
         assert!(said.contains(why), "{flags:?}: {said}");
     }
     let output = with(folder, &server.url(), &all[..1])?;
-    assert!(text(&output.stderr).contains("not rediss://"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("not rediss://"),
+        "{}",
+        text(&output.stderr)
+    );
 
     let mut command = Command::new(DUEQ);
     command.args(["push", "q", "x", "--redis", &url]);

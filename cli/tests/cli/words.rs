@@ -15,12 +15,27 @@ fn a_default_server_that_is_away_is_told_as_the_default() -> Result<()> {
     if TcpStream::connect(("127.0.0.1", 6379)).is_ok() {
         return Ok(()); // This machine has a server there.
     }
-    let output = Command::new(DUEQ).arg("stats").env_remove("REDIS_URL").output()?;
+    let output = Command::new(DUEQ)
+        .arg("stats")
+        .env_remove("REDIS_URL")
+        .output()?;
     let complaint = text(&output.stderr);
-    assert!(complaint.contains("neither --redis nor REDIS_URL is set"), "{complaint}");
-    assert!(complaint.contains("`dueq dev` runs a server"), "{complaint}");
-    let named = Command::new(DUEQ).args(["stats", "--redis", "redis://127.0.0.1:1/"]).output()?;
-    assert!(!text(&named.stderr).contains("neither"), "{}", text(&named.stderr));
+    assert!(
+        complaint.contains("neither --redis nor REDIS_URL is set"),
+        "{complaint}"
+    );
+    assert!(
+        complaint.contains("`dueq dev` runs a server"),
+        "{complaint}"
+    );
+    let named = Command::new(DUEQ)
+        .args(["stats", "--redis", "redis://127.0.0.1:1/"])
+        .output()?;
+    assert!(
+        !text(&named.stderr).contains("neither"),
+        "{}",
+        text(&named.stderr)
+    );
     Ok(())
 }
 
@@ -31,12 +46,19 @@ fn a_port_that_speaks_http_is_told_as_such() -> Result<()> {
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
             let _ = stream.read(&mut [0; 1024]);
-            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all(
+                b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            );
         }
     });
-    let output = Command::new(DUEQ).args(["stats", "--redis", &url]).output()?;
+    let output = Command::new(DUEQ)
+        .args(["stats", "--redis", &url])
+        .output()?;
     let complaint = text(&output.stderr);
-    assert!(complaint.contains("does not speak Redis's protocol"), "{complaint}");
+    assert!(
+        complaint.contains("does not speak Redis's protocol"),
+        "{complaint}"
+    );
     Ok(())
 }
 
@@ -56,7 +78,11 @@ fn a_call_that_is_repeated_says_why_at_once() -> Result<()> {
         .try_for_each(|next| {
             line = next?;
             // A server without an append-only file has a warning of its own.
-            if line.contains("READONLY") { Err(std::io::Error::other("found")) } else { Ok(()) }
+            if line.contains("READONLY") {
+                Err(std::io::Error::other("found"))
+            } else {
+                Ok(())
+            }
         })
         .unwrap_or_default();
     let still_runs = push.try_wait()?.is_none();
@@ -74,7 +100,11 @@ fn a_wrong_type_and_a_full_queue_say_what_to_run() -> Result<()> {
     dueq(&server, &["configure", "q", "--max-messages", "1"])?;
     dueq(&server, &["push", "q", "x"])?;
     let full = text(&dueq(&server, &["push", "q", "x"])?.stderr);
-    for words in ["FULL", "may hold 1 messages", "dueq configure QUEUE --max-messages N"] {
+    for words in [
+        "FULL",
+        "may hold 1 messages",
+        "dueq configure QUEUE --max-messages N",
+    ] {
         assert!(full.contains(words), "{words}: {full}");
     }
     server.command(&["DEL", "dueq:{q}:attrs"])?;
@@ -83,7 +113,11 @@ fn a_wrong_type_and_a_full_queue_say_what_to_run() -> Result<()> {
     assert!(wrong.contains("dueq doctor"), "{wrong}");
     server.command(&["DEL", "dueq:{q}:ready"])?;
     let broken = dueq(&server, &["stats", "q"])?;
-    assert!(text(&broken.stderr).contains("dueq doctor q"), "{}", text(&broken.stderr));
+    assert!(
+        text(&broken.stderr).contains("dueq doctor q"),
+        "{}",
+        text(&broken.stderr)
+    );
     Ok(())
 }
 
@@ -91,22 +125,39 @@ fn a_wrong_type_and_a_full_queue_say_what_to_run() -> Result<()> {
 fn a_wrong_password_is_told_by_the_word_of_the_readme() -> Result<()> {
     let server = Server::start(&["--requirepass", "right"])?;
     let url = format!("redis://:wrong@127.0.0.1:{}/", server.port());
-    let output = Command::new(DUEQ).args(["stats", "--redis", &url]).output()?;
-    assert!(text(&output.stderr).contains("WRONGPASS"), "{}", text(&output.stderr));
+    let output = Command::new(DUEQ)
+        .args(["stats", "--redis", &url])
+        .output()?;
+    assert!(
+        text(&output.stderr).contains("WRONGPASS"),
+        "{}",
+        text(&output.stderr)
+    );
     Ok(())
 }
 
 #[test]
 fn a_text_payload_is_shown_as_text_in_json() -> Result<()> {
     let server = Server::start(&[])?;
-    dueq(&server, &["push", "q", "it's \"so\"", "--id", "a", "--delay", "1h"])?;
-    let shown: Value = serde_json::from_slice(&dueq(&server, &["show", "q", "a", "--json"])?.stdout)?;
+    dueq(
+        &server,
+        &["push", "q", "it's \"so\"", "--id", "a", "--delay", "1h"],
+    )?;
+    let shown: Value =
+        serde_json::from_slice(&dueq(&server, &["show", "q", "a", "--json"])?.stdout)?;
     assert_eq!(shown["payload"], "it's \"so\"");
-    let mut push = command(&server).args(["push", "q", "-", "--id", "b"]).stdin(Stdio::piped()).spawn()?;
+    let mut push = command(&server)
+        .args(["push", "q", "-", "--id", "b"])
+        .stdin(Stdio::piped())
+        .spawn()?;
     push.stdin.take().context("its input")?.write_all(b"\xff")?;
     push.wait()?;
-    let shown: Value = serde_json::from_slice(&dueq(&server, &["show", "q", "b", "--json"])?.stdout)?;
-    assert_eq!((shown.get("payload"), &shown["payload_base64"]), (None, &"/w==".into()));
+    let shown: Value =
+        serde_json::from_slice(&dueq(&server, &["show", "q", "b", "--json"])?.stdout)?;
+    assert_eq!(
+        (shown.get("payload"), &shown["payload_base64"]),
+        (None, &"/w==".into())
+    );
     Ok(())
 }
 
@@ -115,29 +166,65 @@ fn ids_that_are_no_text_are_listed_so_that_they_can_be_pasted() -> Result<()> {
     let server = Server::start(&[])?;
     let id = "$'\\xff'";
     let script = format!("exec {DUEQ} push q x --delay 1h --id {id}");
-    let pushed = Command::new("bash").args(["-c", &script]).env("REDIS_URL", server.url()).output()?;
-    let word = text(&pushed.stdout).trim().strip_prefix("created ").context("an id")?.to_owned();
-    assert!(text(&dueq(&server, &["ls", "q"])?.stdout).contains(&word), "{word}");
+    let pushed = Command::new("bash")
+        .args(["-c", &script])
+        .env("REDIS_URL", server.url())
+        .output()?;
+    let word = text(&pushed.stdout)
+        .trim()
+        .strip_prefix("created ")
+        .context("an id")?
+        .to_owned();
+    assert!(
+        text(&dueq(&server, &["ls", "q"])?.stdout).contains(&word),
+        "{word}"
+    );
     let script = format!("exec {DUEQ} cancel q {word}");
-    let cancelled = Command::new("bash").args(["-c", &script]).env("REDIS_URL", server.url()).output()?;
-    assert_eq!(cancelled.status.code(), Some(0), "{}", text(&cancelled.stdout));
+    let cancelled = Command::new("bash")
+        .args(["-c", &script])
+        .env("REDIS_URL", server.url())
+        .output()?;
+    assert_eq!(
+        cancelled.status.code(),
+        Some(0),
+        "{}",
+        text(&cancelled.stdout)
+    );
     Ok(())
 }
 
 #[test]
 fn a_moment_in_unix_milliseconds_is_taken() -> Result<()> {
     let server = Server::start(&[])?;
-    dueq(&server, &["push", "q", "x", "--id", "a", "--at", "1796126400000"])?;
-    let shown: Value = serde_json::from_slice(&dueq(&server, &["show", "q", "a", "--json"])?.stdout)?;
+    dueq(
+        &server,
+        &["push", "q", "x", "--id", "a", "--at", "1796126400000"],
+    )?;
+    let shown: Value =
+        serde_json::from_slice(&dueq(&server, &["show", "q", "a", "--json"])?.stdout)?;
     assert_eq!(shown["due_ms"], 1_796_126_400_000_u64);
     Ok(())
 }
 
 #[test]
 fn retry_delays_that_cross_are_wrong_usage() -> Result<()> {
-    let inverted =
-        Command::new(DUEQ).args(["work", "q", "--print", "--retry-min", "2m", "--retry-max", "1m"]).output()?;
-    assert_eq!(inverted.status.code(), Some(2), "{}", text(&inverted.stderr));
+    let inverted = Command::new(DUEQ)
+        .args([
+            "work",
+            "q",
+            "--print",
+            "--retry-min",
+            "2m",
+            "--retry-max",
+            "1m",
+        ])
+        .output()?;
+    assert_eq!(
+        inverted.status.code(),
+        Some(2),
+        "{}",
+        text(&inverted.stderr)
+    );
     assert!(text(&inverted.stderr).contains("--retry-min must not be above --retry-max"));
     Ok(())
 }

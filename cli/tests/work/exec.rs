@@ -9,7 +9,8 @@ use dueq::{Message, Pushed, State};
 use crate::support::{Dueq, command, group_lives, queue, stats, stored, until};
 
 /// Says its process group, and does not end by itself; nor does its child, which does not even listen to SIGTERM.
-const ENDLESS: &str = "(trap '' TERM; while :; do sleep 1; done) & echo $$; while :; do sleep 1; done";
+const ENDLESS: &str =
+    "(trap '' TERM; while :; do sleep 1; done) & echo $$; while :; do sleep 1; done";
 
 fn exec(url: &str, name: &str, command: &str, more: &[&str]) -> Result<Dueq> {
     Dueq::start(url, &[&["work", name, "--exec", command], more].concat())
@@ -20,10 +21,13 @@ async fn five_hundred_messages_in_two_processes_none_twice_none_early() -> Resul
     let (server, orders) = queue("orders").await?;
     // By the clock that Redis on this machine reads too.
     let script = "echo \"$DUEQ_ID $DUEQ_DUE_MS $(date +%s%3N) $(cat)\"";
-    let mut workers = [0, 1].map(|_| exec(&server.url(), "orders", script, &["--concurrency", "16"]));
+    let mut workers =
+        [0, 1].map(|_| exec(&server.url(), "orders", script, &["--concurrency", "16"]));
     let messages = (0..500_u64).map(|number| {
         let delay = Duration::from_millis(1_000 + number * 4);
-        Message::new(format!("rate {number}")).id(format!("order:{number}")).due(delay)
+        Message::new(format!("rate {number}"))
+            .id(format!("order:{number}"))
+            .due(delay)
     });
     for pushed in orders.push_many(messages).await {
         assert_eq!(pushed?, Pushed::Created);
@@ -32,14 +36,18 @@ async fn five_hundred_messages_in_two_processes_none_twice_none_early() -> Resul
 
     let (mut seen, mut lateness) = (BTreeMap::new(), Vec::new());
     for (number, worker) in workers.iter_mut().enumerate() {
-        let worker = worker.as_mut().map_err(|error| anyhow::anyhow!("{error}"))?;
+        let worker = worker
+            .as_mut()
+            .map_err(|error| anyhow::anyhow!("{error}"))?;
         worker.signal("TERM")?;
         let lines = worker.rest()?;
         assert!(worker.wait()?.success());
         println!("worker {number} ran {}", lines.len());
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
-            let [id, due, now, "rate", payload] = words[..] else { anyhow::bail!("{line}") };
+            let [id, due, now, "rate", payload] = words[..] else {
+                anyhow::bail!("{line}")
+            };
             let (due, now): (u64, u64) = (due.parse()?, now.parse()?);
             assert!(now >= due, "early: {line}");
             assert_eq!(id, format!("order:{payload}"));
@@ -50,16 +58,23 @@ async fn five_hundred_messages_in_two_processes_none_twice_none_early() -> Resul
     assert_eq!(seen.len(), 500);
     lateness.sort_unstable();
     // Said, not asserted: it counts the start of sh and date.
-    println!("from due to the command's date: p50 {} ms, max {} ms", lateness[250], lateness[499]);
+    println!(
+        "from due to the command's date: p50 {} ms, max {} ms",
+        lateness[250], lateness[499]
+    );
     let stats = orders.stats().await?;
-    assert_eq!((stats.claimed, stats.retried, stats.crashed, stats.nodes), (500, 0, 0, 0));
+    assert_eq!(
+        (stats.claimed, stats.retried, stats.crashed, stats.nodes),
+        (500, 0, 0, 0)
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn the_exit_code_settles_and_stderr_is_remembered() -> Result<()> {
     let (server, orders) = queue("orders").await?;
-    let script = "echo \"about $DUEQ_ID\" >&2; echo \"$DUEQ_QUEUE $DUEQ_ID $DUEQ_ATTEMPT\"; exit $(cat)";
+    let script =
+        "echo \"about $DUEQ_ID\" >&2; echo \"$DUEQ_QUEUE $DUEQ_ID $DUEQ_ATTEMPT\"; exit $(cat)";
     let mut worker = exec(&server.url(), "orders", script, &["--max-attempts", "2"])?;
     for (id, code) in [("done", "0"), ("no hope: é", "65"), ("again", "3")] {
         orders.push(Message::new(code).id(id)).await?;
@@ -68,14 +83,26 @@ async fn the_exit_code_settles_and_stderr_is_remembered() -> Result<()> {
     assert_eq!(dead.error, "exit status 65: about no hope: é");
     assert_eq!(dead.failures, 0, "a burial is no failure");
     let dead = stored(&orders, "again", |stored| stored.state == State::Dead).await?;
-    assert_eq!((dead.error.as_str(), dead.failures), ("exit status 3: about again", 2), "the limit is 2 attempts");
+    assert_eq!(
+        (dead.error.as_str(), dead.failures),
+        ("exit status 3: about again", 2),
+        "the limit is 2 attempts"
+    );
     stats(&orders, "an ack", |stats| stats.acked == 1).await?;
     assert!(orders.get("done").await?.is_none());
 
     worker.signal("INT")?;
     let mut said = worker.rest()?;
     said.sort();
-    assert_eq!(said, ["orders again 1", "orders again 2", "orders done 1", "orders no hope: é 1"]);
+    assert_eq!(
+        said,
+        [
+            "orders again 1",
+            "orders again 2",
+            "orders done 1",
+            "orders no hope: é 1"
+        ]
+    );
     assert!(worker.wait()?.success(), "Ctrl-C is a clean stop");
     Ok(())
 }
@@ -83,28 +110,51 @@ async fn the_exit_code_settles_and_stderr_is_remembered() -> Result<()> {
 #[tokio::test]
 async fn a_command_is_given_the_trace_of_its_message_and_no_other() -> Result<()> {
     let (server, orders) = queue("orders").await?;
-    let args =
-        ["work", "orders", "--concurrency", "1", "--exec", "echo \"$DUEQ_ID ${TRACEPARENT-none} ${TRACESTATE-none}\""];
+    let args = [
+        "work",
+        "orders",
+        "--concurrency",
+        "1",
+        "--exec",
+        "echo \"$DUEQ_ID ${TRACEPARENT-none} ${TRACESTATE-none}\"",
+    ];
     let mut of_ours = command(&server.url(), &args);
-    of_ours.env("TRACEPARENT", "00-11111111111111111111111111111111-2222222222222222-01").env("TRACESTATE", "ours=1");
+    of_ours
+        .env(
+            "TRACEPARENT",
+            "00-11111111111111111111111111111111-2222222222222222-01",
+        )
+        .env("TRACESTATE", "ours=1");
     let mut worker = Dueq::run(&mut of_ours)?;
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     orders.push(Message::new("").id("plain")).await?;
-    orders.push(Message::new("").id("traced").trace_parent(parent)).await?;
+    orders
+        .push(Message::new("").id("traced").trace_parent(parent))
+        .await?;
     stats(&orders, "2 acks", |stats| stats.acked == 2).await?;
     worker.signal("TERM")?;
     let mut said = worker.rest()?;
     said.sort();
-    assert_eq!(said, ["plain none none".to_owned(), format!("traced {parent} none")]);
+    assert_eq!(
+        said,
+        [
+            "plain none none".to_owned(),
+            format!("traced {parent} none")
+        ]
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn payloads_arrive_byte_for_byte_and_need_not_be_read() -> Result<()> {
     let (server, bytes) = queue("bytes").await?;
-    let payload: Vec<u8> = (0..1024 * 1024_u32).map(|number| (number % 256) as u8).collect();
+    let payload: Vec<u8> = (0..1024 * 1024_u32)
+        .map(|number| (number % 256) as u8)
+        .collect();
     bytes.push(Message::new(payload.clone()).id("read")).await?;
-    bytes.push(Message::new(payload.clone()).id("unread")).await?;
+    bytes
+        .push(Message::new(payload.clone()).id("unread"))
+        .await?;
     bytes.push(Message::new("").id("empty")).await?;
     let script = "[ $DUEQ_ID = unread ] || echo \"$DUEQ_ID $(cksum)\"";
     let mut worker = exec(&server.url(), "bytes", script, &["--concurrency", "1"])?;
@@ -115,7 +165,11 @@ async fn payloads_arrive_byte_for_byte_and_need_not_be_read() -> Result<()> {
     // What cksum says of no bytes, and of these.
     assert_eq!(said.len(), 2);
     assert_eq!(said[0], "empty 4294967295 0");
-    assert!(said[1].starts_with("read ") && said[1].ends_with(" 1048576"), "{}", said[1]);
+    assert!(
+        said[1].starts_with("read ") && said[1].ends_with(" 1048576"),
+        "{}",
+        said[1]
+    );
     Ok(())
 }
 
@@ -123,7 +177,9 @@ async fn payloads_arrive_byte_for_byte_and_need_not_be_read() -> Result<()> {
 async fn a_command_that_takes_too_long_is_killed_with_its_children_and_retried() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut worker = exec(&server.url(), "orders", ENDLESS, &["--timeout", "100ms"])?;
-    orders.push(Message::new("").id("slow").max_attempts(1)).await?;
+    orders
+        .push(Message::new("").id("slow").max_attempts(1))
+        .await?;
     let group = worker.says()?;
     let dead = stored(&orders, "slow", |stored| stored.state == State::Dead).await?;
     assert!(dead.error.contains("longer than 100ms"), "{}", dead.error);
@@ -151,7 +207,10 @@ async fn a_lost_lease_kills_the_process_group() -> Result<()> {
     assert!(group_lives(&group)?);
     // Its queue is taken away with the lease: the next extension says so.
     assert!(orders.delete().await?);
-    until("the end of the group", async || Ok((!group_lives(&group)?).then_some(()))).await?;
+    until("the end of the group", async || {
+        Ok((!group_lives(&group)?).then_some(()))
+    })
+    .await?;
     worker.signal("TERM")?;
     assert!(worker.wait()?.success());
     Ok(())
@@ -162,7 +221,12 @@ async fn sigterm_lets_commands_finish_and_claims_no_more() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let folder = crate::support::Folder::new("drain")?;
     let gate = folder.path().join("gate");
-    anyhow::ensure!(std::process::Command::new("mkfifo").arg(&gate).status()?.success());
+    anyhow::ensure!(
+        std::process::Command::new("mkfifo")
+            .arg(&gate)
+            .status()?
+            .success()
+    );
     let script = format!("echo started; cat < {} > /dev/null", gate.display());
     let mut worker = exec(&server.url(), "orders", &script, &["--concurrency", "1"])?;
     orders.push(Message::new("").id("first")).await?;
@@ -173,7 +237,15 @@ async fn sigterm_lets_commands_finish_and_claims_no_more() -> Result<()> {
     tokio::task::spawn_blocking(move || std::fs::write(gate, "")).await??;
     assert!(worker.wait()?.success());
     let stats = orders.stats().await?;
-    assert_eq!((stats.acked, stats.claimed - stats.released, stats.leased, stats.nodes), (1, 1, 0, 0));
+    assert_eq!(
+        (
+            stats.acked,
+            stats.claimed - stats.released,
+            stats.leased,
+            stats.nodes
+        ),
+        (1, 1, 0, 0)
+    );
     Ok(())
 }
 
@@ -194,7 +266,10 @@ async fn the_end_of_the_grace_kills_and_gives_back_uncharged() -> Result<()> {
             .await?;
         }
         assert!(worker.wait()?.success());
-        assert!(!group_lives(&group)?, "nothing is left when the worker is gone");
+        assert!(
+            !group_lives(&group)?,
+            "nothing is left when the worker is gone"
+        );
         let stored = orders.get("endless").await?.context("it is given back")?;
         assert_eq!((stored.failures, stored.crashes), (0, 0));
         assert_ne!(stored.state, State::Leased);
@@ -212,17 +287,31 @@ async fn kill_9_of_the_worker_ends_its_commands_and_another_gets_the_message() -
     killed.wait()?;
     let mut other = exec(&server.url(), "orders", "echo $DUEQ_ID $DUEQ_ATTEMPT", &[])?;
     assert_eq!(other.says()?, "survivor 2");
-    until("the end of the orphans", async || Ok((!group_lives(&group)?).then_some(()))).await?;
+    until("the end of the orphans", async || {
+        Ok((!group_lives(&group)?).then_some(()))
+    })
+    .await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn one_way_to_handle_is_asked_for() -> Result<()> {
     let (server, _) = queue("orders").await?;
-    for args in [&["work", "orders"][..], &["work", "orders", "--print", "--exec", "true"]] {
-        assert_eq!(command(&server.url(), args).output()?.status.code(), Some(2), "{args:?}");
+    for args in [
+        &["work", "orders"][..],
+        &["work", "orders", "--print", "--exec", "true"],
+    ] {
+        assert_eq!(
+            command(&server.url(), args).output()?.status.code(),
+            Some(2),
+            "{args:?}"
+        );
     }
-    let refused = command(&server.url(), &["work", "orders", "--exec", "true", "--max-attempts", "0"]).output()?;
+    let refused = command(
+        &server.url(),
+        &["work", "orders", "--exec", "true", "--max-attempts", "0"],
+    )
+    .output()?;
     assert_eq!(refused.status.code(), Some(1));
     Ok(())
 }

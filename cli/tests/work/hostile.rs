@@ -15,7 +15,10 @@ const TEXT: &[u8] = b"\x1b[2J\x07\r\x7f\xc2\x9b31m\xe2\x80\xae\0\xff end";
 async fn what_is_printed_does_not_steer_a_terminal_and_json_keeps_every_byte() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     // A queue remembers for a while what was handled: an id for each.
-    for (json, id) in [(false, b"\xc2\x9b31m\xe2\x80\xae\xff1"), (true, b"\xc2\x9b31m\xe2\x80\xae\xff2")] {
+    for (json, id) in [
+        (false, b"\xc2\x9b31m\xe2\x80\xae\xff1"),
+        (true, b"\xc2\x9b31m\xe2\x80\xae\xff2"),
+    ] {
         let args = ["work", "orders", "--print", "--json"];
         let mut work = Dueq::start(&server.url(), if json { &args } else { &args[..3] })?;
         orders.push(Message::new(TEXT).id(id)).await?;
@@ -27,7 +30,10 @@ async fn what_is_printed_does_not_steer_a_terminal_and_json_keeps_every_byte() -
             assert_eq!(object["id_base64"], STANDARD.encode(id));
             assert_eq!(object["payload_base64"], STANDARD.encode(TEXT));
         } else {
-            assert!(line.contains("\\u{1b}[2J") && line.ends_with(" end"), "{line}");
+            assert!(
+                line.contains("\\u{1b}[2J") && line.ends_with(" end"),
+                "{line}"
+            );
         }
         work.signal("INT")?;
         assert!(work.wait()?.success());
@@ -43,7 +49,10 @@ async fn no_shell_reads_what_a_message_holds() -> Result<()> {
     let name = format!("q $(touch {}) `id`; 'x", pwned.replace('/', "_"));
     let (server, orders) = queue(&name).await?;
     let script = "cat > \"$OUT/payload\"; printf %s \"$DUEQ_ID\" > \"$OUT/id\"; printf %s \"$DUEQ_QUEUE\" > \"$OUT/queue\"; echo done";
-    let mut command = crate::support::command(&server.url(), &["work", &name, "--exec", script, "--concurrency", "1"]);
+    let mut command = crate::support::command(
+        &server.url(),
+        &["work", &name, "--exec", script, "--concurrency", "1"],
+    );
     let mut worker = Dueq::run(command.env("OUT", folder.path()).current_dir(folder.path()))?;
     let touch = format!("touch {pwned}");
     let ids: [Vec<u8>; 6] = [
@@ -63,8 +72,14 @@ async fn no_shell_reads_what_a_message_holds() -> Result<()> {
         assert_eq!(std::fs::read(folder.path().join("payload"))?, payload);
         assert_eq!(std::fs::read(folder.path().join("queue"))?, name.as_bytes());
     }
-    let left: Vec<_> = std::fs::read_dir(folder.path())?.map(|entry| entry.map(|entry| entry.file_name())).collect();
-    assert_eq!(left.len(), 3, "only what the command itself writes: {left:?}");
+    let left: Vec<_> = std::fs::read_dir(folder.path())?
+        .map(|entry| entry.map(|entry| entry.file_name()))
+        .collect();
+    assert_eq!(
+        left.len(),
+        3,
+        "only what the command itself writes: {left:?}"
+    );
     Ok(())
 }
 
@@ -73,13 +88,28 @@ async fn no_shell_reads_what_a_message_holds() -> Result<()> {
 async fn an_id_that_no_environment_can_hold_does_not_stop_the_worker() -> Result<()> {
     let server = Server::start(&[])?;
     let orders = Client::connect(&server.url()).await?.queue("orders")?;
-    let mut worker =
-        Dueq::start(&server.url(), &["work", "orders", "--exec", "echo \"$DUEQ_ID\"", "--max-attempts", "1"])?;
+    let mut worker = Dueq::start(
+        &server.url(),
+        &[
+            "work",
+            "orders",
+            "--exec",
+            "echo \"$DUEQ_ID\"",
+            "--max-attempts",
+            "1",
+        ],
+    )?;
     orders.push(Message::new("x").id("before")).await?;
     assert_eq!(worker.says()?, "before");
     let plant = "redis.call('HSET', KEYS[1], ARGV[1], 'x') return redis.call('ZADD', KEYS[2], '5', ARGV[1])";
-    let planted =
-        server.command(&["EVAL", plant, "2", "dueq:{orders}:messages", "dueq:{orders}:scheduled", "a\0b\x1b[2J"])?;
+    let planted = server.command(&[
+        "EVAL",
+        plant,
+        "2",
+        "dueq:{orders}:messages",
+        "dueq:{orders}:scheduled",
+        "a\0b\x1b[2J",
+    ])?;
     assert_eq!(planted, ":1\r\n");
     orders.push(Message::new("x").id("after")).await?;
     assert_eq!(worker.says()?, "after");
@@ -100,23 +130,49 @@ async fn what_a_receiver_answers_is_kept_as_text() -> Result<()> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let (server, orders) = queue("orders").await?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
-    let url = format!("http://127.0.0.1:{}/hook/hunter2", listener.local_addr()?.port());
+    let url = format!(
+        "http://127.0.0.1:{}/hook/hunter2",
+        listener.local_addr()?.port()
+    );
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.read(&mut [0; 4096]).await;
             // More than is ever read, and none of it harmless.
             let body = "\x1b[2J\u{9b}31m\u{202e}".repeat(1_000_000);
-            let head = format!("HTTP/1.1 400 \x1b[31mBad\r\nContent-Length: {}\r\n\r\n", body.len());
+            let head = format!(
+                "HTTP/1.1 400 \x1b[31mBad\r\nContent-Length: {}\r\n\r\n",
+                body.len()
+            );
             let _ = stream.write_all(head.as_bytes()).await;
             let _ = stream.write_all(body.as_bytes()).await;
         }
     });
     let secret = format!("whsec_{}", STANDARD.encode([7; 32]));
-    let args = ["work", "orders", "--http", &url, "--allow-private", "--max-attempts", "1"];
-    let _worker = Dueq::run(crate::support::command(&server.url(), &args).env("DUEQ_WEBHOOK_SECRET", secret))?;
+    let args = [
+        "work",
+        "orders",
+        "--http",
+        &url,
+        "--allow-private",
+        "--max-attempts",
+        "1",
+    ];
+    let _worker = Dueq::run(
+        crate::support::command(&server.url(), &args).env("DUEQ_WEBHOOK_SECRET", secret),
+    )?;
     orders.push(Message::new("x").id("one")).await?;
-    let dead = stored(&orders, "one", |stored| stored.state == State::Dead).await.context("given up")?;
-    assert!(!dead.error.contains(char::is_control) && !dead.error.contains('\u{202e}'), "{:?}", dead.error);
-    assert!(dead.error.len() <= 1_024 && !dead.error.contains("hunter2"), "{}", dead.error);
+    let dead = stored(&orders, "one", |stored| stored.state == State::Dead)
+        .await
+        .context("given up")?;
+    assert!(
+        !dead.error.contains(char::is_control) && !dead.error.contains('\u{202e}'),
+        "{:?}",
+        dead.error
+    );
+    assert!(
+        dead.error.len() <= 1_024 && !dead.error.contains("hunter2"),
+        "{}",
+        dead.error
+    );
     Ok(())
 }

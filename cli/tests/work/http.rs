@@ -38,11 +38,15 @@ impl Receiver {
             let mut answers = answers.iter().copied();
             while let Ok((stream, _)) = listener.accept().await {
                 let mut stream = BufReader::new(stream);
-                let Ok(request) = read(&mut stream).await else { continue };
+                let Ok(request) = read(&mut stream).await else {
+                    continue;
+                };
                 let _ = sender.send(request);
                 match answers.next() {
                     Some(answer) => {
-                        let answer = format!("HTTP/1.1 {answer}\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsaid");
+                        let answer = format!(
+                            "HTTP/1.1 {answer}\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsaid"
+                        );
                         let _ = stream.get_mut().write_all(answer.as_bytes()).await;
                     }
                     // Kept open, without a word.
@@ -65,18 +69,29 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Result<Request> {
     loop {
         let mut header = String::new();
         stream.read_line(&mut header).await?;
-        let Some((name, value)) = header.trim_end().split_once(':') else { break };
+        let Some((name, value)) = header.trim_end().split_once(':') else {
+            break;
+        };
         headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
     }
-    let length = headers.get("content-length").map_or(Ok(0), |length| length.parse())?;
+    let length = headers
+        .get("content-length")
+        .map_or(Ok(0), |length| length.parse())?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
-    Ok(Request { line: line.trim_end().to_owned(), headers, body })
+    Ok(Request {
+        line: line.trim_end().to_owned(),
+        headers,
+        body,
+    })
 }
 
 fn post(server: &str, url: &str, more: &[&str]) -> Result<Dueq> {
     let args = [&["work", "orders", "--http", url, "--allow-private"], more].concat();
-    Dueq::run(command(server, &args).env("DUEQ_WEBHOOK_SECRET", format!("whsec_{}", STANDARD.encode(SECRET))))
+    Dueq::run(command(server, &args).env(
+        "DUEQ_WEBHOOK_SECRET",
+        format!("whsec_{}", STANDARD.encode(SECRET)),
+    ))
 }
 
 #[tokio::test]
@@ -85,8 +100,18 @@ async fn what_is_posted_can_be_verified() -> Result<()> {
     let mut receiver = Receiver::start(&["204 No Content", "200 OK"]).await?;
     let _worker = post(&server.url(), &receiver.url, &["--concurrency", "1"])?;
     for (id, header, payload, content) in [
-        ("order:42", "order:42", &b"{\"order\":42}"[..], "application/json"),
-        ("h\u{e9} 1.5%", "h%C3%A9%201%2E5%25", b"\0\xff\r\n\r\n", "application/octet-stream"),
+        (
+            "order:42",
+            "order:42",
+            &b"{\"order\":42}"[..],
+            "application/json",
+        ),
+        (
+            "h\u{e9} 1.5%",
+            "h%C3%A9%201%2E5%25",
+            b"\0\xff\r\n\r\n",
+            "application/octet-stream",
+        ),
     ] {
         orders.push(Message::new(payload).id(id)).await?;
         let request = receiver.request().await?;
@@ -95,8 +120,10 @@ async fn what_is_posted_can_be_verified() -> Result<()> {
         assert_eq!(request.headers["webhook-id"], header);
         assert_eq!(request.headers["content-type"], content);
         let timestamp = &request.headers["webhook-timestamp"];
-        let age =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs() - timestamp.parse::<u64>()?;
+        let age = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)?
+            .as_secs()
+            - timestamp.parse::<u64>()?;
         assert!(age <= 60, "{age} s old");
         let mac = Hmac::<sha2::Sha256>::new_from_slice(SECRET)?
             .chain_update(format!("{header}.{timestamp}."))
@@ -114,9 +141,20 @@ async fn the_trace_of_a_message_goes_along() -> Result<()> {
     let mut receiver = Receiver::start(&["204 No Content", "200 OK"]).await?;
     let _worker = post(&server.url(), &receiver.url, &["--concurrency", "1"])?;
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    for (message, header) in [(Message::new("x").trace_parent(parent), Some(parent)), (Message::new("x"), None)] {
+    for (message, header) in [
+        (Message::new("x").trace_parent(parent), Some(parent)),
+        (Message::new("x"), None),
+    ] {
         orders.push(message).await?;
-        assert_eq!(receiver.request().await?.headers.get("traceparent").map(String::as_str), header);
+        assert_eq!(
+            receiver
+                .request()
+                .await?
+                .headers
+                .get("traceparent")
+                .map(String::as_str),
+            header
+        );
     }
     Ok(())
 }
@@ -125,35 +163,53 @@ async fn the_trace_of_a_message_goes_along() -> Result<()> {
 async fn a_redirect_is_not_followed_and_410_is_hopeless() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut elsewhere = Receiver::start(&["200 OK"]).await?;
-    let location: &'static str = format!("307 Temporary Redirect\r\nLocation: {}", elsewhere.url).leak();
+    let location: &'static str =
+        format!("307 Temporary Redirect\r\nLocation: {}", elsewhere.url).leak();
     let mut receiver = Receiver::start(vec![location, "410 Gone"].leak()).await?;
     let _worker = post(&server.url(), &receiver.url, &[])?;
-    orders.push(Message::new("x").id("moved").max_attempts(1)).await?;
+    orders
+        .push(Message::new("x").id("moved").max_attempts(1))
+        .await?;
     receiver.request().await?;
     let dead = stored(&orders, "moved", |stored| stored.state == State::Dead).await?;
-    assert!(dead.error.contains("307") && dead.error.contains("not followed"), "{}", dead.error);
+    assert!(
+        dead.error.contains("307") && dead.error.contains("not followed"),
+        "{}",
+        dead.error
+    );
     assert!(elsewhere.requests.try_recv().is_err(), "nobody asked there");
 
     orders.push(Message::new("x").id("gone")).await?;
     let dead = stored(&orders, "gone", |stored| stored.state == State::Dead).await?;
-    assert_eq!((dead.error.as_str(), dead.failures), ("HTTP 410 Gone: said", 0));
+    assert_eq!(
+        (dead.error.as_str(), dead.failures),
+        ("HTTP 410 Gone: said", 0)
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn retry_after_is_honoured() -> Result<()> {
     let (server, orders) = queue("orders").await?;
-    let in_an_hour = httpdate::fmt_http_date(std::time::SystemTime::now() + std::time::Duration::from_secs(3600));
+    let in_an_hour = httpdate::fmt_http_date(
+        std::time::SystemTime::now() + std::time::Duration::from_secs(3600),
+    );
     let date: &'static str = format!("429 Too Many Requests\r\nRetry-After: {in_an_hour}").leak();
-    let mut receiver = Receiver::start(vec!["503 Service Unavailable\r\nRetry-After: 7200", date].leak()).await?;
+    let mut receiver =
+        Receiver::start(vec!["503 Service Unavailable\r\nRetry-After: 7200", date].leak()).await?;
     let _worker = post(&server.url(), &receiver.url, &["--concurrency", "1"])?;
     for (id, seconds) in [("seconds", 7200), ("date", 3600)] {
-        let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis() as u64;
+        let before = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)?
+            .as_millis() as u64;
         orders.push(Message::new("x").id(id)).await?;
         receiver.request().await?;
         let stored = stored(&orders, id, |stored| stored.failures == 1).await?;
         let after = (stored.time_ms - before) / 1_000;
-        assert!((seconds - 60..=seconds + 60).contains(&after), "{id}: again in {after} s");
+        assert!(
+            (seconds - 60..=seconds + 60).contains(&after),
+            "{id}: again in {after} s"
+        );
         assert!(stored.error.starts_with("HTTP "), "{}", stored.error);
     }
     Ok(())
@@ -163,11 +219,19 @@ async fn retry_after_is_honoured() -> Result<()> {
 async fn a_receiver_that_says_nothing_has_failed() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut receiver = Receiver::start(&[]).await?;
-    let mut worker = post(&server.url(), &receiver.url, &["--timeout", "200ms", "--max-attempts", "1"])?;
+    let mut worker = post(
+        &server.url(),
+        &receiver.url,
+        &["--timeout", "200ms", "--max-attempts", "1"],
+    )?;
     orders.push(Message::new("x").id("silent")).await?;
     receiver.request().await?;
     let dead = stored(&orders, "silent", |stored| stored.state == State::Dead).await?;
-    assert!(dead.error.contains("timed out") && !dead.error.contains("hook"), "{}", dead.error);
+    assert!(
+        dead.error.contains("timed out") && !dead.error.contains("hook"),
+        "{}",
+        dead.error
+    );
 
     // The end of the grace gives back what is still on its way.
     worker.signal("KILL")?;
@@ -203,9 +267,12 @@ async fn private_addresses_and_missing_secrets_are_refused_at_the_start() -> Res
         assert_eq!(output.status.code(), Some(1), "{url}: {said}");
         assert!(said.contains(reason), "{url}: {said}");
     }
-    let output = command(&server.url(), &["work", "orders", "--http", "https://1.1.1.1/"])
-        .env_remove("DUEQ_WEBHOOK_SECRET")
-        .output()?;
+    let output = command(
+        &server.url(),
+        &["work", "orders", "--http", "https://1.1.1.1/"],
+    )
+    .env_remove("DUEQ_WEBHOOK_SECRET")
+    .output()?;
     assert_eq!(output.status.code(), Some(1), "unsigned");
     Ok(())
 }

@@ -26,13 +26,20 @@ impl Worker {
             .spawn()
             .context("dueq work")?;
         let lines = BufReader::new(child.stderr.take().context("its stderr")?).lines();
-        Ok(Self { child, lines, said: Vec::new() })
+        Ok(Self {
+            child,
+            lines,
+            said: Vec::new(),
+        })
     }
 
     /// Reads up to a line with these words.
     fn says(&mut self, words: &str) -> Result<String> {
         loop {
-            let line = self.lines.next().with_context(|| format!("no {words:?} in {:#?}", self.said))??;
+            let line = self
+                .lines
+                .next()
+                .with_context(|| format!("no {words:?} in {:#?}", self.said))??;
             self.said.push(line.clone());
             if line.contains(words) {
                 return Ok(line);
@@ -60,13 +67,21 @@ impl Drop for Worker {
 #[tokio::test]
 async fn work_says_that_it_started_and_which_attempts_failed() -> Result<()> {
     let (server, queue) = queue("orders").await?;
-    let mut worker = Worker::start(&server.url(), &["orders", "--exec", "exit 3", "--retry-min", "1h"])?;
+    let mut worker = Worker::start(
+        &server.url(),
+        &["orders", "--exec", "exit 3", "--retry-min", "1h"],
+    )?;
     let started = worker.says("working")?;
     assert!(
-        started.contains(&format!("working orders at 127.0.0.1:{}: 64 at once, lease 30s", server.port())),
+        started.contains(&format!(
+            "working orders at 127.0.0.1:{}: 64 at once, lease 30s",
+            server.port()
+        )),
         "{started}"
     );
-    let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis();
+    let before = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)?
+        .as_millis();
     queue.push(Message::new("").id("order:42")).await?;
     let failed = worker.says("an attempt failed")?;
     for words in ["WARN", "order:42", "attempt=1", "exit status 3"] {
@@ -74,7 +89,11 @@ async fn work_says_that_it_started_and_which_attempts_failed() -> Result<()> {
     }
     let message = stored(&queue, "order:42", |message| message.failures == 1).await?;
     // Up to half of the delay is random.
-    assert!(u128::from(message.time_ms) > before + 1_700_000, "--retry-min holds: {} {before}", message.time_ms);
+    assert!(
+        u128::from(message.time_ms) > before + 1_700_000,
+        "--retry-min holds: {} {before}",
+        message.time_ms
+    );
     assert_eq!(worker.stop()?.0, Some(0));
     Ok(())
 }
@@ -82,7 +101,10 @@ async fn work_says_that_it_started_and_which_attempts_failed() -> Result<()> {
 #[tokio::test]
 async fn log_level_error_leaves_out_what_goes_on_by_itself() -> Result<()> {
     let (server, queue) = queue("orders").await?;
-    let worker = Worker::start(&server.url(), &["orders", "--exec", "exit 3", "--log-level", "error"])?;
+    let worker = Worker::start(
+        &server.url(),
+        &["orders", "--exec", "exit 3", "--log-level", "error"],
+    )?;
     queue.push(Message::new("")).await?;
     stats(&queue, "a failed attempt", |stats| stats.retried > 0).await?;
     let (code, said) = worker.stop()?;
@@ -101,12 +123,23 @@ async fn each_error_of_an_outage_has_one_line_and_so_has_its_end() -> Result<()>
     worker.says("works again")?;
     let (code, said) = worker.stop()?;
     assert_eq!(code, Some(0));
-    let lines = said.iter().map(|line| serde_json::from_str(line).with_context(|| line.clone()));
+    let lines = said
+        .iter()
+        .map(|line| serde_json::from_str(line).with_context(|| line.clone()));
     let lines: Vec<serde_json::Value> = lines.collect::<Result<_>>()?;
-    let errors: Vec<&str> = lines.iter().filter_map(|line| line["error"].as_str()).collect();
+    let errors: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line["error"].as_str())
+        .collect();
     let distinct: HashSet<&str> = errors.iter().copied().collect();
     assert_eq!(errors.len(), distinct.len(), "each error once: {said:#?}");
-    assert_eq!(said.iter().filter(|line| line.contains("works again")).count(), 1, "{said:#?}");
+    assert_eq!(
+        said.iter()
+            .filter(|line| line.contains("works again"))
+            .count(),
+        1,
+        "{said:#?}"
+    );
     Ok(())
 }
 

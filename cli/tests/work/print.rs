@@ -11,7 +11,10 @@ use crate::support::{Folder, command, queue};
 /// Dead after one failed attempt: a charge shows.
 async fn filled(queue: &Queue, count: u64) -> Result<()> {
     queue.configure(Limits::new().max_attempts(1)).await?;
-    for pushed in queue.push_many((0..count).map(|number| Message::new("x").id(format!("m{number}")))).await {
+    for pushed in queue
+        .push_many((0..count).map(|number| Message::new("x").id(format!("m{number}"))))
+        .await
+    {
         pushed?;
     }
     Ok(())
@@ -20,11 +23,19 @@ async fn filled(queue: &Queue, count: u64) -> Result<()> {
 /// All are there, due, uncharged, and none is held; those `printed` are acked.
 async fn given_back(queue: &Queue, count: u64, printed: u64) -> Result<()> {
     let stats = queue.stats().await?;
-    assert_eq!((stats.dead, stats.leased, stats.retried, stats.acked), (0, 0, 0, printed), "{stats:?}");
+    assert_eq!(
+        (stats.dead, stats.leased, stats.retried, stats.acked),
+        (0, 0, 0, printed),
+        "{stats:?}"
+    );
     assert_eq!(stats.ready + stats.scheduled, count - printed, "{stats:?}");
     for number in 0..count {
         if let Some(stored) = queue.get(format!("m{number}")).await? {
-            assert_eq!((stored.failures, stored.crashes, stored.error.as_str()), (0, 0, ""), "m{number}");
+            assert_eq!(
+                (stored.failures, stored.crashes, stored.error.as_str()),
+                (0, 0, ""),
+                "m{number}"
+            );
         }
     }
     Ok(())
@@ -35,14 +46,20 @@ async fn print_to_a_full_disk_charges_nothing_and_fails() -> Result<()> {
     let (server, full) = queue("full").await?;
     for json in [&[][..], &["--json"]] {
         filled(&full, 20).await?;
-        let output = command(&server.url(), &[&["work", "full", "--print"], json].concat())
-            .stdout(File::options().write(true).open("/dev/full")?)
-            .stderr(Stdio::piped())
-            .spawn()?
-            .wait_with_output()?;
+        let output = command(
+            &server.url(),
+            &[&["work", "full", "--print"], json].concat(),
+        )
+        .stdout(File::options().write(true).open("/dev/full")?)
+        .stderr(Stdio::piped())
+        .spawn()?
+        .wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("cannot write to standard output: No space left on device"), "{said}");
+        assert!(
+            said.contains("cannot write to standard output: No space left on device"),
+            "{said}"
+        );
         given_back(&full, 20, 0).await?;
     }
     Ok(())
@@ -52,7 +69,10 @@ async fn print_to_a_full_disk_charges_nothing_and_fails() -> Result<()> {
 async fn print_to_a_closed_pipe_charges_nothing_and_fails() -> Result<()> {
     let (server, closed) = queue("closed").await?;
     filled(&closed, 20).await?;
-    let script = format!("{{ {} work closed --print --json; echo $? >&2; }} | true", env!("CARGO_BIN_EXE_dueq"));
+    let script = format!(
+        "{{ {} work closed --print --json; echo $? >&2; }} | true",
+        env!("CARGO_BIN_EXE_dueq")
+    );
     let output = Command::new("sh")
         .args(["-c", &script])
         .env("REDIS_URL", server.url())
@@ -60,7 +80,10 @@ async fn print_to_a_closed_pipe_charges_nothing_and_fails() -> Result<()> {
         .stdin(Stdio::null())
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("cannot write to standard output: Broken pipe") && said.ends_with("\n1\n"), "{said}");
+    assert!(
+        said.contains("cannot write to standard output: Broken pipe") && said.ends_with("\n1\n"),
+        "{said}"
+    );
     // `true` may have ended after the first lines were in the pipe: those count as printed.
     let printed = closed.stats().await?.acked;
     given_back(&closed, 20, printed).await
@@ -71,7 +94,10 @@ async fn a_blank_command_is_wrong_usage_and_claims_nothing() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     orders.push(Message::new("x").id("m")).await?;
     for blank in ["", "   ", "\t\n"] {
-        let mut work = command(&server.url(), &["work", "orders", "--exec", blank, "--grace", "0s"]);
+        let mut work = command(
+            &server.url(),
+            &["work", "orders", "--exec", blank, "--grace", "0s"],
+        );
         let output = stopped(&mut work)?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{blank:?}: {said}");
@@ -87,7 +113,10 @@ async fn a_blank_command_is_wrong_usage_and_claims_nothing() -> Result<()> {
 fn stopped(work: &mut Command) -> Result<std::process::Output> {
     let folder = Folder::new("blank")?;
     let errors = folder.path().join("stderr");
-    let mut child = work.stdout(Stdio::null()).stderr(File::create(&errors)?).spawn()?;
+    let mut child = work
+        .stdout(Stdio::null())
+        .stderr(File::create(&errors)?)
+        .spawn()?;
     let start = std::time::Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -100,5 +129,9 @@ fn stopped(work: &mut Command) -> Result<std::process::Output> {
         std::thread::sleep(std::time::Duration::from_millis(5));
     };
     let stderr = fs::read(errors).context("its errors")?;
-    Ok(std::process::Output { status, stdout: Vec::new(), stderr })
+    Ok(std::process::Output {
+        status,
+        stdout: Vec::new(),
+        stderr,
+    })
 }

@@ -57,12 +57,18 @@ impl Drop for Dueq {
 
 pub(crate) fn command(url: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dueq"));
-    command.args(args).env("REDIS_URL", url).env("RUST_LOG", "error").stdin(Stdio::null());
+    command
+        .args(args)
+        .env("REDIS_URL", url)
+        .env("RUST_LOG", "error")
+        .stdin(Stdio::null());
     command
 }
 
 pub(crate) fn signal(name: &str, target: &str) -> Result<()> {
-    let status = Command::new("sh").args(["-c", "kill -s \"$0\" -- \"$1\"", name, target]).status()?;
+    let status = Command::new("sh")
+        .args(["-c", "kill -s \"$0\" -- \"$1\"", name, target])
+        .status()?;
     anyhow::ensure!(status.success(), "kill -{name} {target}");
     Ok(())
 }
@@ -75,7 +81,10 @@ pub(crate) async fn queue(name: &str) -> Result<(Server, Queue)> {
 }
 
 /// Looks until `found` finds something: for what only Redis or the kernel knows, and tells nobody.
-pub(crate) async fn until<T>(what: &str, mut found: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+pub(crate) async fn until<T>(
+    what: &str,
+    mut found: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let start = Instant::now();
     while start.elapsed() < LIMIT {
         if let Some(found) = found().await? {
@@ -87,17 +96,29 @@ pub(crate) async fn until<T>(what: &str, mut found: impl AsyncFnMut() -> Result<
 }
 
 pub(crate) async fn stats(queue: &Queue, what: &str, is: impl Fn(&Stats) -> bool) -> Result<Stats> {
-    until(what, async || Ok(Some(queue.stats().await?).filter(|stats| is(stats)))).await
+    until(what, async || {
+        Ok(Some(queue.stats().await?).filter(|stats| is(stats)))
+    })
+    .await
 }
 
 /// A message, once it is as it should be.
-pub(crate) async fn stored(queue: &Queue, id: &str, is: impl Fn(&Stored) -> bool) -> Result<Stored> {
-    until(id, async || Ok(queue.get(id).await?.filter(|stored| is(stored)))).await
+pub(crate) async fn stored(
+    queue: &Queue,
+    id: &str,
+    is: impl Fn(&Stored) -> bool,
+) -> Result<Stored> {
+    until(id, async || {
+        Ok(queue.get(id).await?.filter(|stored| is(stored)))
+    })
+    .await
 }
 
 /// Whether any process of this group lives; a zombie does not.
 pub(crate) fn group_lives(group: &str) -> Result<bool> {
-    let output = Command::new("ps").args(["-e", "-o", "pgid=,stat="]).output()?;
+    let output = Command::new("ps")
+        .args(["-e", "-o", "pgid=,stat="])
+        .output()?;
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(table.lines().any(|line| {
         let mut words = line.split_whitespace();

@@ -22,8 +22,14 @@ struct Sentinel {
 
 impl Sentinel {
     async fn start(port: u16, epoch: u64) -> Self {
-        let (says, asked) =
-            (watch::Sender::new(Says { port: Some(port), epoch, answers: u32::MAX }), watch::Sender::new(0));
+        let (says, asked) = (
+            watch::Sender::new(Says {
+                port: Some(port),
+                epoch,
+                answers: u32::MAX,
+            }),
+            watch::Sender::new(0),
+        );
         let fake = Fake::start({
             let (says, asked) = (says.clone(), asked.clone());
             move |_, words| {
@@ -45,7 +51,9 @@ impl Sentinel {
                         number = *asked;
                     });
                     let says = *says.wait_for(|says| number <= says.answers).await.ok()?;
-                    let place = |port: u16| format!("*2\r\n{}{}", bulk("127.0.0.1"), bulk(&port.to_string()));
+                    let place = |port: u16| {
+                        format!("*2\r\n{}{}", bulk("127.0.0.1"), bulk(&port.to_string()))
+                    };
                     Some(says.port.map_or("_\r\n".to_owned(), place))
                 }
             }
@@ -56,18 +64,31 @@ impl Sentinel {
 
     /// Returns once it has been asked so often.
     async fn asked(&self, count: u32) {
-        self.asked.subscribe().wait_for(|asked| *asked >= count).await.expect("a sender");
+        self.asked
+            .subscribe()
+            .wait_for(|asked| *asked >= count)
+            .await
+            .expect("a sender");
     }
 }
 
 /// Two servers that both say that they are the master, and a connector that follows the first by the word of two Sentinels.
 async fn following() -> ([Fake; 2], [Sentinel; 2], Arc<Connector>) {
     let masters = [Fake::master().await, Fake::master().await];
-    let sentinels = [Sentinel::start(masters[0].port, 4).await, Sentinel::start(masters[0].port, 4).await];
+    let sentinels = [
+        Sentinel::start(masters[0].port, 4).await,
+        Sentinel::start(masters[0].port, 4).await,
+    ];
     let [well, cut_off] = &sentinels;
-    let url = format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/orders", well.fake.port, cut_off.fake.port);
+    let url = format!(
+        "redis+sentinel://127.0.0.1:{},127.0.0.1:{}/orders",
+        well.fake.port, cut_off.fake.port
+    );
     let connector = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
-    assert_eq!(connector.target().await.expect("a master").address, address(&masters[0]));
+    assert_eq!(
+        connector.target().await.expect("a master").address,
+        address(&masters[0])
+    );
     (masters, sentinels, connector)
 }
 
@@ -86,16 +107,30 @@ fn ask(connector: &Arc<Connector>) -> JoinHandle<Result<Arc<Target>, Error>> {
 async fn a_stale_sentinel_answer_replaces_no_newer_master() {
     let _clock = StoppedClock::new();
     let (masters, [well, cut_off], connector) = following().await;
-    well.says.send_replace(Says { port: Some(masters[1].port), epoch: 5, answers: 1 });
+    well.says.send_replace(Says {
+        port: Some(masters[1].port),
+        epoch: 5,
+        answers: 1,
+    });
     let first = ask(&connector);
     well.asked(2).await;
     let second = ask(&connector);
     cut_off.asked(3).await;
     well.says.send_modify(|says| says.answers = 2);
-    assert_eq!(first.await.expect("no panic").expect("a master").address, address(&masters[1]));
+    assert_eq!(
+        first.await.expect("no panic").expect("a master").address,
+        address(&masters[1])
+    );
     assert!(!second.is_finished());
-    well.says.send_modify(|says| (says.answers, says.port) = (u32::MAX, None));
-    assert_eq!(second.await.expect("no panic").expect("a master").address, address(&masters[1]));
+    well.says
+        .send_modify(|says| (says.answers, says.port) = (u32::MAX, None));
+    assert_eq!(
+        second.await.expect("no panic").expect("a master").address,
+        address(&masters[1])
+    );
     // The newest decision is still known: the cut-off Sentinel alone leads nobody back later.
-    assert_eq!(connector.target().await.expect("a master").address, address(&masters[1]));
+    assert_eq!(
+        connector.target().await.expect("a master").address,
+        address(&masters[1])
+    );
 }

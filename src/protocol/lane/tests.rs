@@ -12,15 +12,25 @@ use crate::protocol::options::ClientOptions;
 fn the_last_error_of_a_repeated_call_says_what_the_attempts_before_it_leave_open() {
     let refused = || Error::new(ErrorKind::Full, Applied::No, "refused");
     let mut patience = Patience::new();
-    assert!(patience.allows(&Error::new(ErrorKind::Unavailable, Applied::No, "loading"), Repeat::Harmless));
+    assert!(patience.allows(
+        &Error::new(ErrorKind::Unavailable, Applied::No, "loading"),
+        Repeat::Harmless
+    ));
     assert_eq!(patience.last(refused()).was_applied(), Applied::No);
 
     let lost = Error::new(ErrorKind::Timeout, Applied::Unknown, "lost");
     assert!(!patience.allows(&lost, Repeat::Unsafe));
-    assert_eq!(patience.last(refused()).was_applied(), Applied::No, "the lost one was not repeated");
+    assert_eq!(
+        patience.last(refused()).was_applied(),
+        Applied::No,
+        "the lost one was not repeated"
+    );
     assert!(patience.allows(&lost, Repeat::Harmless));
     let told = patience.last(refused());
-    assert_eq!((told.was_applied(), told.kind()), (Applied::Unknown, ErrorKind::Full));
+    assert_eq!(
+        (told.was_applied(), told.kind()),
+        (Applied::Unknown, ErrorKind::Full)
+    );
     assert!(told.to_string().starts_with("refused"), "{told}");
 }
 
@@ -46,10 +56,18 @@ async fn a_late_timeout_leaves_the_new_connection_open() {
         async move { lane.command(&redis::cmd("INFO")).await }
     };
     let first = tokio::spawn(call());
-    asked.subscribe().wait_for(|count| *count == 1).await.expect("a sender");
+    asked
+        .subscribe()
+        .wait_for(|count| *count == 1)
+        .await
+        .expect("a sender");
     tokio::time::advance(Duration::from_secs(1)).await;
     let second = tokio::spawn(call());
-    asked.subscribe().wait_for(|count| *count == 2).await.expect("a sender");
+    asked
+        .subscribe()
+        .wait_for(|count| *count == 2)
+        .await
+        .expect("a sender");
     tokio::time::advance(RESPONSE_LIMIT - Duration::from_secs(1)).await;
     first.await.expect("no panic").expect_err("silence");
     call().await.expect("an answer on the new connection");
@@ -57,7 +75,11 @@ async fn a_late_timeout_leaves_the_new_connection_open() {
     tokio::time::advance(Duration::from_secs(1)).await;
     second.await.expect("no panic").expect_err("silence");
     call().await.expect("an answer");
-    assert_eq!(connector.opened(), 2, "the healthy connection was closed by the other one's timeout");
+    assert_eq!(
+        connector.opened(),
+        2,
+        "the healthy connection was closed by the other one's timeout"
+    );
 }
 
 #[tokio::test]
@@ -68,7 +90,11 @@ async fn a_moved_queue_is_reported_at_once() {
         move |_, words| {
             let call = words[0] == "EVALSHA";
             calls.send_modify(|count| *count += u32::from(call));
-            ready(if call { Some("-MOVED 3999 127.0.0.1:6381\r\n".to_owned()) } else { usual(&words) })
+            ready(if call {
+                Some("-MOVED 3999 127.0.0.1:6381\r\n".to_owned())
+            } else {
+                usual(&words)
+            })
         }
     })
     .await;
@@ -76,7 +102,16 @@ async fn a_moved_queue_is_reported_at_once() {
     let connector = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
     let lane = Lane::new(connector, Arc::new(Clock::new()));
     let keys = Keys::of_queue("orders").expect("a name");
-    let error = lane.call_patiently(Verb::Stats, &keys, &[b""], Repeat::Harmless, |_| ()).await.expect_err("moved");
-    assert_eq!((error.kind(), error.was_applied(), *calls.borrow()), (ErrorKind::Unsupported, Applied::No, 1));
-    assert!(error.to_string().contains("MOVED 3999 127.0.0.1:6381"), "{error}");
+    let error = lane
+        .call_patiently(Verb::Stats, &keys, &[b""], Repeat::Harmless, |_| ())
+        .await
+        .expect_err("moved");
+    assert_eq!(
+        (error.kind(), error.was_applied(), *calls.borrow()),
+        (ErrorKind::Unsupported, Applied::No, 1)
+    );
+    assert!(
+        error.to_string().contains("MOVED 3999 127.0.0.1:6381"),
+        "{error}"
+    );
 }

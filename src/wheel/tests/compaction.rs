@@ -10,7 +10,9 @@ const SLACK: usize = 704 * 2 * 128;
 #[test]
 fn keeps_keys_valid() {
     let mut wheel = Wheel::new();
-    let keys: Vec<Key> = (0..100_000).map(|n| insert(&mut wheel, 1_000_000 + n)).collect();
+    let keys: Vec<Key> = (0..100_000)
+        .map(|n| insert(&mut wheel, 1_000_000 + n))
+        .collect();
     for (n, &key) in keys.iter().enumerate() {
         if n % 10 != 3 {
             assert!(wheel.remove(key).is_some());
@@ -21,7 +23,10 @@ fn keeps_keys_valid() {
     for (n, &key) in keys.iter().enumerate() {
         assert_eq!(wheel.get(key).is_some(), n % 10 == 3);
     }
-    let expected: Vec<u64> = (0..100_000).filter(|n| n % 10 == 3).map(|n| 1_000_000 + n).collect();
+    let expected: Vec<u64> = (0..100_000)
+        .filter(|n| n % 10 == 3)
+        .map(|n| 1_000_000 + n)
+        .collect();
     assert_eq!(fire(&mut wheel, 2_000_000), expected);
     assert_eq!(wheel.slots.footprint().0, 0);
 }
@@ -35,7 +40,10 @@ fn a_timer_that_comes_and_goes_for_ever_takes_no_more_memory() {
         wheel.remove(key);
     }
     let (entries, room) = wheel.slots.footprint();
-    assert!(entries <= 256 && room <= 512, "{entries} entries, room for {room}");
+    assert!(
+        entries <= 256 && room <= 512,
+        "{entries} entries, room for {room}"
+    );
     assert_eq!(wheel.get(stays), Some(&1_000_000));
 }
 
@@ -49,8 +57,14 @@ fn timers_that_are_moved_for_ever_take_no_more_memory() {
         assert!(wheel.remove(key).is_some());
     }
     let (entries, room) = wheel.slots.footprint();
-    assert!(entries <= 512 && room <= 1_024, "{entries} entries, room for {room}");
-    assert_eq!(stay.map(|key| wheel.deadline(key)), [Some(50), Some(20_000)]);
+    assert!(
+        entries <= 512 && room <= 1_024,
+        "{entries} entries, room for {room}"
+    );
+    assert_eq!(
+        stay.map(|key| wheel.deadline(key)),
+        [Some(50), Some(20_000)]
+    );
 }
 
 #[test]
@@ -67,14 +81,19 @@ fn timeouts_that_are_nearly_all_cancelled_take_the_memory_of_those_in_flight() {
         }
     }
     let (entries, room) = wheel.slots.footprint();
-    assert!(entries < 2_000 && room < 4_000, "{entries} entries, room for {room}");
+    assert!(
+        entries < 2_000 && room < 4_000,
+        "{entries} entries, room for {room}"
+    );
 }
 
 #[test]
 fn memory_is_bounded_by_the_timers_there_were_at_most() {
     let mut random = Random::new(7);
     let mut wheel = Wheel::new();
-    let mut keys: Vec<Key> = (0..20_000).map(|_| insert(&mut wheel, random.below(1 << 22))).collect();
+    let mut keys: Vec<Key> = (0..20_000)
+        .map(|_| insert(&mut wheel, random.below(1 << 22)))
+        .collect();
     for _ in 0..400_000 {
         let at = random.below(20_000) as usize;
         if random.below(2) == 0 {
@@ -93,8 +112,14 @@ fn memory_is_bounded_by_the_timers_there_were_at_most() {
 fn in_the_middle_of_spreading_a_slot_loses_nothing() {
     for work in [1, 100, 127, 128, 129, 500, 999] {
         let mut wheel = Wheel::new();
-        let keys: Vec<Key> = (0..3_000).map(|n| insert(&mut wheel, 300_000 + n)).collect();
-        assert_eq!(wheel.advance_limited(300_100, work).count(), 0, "still spreading");
+        let keys: Vec<Key> = (0..3_000)
+            .map(|n| insert(&mut wheel, 300_000 + n))
+            .collect();
+        assert_eq!(
+            wheel.advance_limited(300_100, work).count(),
+            0,
+            "still spreading"
+        );
         for key in &keys[200..2_900] {
             assert!(wheel.remove(*key).is_some());
         }

@@ -26,7 +26,15 @@ fn cells(count: usize) -> Vec<Cell<u32>> {
 fn fill(cells: &[Cell<u32>]) -> Wheel<Counted<'_>> {
     let mut wheel = Wheel::new();
     for (when, drops) in (100..).step_by(100).zip(cells) {
-        wheel.insert(when, Counted { drops, panics: false }).expect("there is room");
+        wheel
+            .insert(
+                when,
+                Counted {
+                    drops,
+                    panics: false,
+                },
+            )
+            .expect("there is room");
     }
     wheel
 }
@@ -94,7 +102,13 @@ fn not_by_a_drain_that_is_forgotten() {
 fn not_by_a_full_wheel() {
     let cells = cells(1);
     let mut wheel = Wheel::with_capacity_limit(0);
-    let refused = wheel.insert(1, Counted { drops: &cells[0], panics: false });
+    let refused = wheel.insert(
+        1,
+        Counted {
+            drops: &cells[0],
+            panics: false,
+        },
+    );
     drop(wheel);
     assert_eq!(dropped(&cells), [0]);
     drop(refused);
@@ -116,7 +130,15 @@ fn a_drop_that_panics_leaves_the_wheel_empty_and_usable() {
         assert_eq!(dropped(&cells), [1, 1, 1, 1, 1, 0]);
         assert_eq!((wheel.len(), wheel.next_expiration()), (0, None));
 
-        wheel.insert(7, Counted { drops: &cells[5], panics: false }).expect("there is room");
+        wheel
+            .insert(
+                7,
+                Counted {
+                    drops: &cells[5],
+                    panics: false,
+                },
+            )
+            .expect("there is room");
         drop(wheel.pop_expired(7));
         assert_eq!(cells[5].get(), 1);
     }
@@ -127,7 +149,15 @@ fn a_drop_that_panics_in_the_caller_leaves_the_rest_due() {
     let cells = cells(3);
     let mut wheel = Wheel::new();
     for (n, drops) in cells.iter().enumerate() {
-        wheel.insert(100, Counted { drops, panics: n == 1 }).expect("there is room");
+        wheel
+            .insert(
+                100,
+                Counted {
+                    drops,
+                    panics: n == 1,
+                },
+            )
+            .expect("there is room");
     }
     let result = catch_unwind(AssertUnwindSafe(|| wheel.advance(100).for_each(drop)));
     assert!(result.is_err());
@@ -141,7 +171,15 @@ fn a_drop_that_panics_does_not_keep_the_wheel_from_dropping_the_others() {
     let cells = cells(4);
     let mut wheel = Wheel::new();
     for (n, drops) in cells.iter().enumerate() {
-        wheel.insert(100, Counted { drops, panics: n == 1 }).expect("there is room");
+        wheel
+            .insert(
+                100,
+                Counted {
+                    drops,
+                    panics: n == 1,
+                },
+            )
+            .expect("there is room");
     }
     assert!(catch_unwind(AssertUnwindSafe(|| drop(wheel))).is_err());
     assert_eq!(dropped(&cells), [1; 4]);

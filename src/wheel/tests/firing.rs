@@ -22,7 +22,11 @@ fn fires_on_the_tick_from_any_position() {
             let mut wheel = Wheel::new();
             assert_eq!(wheel.pop_expired(position), None);
             insert(&mut wheel, when);
-            assert_eq!(fire(&mut wheel, when - 1), [0u64; 0], "{delay} from {position}");
+            assert_eq!(
+                fire(&mut wheel, when - 1),
+                [0u64; 0],
+                "{delay} from {position}"
+            );
             assert_eq!(fire(&mut wheel, when), [when], "{delay} from {position}");
         }
     }
@@ -81,7 +85,11 @@ fn time_that_goes_backwards_changes_nothing() {
     assert_eq!(fire(&mut wheel, 20), [0u64; 0]);
     assert_eq!(wheel.now(), 150);
     insert(&mut wheel, 120);
-    assert_eq!(fire(&mut wheel, 20), [120], "it was 150 once, so this is due");
+    assert_eq!(
+        fire(&mut wheel, 20),
+        [120],
+        "it was 150 once, so this is due"
+    );
     assert_eq!(fire(&mut wheel, 199), [0u64; 0]);
     assert_eq!(fire(&mut wheel, 200), [200]);
 }
@@ -89,7 +97,10 @@ fn time_that_goes_backwards_changes_nothing() {
 #[test]
 fn what_is_not_consumed_stays_due() {
     let (mut wheel, _) = with([10, 20, 30, 40]);
-    assert_eq!(wheel.advance(35).next().map(|expired| expired.value), Some(10));
+    assert_eq!(
+        wheel.advance(35).next().map(|expired| expired.value),
+        Some(10)
+    );
     assert_eq!(wheel.len(), 3);
     let _ = wheel.advance(35);
     assert_eq!(fire(&mut wheel, 35), [20, 30]);
@@ -99,7 +110,10 @@ fn what_is_not_consumed_stays_due() {
 #[test]
 fn a_timer_set_between_two_due_ones_fires_between_them() {
     let (mut wheel, _) = with([100, 4_000]);
-    assert_eq!(wheel.pop_expired(5_000).map(|expired| expired.value), Some(100));
+    assert_eq!(
+        wheel.pop_expired(5_000).map(|expired| expired.value),
+        Some(100)
+    );
     for when in [4_001, 3_999, 2_000, 50] {
         insert(&mut wheel, when);
     }
@@ -111,7 +125,9 @@ fn a_due_timer_removed_half_way_does_not_fire() {
     // In a slot that is fired directly, in one that is sorted first, and among the overdue.
     for spread in [0, 1, 40, 1_000] {
         let mut wheel = Wheel::new();
-        let keys: Vec<_> = (0..100).map(|n| insert(&mut wheel, 10_000 + n * spread)).collect();
+        let keys: Vec<_> = (0..100)
+            .map(|n| insert(&mut wheel, 10_000 + n * spread))
+            .collect();
         let now = 10_000 + 100 * spread;
         assert_eq!(wheel.advance(now).take(10).count(), 10);
         for &key in &keys[50..60] {

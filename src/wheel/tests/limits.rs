@@ -27,7 +27,9 @@ fn the_capacity_limit_rejects_and_hands_the_value_back() {
 fn full_says_so_whatever_the_value() {
     struct Opaque;
     let mut wheel = Wheel::with_capacity_limit(0);
-    let Err(full) = wheel.insert(1, Opaque) else { panic!("no room at all") };
+    let Err(full) = wheel.insert(1, Opaque) else {
+        panic!("no room at all")
+    };
     assert_eq!(full.to_string(), "the wheel holds as many timers as it may");
     assert_eq!(format!("{full:?}"), "Full(..)");
 }
@@ -56,8 +58,15 @@ fn limited_work_fires_the_same_in_the_same_order() {
         let mut calls = 0;
         while wheel.next_expiration().is_some_and(|next| next <= 200_000) {
             calls += 1;
-            assert!(calls * work <= 12 * 5_000 + work, "every call makes progress");
-            fired.extend(wheel.advance_limited(200_000, work).map(|expired| expired.value));
+            assert!(
+                calls * work <= 12 * 5_000 + work,
+                "every call makes progress"
+            );
+            fired.extend(
+                wheel
+                    .advance_limited(200_000, work)
+                    .map(|expired| expired.value),
+            );
         }
         assert_eq!(fired, deadlines, "by {work}");
     }
@@ -88,7 +97,10 @@ fn timers_set_while_a_slot_is_half_spread_fire_in_order() {
         for n in 0..100 {
             insert(&mut wheel, 4_096 + n * 40);
         }
-        let mut fired: Vec<u64> = wheel.advance_limited(9_000, work).map(|expired| expired.value).collect();
+        let mut fired: Vec<u64> = wheel
+            .advance_limited(9_000, work)
+            .map(|expired| expired.value)
+            .collect();
         let from = fired.last().copied().unwrap_or(0);
         for when in [from, 4_097, 5_000, 8_191, 8_192] {
             insert(&mut wheel, when.max(from));

@@ -32,5 +32,8 @@ fn fire<T>(wheel: &mut Wheel<T>, now: u64) -> Vec<T> {
 
 /// Times at which a wheel that stands at 0 changes from one level to the next, and their neighbours.
 fn boundaries() -> impl Iterator<Item = u64> {
-    (0..64).map(|bit| 1_u64 << bit).flat_map(|v| [v - 1, v, v + 1]).chain([u64::MAX - 1, u64::MAX])
+    (0..64)
+        .map(|bit| 1_u64 << bit)
+        .flat_map(|v| [v - 1, v, v + 1])
+        .chain([u64::MAX - 1, u64::MAX])
 }

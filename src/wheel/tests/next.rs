@@ -11,7 +11,11 @@ fn is_none_exactly_if_the_wheel_is_empty() {
     let key = insert(&mut wheel, u64::MAX);
     assert!(wheel.next_expiration().is_some());
     wheel.remove(key);
-    assert_eq!(wheel.next_expiration(), None, "removing the last one lets the sleeper know");
+    assert_eq!(
+        wheel.next_expiration(),
+        None,
+        "removing the last one lets the sleeper know"
+    );
     assert_eq!(wheel.next_expiration_exact(), None);
 }
 

@@ -44,10 +44,17 @@ impl Pair {
             4..8 => {
                 // At or next to a boundary of the levels.
                 let shift = 6 * self.random.below(self.bits / 6 + 1);
-                let boundary = ((now >> shift).saturating_add(1)).checked_shl(shift as u32).unwrap_or(u64::MAX);
-                boundary.saturating_add(self.random.below(3)).saturating_sub(1)
+                let boundary = ((now >> shift).saturating_add(1))
+                    .checked_shl(shift as u32)
+                    .unwrap_or(u64::MAX);
+                boundary
+                    .saturating_add(self.random.below(3))
+                    .saturating_sub(1)
             }
-            8..11 => self.any_key().and_then(|key| self.model.timers.get(&key).copied()).unwrap_or(now),
+            8..11 => self
+                .any_key()
+                .and_then(|key| self.model.timers.get(&key).copied())
+                .unwrap_or(now),
             _ => now.saturating_add(self.random.ticks(self.bits)),
         }
     }
@@ -60,7 +67,10 @@ impl Pair {
     fn insert(&mut self) {
         let when = self.deadline();
         let key = self.wheel.insert(when, self.inserted).expect("no limit");
-        assert!(self.values.insert(key, self.inserted).is_none(), "a key is never used again");
+        assert!(
+            self.values.insert(key, self.inserted).is_none(),
+            "a key is never used again"
+        );
         self.inserted += 1;
         self.model.set(key, when);
         self.keys.push(key);
@@ -95,7 +105,10 @@ impl Pair {
         let earliest = self.model.earliest().unwrap_or(u64::MAX);
         let now = match self.random.below(12) {
             0 => self.model.now.saturating_sub(self.random.ticks(self.bits)),
-            1..4 => self.model.now.saturating_add(self.random.ticks(self.bits.saturating_sub(3).max(1))),
+            1..4 => self
+                .model
+                .now
+                .saturating_add(self.random.ticks(self.bits.saturating_sub(3).max(1))),
             4 => earliest.saturating_sub(1),
             5 => earliest,
             6 => self.wheel.next_expiration().unwrap_or(0),
@@ -103,14 +116,30 @@ impl Pair {
             _ => self.model.now.saturating_add(self.random.below(70)),
         };
         // The end of time is reached now and then, not at once.
-        if now > u64::MAX / 2 && self.random.below(200) > 0 { self.model.now } else { now }
+        if now > u64::MAX / 2 && self.random.below(200) > 0 {
+            self.model.now
+        } else {
+            now
+        }
     }
 
     /// Checks that what fired is the timer with the earliest deadline, and due.
     fn fired(&mut self, expired: Expired<u64>) {
-        let Expired { key, deadline, value } = expired;
-        assert_eq!(self.model.earliest(), Some(deadline), "in the order of deadlines");
-        assert!(deadline <= self.model.now, "{deadline} fired at {}", self.model.now);
+        let Expired {
+            key,
+            deadline,
+            value,
+        } = expired;
+        assert_eq!(
+            self.model.earliest(),
+            Some(deadline),
+            "in the order of deadlines"
+        );
+        assert!(
+            deadline <= self.model.now,
+            "{deadline} fired at {}",
+            self.model.now
+        );
         assert_eq!(self.model.remove(key), Some(deadline));
         assert_eq!(self.values[&key], value);
     }
@@ -127,7 +156,11 @@ impl Pair {
     fn advance(&mut self) {
         let now = self.time();
         self.model.now = self.model.now.max(now);
-        let take = if self.random.below(2) == 0 { usize::MAX } else { self.random.below(10) as usize };
+        let take = if self.random.below(2) == 0 {
+            usize::MAX
+        } else {
+            self.random.below(10) as usize
+        };
         let fired: Vec<_> = self.wheel.advance(now).take(take).collect();
         let stopped = fired.len() == take;
         fired.into_iter().for_each(|expired| self.fired(expired));
@@ -143,11 +176,19 @@ impl Pair {
         let left = due.work_left();
         assert!(fired.len() + left <= work);
         fired.into_iter().for_each(|expired| self.fired(expired));
-        assert!(left == 0 || !self.model.is_due(), "work is left only if nothing is due");
+        assert!(
+            left == 0 || !self.model.is_due(),
+            "work is left only if nothing is due"
+        );
     }
 
     fn empty(&mut self) {
-        let mut expected: Vec<_> = self.model.timers.iter().map(|(key, &when)| (when, self.values[key])).collect();
+        let mut expected: Vec<_> = self
+            .model
+            .timers
+            .iter()
+            .map(|(key, &when)| (when, self.values[key]))
+            .collect();
         if self.random.below(2) == 0 {
             self.wheel.clear();
         } else {
@@ -181,7 +222,10 @@ impl Pair {
         let bound = self.wheel.next_expiration();
         assert_eq!(bound.is_some(), earliest.is_some());
         assert!(bound <= earliest, "a lower bound");
-        assert!(!self.model.is_due() || bound <= Some(self.model.now), "what is due is not slept over");
+        assert!(
+            !self.model.is_due() || bound <= Some(self.model.now),
+            "what is due is not slept over"
+        );
     }
 
     /// Sleeps until the next expiration and advances, until nothing is left.
@@ -195,7 +239,11 @@ impl Pair {
             let fired: Vec<_> = self.wheel.advance(wake_at).collect();
             fired.into_iter().for_each(|expired| self.fired(expired));
             let next = self.wheel.next_expiration();
-            assert!(next.is_none_or(|next| next > self.model.now), "{next:?} at {}: it would spin", self.model.now);
+            assert!(
+                next.is_none_or(|next| next > self.model.now),
+                "{next:?} at {}: it would spin",
+                self.model.now
+            );
         }
         assert!(self.model.timers.is_empty());
     }

@@ -22,7 +22,11 @@ fn to_earlier_fires_at_the_new_deadline() {
         for earlier in boundaries().filter(|&earlier| 0 < earlier && earlier < when) {
             let (mut wheel, [key]) = with([when]);
             assert!(wheel.reset(key, earlier));
-            assert_eq!(fire(&mut wheel, earlier - 1), [0u64; 0], "{when} to {earlier}");
+            assert_eq!(
+                fire(&mut wheel, earlier - 1),
+                [0u64; 0],
+                "{when} to {earlier}"
+            );
             assert_eq!(fire(&mut wheel, earlier).len(), 1, "{when} to {earlier}");
         }
     }
@@ -30,13 +34,21 @@ fn to_earlier_fires_at_the_new_deadline() {
 
 #[test]
 fn to_earlier_after_to_later_fires_at_the_last_deadline_set() {
-    for (first, later, last) in
-        [(100, 9_000, 50), (100, 9_000, 100), (100, 9_000, 101), (100, 9_000, 8_999), (5_000, 300_000, 4_100)]
-    {
+    for (first, later, last) in [
+        (100, 9_000, 50),
+        (100, 9_000, 100),
+        (100, 9_000, 101),
+        (100, 9_000, 8_999),
+        (5_000, 300_000, 4_100),
+    ] {
         let (mut wheel, [key]) = with([first]);
         wheel.reset(key, later);
         wheel.reset(key, last);
-        assert_eq!(fire(&mut wheel, last - 1), [0u64; 0], "{first}, {later}, {last}");
+        assert_eq!(
+            fire(&mut wheel, last - 1),
+            [0u64; 0],
+            "{first}, {later}, {last}"
+        );
         assert_eq!(fire(&mut wheel, last).len(), 1, "{first}, {later}, {last}");
     }
 }
@@ -70,7 +82,10 @@ fn of_an_expired_timer_that_was_not_popped_takes_it_back() {
         for n in 0..others {
             insert(&mut wheel, 100 + n % 2);
         }
-        assert_eq!(wheel.pop_expired(110).map(|expired| expired.value), Some(90));
+        assert_eq!(
+            wheel.pop_expired(110).map(|expired| expired.value),
+            Some(90)
+        );
         assert!(wheel.reset(key, 200));
         assert_eq!(wheel.advance(199).count() as u64, others);
         assert_eq!(fire(&mut wheel, 200), [100]);

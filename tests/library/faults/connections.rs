@@ -10,12 +10,20 @@ use tokio::task::JoinHandle;
 use crate::support::{HOUR, Setup, acking, command, connection, ids, setup, stats_until};
 
 /// Kills the clients of these types again and again, and itself never, until it is aborted.
-async fn killer(setup: &Setup, types: &'static [&'static str], pause: Duration) -> Result<JoinHandle<()>> {
+async fn killer(
+    setup: &Setup,
+    types: &'static [&'static str],
+    pause: Duration,
+) -> Result<JoinHandle<()>> {
     let mut redis = connection(&setup.server.url()).await?;
     Ok(tokio::spawn(async move {
         loop {
             for kind in types {
-                let _: Result<u64> = command(&mut redis, &["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).await;
+                let _: Result<u64> = command(
+                    &mut redis,
+                    &["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"],
+                )
+                .await;
             }
             tokio::time::sleep(pause).await; // the fault has a rhythm
         }
@@ -29,7 +37,13 @@ async fn flow_through(types: &'static [&'static str], pause: Duration) -> Result
     let (worker, mut seen) = acking(queue.worker().lease(Duration::from_secs(2)));
     let killer = killer(&setup, types, pause).await?;
     for id in ids(300) {
-        queue.push(Message::new("").id(id).due(Duration::from_millis(fastrand::u64(0..60)))).await?;
+        queue
+            .push(
+                Message::new("")
+                    .id(id)
+                    .due(Duration::from_millis(fastrand::u64(0..60))),
+            )
+            .await?;
     }
     killer.abort();
     let mut handled = BTreeSet::new();
@@ -38,7 +52,14 @@ async fn flow_through(types: &'static [&'static str], pause: Duration) -> Result
     }
     assert_eq!(handled.into_iter().collect::<Vec<_>>(), ids(300));
     let stats = stats_until(queue, "all acked", |stats| stats.acked == 300).await?;
-    assert_eq!((stats.pushed, stats.dead, stats.scheduled + stats.ready + stats.leased), (300, 0, 0));
+    assert_eq!(
+        (
+            stats.pushed,
+            stats.dead,
+            stats.scheduled + stats.ready + stats.leased
+        ),
+        (300, 0, 0)
+    );
     worker.stop().await
 }
 
@@ -63,7 +84,13 @@ async fn every_verb_survives_that_its_idle_connection_was_closed() -> Result<()>
     let setup = setup().await?;
     let queue = &setup.queue;
     let mut redis = setup.redis().await?;
-    let mut kill = async || command::<u64>(&mut redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+    let mut kill = async || {
+        command::<u64>(
+            &mut redis,
+            &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
+        )
+        .await
+    };
     for id in ["one", "two"] {
         kill().await?;
         queue.push(Message::new("").id(id)).await?;
@@ -91,12 +118,17 @@ async fn every_verb_survives_that_its_idle_connection_was_closed() -> Result<()>
 
 /// Of a call that must not be repeated, a connection that was closed long ago must not leave the caller not knowing.
 #[tokio::test]
-async fn what_must_not_be_repeated_is_not_sent_on_a_connection_that_was_closed_long_ago() -> Result<()> {
+async fn what_must_not_be_repeated_is_not_sent_on_a_connection_that_was_closed_long_ago()
+-> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let mut redis = setup.redis().await?;
     let mut idle = async || {
-        command::<u64>(&mut redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await?;
+        command::<u64>(
+            &mut redis,
+            &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
+        )
+        .await?;
         tokio::time::sleep(Duration::from_millis(1_100)).await; // the fault is that so much time passes
         anyhow::Ok(())
     };
@@ -104,7 +136,14 @@ async fn what_must_not_be_repeated_is_not_sent_on_a_connection_that_was_closed_l
     idle().await?;
     queue.reschedule("id", 2 * HOUR).await?;
     idle().await?;
-    queue.push(Message::new("").id("id").due(HOUR).on_conflict(dueq::OnConflict::Replace)).await?;
+    queue
+        .push(
+            Message::new("")
+                .id("id")
+                .due(HOUR)
+                .on_conflict(dueq::OnConflict::Replace),
+        )
+        .await?;
     idle().await?;
     assert_eq!(queue.run_now("id").await?, dueq::RunNow::Moved);
     crate::support::claim_one(queue).await?.bury("").await?;
@@ -117,11 +156,21 @@ async fn what_must_not_be_repeated_is_not_sent_on_a_connection_that_was_closed_l
 async fn a_server_without_room_for_another_client_is_told_apart_and_waited_for() -> Result<()> {
     let setup = setup().await?;
     let mut redis = setup.redis().await?;
-    command::<u64>(&mut redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await?;
+    command::<u64>(
+        &mut redis,
+        &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
+    )
+    .await?;
     command::<()>(&mut redis, &["CONFIG", "SET", "maxclients", "1"]).await?;
     command::<()>(&mut redis, &["CONFIG", "RESETSTAT"]).await?;
-    let error = dueq::Client::connect(&setup.server.url()).await.expect_err("no room");
-    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
+    let error = dueq::Client::connect(&setup.server.url())
+        .await
+        .expect_err("no room");
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::Unavailable, Applied::No),
+        "{error}"
+    );
     assert!(error.is_retryable(), "{error}");
 
     let pushing = tokio::spawn({
@@ -132,7 +181,10 @@ async fn a_server_without_room_for_another_client_is_told_apart_and_waited_for()
     crate::support::until(
         "a refusal",
         async || command::<String>(&mut redis.clone(), &["INFO", "stats"]).await,
-        |info| info.lines().any(|line| line.starts_with("rejected_connections:") && !line.ends_with(":0")),
+        |info| {
+            info.lines()
+                .any(|line| line.starts_with("rejected_connections:") && !line.ends_with(":0"))
+        },
     )
     .await?;
     command::<()>(&mut redis, &["CONFIG", "SET", "maxclients", "1000"]).await?;

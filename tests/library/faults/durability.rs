@@ -28,9 +28,16 @@ async fn setup() -> Result<(Setup, Server)> {
 
 fn expect_unconfirmed<T: std::fmt::Debug>(result: Result<T, Error>, id: &str) -> String {
     let error = result.expect_err("too few confirm it");
-    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unconfirmed, Applied::Yes), "{error}");
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::Unconfirmed, Applied::Yes),
+        "{error}"
+    );
     assert_eq!(error.message_id(), Some(id.as_bytes()));
-    assert!(error.to_string().contains(id) && error.is_retryable(), "{error}");
+    assert!(
+        error.to_string().contains(id) && error.is_retryable(),
+        "{error}"
+    );
     error.to_string()
 }
 
@@ -38,21 +45,47 @@ fn expect_unconfirmed<T: std::fmt::Debug>(result: Result<T, Error>, id: &str) ->
 async fn a_push_waits_for_replicas_and_says_how_many_are_missing() -> Result<()> {
     let (setup, _replica) = setup().await?;
     let message = |id: &str| Message::new("x").id(id).due(HOUR);
-    let (queue, both) = (&setup.queue, setup.queue.clone().durability(replicated(2, SHORT)));
-    assert_eq!(queue.push(message("one").durability(replicated(1, LIMIT))).await?, Pushed::Created);
+    let (queue, both) = (
+        &setup.queue,
+        setup.queue.clone().durability(replicated(2, SHORT)),
+    );
+    assert_eq!(
+        queue
+            .push(message("one").durability(replicated(1, LIMIT)))
+            .await?,
+        Pushed::Created
+    );
     let text = expect_unconfirmed(both.push(message("two")).await, "two");
     assert!(text.contains("only 1 of 2 replicas"), "{text}");
-    assert!(queue.get("two").await?.is_some(), "the message exists all the same");
+    assert!(
+        queue.get("two").await?.is_some(),
+        "the message exists all the same"
+    );
     expect_unconfirmed(both.push(message("two")).await, "two");
     // The message's own word counts more than the queue's, and the queue's more than the client's.
-    let pushed = both.push(message("two").durability(replicated(1, LIMIT))).await?;
+    let pushed = both
+        .push(message("two").durability(replicated(1, LIMIT)))
+        .await?;
     assert_eq!(pushed, Pushed::Exists(State::Scheduled));
     let client = setup.client.clone().durability(replicated(2, SHORT));
-    expect_unconfirmed(client.queue("orders")?.push(message("three")).await, "three");
-    assert_eq!(client.queue("orders")?.durability(Durability::Memory).push(message("four")).await?, Pushed::Created);
+    expect_unconfirmed(
+        client.queue("orders")?.push(message("three")).await,
+        "three",
+    );
+    assert_eq!(
+        client
+            .queue("orders")?
+            .durability(Durability::Memory)
+            .push(message("four"))
+            .await?,
+        Pushed::Created
+    );
     let wrong = message("five").durability(replicated(1, Duration::ZERO));
     let error = queue.push(wrong).await.expect_err("it would wait for ever");
-    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::InvalidInput, Applied::No));
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::InvalidInput, Applied::No)
+    );
     assert_eq!(queue.get("five").await?, None);
     Ok(())
 }
@@ -65,13 +98,25 @@ async fn a_repeated_push_waits_although_the_message_exists() -> Result<()> {
     let message = || Message::new("x").id("order:42").due(HOUR);
     assert_eq!(setup.queue.push(message()).await?, Pushed::Created);
     // From a connection that has never written anything.
-    let other = Client::connect(&setup.server.url()).await?.queue("orders")?;
-    expect_unconfirmed(other.push(message().durability(replicated(1, SHORT))).await, "order:42");
+    let other = Client::connect(&setup.server.url())
+        .await?
+        .queue("orders")?;
+    expect_unconfirmed(
+        other.push(message().durability(replicated(1, SHORT))).await,
+        "order:42",
+    );
     // And when the script has to be sent a second time, the wait must come after it.
     setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
-    expect_unconfirmed(other.push(message().id("order:43").durability(replicated(1, SHORT))).await, "order:43");
+    expect_unconfirmed(
+        other
+            .push(message().id("order:43").durability(replicated(1, SHORT)))
+            .await,
+        "order:43",
+    );
     signal("-CONT", replica.pid())?;
-    let pushed = other.push(message().durability(replicated(1, LIMIT))).await?;
+    let pushed = other
+        .push(message().durability(replicated(1, LIMIT)))
+        .await?;
     assert_eq!(pushed, Pushed::Exists(State::Scheduled));
     Ok(())
 }
@@ -84,10 +129,24 @@ async fn who_waits_for_a_replica_stands_in_nobodys_way() -> Result<()> {
         let queue = setup.queue.clone().durability(replicated(1, LIMIT));
         async move { queue.push(Message::new("x").id("slow").due(HOUR)).await }
     });
-    until("the push", async || Ok(setup.queue.get("slow").await?.is_some()), |there| *there).await?;
+    until(
+        "the push",
+        async || Ok(setup.queue.get("slow").await?.is_some()),
+        |there| *there,
+    )
+    .await?;
     let other = setup.queue.clone().durability(replicated(1, SHORT));
-    assert_eq!(setup.queue.push(Message::new("y").id("quick").due(HOUR)).await?, Pushed::Created);
-    expect_unconfirmed(other.push(Message::new("y").id("quick").due(HOUR)).await, "quick");
+    assert_eq!(
+        setup
+            .queue
+            .push(Message::new("y").id("quick").due(HOUR))
+            .await?,
+        Pushed::Created
+    );
+    expect_unconfirmed(
+        other.push(Message::new("y").id("quick").due(HOUR)).await,
+        "quick",
+    );
     assert!(!waiting.is_finished(), "it waits for the replica");
     signal("-CONT", replica.pid())?;
     assert_eq!(within("the push", waiting).await???, Pushed::Created);
@@ -99,14 +158,31 @@ async fn who_waits_for_a_replica_stands_in_nobodys_way() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_stands_behind_a_long_wait_is_not_given_up_and_done_later() -> Result<()> {
     let setup = setup_with(&[]).await?;
-    assert_eq!(setup.queue.push(Message::new("x").id("moved").due(HOUR)).await?, Pushed::Created);
-    let alone = setup.queue.clone().durability(replicated(1, Duration::from_secs(6)));
+    assert_eq!(
+        setup
+            .queue
+            .push(Message::new("x").id("moved").due(HOUR))
+            .await?,
+        Pushed::Created
+    );
+    let alone = setup
+        .queue
+        .clone()
+        .durability(replicated(1, Duration::from_secs(6)));
     let waiting = tokio::spawn({
         let alone = alone.clone();
         async move { alone.push(Message::new("x").id("slow").due(HOUR)).await }
     });
-    until("the push", async || Ok(setup.queue.get("slow").await?.is_some()), |there| *there).await?;
-    expect_unconfirmed(within("the reschedule", alone.reschedule("moved", 2 * HOUR)).await?, "moved");
+    until(
+        "the push",
+        async || Ok(setup.queue.get("slow").await?.is_some()),
+        |there| *there,
+    )
+    .await?;
+    expect_unconfirmed(
+        within("the reschedule", alone.reschedule("moved", 2 * HOUR)).await?,
+        "moved",
+    );
     expect_unconfirmed(within("the push", waiting).await??, "slow");
     Ok(())
 }
@@ -118,13 +194,21 @@ async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
     signal("-STOP", replica.pid())?;
     let push = |number: u64| {
         let durability = replicated(1, LIMIT - Duration::from_millis(number));
-        let (queue, message) = (setup.queue.clone(), Message::new("x").id(format!("{number}")).due(HOUR));
+        let (queue, message) = (
+            setup.queue.clone(),
+            Message::new("x").id(format!("{number}")).due(HOUR),
+        );
         tokio::spawn(async move { queue.push(message.durability(durability)).await })
     };
     let pushes: Vec<_> = (0..60).map(push).collect();
     let waiting = async || {
         let clients = setup.command::<String>(&["CLIENT", "LIST"]).await?;
-        anyhow::Ok(clients.lines().filter(|client| client.contains("cmd=wait")).count())
+        anyhow::Ok(
+            clients
+                .lines()
+                .filter(|client| client.contains("cmd=wait"))
+                .count(),
+        )
     };
     until("as many as may wait", waiting, |count| *count >= 16).await?;
     // The others have every opportunity.
@@ -142,14 +226,20 @@ async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
                 created += 1;
             }
             // It waited for a place for 10 s, on a slow machine.
-            Err(error) => assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unavailable, Applied::No)),
+            Err(error) => assert_eq!(
+                (error.kind(), error.was_applied()),
+                (ErrorKind::Unavailable, Applied::No)
+            ),
         }
     }
     assert!(created >= 16, "{created}");
     // One call that asks for many kinds does not stand in its own way.
     let kinds = (0..40).map(|number| {
         let timeout = LIMIT - Duration::from_micros(number);
-        Message::new("x").id(format!("one call {number}")).due(HOUR).durability(replicated(1, timeout))
+        Message::new("x")
+            .id(format!("one call {number}"))
+            .due(HOUR)
+            .durability(replicated(1, timeout))
     });
     for pushed in setup.queue.push_many(kinds).await {
         assert_eq!(pushed?, Pushed::Created);
@@ -165,7 +255,10 @@ async fn one_wait_covers_a_batch() -> Result<()> {
         assert_eq!(pushed?, Pushed::Created);
     }
     let stats = setup.command::<String>(&["INFO", "commandstats"]).await?;
-    let line = stats.lines().find(|line| line.starts_with("cmdstat_wait:")).context("WAIT was called")?;
+    let line = stats
+        .lines()
+        .find(|line| line.starts_with("cmdstat_wait:"))
+        .context("WAIT was called")?;
     let calls: u32 = line.split(['=', ',']).nth(1).context("a count")?.parse()?;
     assert!(calls < 500, "{calls} waits for 1000 pushes");
     Ok(())
@@ -183,30 +276,59 @@ async fn cancels_and_other_changes_wait_too() -> Result<()> {
     expect_unconfirmed(queue.cancel("a").await, "a");
     expect_unconfirmed(queue.reschedule("b", HOUR * 2).await, "b");
     expect_unconfirmed(queue.run_now("c").await, "c");
-    assert_eq!(queue.cancel("nobody").await?, Cancelled::Absent, "there is nothing to lose");
+    assert_eq!(
+        queue.cancel("nobody").await?,
+        Cancelled::Absent,
+        "there is nothing to lose"
+    );
     signal("-CONT", replica.pid())?;
-    assert_eq!(queue.durability(replicated(1, LIMIT)).cancel("a").await?, Cancelled::Cancelled);
+    assert_eq!(
+        queue.durability(replicated(1, LIMIT)).cancel("a").await?,
+        Cancelled::Cancelled
+    );
     Ok(())
 }
 
 /// On a server without WAITAOF, and on one without an append-only file, nothing is pushed; on others it is on disk.
 #[tokio::test]
 async fn disks_are_waited_for_where_the_server_can() -> Result<()> {
-    let fsynced = Durability::Fsynced { local: true, replicas: 0, timeout: LIMIT };
+    let fsynced = Durability::Fsynced {
+        local: true,
+        replicas: 0,
+        timeout: LIMIT,
+    };
     for appendonly in ["no", "yes"] {
         let setup = setup_with(&["--appendonly", appendonly, "--appendfsync", "always"]).await?;
-        let known = setup.command::<Vec<Value>>(&["COMMAND", "INFO", "WAITAOF"]).await?;
-        let pushed = setup.queue.push(Message::new("x").id("a").due(HOUR).durability(fsynced)).await;
+        let known = setup
+            .command::<Vec<Value>>(&["COMMAND", "INFO", "WAITAOF"])
+            .await?;
+        let pushed = setup
+            .queue
+            .push(Message::new("x").id("a").due(HOUR).durability(fsynced))
+            .await;
         if known != [Value::Nil] && appendonly == "yes" {
             assert_eq!(pushed?, Pushed::Created);
-            let both = Durability::Fsynced { local: true, replicas: 1, timeout: SHORT };
-            let text = expect_unconfirmed(setup.queue.clone().durability(both).cancel("a").await, "a");
+            let both = Durability::Fsynced {
+                local: true,
+                replicas: 1,
+                timeout: SHORT,
+            };
+            let text =
+                expect_unconfirmed(setup.queue.clone().durability(both).cancel("a").await, "a");
             assert!(text.contains("only 0 of 1 replicas' disks"), "{text}");
             continue;
         }
         let error = pushed.expect_err("it cannot");
-        assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unsupported, Applied::No), "{error}");
-        let way_out = if known == [Value::Nil] { "7.2" } else { "appendonly" };
+        assert_eq!(
+            (error.kind(), error.was_applied()),
+            (ErrorKind::Unsupported, Applied::No),
+            "{error}"
+        );
+        let way_out = if known == [Value::Nil] {
+            "7.2"
+        } else {
+            "appendonly"
+        };
         assert!(error.to_string().contains(way_out), "{error}");
         assert_eq!(setup.queue.get("a").await?, None);
     }
@@ -216,14 +338,31 @@ async fn disks_are_waited_for_where_the_server_can() -> Result<()> {
 #[tokio::test]
 async fn the_rights_of_a_producer_suffice() -> Result<()> {
     let (setup, _replica) = setup().await?;
-    setup.queue.push(Message::new("x").id("made by an operator").due(HOUR)).await?;
+    setup
+        .queue
+        .push(Message::new("x").id("made by an operator").due(HOUR))
+        .await?;
     let rules = dueq::acl_rules("orders", dueq::Role::Producer)?;
-    let words: Vec<_> = ["ACL", "SETUSER", "shop"].into_iter().chain(rules.iter().map(String::as_str)).collect();
-    setup.command::<()>(&[&words[..], &["on", ">secret"]].concat()).await?;
+    let words: Vec<_> = ["ACL", "SETUSER", "shop"]
+        .into_iter()
+        .chain(rules.iter().map(String::as_str))
+        .collect();
+    setup
+        .command::<()>(&[&words[..], &["on", ">secret"]].concat())
+        .await?;
     let url = format!("redis://shop:secret@127.0.0.1:{}/", setup.server.port());
-    let queue = Client::connect(&url).await?.queue("orders")?.durability(replicated(1, LIMIT));
-    assert_eq!(queue.push(Message::new("x").id("a").due(HOUR)).await?, Pushed::Created);
-    assert_eq!(queue.push(Message::new("x").id("a").due(HOUR)).await?, Pushed::Exists(State::Scheduled));
+    let queue = Client::connect(&url)
+        .await?
+        .queue("orders")?
+        .durability(replicated(1, LIMIT));
+    assert_eq!(
+        queue.push(Message::new("x").id("a").due(HOUR)).await?,
+        Pushed::Created
+    );
+    assert_eq!(
+        queue.push(Message::new("x").id("a").due(HOUR)).await?,
+        Pushed::Exists(State::Scheduled)
+    );
     assert_eq!(queue.cancel("a").await?, Cancelled::Cancelled);
     Ok(())
 }

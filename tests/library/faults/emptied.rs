@@ -15,7 +15,9 @@ async fn work_goes_on_with_a_new_queue_after_the_store_was_emptied() -> Result<(
     for round in 0..5 {
         for delay in [0, 30, 1_100] {
             let id = format!("{round} {delay}");
-            queue.push(Message::new("").id(&id).due(Duration::from_millis(delay))).await?;
+            queue
+                .push(Message::new("").id(&id).due(Duration::from_millis(delay)))
+                .await?;
             assert_eq!(seen.next().await?, id);
         }
         queue.push(Message::new("").id("lost").due(HOUR)).await?;
@@ -45,11 +47,24 @@ async fn a_delivery_of_an_emptied_store_is_gone() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_with_a_key_of_another_type_fails_alone_and_unharmed() -> Result<()> {
     let setup = setup().await?;
-    setup.command::<()>(&["SET", "dueq:{orders}:messages", "somebody else's"]).await?;
-    let error = setup.queue.push(Message::new("").id("id")).await.expect_err("not ours");
-    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Server, dueq::Applied::No), "{error}");
+    setup
+        .command::<()>(&["SET", "dueq:{orders}:messages", "somebody else's"])
+        .await?;
+    let error = setup
+        .queue
+        .push(Message::new("").id("id"))
+        .await
+        .expect_err("not ours");
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::Server, dueq::Applied::No),
+        "{error}"
+    );
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
-    assert_eq!(setup.command::<Vec<String>>(&["KEYS", "*"]).await?, ["dueq:{orders}:messages"]);
+    assert_eq!(
+        setup.command::<Vec<String>>(&["KEYS", "*"]).await?,
+        ["dueq:{orders}:messages"]
+    );
     // Another queue of the same client works.
     let other = setup.client.queue("other")?;
     let (worker, mut seen) = acking(other.worker());
@@ -66,13 +81,26 @@ async fn a_queue_with_a_key_of_another_type_fails_alone_and_unharmed() -> Result
 async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push(Message::new("").due(HOUR)).await?;
-    setup.command::<()>(&["HSET", "dueq:{orders}:meta", "layout", "2"]).await?;
+    setup
+        .command::<()>(&["HSET", "dueq:{orders}:meta", "layout", "2"])
+        .await?;
     let error = setup.queue.push(Message::new("")).await.expect_err("newer");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("layout 2"), "{error}");
-    let worker = setup.queue.worker().run(|_| async {}, std::future::pending());
-    let error = crate::support::within("the refusal", worker).await?.expect_err("newer");
+    let worker = setup
+        .queue
+        .worker()
+        .run(|_| async {}, std::future::pending());
+    let error = crate::support::within("the refusal", worker)
+        .await?
+        .expect_err("newer");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert_eq!(setup.command::<u64>(&["ZCARD", "dueq:{orders}:scheduled"]).await?, 2, "one, and the sentinel");
+    assert_eq!(
+        setup
+            .command::<u64>(&["ZCARD", "dueq:{orders}:scheduled"])
+            .await?,
+        2,
+        "one, and the sentinel"
+    );
     Ok(())
 }

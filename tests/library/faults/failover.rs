@@ -5,13 +5,17 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use dueq::{Cancelled, Client, Delivery, Durability, Error, ErrorKind, Message, Pushed, Queue, Settled};
+use dueq::{
+    Cancelled, Client, Delivery, Durability, Error, ErrorKind, Message, Pushed, Queue, Settled,
+};
 use dueq_testkit::{Failover, is_master};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use crate::faults::restarts::signal;
-use crate::support::{HOUR, LIMIT, Running, Seen, acking, claim_one, seen, stats_until, until, within};
+use crate::support::{
+    HOUR, LIMIT, Running, Seen, acking, claim_one, seen, stats_until, until, within,
+};
 
 const REPLICAS: usize = 2;
 
@@ -39,11 +43,20 @@ struct Told {
 type Shared = Arc<Mutex<Told>>;
 
 /// Pushes message after message, each until it is acknowledged; takes every fifth back.
-async fn produce(queue: Queue, producer: usize, told: Shared, stop: CancellationToken) -> Result<(), Error> {
+async fn produce(
+    queue: Queue,
+    producer: usize,
+    told: Shared,
+    stop: CancellationToken,
+) -> Result<(), Error> {
     for number in 0.. {
         let id = format!("{producer}-{number}");
         let cancels = number % 5 == 0;
-        let delay = Duration::from_millis(if cancels { 5_000 } else { fastrand::u64(0..4_000) });
+        let delay = Duration::from_millis(if cancels {
+            5_000
+        } else {
+            fastrand::u64(0..4_000)
+        });
         let push = || queue.push(Message::new(id.as_bytes()).id(&id).due(delay));
         while let Err(error) = push().await {
             assert!(error.is_retryable(), "{error:?}");
@@ -51,7 +64,10 @@ async fn produce(queue: Queue, producer: usize, told: Shared, stop: Cancellation
                 return Ok(());
             }
         }
-        told.lock().expect("no panic").acknowledged.insert(id.clone());
+        told.lock()
+            .expect("no panic")
+            .acknowledged
+            .insert(id.clone());
         if cancels {
             let cancelled = queue.cancel(&id).await;
             let mut told = told.lock().expect("no panic");
@@ -71,26 +87,41 @@ async fn produce(queue: Queue, producer: usize, told: Shared, stop: Cancellation
 
 fn work(queue: &Queue, told: &Shared, times: UnboundedSender<Instant>) -> Running {
     let told = Arc::clone(told);
-    Running::start(queue.worker().concurrency(32).lease(Duration::from_secs(10)), move |delivery: Delivery| {
-        let mut told = told.lock().expect("no panic");
-        let id = delivery.id().into_owned();
-        told.early += u32::from(delivery.started_us() < delivery.due_ms() * 1_000);
-        told.after_cancel += u32::from(told.cancelled.contains(&id));
-        *told.handled.entry(id).or_default() += 1;
-        let _ = times.send(Instant::now());
-        async {}
-    })
+    Running::start(
+        queue
+            .worker()
+            .concurrency(32)
+            .lease(Duration::from_secs(10)),
+        move |delivery: Delivery| {
+            let mut told = told.lock().expect("no panic");
+            let id = delivery.id().into_owned();
+            told.early += u32::from(delivery.started_us() < delivery.due_ms() * 1_000);
+            told.after_cancel += u32::from(told.cancelled.contains(&id));
+            *told.handled.entry(id).or_default() += 1;
+            let _ = times.send(Instant::now());
+            async {}
+        },
+    )
 }
 
 /// Has the master fail; says how long after the promotion of another one a handler was started, and has the old one join.
-async fn fail_over(servers: &mut Failover, kill: bool, times: &mut Seen<Instant>) -> Result<Duration> {
+async fn fail_over(
+    servers: &mut Failover,
+    kill: bool,
+    times: &mut Seen<Instant>,
+) -> Result<Duration> {
     let (old, tilts) = (servers.master()?.context("a master")?, servers.tilts()?);
     if kill {
         servers.servers[old].kill()?;
     } else {
         signal("-STOP", servers.servers[old].pid())?;
     }
-    let others: Vec<_> = servers.servers.iter().enumerate().filter(|(place, _)| *place != old).collect();
+    let others: Vec<_> = servers
+        .servers
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| *place != old)
+        .collect();
     let promotion = || {
         for (_, server) in &others {
             if is_master(server.port())? {
@@ -109,8 +140,12 @@ async fn fail_over(servers: &mut Failover, kill: bool, times: &mut Seen<Instant>
             _ => {}
         }
     };
-    wait(servers, "the Sentinels to agree", || Ok(servers.master()?.is_some_and(|master| master != old)))?;
-    let new = servers.servers[servers.master()?.context("a master")?].port().to_string();
+    wait(servers, "the Sentinels to agree", || {
+        Ok(servers.master()?.is_some_and(|master| master != old))
+    })?;
+    let new = servers.servers[servers.master()?.context("a master")?]
+        .port()
+        .to_string();
     if kill {
         servers.servers[old].restart_with(&["--replicaof", "127.0.0.1", &new])?;
     } else {
@@ -131,17 +166,36 @@ async fn a_new_master_that_evicts_is_refused_until_it_is_set_right() -> Result<(
     let new = 1 - old;
     servers.servers[new].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])?;
     servers.servers[old].kill()?;
-    let is_refusal = |error: &Option<Error>| error.as_ref().is_some_and(|e| e.kind() == ErrorKind::Unsupported);
+    let is_refusal = |error: &Option<Error>| {
+        error
+            .as_ref()
+            .is_some_and(|e| e.kind() == ErrorKind::Unsupported)
+    };
     let start = Instant::now();
     // Of one that was made before the new master was known nobody knows whether the old one took it.
     while !is_refusal(&push("during").await.err()) {
-        assert!(start.elapsed() < 5 * LIMIT, "it was pushed to a server that evicts");
+        assert!(
+            start.elapsed() < 5 * LIMIT,
+            "it was pushed to a server that evicts"
+        );
     }
     let error = push("during").await.expect_err("it evicts");
-    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unsupported, dueq::Applied::No), "{error}");
-    assert!(error.to_string().contains("maxmemory-policy noeviction"), "{error}");
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::Unsupported, dueq::Applied::No),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("maxmemory-policy noeviction"),
+        "{error}"
+    );
     servers.servers[new].command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])?;
-    until("a push", async || Ok(push("after").await.is_ok()), |pushed| *pushed).await?;
+    until(
+        "a push",
+        async || Ok(push("after").await.is_ok()),
+        |pushed| *pushed,
+    )
+    .await?;
     assert_eq!(queue.get("during").await?, None);
     Ok(())
 }
@@ -150,19 +204,36 @@ async fn a_new_master_that_evicts_is_refused_until_it_is_set_right() -> Result<(
 /// and what is lost is only told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn work_goes_on_after_failovers_and_nothing_that_all_replicas_had_is_lost() -> Result<()> {
-    let count: usize = std::env::var("DUEQ_FAILOVERS").ok().map_or(Ok(2), |count| count.parse())?;
+    let count: usize = std::env::var("DUEQ_FAILOVERS")
+        .ok()
+        .map_or(Ok(2), |count| count.parse())?;
     let memory = std::env::var_os("DUEQ_FAILOVER_MEMORY").is_some();
     let timeout = Duration::from_millis(500);
-    let durability =
-        if memory { Durability::Memory } else { Durability::Replicated { replicas: REPLICAS as u32, timeout } };
+    let durability = if memory {
+        Durability::Memory
+    } else {
+        Durability::Replicated {
+            replicas: REPLICAS as u32,
+            timeout,
+        }
+    };
     let mut servers = start(REPLICAS).await?;
-    let client = Client::connect(&servers.url()).await?.durability(durability);
+    let client = Client::connect(&servers.url())
+        .await?
+        .durability(durability);
     let queue = client.queue("orders")?;
     let (told, stop) = (Shared::default(), CancellationToken::new());
     let (sender, mut times) = seen();
     let worker = work(&queue, &told, sender);
     let producers: Vec<_> = (0..4)
-        .map(|producer| tokio::spawn(produce(queue.clone(), producer, Arc::clone(&told), stop.clone())))
+        .map(|producer| {
+            tokio::spawn(produce(
+                queue.clone(),
+                producer,
+                Arc::clone(&told),
+                stop.clone(),
+            ))
+        })
         .collect();
     let mut pauses = Vec::new();
     for round in 0..count {
@@ -183,10 +254,15 @@ async fn work_goes_on_after_failovers_and_nothing_that_all_replicas_had_is_lost(
     for producer in producers {
         within("the end of a producer", producer).await???;
     }
-    stats_until(&queue, "an empty queue", |stats| stats.scheduled + stats.ready + stats.leased == 0).await?;
+    stats_until(&queue, "an empty queue", |stats| {
+        stats.scheduled + stats.ready + stats.leased == 0
+    })
+    .await?;
     worker.stop().await?;
     let told = told.lock().expect("no panic");
-    let gone = |id: &String| told.handled.contains_key(id) || told.cancelled.contains(id) || told.doubtful.contains(id);
+    let gone = |id: &String| {
+        told.handled.contains_key(id) || told.cancelled.contains(id) || told.doubtful.contains(id)
+    };
     let lost: Vec<_> = told.acknowledged.iter().filter(|id| !gone(id)).collect();
     let twice = told.handled.values().filter(|times| **times > 1).count();
     pauses.sort_unstable();
@@ -218,7 +294,9 @@ async fn work_goes_on_when_an_operator_changes_the_master() -> Result<()> {
     assert_eq!(handled.next().await?, "before");
     let old = servers.master()?.context("a master")?;
     servers.change_master()?;
-    wait(&servers, "another master", || Ok(servers.master()?.is_some_and(|new| new != old)))?;
+    wait(&servers, "another master", || {
+        Ok(servers.master()?.is_some_and(|new| new != old))
+    })?;
     wait(&servers, "the old one to follow it", || servers.knows_all())?;
     queue.push(Message::new("x").id("after")).await?;
     assert_eq!(handled.next().await?, "after");
@@ -228,13 +306,20 @@ async fn work_goes_on_when_an_operator_changes_the_master() -> Result<()> {
 /// Keeps the replicas from hearing of anything more, as a network would.
 fn cut_off(servers: &Failover) -> Result<usize> {
     let master = servers.master()?.context("a master")?;
-    for (_, server) in servers.servers.iter().enumerate().filter(|(place, _)| *place != master) {
+    for (_, server) in servers
+        .servers
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| *place != master)
+    {
         server.command(&["CONFIG", "SET", "masteruser", "nobody"])?;
         server.command(&["CONFIG", "SET", "masterauth", "wrong"])?;
     }
     servers.servers[master].command(&["CLIENT", "KILL", "TYPE", "replica"])?;
     wait(servers, "the replicas to be cut off", || {
-        Ok(servers.servers[master].command(&["INFO", "replication"])?.contains("connected_slaves:0"))
+        Ok(servers.servers[master]
+            .command(&["INFO", "replication"])?
+            .contains("connected_slaves:0"))
     })?;
     Ok(master)
 }
@@ -244,26 +329,65 @@ fn cut_off(servers: &Failover) -> Result<usize> {
 async fn what_no_replica_had_is_lost_and_its_grants_are_known_by_their_token() -> Result<()> {
     let mut servers = start(1).await?;
     let queue = Client::connect(&servers.url()).await?.queue("orders")?;
-    let replicated = Durability::Replicated { replicas: 1, timeout: Duration::from_millis(100) };
+    let replicated = Durability::Replicated {
+        replicas: 1,
+        timeout: Duration::from_millis(100),
+    };
     let message = |id: &str| Message::new("x").id(id).due(HOUR);
     queue
-        .push(message("leased").due(Duration::ZERO).durability(Durability::Replicated { replicas: 1, timeout: LIMIT }))
+        .push(
+            message("leased")
+                .due(Duration::ZERO)
+                .durability(Durability::Replicated {
+                    replicas: 1,
+                    timeout: LIMIT,
+                }),
+        )
         .await?;
     let master = cut_off(&servers)?;
     let granted = claim_one(&queue).await?;
     assert_eq!(queue.push(message("acknowledged")).await?, Pushed::Created);
-    let error = queue.push(message("refused").durability(replicated)).await.expect_err("no replica has it");
-    assert_eq!((error.kind(), error.message_id()), (ErrorKind::Unconfirmed, Some(&b"refused"[..])));
+    let error = queue
+        .push(message("refused").durability(replicated))
+        .await
+        .expect_err("no replica has it");
+    assert_eq!(
+        (error.kind(), error.message_id()),
+        (ErrorKind::Unconfirmed, Some(&b"refused"[..]))
+    );
     servers.servers[master].kill()?;
-    wait(&servers, "another master", || Ok(servers.master()?.is_some_and(|new| new != master)))?;
-    let stored = async || Ok(queue.get("leased").await?.map(|stored| stored.state.as_str().to_owned()));
+    wait(&servers, "another master", || {
+        Ok(servers.master()?.is_some_and(|new| new != master))
+    })?;
+    let stored = async || {
+        Ok(queue
+            .get("leased")
+            .await?
+            .map(|stored| stored.state.as_str().to_owned()))
+    };
     let state = until("the new master", stored, |state| state.is_some()).await?;
-    assert_ne!(state.as_deref(), Some("leased"), "the new master knows nothing of the grant");
-    assert_eq!(queue.get("acknowledged").await?, None, "lost, as Memory may be");
-    assert_eq!(granted.ack().await?, Settled::Lost, "a grant that the new master does not know");
+    assert_ne!(
+        state.as_deref(),
+        Some("leased"),
+        "the new master knows nothing of the grant"
+    );
+    assert_eq!(
+        queue.get("acknowledged").await?,
+        None,
+        "lost, as Memory may be"
+    );
+    assert_eq!(
+        granted.ack().await?,
+        Settled::Lost,
+        "a grant that the new master does not know"
+    );
     let again = claim_one(&queue).await?;
     assert_eq!(again.id(), "leased");
-    assert_eq!(granted.ack().await?, Settled::Lost, "nor after it has granted the message itself");
+    assert_eq!(
+        granted.ack().await?,
+        Settled::Lost,
+        "nor after it has granted the message itself"
+    );
     assert_eq!(again.ack().await?, Settled::Done);
     assert_eq!(granted.ack().await?, Settled::Gone);
     Ok(())
@@ -276,19 +400,49 @@ async fn a_master_that_was_replaced_while_it_slept_confirms_nothing() -> Result<
     let client = Client::connect(&servers.url()).await?;
     let queue = client.queue("orders")?;
     // The replica must have it before the master stops.
-    let before = Durability::Replicated { replicas: 1, timeout: LIMIT };
-    let pushed = queue.push(Message::new("x").id("before").due(HOUR).durability(before)).await?;
+    let before = Durability::Replicated {
+        replicas: 1,
+        timeout: LIMIT,
+    };
+    let pushed = queue
+        .push(Message::new("x").id("before").due(HOUR).durability(before))
+        .await?;
     assert_eq!(pushed, Pushed::Created);
     let old = servers.master()?.context("a master")?;
     signal("-STOP", servers.servers[old].pid())?;
-    wait(&servers, "another master", || Ok(servers.master()?.is_some_and(|new| new != old)))?;
-    assert_eq!(queue.push(Message::new("x").id("meanwhile").due(HOUR)).await?, Pushed::Created);
+    wait(&servers, "another master", || {
+        Ok(servers.master()?.is_some_and(|new| new != old))
+    })?;
+    assert_eq!(
+        queue
+            .push(Message::new("x").id("meanwhile").due(HOUR))
+            .await?,
+        Pushed::Created
+    );
     signal("-CONT", servers.servers[old].pid())?;
-    let split = Client::connect(&servers.servers[old].url()).await?.queue("orders")?;
-    let replicated = Durability::Replicated { replicas: 1, timeout: Duration::from_millis(100) };
-    let error =
-        split.push(Message::new("x").id("split").due(HOUR).durability(replicated)).await.expect_err("no replica");
-    assert!(matches!(error.kind(), ErrorKind::Unconfirmed | ErrorKind::Unavailable), "{error:?}");
+    let split = Client::connect(&servers.servers[old].url())
+        .await?
+        .queue("orders")?;
+    let replicated = Durability::Replicated {
+        replicas: 1,
+        timeout: Duration::from_millis(100),
+    };
+    let error = split
+        .push(
+            Message::new("x")
+                .id("split")
+                .due(HOUR)
+                .durability(replicated),
+        )
+        .await
+        .expect_err("no replica");
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::Unconfirmed | ErrorKind::Unavailable
+        ),
+        "{error:?}"
+    );
     wait(&servers, "the old master to join", || servers.knows_all())?;
     assert_eq!(queue.get("split").await?, None);
     for id in ["before", "meanwhile"] {
@@ -301,12 +455,22 @@ async fn a_master_that_was_replaced_while_it_slept_confirms_nothing() -> Result<
 async fn a_name_that_no_sentinel_knows_and_sentinels_that_are_away() -> Result<()> {
     let servers = start(1).await?;
     let url = servers.url();
-    let error = Client::connect(&url.replace("/orders", "/nobody")).await.expect_err("an unknown name");
+    let error = Client::connect(&url.replace("/orders", "/nobody"))
+        .await
+        .expect_err("an unknown name");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("nobody"), "{error}");
     let some_away = url.replace("sentinel://", "sentinel://127.0.0.1:1,");
-    Client::connect(&some_away).await?.queue("q")?.push(Message::new("x")).await?;
-    let error = within("an error", Client::connect("redis+sentinel://127.0.0.1:1/orders")).await?;
+    Client::connect(&some_away)
+        .await?
+        .queue("q")?
+        .push(Message::new("x"))
+        .await?;
+    let error = within(
+        "an error",
+        Client::connect("redis+sentinel://127.0.0.1:1/orders"),
+    )
+    .await?;
     let error = error.expect_err("nobody is there");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");

@@ -11,19 +11,34 @@ async fn a_full_server_refuses_pushes_is_drained_and_takes_them_again() -> Resul
     let setup = setup().await?;
     let queue = &setup.queue;
     for number in 0..40 {
-        queue.push(Message::new(vec![b'x'; 50_000]).id(format!("{number}"))).await?;
+        queue
+            .push(Message::new(vec![b'x'; 50_000]).id(format!("{number}")))
+            .await?;
     }
     let mut redis = setup.redis().await?;
     crate::support::command::<()>(&mut redis, &["CONFIG", "SET", "maxmemory", "1mb"]).await?;
 
-    let refusals = queue.push_many((0..10).map(|n| Message::new("").id(format!("refused {n}")).due(HOUR))).await;
+    let refusals = queue
+        .push_many((0..10).map(|n| Message::new("").id(format!("refused {n}")).due(HOUR)))
+        .await;
     for refused in refusals {
         let error = refused.expect_err("full");
-        assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Full, Applied::No), "{error}");
-        assert!(error.is_retryable() && error.to_string().contains("maxmemory"), "{error}");
+        assert_eq!(
+            (error.kind(), error.was_applied()),
+            (ErrorKind::Full, Applied::No),
+            "{error}"
+        );
+        assert!(
+            error.is_retryable() && error.to_string().contains("maxmemory"),
+            "{error}"
+        );
     }
     let error = queue.reschedule("1", HOUR).await.expect_err("full");
-    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Full, Applied::No), "{error}");
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::Full, Applied::No),
+        "{error}"
+    );
     assert_eq!(queue.get("refused 0").await?, None);
 
     let (worker, mut seen) = acking(queue.worker());
@@ -35,7 +50,10 @@ async fn a_full_server_refuses_pushes_is_drained_and_takes_them_again() -> Resul
 
     // What a bare server needs leaves no room within a megabyte.
     crate::support::command::<()>(&mut redis, &["CONFIG", "SET", "maxmemory", "20mb"]).await?;
-    assert_eq!(queue.push(Message::new("").id("refused 0")).await?, Pushed::Created);
+    assert_eq!(
+        queue.push(Message::new("").id("refused 0")).await?,
+        Pushed::Created
+    );
     Ok(())
 }
 
@@ -44,9 +62,15 @@ async fn a_server_that_evicts_is_refused_with_the_setting_to_change() -> Result<
     for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
         let server = Server::start(&["--maxmemory-policy", policy])?;
         let error = Client::connect(&server.url()).await.expect_err("it evicts");
-        assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unsupported, Applied::No));
+        assert_eq!(
+            (error.kind(), error.was_applied()),
+            (ErrorKind::Unsupported, Applied::No)
+        );
         let text = error.to_string();
-        assert!(text.contains(policy) && text.contains("CONFIG SET maxmemory-policy noeviction"), "{text}");
+        assert!(
+            text.contains(policy) && text.contains("CONFIG SET maxmemory-policy noeviction"),
+            "{text}"
+        );
     }
     // Keys without a time to live are safe from these.
     for policy in ["noeviction", "volatile-lru", "volatile-ttl"] {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dueq::{
-    Applied, Cancelled, Client, Durability, Error, ErrorKind, Message, OnConflict, Pushed, Queue, Requeued,
-    Rescheduled, RunNow, Stored,
+    Applied, Cancelled, Client, Durability, Error, ErrorKind, Message, OnConflict, Pushed, Queue,
+    Requeued, Rescheduled, RunNow, Stored,
 };
 use dueq_testkit::Server;
 use redis::Value;
@@ -25,8 +25,15 @@ const REQUEUE: &str = include_str!("../../../lua/dist/requeue.lua");
 const FULL: [&str; 4] = ["CONFIG", "SET", "maxmemory", "1mb"];
 const ROOMY: [&str; 4] = ["CONFIG", "SET", "maxmemory", "0"];
 
-const REPLICATED: Durability = Durability::Replicated { replicas: 1, timeout: LIMIT };
-const FSYNCED: Durability = Durability::Fsynced { local: true, replicas: 1, timeout: LIMIT };
+const REPLICATED: Durability = Durability::Replicated {
+    replicas: 1,
+    timeout: LIMIT,
+};
+const FSYNCED: Durability = Durability::Fsynced {
+    local: true,
+    replicas: 1,
+    timeout: LIMIT,
+};
 
 /// A server with a replica, the queue reached directly and through a proxy; all scripts are known to the server.
 struct Bench {
@@ -50,14 +57,26 @@ async fn bench() -> Result<Bench> {
         verb.call(&setup.queue, &format!("{verb:?}")).await?;
         setup.queue.cancel(&format!("{verb:?}")).await?;
     }
-    Ok(Bench { setup, replica, proxy, proxied })
+    Ok(Bench {
+        setup,
+        replica,
+        proxy,
+        proxied,
+    })
 }
 
 impl Bench {
     /// The durabilities that this server has.
     async fn durabilities(&self) -> Result<Vec<Durability>> {
-        let known = self.setup.command::<Vec<Value>>(&["COMMAND", "INFO", "WAITAOF"]).await? != [Value::Nil];
-        Ok([Durability::Memory, REPLICATED].into_iter().chain(known.then_some(FSYNCED)).collect())
+        let known = self
+            .setup
+            .command::<Vec<Value>>(&["COMMAND", "INFO", "WAITAOF"])
+            .await?
+            != [Value::Nil];
+        Ok([Durability::Memory, REPLICATED]
+            .into_iter()
+            .chain(known.then_some(FSYNCED))
+            .collect())
     }
 }
 
@@ -70,7 +89,13 @@ enum Verb {
     Requeue,
 }
 
-const VERBS: [Verb; 5] = [Verb::Push, Verb::Cancel, Verb::Reschedule, Verb::RunNow, Verb::Requeue];
+const VERBS: [Verb; 5] = [
+    Verb::Push,
+    Verb::Cancel,
+    Verb::Reschedule,
+    Verb::RunNow,
+    Verb::Requeue,
+];
 
 impl Verb {
     fn script(self) -> &'static str {
@@ -88,7 +113,10 @@ impl Verb {
         match self {
             Self::Push => {}
             Self::Requeue => {
-                let _ = push_and_claim(queue, Message::new("x").id(id)).await?.bury("why").await?;
+                let _ = push_and_claim(queue, Message::new("x").id(id))
+                    .await?
+                    .bury("why")
+                    .await?;
             }
             _ => assert_eq!(queue.push(message(id)).await?, Pushed::Created),
         }
@@ -139,8 +167,15 @@ async fn a_call_on_a_full_server_is_done_or_refused_as_told() -> Result<()> {
                 Ok(()) => assert!(changed, "{what}: it was not done"),
                 Err(error) => {
                     assert!(!changed, "{what} was done, and told as {error:?}");
-                    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Full, Applied::No), "{what}: {error}");
-                    assert!(!matches!(verb, Verb::Cancel), "{what} needs no memory: {error}");
+                    assert_eq!(
+                        (error.kind(), error.was_applied()),
+                        (ErrorKind::Full, Applied::No),
+                        "{what}: {error}"
+                    );
+                    assert!(
+                        !matches!(verb, Verb::Cancel),
+                        "{what} needs no memory: {error}"
+                    );
                 }
             }
         }
@@ -185,13 +220,17 @@ async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
     bench.proxy.after_call_of(RESCHEDULE, &KILL);
     expect_unconfirmed(queue.reschedule("moved", 2 * HOUR).await, "moved")?;
     bench.proxy.after_call_of(PUSH, &KILL);
-    let replaced = queue.push(message("replaced").on_conflict(OnConflict::Replace)).await;
+    let replaced = queue
+        .push(message("replaced").on_conflict(OnConflict::Replace))
+        .await;
     expect_unconfirmed(replaced, "replaced")?;
     // What may be repeated is repeated, and then waited for.
     bench.proxy.after_call_of(CANCEL, &KILL);
     assert_eq!(queue.cancel("cancelled").await?, Cancelled::Cancelled);
     // A repetition would meet this error again.
-    bench.proxy.after_call_of(CANCEL, &["ACL", "SETUSER", "default", "-wait"]);
+    bench
+        .proxy
+        .after_call_of(CANCEL, &["ACL", "SETUSER", "default", "-wait"]);
     let text = expect_unconfirmed(queue.cancel("denied").await, "denied")?;
     assert!(text.contains("NOPERM") && text.contains("wait"), "{text}");
     assert_eq!(direct.get("denied").await?, None);
@@ -200,7 +239,11 @@ async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
 
 fn expect_unconfirmed<T: Debug>(told: Result<T, Error>, id: &str) -> Result<String> {
     let error = told.err().context("it was confirmed")?;
-    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Unconfirmed, Applied::Yes), "{error}");
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::Unconfirmed, Applied::Yes),
+        "{error}"
+    );
     assert_eq!(error.message_id(), Some(id.as_bytes()));
     Ok(error.to_string())
 }
@@ -214,10 +257,24 @@ async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
     signal("-STOP", bench.replica.pid())?;
     bench.setup.server.command(&FULL)?;
     assert_eq!(direct.cancel("id").await?, Cancelled::Cancelled);
-    let short = Durability::Replicated { replicas: 1, timeout: Duration::from_millis(50) };
-    expect_unconfirmed(bench.proxied.clone().durability(short).cancel("id").await, "id")?;
+    let short = Durability::Replicated {
+        replicas: 1,
+        timeout: Duration::from_millis(50),
+    };
+    expect_unconfirmed(
+        bench.proxied.clone().durability(short).cancel("id").await,
+        "id",
+    )?;
     signal("-CONT", bench.replica.pid())?;
-    assert_eq!(bench.proxied.clone().durability(REPLICATED).cancel("id").await?, Cancelled::Cancelled);
+    assert_eq!(
+        bench
+            .proxied
+            .clone()
+            .durability(REPLICATED)
+            .cancel("id")
+            .await?,
+        Cancelled::Cancelled
+    );
     Ok(())
 }
 
@@ -226,8 +283,10 @@ async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
 async fn a_wait_leaves_a_deleted_queue_alone() -> Result<()> {
     let bench = bench().await?;
     bench.setup.queue.push(message("id")).await?;
-    let queue =
-        bench.proxied.clone().durability(Durability::Replicated { replicas: 1, timeout: Duration::from_secs(1) });
+    let queue = bench.proxied.clone().durability(Durability::Replicated {
+        replicas: 1,
+        timeout: Duration::from_secs(1),
+    });
     bench.proxy.after_call_of(CANCEL, &["FLUSHALL"]);
     queue.cancel("id").await?;
     assert_eq!(bench.setup.server.command(&["DBSIZE"])?.trim(), ":0");

@@ -24,7 +24,9 @@ fn lateness(queue: &dueq::Queue) -> (Running, Seen<Duration>) {
 /// One after the other: each is the head when it is pushed, and would be announced.
 async fn fires(queue: &dueq::Queue, seen: &mut Seen<Duration>) -> Result<()> {
     for delay in [0, 20, 150, 300, 1_200, 5, 40] {
-        queue.push(Message::new("").due(Duration::from_millis(delay))).await?;
+        queue
+            .push(Message::new("").due(Duration::from_millis(delay)))
+            .await?;
         let late = seen.next().await?;
         assert!(late < FLOOR, "due after {delay} ms, {late:?} late");
     }
@@ -35,13 +37,26 @@ async fn fires(queue: &dueq::Queue, seen: &mut Seen<Duration>) -> Result<()> {
 async fn a_user_without_channels_gets_everything_within_the_floor() -> Result<()> {
     let server = Server::start(&[])?;
     let mut admin = connection(&server.url()).await?;
-    let rule = ["ACL", "SETUSER", "worker", "on", ">secret", "~dueq:*", "+@all", "resetchannels"];
+    let rule = [
+        "ACL",
+        "SETUSER",
+        "worker",
+        "on",
+        ">secret",
+        "~dueq:*",
+        "+@all",
+        "resetchannels",
+    ];
     command::<()>(&mut admin, &rule).await?;
     let url = format!("redis://worker:secret@127.0.0.1:{}/", server.port());
     let queue = Client::connect(&url).await?.queue("orders")?;
     let (worker, mut seen) = lateness(&queue);
     fires(&queue, &mut seen).await?;
-    let subscribers: (String, u64) = command(&mut admin, &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"]).await?;
+    let subscribers: (String, u64) = command(
+        &mut admin,
+        &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"],
+    )
+    .await?;
     assert_eq!(subscribers.1, 0, "it had no right to listen");
     worker.stop().await
 }
@@ -78,7 +93,10 @@ async fn a_subscription_that_went_dead_silently_is_renewed() -> Result<()> {
     };
     let first = crate::support::until("a subscriber", &mut subscriber, Option::is_some).await?;
     proxy.forsake_open_connections();
-    crate::support::until("another subscriber", &mut subscriber, |other| other.is_some() && *other != first).await?;
+    crate::support::until("another subscriber", &mut subscriber, |other| {
+        other.is_some() && *other != first
+    })
+    .await?;
     fires(&queue, &mut seen).await?;
     worker.stop().await
 }
@@ -97,9 +115,15 @@ async fn a_subscription_that_the_server_ended_is_made_anew() -> Result<()> {
         Ok(command::<(String, u64)>(&mut redis, &channel).await?.1)
     };
     crate::support::until("a subscriber", &mut subscribers, |count| *count == 1).await?;
-    let slot: u64 = setup.command(&["CLUSTER", "KEYSLOT", "dueq:{orders}:meta"]).await?;
-    setup.command::<()>(&["CLUSTER", "DELSLOTS", &slot.to_string()]).await?;
-    setup.command::<()>(&["CLUSTER", "ADDSLOTS", &slot.to_string()]).await?;
+    let slot: u64 = setup
+        .command(&["CLUSTER", "KEYSLOT", "dueq:{orders}:meta"])
+        .await?;
+    setup
+        .command::<()>(&["CLUSTER", "DELSLOTS", &slot.to_string()])
+        .await?;
+    setup
+        .command::<()>(&["CLUSTER", "ADDSLOTS", &slot.to_string()])
+        .await?;
     crate::support::until("a subscriber", &mut subscribers, |count| *count == 1).await?;
     fires(&setup.queue, &mut seen).await?;
     worker.stop().await
@@ -111,12 +135,29 @@ async fn forged_notices_change_nothing() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = lateness(&setup.queue);
     let mut redis = setup.redis().await?;
-    setup.queue.push(Message::new("").id("far").due(crate::support::HOUR)).await?;
-    for forged in ["0", "1", "-1", "18446744073709551615", "99999999999999999999", "x", "", "\u{1f600}", "1e3"] {
+    setup
+        .queue
+        .push(Message::new("").id("far").due(crate::support::HOUR))
+        .await?;
+    for forged in [
+        "0",
+        "1",
+        "-1",
+        "18446744073709551615",
+        "99999999999999999999",
+        "x",
+        "",
+        "\u{1f600}",
+        "1e3",
+    ] {
         command::<u64>(&mut redis, &["SPUBLISH", "dueq:{orders}:notice", forged]).await?;
     }
     fires(&setup.queue, &mut seen).await?;
     let stats = setup.queue.stats().await?;
-    assert_eq!((stats.claimed, stats.scheduled), (7, 1), "nothing fired early");
+    assert_eq!(
+        (stats.claimed, stats.scheduled),
+        (7, 1),
+        "nothing fired early"
+    );
     worker.stop().await
 }

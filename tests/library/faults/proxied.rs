@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{
-    Applied, Cancelled, Client, Due, ErrorKind, Limits, Message, OnConflict, Pushed, Queue, Rescheduled, Settled, State,
+    Applied, Cancelled, Client, Due, ErrorKind, Limits, Message, OnConflict, Pushed, Queue,
+    Rescheduled, Settled, State,
 };
 
 use crate::support::proxy::Proxy;
-use crate::support::{HOUR, Running, Setup, claim_one, push_and_claim, setup, stats_until, until, within};
+use crate::support::{
+    HOUR, Running, Setup, claim_one, push_and_claim, setup, stats_until, until, within,
+};
 
 pub(super) const PUSH: &str = include_str!("../../../lua/dist/push.lua");
 const ACK: &str = include_str!("../../../lua/dist/ack.lua");
@@ -22,7 +25,10 @@ pub(super) async fn proxied() -> Result<(Setup, Proxy, Queue)> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
-    push_and_claim(&queue, Message::new("").id("warm")).await?.retry(Duration::ZERO, "").await?;
+    push_and_claim(&queue, Message::new("").id("warm"))
+        .await?
+        .retry(Duration::ZERO, "")
+        .await?;
     claim_one(&queue).await?.ack().await?;
     queue.cancel("warm").await?;
     queue.reschedule("warm", HOUR).await?;
@@ -33,7 +39,10 @@ pub(super) async fn proxied() -> Result<(Setup, Proxy, Queue)> {
 async fn a_push_whose_reply_is_lost_is_repeated_and_the_message_exists_once() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     proxy.cut_reply_of(PUSH);
-    assert_eq!(queue.push(Message::new("a").id("id").due(HOUR)).await?, Pushed::Exists(State::Scheduled));
+    assert_eq!(
+        queue.push(Message::new("a").id("id").due(HOUR)).await?,
+        Pushed::Exists(State::Scheduled)
+    );
     assert_eq!(proxy.cuts(), 1);
     let stats = setup.queue.stats().await?;
     assert_eq!((stats.scheduled, stats.pushed), (1, 2));
@@ -44,27 +53,51 @@ async fn a_push_whose_reply_is_lost_is_repeated_and_the_message_exists_once() ->
 #[tokio::test]
 async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    setup.queue.push(Message::new("").id("other").due(HOUR)).await?;
-    setup.queue.configure(Limits::new().max_messages(Some(1))).await?;
-    let error = queue.push(Message::new("").id("id")).await.expect_err("no room");
-    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Full, Applied::No), "{error}");
+    setup
+        .queue
+        .push(Message::new("").id("other").due(HOUR))
+        .await?;
+    setup
+        .queue
+        .configure(Limits::new().max_messages(Some(1)))
+        .await?;
+    let error = queue
+        .push(Message::new("").id("id"))
+        .await
+        .expect_err("no room");
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::Full, Applied::No),
+        "{error}"
+    );
     proxy.cut_reply_of(PUSH);
-    let error = queue.push(Message::new("").id("id")).await.expect_err("no room");
+    let error = queue
+        .push(Message::new("").id("id"))
+        .await
+        .expect_err("no room");
     assert_eq!(proxy.cuts(), 1);
-    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Full, Applied::Unknown), "{error}");
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::Full, Applied::Unknown),
+        "{error}"
+    );
     Ok(())
 }
 
 /// Delivered and acked between the push and its repetition: it must not run twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_meanwhile() -> Result<()> {
+async fn a_push_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_meanwhile()
+-> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let (worker, mut seen) = crate::support::acking(setup.queue.worker());
     for round in 0..20 {
         proxy.cut_reply_of(PUSH);
         let id = format!("{round}");
         let pushed = queue.push(Message::new("").id(&id)).await?;
-        assert!(matches!(pushed, Pushed::Exists(_) | Pushed::Finished), "{pushed:?}");
+        assert!(
+            matches!(pushed, Pushed::Exists(_) | Pushed::Finished),
+            "{pushed:?}"
+        );
         assert_eq!(seen.next().await?, id);
     }
     assert_eq!(proxy.cuts(), 20);
@@ -76,7 +109,8 @@ async fn a_push_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_mea
 
 /// The same of many: Redis remembers their call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_meanwhile() -> Result<()> {
+async fn a_call_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_meanwhile()
+-> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let (handled, mut seen) = crate::support::seen();
     let worker = Running::start(setup.queue.worker(), move |delivery: dueq::Delivery| {
@@ -87,21 +121,35 @@ async fn a_call_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_mea
         proxy.cut_reply_of(PUSH);
         proxy.shut();
         let later = Message::new("later").due(HOUR);
-        let messages: Vec<_> = (0..20).map(|place| Message::new(format!("{round} {place}"))).chain([later]).collect();
+        let messages: Vec<_> = (0..20)
+            .map(|place| Message::new(format!("{round} {place}")))
+            .chain([later])
+            .collect();
         let push = tokio::spawn({
             let queue = queue.clone();
             async move { queue.push_many(messages).await }
         });
-        let mut expected: Vec<_> = (0..20).map(|place| format!("{round} {place}").into_bytes()).collect();
+        let mut expected: Vec<_> = (0..20)
+            .map(|place| format!("{round} {place}").into_bytes())
+            .collect();
         let mut found = seen.take(20).await?;
         expected.sort();
         found.sort();
         assert_eq!(found, expected);
-        stats_until(&setup.queue, "all acked", |stats| stats.acked == 1 + 20 * round).await?;
+        stats_until(&setup.queue, "all acked", |stats| {
+            stats.acked == 1 + 20 * round
+        })
+        .await?;
         proxy.let_in();
-        let told: Vec<_> = within("the push", push).await??.into_iter().collect::<Result<_, _>>()?;
+        let told: Vec<_> = within("the push", push)
+            .await??
+            .into_iter()
+            .collect::<Result<_, _>>()?;
         let (last, gone) = told.split_last().expect("answers");
-        assert!(gone.iter().all(|pushed| *pushed == Pushed::Finished), "{gone:?}");
+        assert!(
+            gone.iter().all(|pushed| *pushed == Pushed::Finished),
+            "{gone:?}"
+        );
         assert_eq!(*last, Pushed::Exists(State::Scheduled));
     }
     assert_eq!(proxy.cuts(), 5);
@@ -116,24 +164,42 @@ async fn a_call_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_mea
 #[tokio::test]
 async fn a_batch_whose_reply_is_lost_tells_each_caller_what_is_true_for_it() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    queue.push(Message::new("old").id("there").due(HOUR)).await?;
+    queue
+        .push(Message::new("old").id("there").due(HOUR))
+        .await?;
     proxy.cut_reply_of(PUSH);
     let results = queue
         .push_many([
             Message::new("new").id("new").due(HOUR),
-            Message::new("new").id("there").due(HOUR).on_conflict(OnConflict::Replace),
-            Message::new("moved").id("there").due(HOUR).on_conflict(OnConflict::Reschedule),
+            Message::new("new")
+                .id("there")
+                .due(HOUR)
+                .on_conflict(OnConflict::Replace),
+            Message::new("moved")
+                .id("there")
+                .due(HOUR)
+                .on_conflict(OnConflict::Reschedule),
             Message::new("").id(""),
         ])
         .await;
     assert_eq!(proxy.cuts(), 1);
-    assert!(matches!(results[0], Ok(Pushed::Exists(State::Scheduled))), "{:?}", results[0]);
+    assert!(
+        matches!(results[0], Ok(Pushed::Exists(State::Scheduled))),
+        "{:?}",
+        results[0]
+    );
     for unknown in &results[1..3] {
         let error = unknown.as_ref().expect_err("nobody knows");
         assert_eq!(error.was_applied(), Applied::Unknown, "{error}");
     }
-    assert_eq!(results[3].as_ref().expect_err("invalid").kind(), ErrorKind::InvalidInput);
-    assert_eq!(setup.queue.get("there").await?.expect("stored").payload, b"new");
+    assert_eq!(
+        results[3].as_ref().expect_err("invalid").kind(),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(
+        setup.queue.get("there").await?.expect("stored").payload,
+        b"new"
+    );
     Ok(())
 }
 
@@ -185,16 +251,42 @@ async fn a_cancel_whose_reply_is_lost_leaves_alone_what_was_pushed_meanwhile() -
             let queue = queue.clone();
             async move { queue.cancel("id").await }
         });
-        until("the lost reply", async || Ok(proxy.cuts()), |now| *now > cuts).await?;
-        assert_eq!(setup.queue.push(Message::new("new").id("id").due(due)).await?, Pushed::Created);
-        let claimed = if state == State::Leased { Some(claim_one(&setup.queue).await?) } else { None };
+        until(
+            "the lost reply",
+            async || Ok(proxy.cuts()),
+            |now| *now > cuts,
+        )
+        .await?;
+        assert_eq!(
+            setup
+                .queue
+                .push(Message::new("new").id("id").due(due))
+                .await?,
+            Pushed::Created
+        );
+        let claimed = if state == State::Leased {
+            Some(claim_one(&setup.queue).await?)
+        } else {
+            None
+        };
         proxy.let_in();
-        assert_eq!(within("the cancel", cancel).await???, Cancelled::Cancelled, "its first try did it");
+        assert_eq!(
+            within("the cancel", cancel).await???,
+            Cancelled::Cancelled,
+            "its first try did it"
+        );
         let there = setup.queue.get("id").await?.expect("it is another message");
-        assert_eq!((there.payload.as_slice(), there.state), (&b"new"[..], state));
+        assert_eq!(
+            (there.payload.as_slice(), there.state),
+            (&b"new"[..], state)
+        );
         match claimed {
             Some(delivery) => assert_eq!(delivery.ack().await?, Settled::Done),
-            None => assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled, "a new call means what is there now"),
+            None => assert_eq!(
+                queue.cancel("id").await?,
+                Cancelled::Cancelled,
+                "a new call means what is there now"
+            ),
         }
     }
     Ok(())
@@ -206,22 +298,44 @@ async fn what_must_not_be_repeated_says_that_nobody_knows() -> Result<()> {
     queue.push(Message::new("old").id("id").due(HOUR)).await?;
 
     proxy.cut_reply_of(RESCHEDULE);
-    let error = queue.reschedule("id", 2 * HOUR).await.expect_err("nobody knows");
-    assert_eq!((error.was_applied(), error.kind()), (Applied::Unknown, ErrorKind::Unavailable), "{error}");
+    let error = queue
+        .reschedule("id", 2 * HOUR)
+        .await
+        .expect_err("nobody knows");
+    assert_eq!(
+        (error.was_applied(), error.kind()),
+        (Applied::Unknown, ErrorKind::Unavailable),
+        "{error}"
+    );
 
     proxy.cut_reply_of(PUSH);
-    let replace = Message::new("new").id("id").due(HOUR).on_conflict(OnConflict::Replace);
+    let replace = Message::new("new")
+        .id("id")
+        .due(HOUR)
+        .on_conflict(OnConflict::Replace);
     let error = queue.push(replace).await.expect_err("nobody knows");
-    assert_eq!((error.was_applied(), error.kind()), (Applied::Unknown, ErrorKind::Unavailable), "{error}");
+    assert_eq!(
+        (error.was_applied(), error.kind()),
+        (Applied::Unknown, ErrorKind::Unavailable),
+        "{error}"
+    );
     assert_eq!(error.message_id(), Some(&b"id"[..]));
     assert_eq!(proxy.cuts(), 2);
-    assert_eq!(setup.queue.get("id").await?.expect("stored").payload, b"new");
+    assert_eq!(
+        setup.queue.get("id").await?.expect("stored").payload,
+        b"new"
+    );
 
     // With an absolute time and an expected one, a repetition is harmless, and so made.
     let due_ms = queue.get("id").await?.expect("stored").time_ms;
     proxy.cut_reply_of(RESCHEDULE);
-    let moved = queue.reschedule_if("id", Due::at_ms(due_ms + 5_000), due_ms).await?;
-    assert_eq!((moved, proxy.cuts()), (Rescheduled::Moved(due_ms + 5_000), 3));
+    let moved = queue
+        .reschedule_if("id", Due::at_ms(due_ms + 5_000), due_ms)
+        .await?;
+    assert_eq!(
+        (moved, proxy.cuts()),
+        (Rescheduled::Moved(due_ms + 5_000), 3)
+    );
     Ok(())
 }
 
@@ -229,19 +343,35 @@ async fn what_must_not_be_repeated_says_that_nobody_knows() -> Result<()> {
 #[tokio::test]
 async fn an_unknown_push_names_the_message_it_made() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    let made = || Message::new("made").due(HOUR).on_conflict(OnConflict::Replace);
+    let made = || {
+        Message::new("made")
+            .due(HOUR)
+            .on_conflict(OnConflict::Replace)
+    };
     proxy.cut_reply_of(PUSH);
     let mut errors = vec![queue.push(made()).await.expect_err("unknown")];
     proxy.cut_reply_of(PUSH);
-    errors.extend(queue.push_many([made(), made()]).await.into_iter().map(|pushed| pushed.expect_err("unknown")));
+    errors.extend(
+        queue
+            .push_many([made(), made()])
+            .await
+            .into_iter()
+            .map(|pushed| pushed.expect_err("unknown")),
+    );
     for error in &errors {
         assert_eq!(error.was_applied(), Applied::Unknown, "{error}");
         let id = error.message_id().expect("an id");
         assert_eq!(setup.queue.get(id).await?.expect("stored").payload, b"made");
     }
     assert_eq!(errors.len(), 3);
-    let refused = queue.push(Message::new("").id("")).await.expect_err("no id");
-    assert_eq!((refused.was_applied(), refused.message_id()), (Applied::No, None));
+    let refused = queue
+        .push(Message::new("").id(""))
+        .await
+        .expect_err("no id");
+    assert_eq!(
+        (refused.was_applied(), refused.message_id()),
+        (Applied::No, None)
+    );
     Ok(())
 }
 
@@ -272,7 +402,11 @@ async fn a_read_whose_reply_was_lost_was_not_applied() -> Result<()> {
     assert_eq!(proxy.cuts(), 4);
     for error in errors {
         let error = error.expect_err("refused");
-        assert_eq!((error.was_applied(), error.kind()), (Applied::No, ErrorKind::Denied), "{error}");
+        assert_eq!(
+            (error.was_applied(), error.kind()),
+            (Applied::No, ErrorKind::Denied),
+            "{error}"
+        );
         assert!(!error.to_string().contains("may have"), "{error}");
     }
     Ok(())
@@ -283,12 +417,24 @@ async fn a_read_whose_reply_was_lost_was_not_applied() -> Result<()> {
 async fn a_claim_whose_reply_is_lost_is_made_anew() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     for id in ["first", "second"] {
-        queue.push(Message::new("").id(id).due(std::time::SystemTime::UNIX_EPOCH)).await?;
+        queue
+            .push(
+                Message::new("")
+                    .id(id)
+                    .due(std::time::SystemTime::UNIX_EPOCH),
+            )
+            .await?;
     }
     proxy.cut_reply_of(CLAIM);
     let deliveries = queue.claim(1, HOUR).await?;
     assert_eq!(proxy.cuts(), 1);
-    assert_eq!(deliveries.iter().map(|delivery| delivery.id()).collect::<Vec<_>>(), ["second"]);
+    assert_eq!(
+        deliveries
+            .iter()
+            .map(|delivery| delivery.id())
+            .collect::<Vec<_>>(),
+        ["second"]
+    );
     let first = setup.queue.get("first").await?.expect("leased");
     assert_eq!((first.state, first.crashes), (State::Leased, 0));
     Ok(())

@@ -8,7 +8,8 @@ use anyhow::{Result, ensure};
 use dueq::{Message, Pushed, Settled};
 
 use crate::support::{
-    HOUR, LONG, acking, claim, claim_one, ids, messages, push_all, seen, setup, setup_with, stats_until,
+    HOUR, LONG, acking, claim, claim_one, ids, messages, push_all, seen, setup, setup_with,
+    stats_until,
 };
 
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -42,8 +43,10 @@ async fn work_goes_on_after_the_server_was_killed_and_nothing_is_lost() -> Resul
         handled.insert(seen.next().await?);
     }
     assert_eq!(handled.into_iter().collect::<Vec<_>>(), ids(600));
-    let stats =
-        stats_until(&queue, "an empty queue", |stats| stats.scheduled + stats.ready + stats.leased == 0).await?;
+    let stats = stats_until(&queue, "an empty queue", |stats| {
+        stats.scheduled + stats.ready + stats.leased == 0
+    })
+    .await?;
     assert_eq!((stats.pushed, stats.acked, stats.dead), (600, 600, 0));
     worker.stop().await
 }
@@ -57,23 +60,42 @@ async fn what_was_scheduled_ready_leased_or_dead_is_so_after_a_restart() -> Resu
     for delivery in &held[..10] {
         delivery.bury("before the restart").await?;
     }
-    queue.push(Message::new("later").id("later").due(HOUR)).await?;
+    queue
+        .push(Message::new("later").id("later").due(HOUR))
+        .await?;
     setup.promote(10).await?;
-    let counts = |stats: dueq::Stats| [stats.scheduled, stats.ready, stats.leased, stats.dead, stats.pushed];
+    let counts = |stats: dueq::Stats| {
+        [
+            stats.scheduled,
+            stats.ready,
+            stats.leased,
+            stats.dead,
+            stats.pushed,
+        ]
+    };
     let before = counts(queue.stats().await?);
     setup.server.kill()?;
     setup.server.restart()?;
     assert_eq!(counts(setup.queue.stats().await?), before);
     assert_eq!(before, [1, 10, 10, 10, 31]);
     for delivery in &held[10..] {
-        assert_eq!(delivery.ack().await?, Settled::Done, "a lease outlives its server");
+        assert_eq!(
+            delivery.ack().await?,
+            Settled::Done,
+            "a lease outlives its server"
+        );
     }
     assert_eq!(claim(&setup.queue, 10).await?.len(), 10);
     Ok(())
 }
 
 pub(super) fn signal(signal: &str, pid: u32) -> Result<()> {
-    ensure!(Command::new("kill").args([signal, &pid.to_string()]).status()?.success());
+    ensure!(
+        Command::new("kill")
+            .args([signal, &pid.to_string()])
+            .status()?
+            .success()
+    );
     Ok(())
 }
 
@@ -99,7 +121,10 @@ async fn a_server_that_froze_for_seconds_has_each_message_once() -> Result<()> {
     }
     assert!(matches!(ack.await??, Settled::Done | Settled::Gone));
     let stats = queue.stats().await?;
-    assert_eq!((stats.pushed, stats.scheduled, stats.leased, stats.acked), (51, 50, 0, 1));
+    assert_eq!(
+        (stats.pushed, stats.scheduled, stats.leased, stats.acked),
+        (51, 50, 0, 1)
+    );
     Ok(())
 }
 
@@ -132,7 +157,14 @@ async fn scripts_that_are_forgotten_all_the_time_stop_nobody() -> Result<()> {
     });
     let (worker, mut seen) = acking(setup.queue.worker());
     for id in ids(300) {
-        setup.queue.push(Message::new("").id(id).due(Duration::from_millis(fastrand::u64(0..20)))).await?;
+        setup
+            .queue
+            .push(
+                Message::new("")
+                    .id(id)
+                    .due(Duration::from_millis(fastrand::u64(0..20))),
+            )
+            .await?;
     }
     let mut handled = seen.take(300).await?;
     flushing.abort();

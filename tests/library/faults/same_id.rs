@@ -11,7 +11,10 @@ use super::proxied::{PUSH, proxied};
 use crate::support::{HOUR, claim, claim_one, setup, stats_until, until, within};
 
 fn rounds() -> u64 {
-    std::env::var("DUEQ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1_000)
+    std::env::var("DUEQ_ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(1_000)
 }
 
 /// How a message ends before its id is pushed again.
@@ -26,7 +29,11 @@ const ENDS: [End; 3] = [End::Cancel, End::Purge, End::Ack];
 
 impl End {
     fn due(self) -> Duration {
-        if matches!(self, Self::Ack) { Duration::ZERO } else { HOUR }
+        if matches!(self, Self::Ack) {
+            Duration::ZERO
+        } else {
+            HOUR
+        }
     }
 
     /// Ends the messages of these ids.
@@ -49,7 +56,9 @@ impl End {
 }
 
 fn numbered(ids: &[String], end: End) -> Vec<Message> {
-    ids.iter().map(|id| Message::new("payload").id(id).due(end.due())).collect()
+    ids.iter()
+        .map(|id| Message::new("payload").id(id).due(end.due()))
+        .collect()
 }
 
 #[tokio::test]
@@ -58,8 +67,14 @@ async fn every_push_after_an_end_is_a_new_message() -> Result<()> {
         let setup = setup().await?;
         let id = ["order:42".to_owned()];
         for round in 0..rounds() {
-            let pushed = setup.queue.push(Message::new(round.to_string()).id(&id[0]).due(end.due())).await?;
-            ensure!(pushed == Pushed::Created, "{end:?}, round {round}: {pushed:?}");
+            let pushed = setup
+                .queue
+                .push(Message::new(round.to_string()).id(&id[0]).due(end.due()))
+                .await?;
+            ensure!(
+                pushed == Pushed::Created,
+                "{end:?}, round {round}: {pushed:?}"
+            );
             if let End::Ack = end {
                 let delivery = claim_one(&setup.queue).await?;
                 assert_eq!(delivery.payload(), round.to_string().as_bytes());
@@ -77,10 +92,18 @@ async fn every_push_after_an_end_is_a_new_message() -> Result<()> {
 #[tokio::test]
 async fn a_push_after_another_clients_cancel_is_a_new_message() -> Result<()> {
     let setup = setup().await?;
-    let other = dueq::Client::connect(&setup.server.url()).await?.queue("orders")?;
+    let other = dueq::Client::connect(&setup.server.url())
+        .await?
+        .queue("orders")?;
     for round in 0..rounds() {
-        let (pusher, canceller) = if round % 2 == 0 { (&setup.queue, &other) } else { (&other, &setup.queue) };
-        let pushed = pusher.push(Message::new("").id("order:42").due(HOUR)).await?;
+        let (pusher, canceller) = if round % 2 == 0 {
+            (&setup.queue, &other)
+        } else {
+            (&other, &setup.queue)
+        };
+        let pushed = pusher
+            .push(Message::new("").id("order:42").due(HOUR))
+            .await?;
         ensure!(pushed == Pushed::Created, "round {round}: {pushed:?}");
         assert_eq!(canceller.cancel("order:42").await?, Cancelled::Cancelled);
     }
@@ -109,23 +132,37 @@ async fn no_repeated_push_makes_a_second_message() -> Result<()> {
                 async move { queue.push_many(messages).await }
             });
             if ended_first {
-                until("the lost reply", async || Ok(proxy.cuts()), |now| *now > cuts).await?;
+                until(
+                    "the lost reply",
+                    async || Ok(proxy.cuts()),
+                    |now| *now > cuts,
+                )
+                .await?;
                 end.make(&setup.queue, &ids).await?;
                 proxy.let_in();
             }
             for pushed in within("the push", push).await?? {
                 let pushed = pushed?;
-                let repeated =
-                    if ended_first { pushed == Pushed::Finished } else { matches!(pushed, Pushed::Exists(_)) };
+                let repeated = if ended_first {
+                    pushed == Pushed::Finished
+                } else {
+                    matches!(pushed, Pushed::Exists(_))
+                };
                 ensure!(repeated, "{end:?}, round {round}: {pushed:?}");
             }
             if !ended_first {
                 end.make(&setup.queue, &ids).await?;
             }
             // Neither is there a message left, nor was one made that nobody has seen.
-            let stats =
-                stats_until(&setup.queue, "nothing is left", |stats| stats.scheduled + stats.ready == 0).await?;
-            ensure!(stats.pushed == before + MANY * (round + 1), "{end:?}, round {round}: {}", stats.pushed);
+            let stats = stats_until(&setup.queue, "nothing is left", |stats| {
+                stats.scheduled + stats.ready == 0
+            })
+            .await?;
+            ensure!(
+                stats.pushed == before + MANY * (round + 1),
+                "{end:?}, round {round}: {}",
+                stats.pushed
+            );
         }
         assert_eq!(proxy.cuts(), all_rounds);
     }

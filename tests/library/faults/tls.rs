@@ -28,7 +28,9 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     let ca_pem = ca.self_signed(&ca_key)?.pem();
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let issuer = Issuer::new(ca, ca_key);
-    let pem = CertificateParams::new(names)?.signed_by(&key, &issuer)?.pem();
+    let pem = CertificateParams::new(names)?
+        .signed_by(&key, &issuer)?
+        .pem();
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     fs::write(path("ca"), ca_pem)?;
     fs::write(path("certificate"), pem)?;
@@ -36,9 +38,19 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
 
     let reserved = dueq_testkit::Port::reserve()?;
     let port = reserved.number().to_string();
-    let files =
-        ["--tls-cert-file", &path("certificate"), "--tls-key-file", &path("key"), "--tls-ca-cert-file", &path("ca")];
-    let arguments = [&["--tls-port", &port, "--tls-auth-clients", "no"], &files[..]].concat();
+    let files = [
+        "--tls-cert-file",
+        &path("certificate"),
+        "--tls-key-file",
+        &path("key"),
+        "--tls-ca-cert-file",
+        &path("ca"),
+    ];
+    let arguments = [
+        &["--tls-port", &port, "--tls-auth-clients", "no"],
+        &files[..],
+    ]
+    .concat();
     let server = match Server::start(&arguments) {
         Ok(server) => server,
         // Redis 7.0 to 8 and Valkey say it in these words if they were built without TLS.
@@ -48,7 +60,11 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
                 || error.to_string().contains("TLS support") =>
         {
             // Not by a macro, whose words the harness would keep to itself.
-            writeln!(std::io::stderr(), "SKIPPED: {} was built without TLS", dueq_testkit::program()?.display())?;
+            writeln!(
+                std::io::stderr(),
+                "SKIPPED: {} was built without TLS",
+                dueq_testkit::program()?.display()
+            )?;
             return Ok(());
         }
         Err(error) => bail!(error),
@@ -60,10 +76,15 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
         assert_eq!(process.says().await?, "done");
         let error = Client::connect(&url).await.expect_err("an unknown issuer");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        assert!(error.to_string().contains(&format!("{host}:{port}")), "{error}");
+        assert!(
+            error.to_string().contains(&format!("{host}:{port}")),
+            "{error}"
+        );
         let trusting = ClientOptions::new().ca_certificates(fs::read(path("ca"))?);
         works(&url, &trusting).await?;
-        let error = Client::connect_with(&url, &ClientOptions::new().ca_certificates("x")).await.expect_err("no PEM");
+        let error = Client::connect_with(&url, &ClientOptions::new().ca_certificates("x"))
+            .await
+            .expect_err("no PEM");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     }
 
@@ -71,18 +92,26 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     server.command(&["CONFIG", "SET", "tls-auth-clients", "yes"])?;
     let (url, key) = (format!("rediss://localhost:{port}/"), KeyPair::generate()?);
     let mut certificate = CertificateParams::new([])?;
-    certificate.distinguished_name.push(DnType::CommonName, "worker"); // or OpenSSL takes it for the issuer's own
+    certificate
+        .distinguished_name
+        .push(DnType::CommonName, "worker"); // or OpenSSL takes it for the issuer's own
     let certificate = certificate.signed_by(&key, &issuer)?.pem();
     let trusting = ClientOptions::new().ca_certificates(fs::read(path("ca"))?);
-    let error = Client::connect_with(&url, &trusting).await.expect_err("no certificate");
+    let error = Client::connect_with(&url, &trusting)
+        .await
+        .expect_err("no certificate");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let known = trusting.client_certificate(certificate.clone(), key.serialize_pem());
     assert!(!format!("{known:?}").contains("BEGIN"), "{known:?}");
     works(&url, &known).await?;
-    let error = Client::connect_with(&server.url(), &known).await.expect_err("no TLS");
+    let error = Client::connect_with(&server.url(), &known)
+        .await
+        .expect_err("no TLS");
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     let unread = ClientOptions::new().client_certificate(certificate, "no key");
-    let error = Client::connect_with(&url, &unread).await.expect_err("no PEM");
+    let error = Client::connect_with(&url, &unread)
+        .await
+        .expect_err("no PEM");
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     Ok(())
 }
@@ -91,7 +120,9 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
 async fn works(url: &str, options: &ClientOptions) -> Result<()> {
     let queue = Client::connect_with(url, options).await?.queue("orders")?;
     let (worker, mut handled) = acking(queue.worker());
-    queue.push(Message::new("x").id("x").due(Duration::from_millis(20))).await?;
+    queue
+        .push(Message::new("x").id("x").due(Duration::from_millis(20)))
+        .await?;
     assert_eq!(handled.next().await?, "x");
     worker.stop().await
 }

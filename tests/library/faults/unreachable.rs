@@ -23,11 +23,21 @@ fn all_text(error: &Error) -> String {
 
 async fn refused(url: &str, kind: ErrorKind, limit: Duration) -> Result<String> {
     let start = Instant::now();
-    let error = within("an error", Client::connect(url)).await?.expect_err("refused");
+    let error = within("an error", Client::connect(url))
+        .await?
+        .expect_err("refused");
     let took = start.elapsed();
-    assert_eq!((error.kind(), error.was_applied()), (kind, Applied::No), "{error}");
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (kind, Applied::No),
+        "{error}"
+    );
     assert!(took < limit, "{error}: after {took:?}");
-    assert!(!all_text(&error).contains("hunter2"), "it tells the password: {}", all_text(&error));
+    assert!(
+        !all_text(&error).contains("hunter2"),
+        "it tells the password: {}",
+        all_text(&error)
+    );
     let text = error.to_string();
     assert!(!text.contains('\n'), "more than a line: {text}");
     Ok(text)
@@ -38,9 +48,16 @@ async fn nobody_there_is_told_at_once_with_the_address_and_without_the_password(
     let port = TcpListener::bind("127.0.0.1:0").await?.local_addr()?.port();
     let url = format!("redis://alice:hunter2@127.0.0.1:{port}/");
     let text = refused(&url, ErrorKind::Unavailable, Duration::from_secs(10)).await?;
-    assert!(text.contains(&format!("cannot reach redis at 127.0.0.1:{port}")), "{text}");
-    let text =
-        refused("redis://:hunter2@no-such-host.invalid/", ErrorKind::Unavailable, Duration::from_secs(30)).await?;
+    assert!(
+        text.contains(&format!("cannot reach redis at 127.0.0.1:{port}")),
+        "{text}"
+    );
+    let text = refused(
+        "redis://:hunter2@no-such-host.invalid/",
+        ErrorKind::Unavailable,
+        Duration::from_secs(30),
+    )
+    .await?;
     assert!(text.contains("no-such-host.invalid:6379"), "{text}");
     Ok(())
 }
@@ -52,7 +69,12 @@ async fn a_wrong_or_missing_password_is_told_apart() -> Result<()> {
     let quick = Duration::from_secs(10);
     let text = refused(&format!("redis://:hunter2@{at}/"), ErrorKind::Denied, quick).await?;
     assert!(text.contains(&at), "{text}");
-    refused(&format!("redis://nobody:hunter2@{at}/"), ErrorKind::Denied, quick).await?;
+    refused(
+        &format!("redis://nobody:hunter2@{at}/"),
+        ErrorKind::Denied,
+        quick,
+    )
+    .await?;
     let text = refused(&format!("redis://{at}/"), ErrorKind::Denied, quick).await?;
     assert!(text.contains("redis://USER:PASSWORD@HOST/"), "{text}");
     let client = Client::connect(&format!("redis://:right@{at}/3")).await?;
@@ -64,21 +86,53 @@ async fn a_wrong_or_missing_password_is_told_apart() -> Result<()> {
 async fn a_user_without_rights_is_told_which_are_missing() -> Result<()> {
     let server = Server::start(&[])?;
     let mut admin = connection(&server.url()).await?;
-    let rule = ["ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+@read", "+@connection", "+info", "+time"];
+    let rule = [
+        "ACL",
+        "SETUSER",
+        "reader",
+        "on",
+        ">hunter2",
+        "~*",
+        "+@read",
+        "+@connection",
+        "+info",
+        "+time",
+    ];
     command::<()>(&mut admin, &rule).await?;
-    let client = Client::connect(&format!("redis://reader:hunter2@127.0.0.1:{}/", server.port())).await?;
+    let client = Client::connect(&format!(
+        "redis://reader:hunter2@127.0.0.1:{}/",
+        server.port()
+    ))
+    .await?;
     let queue = client.queue("orders")?;
     let error = queue.push(Message::new("")).await.expect_err("no right");
-    assert_eq!((error.kind(), error.was_applied()), (ErrorKind::Denied, Applied::No), "{error}");
-    assert!(error.to_string().to_lowercase().contains("evalsha"), "{error}");
-    let worker = within("the refusal", queue.worker().run(|_| async {}, std::future::pending())).await?;
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::Denied, Applied::No),
+        "{error}"
+    );
+    assert!(
+        error.to_string().to_lowercase().contains("evalsha"),
+        "{error}"
+    );
+    let worker = within(
+        "the refusal",
+        queue.worker().run(|_| async {}, std::future::pending()),
+    )
+    .await?;
     assert_eq!(worker.expect_err("no right").kind(), ErrorKind::Denied);
     Ok(())
 }
 
 #[tokio::test]
 async fn what_is_no_url_is_refused_without_repeating_it() -> Result<()> {
-    for url in ["", "hunter2", "http://:hunter2@host/", "redis://:hunter2@host:port/", "redis://:hunter2@host/x"] {
+    for url in [
+        "",
+        "hunter2",
+        "http://:hunter2@host/",
+        "redis://:hunter2@host:port/",
+        "redis://:hunter2@host/x",
+    ] {
         let text = refused(url, ErrorKind::InvalidInput, Duration::from_secs(10)).await?;
         assert!(text.contains("redis://[USER:PASSWORD@]HOST"), "{text}");
     }
@@ -91,10 +145,16 @@ async fn something_that_speaks_another_language_is_an_error_not_a_hang() -> Resu
     let url = format!("redis://:hunter2@{}/", listener.local_addr()?);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+            let _ = tokio::io::AsyncWriteExt::write_all(
+                &mut stream,
+                b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            )
+            .await;
         }
     });
-    let error = within("an error", Client::connect(&url)).await?.expect_err("not redis");
+    let error = within("an error", Client::connect(&url))
+        .await?
+        .expect_err("not redis");
     assert!(!all_text(&error).contains("hunter2"));
     Ok(())
 }
@@ -109,7 +169,12 @@ async fn one_that_accepts_and_never_answers_is_given_up() -> Result<()> {
             open.push(stream);
         }
     });
-    let text = refused(&format!("redis://:hunter2@{at}/"), ErrorKind::Timeout, Duration::from_secs(40)).await?;
+    let text = refused(
+        &format!("redis://:hunter2@{at}/"),
+        ErrorKind::Timeout,
+        Duration::from_secs(40),
+    )
+    .await?;
     assert!(text.contains(&at.to_string()), "{text}");
     Ok(())
 }
@@ -133,17 +198,39 @@ async fn when_the_server_falls_silent_every_call_ends() -> Result<()> {
             });
         }};
     }
-    ends!("push", async |queue: &dueq::Queue, _: &dueq::Delivery| queue.push(Message::new("").due(HOUR)).await);
-    ends!("cancel", async |queue: &dueq::Queue, _: &dueq::Delivery| queue.cancel("x").await);
-    ends!("reschedule", async |queue: &dueq::Queue, _: &dueq::Delivery| queue.reschedule("x", HOUR).await);
-    ends!("stats", async |queue: &dueq::Queue, _: &dueq::Delivery| queue.stats().await);
-    ends!("claim", async |queue: &dueq::Queue, _: &dueq::Delivery| queue.claim(1, HOUR).await);
-    ends!("ack", async |_: &dueq::Queue, delivery: &dueq::Delivery| delivery.ack().await);
-    ends!("extend", async |_: &dueq::Queue, delivery: &dueq::Delivery| delivery.extend(HOUR).await);
+    ends!("push", async |queue: &dueq::Queue, _: &dueq::Delivery| {
+        queue.push(Message::new("").due(HOUR)).await
+    });
+    ends!("cancel", async |queue: &dueq::Queue, _: &dueq::Delivery| {
+        queue.cancel("x").await
+    });
+    ends!(
+        "reschedule",
+        async |queue: &dueq::Queue, _: &dueq::Delivery| queue.reschedule("x", HOUR).await
+    );
+    ends!("stats", async |queue: &dueq::Queue, _: &dueq::Delivery| {
+        queue.stats().await
+    });
+    ends!("claim", async |queue: &dueq::Queue, _: &dueq::Delivery| {
+        queue.claim(1, HOUR).await
+    });
+    ends!("ack", async |_: &dueq::Queue, delivery: &dueq::Delivery| {
+        delivery.ack().await
+    });
+    ends!(
+        "extend",
+        async |_: &dueq::Queue, delivery: &dueq::Delivery| delivery.extend(HOUR).await
+    );
     for (name, result) in errors.take(7).await? {
         let error = result.expect_err(name);
-        assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable), "{name}: {error}");
-        assert!(error.is_retryable() && error.to_string().contains("127.0.0.1"), "{name}: {error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable),
+            "{name}: {error}"
+        );
+        assert!(
+            error.is_retryable() && error.to_string().contains("127.0.0.1"),
+            "{name}: {error}"
+        );
     }
     let took = start.elapsed();
     assert!(took < Duration::from_secs(40), "{took:?}");
@@ -160,7 +247,11 @@ async fn a_long_line_of_callers_does_not_multiply_the_wait() -> Result<()> {
     queue.push(Message::new("").due(HOUR)).await?;
     proxy.fall_silent();
     let start = Instant::now();
-    let results = within("all results", queue.push_many((0..1_500).map(|_| Message::new("").due(HOUR)))).await?;
+    let results = within(
+        "all results",
+        queue.push_many((0..1_500).map(|_| Message::new("").due(HOUR))),
+    )
+    .await?;
     let took = start.elapsed();
     assert!(results.iter().all(Result::is_err));
     assert!(took < Duration::from_secs(45), "{took:?}");

@@ -5,7 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use dueq::{Cancelled, Due, Message, Requeued, Rescheduled, RunNow, State};
 
-use crate::support::{HOUR, LONG, acking, claim, claim_one, messages, push_all, push_and_claim, setup};
+use crate::support::{
+    HOUR, LONG, acking, claim, claim_one, messages, push_all, push_and_claim, setup,
+};
 
 #[tokio::test]
 async fn a_cancel_says_who_won_in_every_state() -> Result<()> {
@@ -14,19 +16,33 @@ async fn a_cancel_says_who_won_in_every_state() -> Result<()> {
     assert_eq!(queue.cancel("id").await?, Cancelled::Absent);
     queue.push(Message::new("").id("id").due(HOUR)).await?;
     assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
-    assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled, "a repetition within seconds reads the same");
+    assert_eq!(
+        queue.cancel("id").await?,
+        Cancelled::Cancelled,
+        "a repetition within seconds reads the same"
+    );
 
     push_all(queue, messages(2)).await?;
     let delivery = claim_one(queue).await?;
     setup.promote(1).await?;
-    assert_eq!(queue.get("message-0001").await?.expect("promoted").state, State::Ready);
+    assert_eq!(
+        queue.get("message-0001").await?.expect("promoted").state,
+        State::Ready
+    );
     assert_eq!(queue.cancel("message-0001").await?, Cancelled::Cancelled);
-    assert_eq!(queue.claim(1, LONG).await?.len(), 0, "no claim sees what was cancelled");
+    assert_eq!(
+        queue.claim(1, LONG).await?.len(),
+        0,
+        "no claim sees what was cancelled"
+    );
 
     assert_eq!(queue.cancel("message-0000").await?, Cancelled::Leased);
     delivery.bury("").await?;
     assert_eq!(queue.cancel("message-0000").await?, Cancelled::Dead);
-    assert_eq!(queue.cancel_dead("message-0000").await?, Cancelled::Cancelled);
+    assert_eq!(
+        queue.cancel_dead("message-0000").await?,
+        Cancelled::Cancelled
+    );
     assert_eq!(queue.get("message-0000").await?, None);
     assert_eq!(queue.stats().await?.cancelled, 3);
     Ok(())
@@ -40,7 +56,14 @@ async fn of_a_cancel_and_a_claim_exactly_one_wins() -> Result<()> {
     for number in 0..200 {
         let id = format!("race {number}");
         // Due at about the moment at which the cancel arrives.
-        setup.queue.push(Message::new("").id(&id).due(Duration::from_millis(number % 3))).await?;
+        setup
+            .queue
+            .push(
+                Message::new("")
+                    .id(&id)
+                    .due(Duration::from_millis(number % 3)),
+            )
+            .await?;
         match setup.queue.cancel(&id).await? {
             Cancelled::Cancelled => won += 1,
             Cancelled::Leased | Cancelled::Absent => assert_eq!(seen.next().await?, id),
@@ -48,9 +71,16 @@ async fn of_a_cancel_and_a_claim_exactly_one_wins() -> Result<()> {
         }
     }
     worker.stop().await?;
-    assert_eq!(seen.rest(), Vec::<String>::new(), "a cancelled message was delivered");
+    assert_eq!(
+        seen.rest(),
+        Vec::<String>::new(),
+        "a cancelled message was delivered"
+    );
     let stats = setup.queue.stats().await?;
-    assert_eq!((stats.cancelled, stats.claimed, stats.acked), (won, 200 - won, 200 - won));
+    assert_eq!(
+        (stats.cancelled, stats.claimed, stats.acked),
+        (won, 200 - won, 200 - won)
+    );
     Ok(())
 }
 
@@ -61,14 +91,23 @@ async fn a_reschedule_answers_for_every_state() -> Result<()> {
     assert_eq!(queue.reschedule("id", HOUR).await?, Rescheduled::Absent);
     push_all(queue, messages(2)).await?;
     let delivery = claim_one(queue).await?;
-    assert_eq!(queue.reschedule("message-0000", HOUR).await?, Rescheduled::Leased);
+    assert_eq!(
+        queue.reschedule("message-0000", HOUR).await?,
+        Rescheduled::Leased
+    );
     delivery.bury("").await?;
-    assert_eq!(queue.reschedule("message-0000", HOUR).await?, Rescheduled::Dead);
+    assert_eq!(
+        queue.reschedule("message-0000", HOUR).await?,
+        Rescheduled::Dead
+    );
 
     setup.promote(1).await?;
     let ready = queue.get("message-0001").await?.expect("ready");
     assert_eq!(ready.state, State::Ready);
-    assert!(matches!(queue.reschedule("message-0001", HOUR).await?, Rescheduled::Moved(_)));
+    assert!(matches!(
+        queue.reschedule("message-0001", HOUR).await?,
+        Rescheduled::Moved(_)
+    ));
     let moved = queue.get("message-0001").await?.expect("scheduled");
     assert_eq!(moved.state, State::Scheduled);
     assert!(moved.time_ms > ready.time_ms);
@@ -83,11 +122,21 @@ async fn a_reschedule_with_an_expected_time_is_refused_if_somebody_was_faster() 
     queue.push(Message::new("").id("id").due(HOUR)).await?;
     let first = queue.get("id").await?.expect("stored").time_ms;
     let (second, third) = (first + 1_000, first + 2_000);
-    assert_eq!(queue.reschedule_if("id", Due::at_ms(second), first).await?, Rescheduled::Moved(second));
-    assert_eq!(queue.reschedule_if("id", Due::at_ms(third), first).await?, Rescheduled::Conflict(second));
+    assert_eq!(
+        queue.reschedule_if("id", Due::at_ms(second), first).await?,
+        Rescheduled::Moved(second)
+    );
+    assert_eq!(
+        queue.reschedule_if("id", Due::at_ms(third), first).await?,
+        Rescheduled::Conflict(second)
+    );
     assert_eq!(queue.get("id").await?.expect("stored").time_ms, second);
     let repeated = queue.reschedule_if("id", Due::at_ms(second), first).await?;
-    assert_eq!(repeated, Rescheduled::Moved(second), "a repetition reads what the first try did");
+    assert_eq!(
+        repeated,
+        Rescheduled::Moved(second),
+        "a repetition reads what the first try did"
+    );
     Ok(())
 }
 
@@ -98,7 +147,11 @@ async fn run_now_answers_for_every_state() -> Result<()> {
     assert_eq!(queue.run_now("id").await?, RunNow::Absent);
     queue.push(Message::new("").id("id").due(HOUR)).await?;
     assert_eq!(queue.run_now("id").await?, RunNow::Moved);
-    assert_eq!(queue.run_now("id").await?, RunNow::Already, "scheduled and due");
+    assert_eq!(
+        queue.run_now("id").await?,
+        RunNow::Already,
+        "scheduled and due"
+    );
     push_all(queue, messages(1)).await?;
     let deliveries = claim(queue, 2).await?;
     for delivery in &deliveries {
@@ -129,8 +182,13 @@ async fn a_requeued_message_starts_anew_and_only_dead_ones_can_be() -> Result<()
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.requeue("id").await?, Requeued::Absent);
-    queue.push(Message::new("payload").id("id").due(HOUR).max_attempts(2)).await?;
-    assert_eq!(queue.requeue("id").await?, Requeued::NotDead(State::Scheduled));
+    queue
+        .push(Message::new("payload").id("id").due(HOUR).max_attempts(2))
+        .await?;
+    assert_eq!(
+        queue.requeue("id").await?,
+        Requeued::NotDead(State::Scheduled)
+    );
     queue.run_now("id").await?;
     claim_one(queue).await?.retry(Duration::ZERO, "one").await?;
     let delivery = claim_one(queue).await?;
@@ -139,9 +197,15 @@ async fn a_requeued_message_starts_anew_and_only_dead_ones_can_be() -> Result<()
     assert_eq!(queue.get("id").await?.expect("dead").failures, 2);
     assert_eq!(queue.requeue("id").await?, Requeued::Requeued);
     let stored = queue.get("id").await?.expect("revived");
-    assert_eq!((stored.failures, stored.error.as_str(), stored.max_attempts), (0, "", Some(2)));
+    assert_eq!(
+        (stored.failures, stored.error.as_str(), stored.max_attempts),
+        (0, "", Some(2))
+    );
     let delivery = claim_one(queue).await?;
-    assert_eq!((delivery.attempt(), delivery.payload()), (1, &b"payload"[..]));
+    assert_eq!(
+        (delivery.attempt(), delivery.payload()),
+        (1, &b"payload"[..])
+    );
     Ok(())
 }
 
@@ -157,7 +221,10 @@ async fn all_that_is_dead_can_be_revived_and_what_is_not_is_left_alone() -> Resu
     queue.push(Message::new("").id("waits").due(HOUR)).await?;
     assert_eq!(queue.requeue_all().await?, 1_200);
     let stats = queue.stats().await?;
-    assert_eq!((stats.dead, stats.scheduled, stats.due, stats.requeued), (0, 1_201, 1_200, 1_200));
+    assert_eq!(
+        (stats.dead, stats.scheduled, stats.due, stats.requeued),
+        (0, 1_201, 1_200, 1_200)
+    );
     Ok(())
 }
 
@@ -165,14 +232,22 @@ async fn all_that_is_dead_can_be_revived_and_what_is_not_is_left_alone() -> Resu
 async fn a_purge_empties_one_state_and_no_other() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    assert_eq!(queue.purge(State::Dead).await?, 0, "of a queue that does not exist");
+    assert_eq!(
+        queue.purge(State::Dead).await?,
+        0,
+        "of a queue that does not exist"
+    );
     push_all(queue, messages(30)).await?;
     let held = claim(queue, 10).await?;
     setup.promote(20).await?;
     for delivery in &held[..5] {
         delivery.bury("").await?;
     }
-    push_all(queue, (0..1_500).map(|_| Message::new("").due(HOUR)).collect()).await?;
+    push_all(
+        queue,
+        (0..1_500).map(|_| Message::new("").due(HOUR)).collect(),
+    )
+    .await?;
     let counts = async || {
         let stats = queue.stats().await?;
         anyhow::Ok([stats.scheduled, stats.ready, stats.leased, stats.dead])

@@ -9,7 +9,9 @@ use crate::support::{HOUR, claim_one, push_and_claim, setup};
 async fn every_payload_comes_back_byte_for_byte() -> Result<()> {
     let setup = setup().await?;
     let every_byte: Vec<u8> = (0..=255).collect();
-    let random: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(1024 * 1024).collect();
+    let random: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
+        .take(1024 * 1024)
+        .collect();
     let payloads: Vec<Vec<u8>> = vec![
         vec![],
         vec![0],
@@ -23,8 +25,20 @@ async fn every_payload_comes_back_byte_for_byte() -> Result<()> {
     ];
     for payload in payloads {
         let delivery = push_and_claim(&setup.queue, Message::new(payload.clone())).await?;
-        assert!(delivery.payload() == payload, "{} bytes differ", payload.len());
-        assert!(setup.queue.get(delivery.id_bytes()).await?.expect("leased").payload == payload);
+        assert!(
+            delivery.payload() == payload,
+            "{} bytes differ",
+            payload.len()
+        );
+        assert!(
+            setup
+                .queue
+                .get(delivery.id_bytes())
+                .await?
+                .expect("leased")
+                .payload
+                == payload
+        );
         delivery.ack().await?;
     }
     Ok(())
@@ -53,16 +67,38 @@ async fn every_id_works_for_every_verb() -> Result<()> {
     ];
     for id in ids {
         let shown = String::from_utf8_lossy(id);
-        assert_eq!(queue.push(Message::new("a").id(id).due(HOUR)).await?, Pushed::Created, "{shown}");
-        assert_eq!(queue.get(id).await?.map(|stored| stored.state), Some(State::Scheduled), "{shown}");
-        assert!(matches!(queue.reschedule(id, 2 * HOUR).await?, Rescheduled::Moved(_)), "{shown}");
+        assert_eq!(
+            queue.push(Message::new("a").id(id).due(HOUR)).await?,
+            Pushed::Created,
+            "{shown}"
+        );
+        assert_eq!(
+            queue.get(id).await?.map(|stored| stored.state),
+            Some(State::Scheduled),
+            "{shown}"
+        );
+        assert!(
+            matches!(queue.reschedule(id, 2 * HOUR).await?, Rescheduled::Moved(_)),
+            "{shown}"
+        );
         let page = queue.list(State::Scheduled, None, 10).await?;
-        assert_eq!(page.messages.iter().map(|message| message.id.as_slice()).collect::<Vec<_>>(), [id], "{shown}");
+        assert_eq!(
+            page.messages
+                .iter()
+                .map(|message| message.id.as_slice())
+                .collect::<Vec<_>>(),
+            [id],
+            "{shown}"
+        );
         queue.run_now(id).await?;
         let delivery = claim_one(queue).await?;
         assert_eq!((delivery.id_bytes(), &delivery.id()), (id, &shown));
         delivery.bury("why").await?;
-        assert_eq!(queue.get(id).await?.map(|stored| stored.error).as_deref(), Some("why"), "{shown}");
+        assert_eq!(
+            queue.get(id).await?.map(|stored| stored.error).as_deref(),
+            Some("why"),
+            "{shown}"
+        );
         queue.requeue(id).await?;
         let delivery = claim_one(queue).await?;
         assert_eq!(delivery.id_bytes(), id);
@@ -77,7 +113,9 @@ async fn every_id_works_for_every_verb() -> Result<()> {
 async fn payloads_of_the_largest_size_are_taken_and_granted_one_at_a_time() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_payload_bytes(16 * 1024 * 1024)).await?;
+    queue
+        .configure(Limits::new().max_payload_bytes(16 * 1024 * 1024))
+        .await?;
     let large = vec![0xA5; 16 * 1024 * 1024];
     for id in ["one", "two"] {
         queue.push(Message::new(large.clone()).id(id)).await?;
@@ -95,7 +133,10 @@ async fn payloads_of_the_largest_size_are_taken_and_granted_one_at_a_time() -> R
 async fn ids_made_by_the_library_are_unique_and_rise() -> Result<()> {
     let setup = setup().await?;
     let messages: Vec<Message> = (0..500).map(|_| Message::new("").due(HOUR)).collect();
-    let ids: Vec<Vec<u8>> = messages.iter().map(|message| message.id_bytes().to_vec()).collect();
+    let ids: Vec<Vec<u8>> = messages
+        .iter()
+        .map(|message| message.id_bytes().to_vec())
+        .collect();
     assert!(ids.is_sorted_by(|a, b| a < b));
     crate::support::push_all(&setup.queue, messages).await
 }

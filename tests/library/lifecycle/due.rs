@@ -20,10 +20,17 @@ async fn a_delay_never_ends_early_for_one_who_claims_without_pause() -> Result<(
         let delivery = claim_one(&setup.queue).await?;
         let claimed_us = server_us(&mut redis).await?;
         let taken = Duration::from_micros(claimed_us - pushed_us);
-        assert!(taken >= delay, "due after {delay:?}, granted after {taken:?}");
+        assert!(
+            taken >= delay,
+            "due after {delay:?}, granted after {taken:?}"
+        );
         // A lease is counted from the claim, rounded up to a millisecond.
         let granted_ms = delivery.deadline_ms() - u64::try_from(LONG.as_millis())?;
-        assert!(granted_ms >= delivery.due_ms(), "due {}, granted {granted_ms}", delivery.due_ms());
+        assert!(
+            granted_ms >= delivery.due_ms(),
+            "due {}, granted {granted_ms}",
+            delivery.due_ms()
+        );
         delivery.ack().await?;
     }
     Ok(())
@@ -48,7 +55,9 @@ async fn a_worker_never_handles_early_and_keeps_the_order_of_due_times() -> Resu
 
     let base_ms = server_us(&mut redis).await? / 1_000 + 100;
     let dues: Vec<u64> = (0..40).map(|number| base_ms + number * 37 % 200).collect();
-    let messages = dues.iter().map(|&due| Message::new("").id(format!("{due}")).due(Due::at_ms(due)));
+    let messages = dues
+        .iter()
+        .map(|&due| Message::new("").id(format!("{due}")).due(Due::at_ms(due)));
     for pushed in setup.queue.push_many(messages).await {
         pushed?;
     }
@@ -58,7 +67,10 @@ async fn a_worker_never_handles_early_and_keeps_the_order_of_due_times() -> Resu
     let handled = seen.take(unique.len()).await?;
     for (id, due_ms, now_us) in &handled {
         assert_eq!(id, &due_ms.to_string());
-        assert!(*now_us >= due_ms * 1_000, "due {due_ms}, handled at {now_us} us");
+        assert!(
+            *now_us >= due_ms * 1_000,
+            "due {due_ms}, handled at {now_us} us"
+        );
     }
     let order: Vec<u64> = handled.iter().map(|(_, due, _)| *due).collect();
     assert_eq!(order, unique);
@@ -69,7 +81,10 @@ async fn a_worker_never_handles_early_and_keeps_the_order_of_due_times() -> Resu
 async fn a_moment_is_kept_to_the_millisecond_rounded_up() -> Result<()> {
     let setup = setup().await?;
     let moment = SystemTime::now() + HOUR;
-    setup.queue.push(Message::new("").id("moment").due(moment)).await?;
+    setup
+        .queue
+        .push(Message::new("").id("moment").due(moment))
+        .await?;
     let stored = setup.queue.get("moment").await?.expect("stored");
     let micros = moment.duration_since(SystemTime::UNIX_EPOCH)?.as_nanos();
     assert_eq!(u128::from(stored.time_ms), micros.div_ceil(1_000_000));
@@ -83,7 +98,10 @@ async fn a_delay_is_counted_from_the_servers_clock_not_ours() -> Result<()> {
     let setup = setup().await?;
     let mut redis = setup.redis().await?;
     let before_us = server_us(&mut redis).await?;
-    setup.queue.push(Message::new("").id("hour").due(HOUR)).await?;
+    setup
+        .queue
+        .push(Message::new("").id("hour").due(HOUR))
+        .await?;
     let after_us = server_us(&mut redis).await?;
     let due_us = setup.queue.get("hour").await?.expect("stored").time_ms * 1_000;
     let hour_us = u64::try_from(HOUR.as_micros())?;
@@ -96,8 +114,12 @@ async fn the_past_is_due_at_once_and_says_how_late_it_is() -> Result<()> {
     let setup = setup().await?;
     let moments = [
         Message::new("").id("epoch").due(SystemTime::UNIX_EPOCH),
-        Message::new("").id("before 1970").due(SystemTime::UNIX_EPOCH - HOUR),
-        Message::new("").id("an hour ago").due(SystemTime::now() - HOUR),
+        Message::new("")
+            .id("before 1970")
+            .due(SystemTime::UNIX_EPOCH - HOUR),
+        Message::new("")
+            .id("an hour ago")
+            .due(SystemTime::now() - HOUR),
         Message::new("").id("now").due(Duration::ZERO),
         Message::new("").id("unsaid"),
     ];
@@ -107,7 +129,11 @@ async fn the_past_is_due_at_once_and_says_how_late_it_is() -> Result<()> {
         let delivery = claim_one(&setup.queue).await?;
         assert_eq!(delivery.id_bytes(), id);
         if id == b"an hour ago" {
-            assert!(delivery.lateness() >= HOUR - Duration::from_secs(1), "{:?}", delivery.lateness());
+            assert!(
+                delivery.lateness() >= HOUR - Duration::from_secs(1),
+                "{:?}",
+                delivery.lateness()
+            );
         }
     }
     Ok(())
@@ -117,8 +143,18 @@ async fn the_past_is_due_at_once_and_says_how_late_it_is() -> Result<()> {
 async fn a_hundred_years_can_be_waited_for() -> Result<()> {
     let setup = setup().await?;
     let century = Duration::from_secs(36_525 * 86_400);
-    setup.queue.push(Message::new("").id("delay").due(century)).await?;
-    setup.queue.push(Message::new("").id("moment").due(SystemTime::now() + century - HOUR)).await?;
+    setup
+        .queue
+        .push(Message::new("").id("delay").due(century))
+        .await?;
+    setup
+        .queue
+        .push(
+            Message::new("")
+                .id("moment")
+                .due(SystemTime::now() + century - HOUR),
+        )
+        .await?;
     assert_eq!(setup.queue.stats().await?.scheduled, 2);
     assert_eq!(setup.queue.claim(1, LONG).await?.len(), 0);
     Ok(())
@@ -128,15 +164,26 @@ async fn a_hundred_years_can_be_waited_for() -> Result<()> {
 async fn after_a_reschedule_only_the_new_time_counts() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push(Message::new("").id("later").due(Duration::from_millis(30))).await?;
+    queue
+        .push(Message::new("").id("later").due(Duration::from_millis(30)))
+        .await?;
     queue.push(Message::new("").id("sooner").due(HOUR)).await?;
-    assert!(matches!(queue.reschedule("later", HOUR).await?, Rescheduled::Moved(_)));
-    let Rescheduled::Moved(due_ms) = queue.reschedule("sooner", Duration::from_millis(60)).await? else {
+    assert!(matches!(
+        queue.reschedule("later", HOUR).await?,
+        Rescheduled::Moved(_)
+    ));
+    let Rescheduled::Moved(due_ms) = queue
+        .reschedule("sooner", Duration::from_millis(60))
+        .await?
+    else {
         panic!("not moved")
     };
     // `later` would have come first.
     let delivery = claim_one(queue).await?;
-    assert_eq!((delivery.id().as_ref(), delivery.due_ms()), ("sooner", due_ms));
+    assert_eq!(
+        (delivery.id().as_ref(), delivery.due_ms()),
+        ("sooner", due_ms)
+    );
     assert_eq!(queue.claim(1, LONG).await?.len(), 0);
     assert_eq!(queue.run_now("later").await?, RunNow::Moved);
     assert_eq!(claim_one(queue).await?.id(), "later");
@@ -146,9 +193,20 @@ async fn after_a_reschedule_only_the_new_time_counts() -> Result<()> {
 #[tokio::test]
 async fn a_message_that_is_due_says_so_in_the_counts() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push(Message::new("").due(Duration::from_millis(20))).await?;
-    let overdue = until("an overdue message", async || Ok(setup.queue.stats().await?), |stats| stats.overdue_ms > 5);
+    setup
+        .queue
+        .push(Message::new("").due(Duration::from_millis(20)))
+        .await?;
+    let overdue = until(
+        "an overdue message",
+        async || Ok(setup.queue.stats().await?),
+        |stats| stats.overdue_ms > 5,
+    );
     let stats = overdue.await?;
-    assert_eq!((stats.scheduled, stats.due, stats.ready), (1, 1, 0), "nobody has promoted it");
+    assert_eq!(
+        (stats.scheduled, stats.due, stats.ready),
+        (1, 1, 0),
+        "nobody has promoted it"
+    );
     Ok(())
 }

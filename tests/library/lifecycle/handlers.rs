@@ -28,18 +28,40 @@ fn hourly() -> Retry {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_ok_and_ack_all_mean_done() -> Result<()> {
-    assert_eq!(handled(&setup().await?, hourly(), |_| async {}).await?, None);
-    assert_eq!(handled(&setup().await?, hourly(), |_| async { anyhow::Ok(()) }).await?, None);
-    assert_eq!(handled(&setup().await?, hourly(), |_| async { Settlement::Ack }).await?, None);
-    assert_eq!(handled(&setup().await?, hourly(), |_| async { anyhow::Ok(Settlement::Ack) }).await?, None);
+    assert_eq!(
+        handled(&setup().await?, hourly(), |_| async {}).await?,
+        None
+    );
+    assert_eq!(
+        handled(&setup().await?, hourly(), |_| async { anyhow::Ok(()) }).await?,
+        None
+    );
+    assert_eq!(
+        handled(&setup().await?, hourly(), |_| async { Settlement::Ack }).await?,
+        None
+    );
+    assert_eq!(
+        handled(&setup().await?, hourly(), |_| async {
+            anyhow::Ok(Settlement::Ack)
+        })
+        .await?,
+        None
+    );
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_becomes_a_retry_that_keeps_the_error_and_its_causes() -> Result<()> {
-    let fail = |_| async { Err::<(), _>(anyhow::anyhow!("no route to host")).context("cannot reach the bank") };
-    let stored = handled(&setup().await?, hourly(), fail).await?.expect("scheduled");
-    assert_eq!((stored.state, stored.failures, stored.crashes), (State::Scheduled, 1, 0));
+    let fail = |_| async {
+        Err::<(), _>(anyhow::anyhow!("no route to host")).context("cannot reach the bank")
+    };
+    let stored = handled(&setup().await?, hourly(), fail)
+        .await?
+        .expect("scheduled");
+    assert_eq!(
+        (stored.state, stored.failures, stored.crashes),
+        (State::Scheduled, 1, 0)
+    );
     assert_eq!(stored.error, "cannot reach the bank: no route to host");
     Ok(())
 }
@@ -47,12 +69,20 @@ async fn an_error_becomes_a_retry_that_keeps_the_error_and_its_causes() -> Resul
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_settlement_does_what_it_says() -> Result<()> {
     let one = setup().await?;
-    let stored = handled(&one, hourly(), |_| async { Settlement::again(2 * HOUR) }).await?.expect("scheduled");
-    assert_eq!((stored.state, stored.failures, stored.error.as_str()), (State::Scheduled, 0, ""));
+    let stored = handled(&one, hourly(), |_| async { Settlement::again(2 * HOUR) })
+        .await?
+        .expect("scheduled");
+    assert_eq!(
+        (stored.state, stored.failures, stored.error.as_str()),
+        (State::Scheduled, 0, "")
+    );
     assert_eq!(one.queue.stats().await?.repeated, 1);
 
     let far = Due::at_ms(4_000_000_000_000);
-    let stored = handled(&setup().await?, hourly(), move |_| async move { Settlement::again(far) }).await?;
+    let stored = handled(&setup().await?, hourly(), move |_| async move {
+        Settlement::again(far)
+    })
+    .await?;
     assert_eq!(stored.expect("scheduled").time_ms, 4_000_000_000_000);
 
     let retry = |_| async { Settlement::retry_after(3 * HOUR, "busy") };
@@ -61,11 +91,20 @@ async fn every_settlement_does_what_it_says() -> Result<()> {
     assert_eq!((stored.failures, stored.error.as_str()), (1, "busy"));
     let mut redis = three.redis().await?;
     let now_ms = crate::support::server_us(&mut redis).await? / 1_000;
-    assert!(stored.time_ms > now_ms + 2 * 3_600_000, "its own delay, not the worker's");
+    assert!(
+        stored.time_ms > now_ms + 2 * 3_600_000,
+        "its own delay, not the worker's"
+    );
 
-    let stored = handled(&setup().await?, hourly(), |_| async { Settlement::bury("not an order") }).await?;
+    let stored = handled(&setup().await?, hourly(), |_| async {
+        Settlement::bury("not an order")
+    })
+    .await?;
     let stored = stored.expect("dead");
-    assert_eq!((stored.state, stored.failures, stored.error.as_str()), (State::Dead, 0, "not an order"));
+    assert_eq!(
+        (stored.state, stored.failures, stored.error.as_str()),
+        (State::Dead, 0, "not an order")
+    );
     Ok(())
 }
 
@@ -80,7 +119,10 @@ async fn a_released_delivery_comes_back_uncharged() -> Result<()> {
     let worker = Running::start(setup.queue.worker(), handler);
     setup.queue.push(Message::new("")).await?;
     let handled = seen.take(3).await?;
-    assert!(handled.iter().all(|&one| one == (1, handled[0].1)), "{handled:?}");
+    assert!(
+        handled.iter().all(|&one| one == (1, handled[0].1)),
+        "{handled:?}"
+    );
     worker.stop().await?;
     assert!(setup.queue.stats().await?.released >= 2);
     Ok(())
@@ -94,7 +136,10 @@ async fn what_the_handler_settled_itself_is_left_alone() -> Result<()> {
     };
     let one = setup().await?;
     let stored = handled(&one, hourly(), buried).await?.expect("dead");
-    assert_eq!((stored.state, stored.error.as_str()), (State::Dead, "by hand"));
+    assert_eq!(
+        (stored.state, stored.error.as_str()),
+        (State::Dead, "by hand")
+    );
 
     let acked = |delivery: Delivery| async move {
         delivery.ack().await?;
@@ -107,9 +152,15 @@ async fn what_the_handler_settled_itself_is_left_alone() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_is_a_failure_like_any_other() -> Result<()> {
     let panics = |delivery: Delivery| async move {
-        assert!(delivery.payload().is_empty(), "the payload is {} bytes", delivery.payload().len());
+        assert!(
+            delivery.payload().is_empty(),
+            "the payload is {} bytes",
+            delivery.payload().len()
+        );
     };
-    let stored = handled(&setup().await?, hourly(), panics).await?.expect("scheduled");
+    let stored = handled(&setup().await?, hourly(), panics)
+        .await?
+        .expect("scheduled");
     assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
     assert_eq!(stored.error, "the handler panicked: the payload is 7 bytes");
 
@@ -118,7 +169,9 @@ async fn a_panic_is_a_failure_like_any_other() -> Result<()> {
         assert!(delivery.attempt() > 1, "no future");
         async {}
     };
-    let stored = handled(&setup().await?, hourly(), panics).await?.expect("scheduled");
+    let stored = handled(&setup().await?, hourly(), panics)
+        .await?
+        .expect("scheduled");
     assert_eq!(stored.error, "the handler panicked: no future");
     Ok(())
 }
@@ -134,14 +187,22 @@ async fn a_handler_beyond_its_time_limit_is_dropped_and_its_message_retried() ->
             drop(guard);
         }
     };
-    let worker = setup.queue.worker().time_limit(Duration::from_millis(30)).retry(hourly());
+    let worker = setup
+        .queue
+        .worker()
+        .time_limit(Duration::from_millis(30))
+        .retry(hourly());
     let worker = Running::start(worker, handler);
     setup.queue.push(Message::new("").id("id")).await?;
     drops.next().await?;
     stats_until(&setup.queue, "the retry", |stats| stats.retried == 1).await?;
     let stored = setup.queue.get("id").await?.expect("scheduled");
     assert_eq!((stored.failures, stored.crashes), (1, 0));
-    assert!(stored.error.contains("time limit of 30ms"), "{}", stored.error);
+    assert!(
+        stored.error.contains("time limit of 30ms"),
+        "{}",
+        stored.error
+    );
     worker.stop().await
 }
 
@@ -149,7 +210,11 @@ async fn a_handler_beyond_its_time_limit_is_dropped_and_its_message_retried() ->
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_always_has_something_to_do_ends_at_its_time_limit() -> Result<()> {
     let setup = setup().await?;
-    let worker = setup.queue.worker().time_limit(Duration::from_millis(30)).retry(hourly());
+    let worker = setup
+        .queue
+        .worker()
+        .time_limit(Duration::from_millis(30))
+        .retry(hourly());
     let handler = |delivery: Delivery| async move {
         while !delivery.is_lost() {
             tokio::task::consume_budget().await;
@@ -165,7 +230,11 @@ async fn a_handler_that_always_has_something_to_do_ends_at_its_time_limit() -> R
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_panic_leaves_a_message_in_the_hands_of_nobody() -> Result<()> {
     let one = setup().await?;
-    let worker = one.queue.worker().time_limit(Duration::from_millis(30)).retry(hourly());
+    let worker = one
+        .queue
+        .worker()
+        .time_limit(Duration::from_millis(30))
+        .retry(hourly());
     let handler = |_| async {
         let bomb = Bomb;
         std::future::pending::<()>().await;
@@ -176,8 +245,13 @@ async fn no_panic_leaves_a_message_in_the_hands_of_nobody() -> Result<()> {
     stats_until(&one.queue, "the retry", |stats| stats.retried == 1).await?;
     worker.stop().await?;
 
-    let stored = handled(&setup().await?, hourly(), |_| async { Bomb }).await?.expect("scheduled");
-    assert_eq!((stored.failures, stored.error.as_str()), (1, "the handler panicked: no settlement"));
+    let stored = handled(&setup().await?, hourly(), |_| async { Bomb })
+        .await?
+        .expect("scheduled");
+    assert_eq!(
+        (stored.failures, stored.error.as_str()),
+        (1, "the handler panicked: no settlement")
+    );
     Ok(())
 }
 
@@ -206,14 +280,20 @@ impl Drop for Guard {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settlement_that_cannot_be_made_is_a_failure_not_a_stuck_message() -> Result<()> {
     let impossible = |_| async { Settlement::again(Duration::MAX) };
-    let stored = handled(&setup().await?, hourly(), impossible).await?.expect("scheduled");
+    let stored = handled(&setup().await?, hourly(), impossible)
+        .await?
+        .expect("scheduled");
     assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
     assert!(stored.error.contains("100 years"), "{}", stored.error);
     let impossible = |_| async { Settlement::again(Due::at_ms(u64::MAX)) };
-    let stored = handled(&setup().await?, hourly(), impossible).await?.expect("scheduled");
+    let stored = handled(&setup().await?, hourly(), impossible)
+        .await?
+        .expect("scheduled");
     assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
     let endless = Retry::fixed(Duration::MAX);
-    let stored = handled(&setup().await?, endless, |_| async { Err::<(), _>("no") }).await?.expect("scheduled");
+    let stored = handled(&setup().await?, endless, |_| async { Err::<(), _>("no") })
+        .await?
+        .expect("scheduled");
     assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
     Ok(())
 }

@@ -6,7 +6,8 @@ use anyhow::Result;
 use dueq::{Delivery, ErrorKind, Limits, Message, Pushed, Retried, Retry, Settled, State};
 
 use crate::support::{
-    Running, acking, claim_for, claim_one, messages, push_all, push_and_claim, seen, setup, stats_until,
+    Running, acking, claim_for, claim_one, messages, push_all, push_and_claim, seen, setup,
+    stats_until,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -20,23 +21,38 @@ async fn a_message_dies_at_its_own_limit_else_at_the_queues() -> Result<()> {
         async move { Err::<(), _>(format!("attempt {} failed", delivery.attempt())) }
     };
     let worker = Running::start(queue.worker().retry(Retry::fixed(Duration::ZERO)), handler);
-    for (id, limit) in [("own", Some(2)), ("once", Some(1)), ("larger", Some(6)), ("queue", None)] {
+    for (id, limit) in [
+        ("own", Some(2)),
+        ("once", Some(1)),
+        ("larger", Some(6)),
+        ("queue", None),
+    ] {
         let message = Message::new("").id(id);
-        queue.push(limit.map_or(message.clone(), |limit| message.max_attempts(limit))).await?;
+        queue
+            .push(limit.map_or(message.clone(), |limit| message.max_attempts(limit)))
+            .await?;
     }
     let mut handled = seen.take(2 + 1 + 6 + 4).await?;
     stats_until(queue, "four dead", |stats| stats.dead == 4).await?;
     worker.stop().await?;
     assert_eq!(seen.rest(), []);
     handled.sort_unstable();
-    let attempts =
-        |id: &str| handled.iter().filter(|(of, _)| of == id).map(|&(_, attempt)| attempt).collect::<Vec<_>>();
+    let attempts = |id: &str| {
+        handled
+            .iter()
+            .filter(|(of, _)| of == id)
+            .map(|&(_, attempt)| attempt)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(attempts("own"), [1, 2]);
     assert_eq!(attempts("once"), [1]);
     assert_eq!(attempts("larger"), [1, 2, 3, 4, 5, 6]);
     assert_eq!(attempts("queue"), [1, 2, 3, 4]);
     let dead = queue.get("queue").await?.expect("dead");
-    assert_eq!((dead.state, dead.failures, dead.error.as_str()), (State::Dead, 4, "attempt 4 failed"));
+    assert_eq!(
+        (dead.state, dead.failures, dead.error.as_str()),
+        (State::Dead, 4, "attempt 4 failed")
+    );
     let stats = queue.stats().await?;
     assert_eq!((stats.died, stats.retried), (4, 1 + 5 + 3));
     Ok(())
@@ -50,7 +66,11 @@ async fn twenty_attempts_are_the_limit_unless_said() -> Result<()> {
         let delivery = claim_one(&setup.queue).await?;
         assert_eq!(delivery.attempt(), attempt);
         let retried = delivery.retry(Duration::ZERO, "").await?;
-        assert_eq!(retried == Retried::Dead, attempt == 20, "{attempt} {retried:?}");
+        assert_eq!(
+            retried == Retried::Dead,
+            attempt == 20,
+            "{attempt} {retried:?}"
+        );
     }
     Ok(())
 }
@@ -60,7 +80,10 @@ async fn a_message_that_kills_its_consumers_dies_at_the_limit_of_crashes() -> Re
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(Limits::new().max_crashes(1)).await?;
-    push_and_claim(queue, Message::new("").id("failed before")).await?.retry(Duration::ZERO, "once").await?;
+    push_and_claim(queue, Message::new("").id("failed before"))
+        .await?
+        .retry(Duration::ZERO, "once")
+        .await?;
     for _ in 0..2 {
         // Claimed and forgotten, as by a consumer that died at once.
         let forgotten = claim_for(queue, Duration::from_millis(1)).await?;
@@ -68,15 +91,25 @@ async fn a_message_that_kills_its_consumers_dies_at_the_limit_of_crashes() -> Re
         queue.pause().await?;
         let (worker, mut seen) = acking(queue.worker().concurrency(1));
         let crashes = forgotten.attempt() - 1;
-        stats_until(queue, "the reaping", |stats| stats.crashed == u64::from(crashes)).await?;
+        stats_until(queue, "the reaping", |stats| {
+            stats.crashed == u64::from(crashes)
+        })
+        .await?;
         worker.stop().await?;
         assert_eq!(seen.rest(), Vec::<String>::new());
         queue.resume().await?;
         assert_eq!(forgotten.ack().await?, Settled::Lost);
     }
     let dead = queue.get("failed before").await?.expect("dead");
-    assert_eq!((dead.state, dead.failures, dead.crashes), (State::Dead, 1, 2));
-    assert!(dead.error.contains("2 times") && dead.error.contains("once"), "{}", dead.error);
+    assert_eq!(
+        (dead.state, dead.failures, dead.crashes),
+        (State::Dead, 1, 2)
+    );
+    assert!(
+        dead.error.contains("2 times") && dead.error.contains("once"),
+        "{}",
+        dead.error
+    );
     Ok(())
 }
 
@@ -85,16 +118,33 @@ async fn limits_can_be_set_read_and_are_kept_when_others_are_set() -> Result<()>
     let setup = setup().await?;
     let queue = &setup.queue;
     let stats = queue.stats().await?;
-    assert_eq!((stats.max_attempts, stats.max_crashes), (0, 0), "of a queue that does not exist");
-    queue.configure(Limits::new().max_attempts(7).max_crashes(0)).await?;
-    queue.configure(Limits::new().max_payload_bytes(10).max_messages(Some(2))).await?;
+    assert_eq!(
+        (stats.max_attempts, stats.max_crashes),
+        (0, 0),
+        "of a queue that does not exist"
+    );
+    queue
+        .configure(Limits::new().max_attempts(7).max_crashes(0))
+        .await?;
+    queue
+        .configure(Limits::new().max_payload_bytes(10).max_messages(Some(2)))
+        .await?;
     let stats = queue.stats().await?;
     assert_eq!((stats.max_attempts, stats.max_crashes), (7, 0));
     assert_eq!((stats.max_payload_bytes, stats.max_messages), (10, 2));
-    assert_eq!(queue.push(Message::new("0123456789")).await?, Pushed::Created);
-    let error = queue.push(Message::new("0123456789+")).await.expect_err("too large");
+    assert_eq!(
+        queue.push(Message::new("0123456789")).await?,
+        Pushed::Created
+    );
+    let error = queue
+        .push(Message::new("0123456789+"))
+        .await
+        .expect_err("too large");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    assert!(error.to_string().contains("11 bytes") && error.to_string().contains("10"), "{error}");
+    assert!(
+        error.to_string().contains("11 bytes") && error.to_string().contains("10"),
+        "{error}"
+    );
     Ok(())
 }
 
@@ -108,9 +158,17 @@ async fn dead_messages_beyond_their_number_or_age_are_trimmed_by_a_worker() -> R
     }
     queue.configure(Limits::new().keep_dead(4)).await?;
     let (worker, _seen) = acking(queue.worker());
-    stats_until(queue, "four dead", |stats| stats.dead == 4 && stats.trimmed == 6).await?;
-    queue.configure(Limits::new().keep_dead_for(Duration::from_millis(1))).await?;
-    stats_until(queue, "none dead", |stats| stats.dead == 0 && stats.trimmed == 10).await?;
+    stats_until(queue, "four dead", |stats| {
+        stats.dead == 4 && stats.trimmed == 6
+    })
+    .await?;
+    queue
+        .configure(Limits::new().keep_dead_for(Duration::from_millis(1)))
+        .await?;
+    stats_until(queue, "none dead", |stats| {
+        stats.dead == 0 && stats.trimmed == 10
+    })
+    .await?;
     assert_eq!(queue.get("message-0009").await?, None);
     worker.stop().await
 }

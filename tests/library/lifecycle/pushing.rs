@@ -11,17 +11,33 @@ use crate::support::{HOUR, LONG, claim_one, messages, push_all, setup, stats_unt
 async fn a_message_is_pushed_delivered_and_acked_once() -> Result<()> {
     let setup = setup().await?;
     let rate = (u64::MAX, "größer als 2^53 \u{1f4e6}".to_owned());
-    let pushed = setup.queue.push(Message::json(&rate)?.id("order:42").due(Duration::from_millis(5))).await?;
+    let pushed = setup
+        .queue
+        .push(
+            Message::json(&rate)?
+                .id("order:42")
+                .due(Duration::from_millis(5)),
+        )
+        .await?;
     assert_eq!(pushed, Pushed::Created);
     let delivery = claim_one(&setup.queue).await?;
-    assert_eq!((delivery.id().as_ref(), delivery.attempt()), ("order:42", 1));
+    assert_eq!(
+        (delivery.id().as_ref(), delivery.attempt()),
+        ("order:42", 1)
+    );
     assert_eq!(delivery.json::<(u64, String)>()?, rate);
-    assert_eq!(delivery.json::<Vec<u8>>().expect_err("another type").kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        delivery.json::<Vec<u8>>().expect_err("another type").kind(),
+        ErrorKind::InvalidInput
+    );
     assert_eq!(delivery.ack().await?, Settled::Done);
     assert_eq!(setup.queue.get("order:42").await?, None);
     let stats = setup.queue.stats().await?;
     assert_eq!((stats.pushed, stats.claimed, stats.acked), (1, 1, 1));
-    assert_eq!((stats.scheduled, stats.ready, stats.leased, stats.dead), (0, 0, 0, 0));
+    assert_eq!(
+        (stats.scheduled, stats.ready, stats.leased, stats.dead),
+        (0, 0, 0, 0)
+    );
     Ok(())
 }
 
@@ -38,11 +54,20 @@ async fn an_id_that_is_there_is_left_as_it_is_in_every_state() -> Result<()> {
     let delivery = claim_one(queue).await?;
     assert_eq!(delivery.payload(), b"first");
     setup.promote(1).await?;
-    assert_eq!(queue.push(Message::new("").id("other")).await?, Pushed::Exists(State::Ready));
+    assert_eq!(
+        queue.push(Message::new("").id("other")).await?,
+        Pushed::Exists(State::Ready)
+    );
     assert_eq!(push("third").await?, Pushed::Exists(State::Leased));
     assert_eq!(delivery.bury("enough").await?, Settled::Done);
-    for conflict in [OnConflict::Keep, OnConflict::Reschedule, OnConflict::Replace] {
-        let pushed = queue.push(Message::new("fourth").id("id").on_conflict(conflict)).await?;
+    for conflict in [
+        OnConflict::Keep,
+        OnConflict::Reschedule,
+        OnConflict::Replace,
+    ] {
+        let pushed = queue
+            .push(Message::new("fourth").id("id").on_conflict(conflict))
+            .await?;
         assert_eq!(pushed, Pushed::Exists(State::Dead), "{conflict:?}");
     }
     assert_eq!(queue.get("id").await?.expect("dead").payload, b"first");
@@ -54,35 +79,70 @@ async fn an_id_that_is_there_is_left_as_it_is_in_every_state() -> Result<()> {
 async fn on_conflict_moves_or_replaces_what_waits_and_nothing_else() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push(Message::new("one").id("id").due(HOUR).max_attempts(3)).await?;
+    queue
+        .push(Message::new("one").id("id").due(HOUR).max_attempts(3))
+        .await?;
     let push = async |text: &str, delay: Duration, conflict| {
-        queue.push(Message::new(text).id("id").due(delay).on_conflict(conflict)).await
+        queue
+            .push(Message::new(text).id("id").due(delay).on_conflict(conflict))
+            .await
     };
 
-    assert_eq!(push("two", 2 * HOUR, OnConflict::Reschedule).await?, Pushed::Moved);
+    assert_eq!(
+        push("two", 2 * HOUR, OnConflict::Reschedule).await?,
+        Pushed::Moved
+    );
     let moved = queue.get("id").await?.expect("scheduled");
-    assert_eq!((moved.payload.as_slice(), moved.max_attempts), (&b"one"[..], Some(3)));
+    assert_eq!(
+        (moved.payload.as_slice(), moved.max_attempts),
+        (&b"one"[..], Some(3))
+    );
 
-    assert_eq!(push("three", HOUR, OnConflict::Replace).await?, Pushed::Moved);
+    assert_eq!(
+        push("three", HOUR, OnConflict::Replace).await?,
+        Pushed::Moved
+    );
     let replaced = queue.get("id").await?.expect("scheduled");
-    assert_eq!((replaced.payload.as_slice(), replaced.max_attempts), (&b"three"[..], None));
+    assert_eq!(
+        (replaced.payload.as_slice(), replaced.max_attempts),
+        (&b"three"[..], None)
+    );
     assert!(replaced.time_ms < moved.time_ms);
 
     // Ready: two are due, and one of them is claimed.
     queue.run_now("id").await?;
-    queue.push(Message::new("").id("earlier").due(std::time::SystemTime::UNIX_EPOCH)).await?;
+    queue
+        .push(
+            Message::new("")
+                .id("earlier")
+                .due(std::time::SystemTime::UNIX_EPOCH),
+        )
+        .await?;
     let earlier = claim_one(queue).await?;
     assert_eq!(earlier.id(), "earlier");
     setup.promote(1).await?;
     assert_eq!(queue.get("id").await?.expect("ready").state, State::Ready);
-    assert_eq!(push("four", HOUR, OnConflict::Replace).await?, Pushed::Moved);
-    assert_eq!(queue.get("id").await?.expect("moved").state, State::Scheduled);
-    assert_eq!(queue.claim(1, LONG).await?.len(), 0, "the entry among the ready is gone");
+    assert_eq!(
+        push("four", HOUR, OnConflict::Replace).await?,
+        Pushed::Moved
+    );
+    assert_eq!(
+        queue.get("id").await?.expect("moved").state,
+        State::Scheduled
+    );
+    assert_eq!(
+        queue.claim(1, LONG).await?.len(),
+        0,
+        "the entry among the ready is gone"
+    );
 
     // Leased: left alone.
     queue.run_now("id").await?;
     let delivery = claim_one(queue).await?;
-    assert_eq!(push("five", HOUR, OnConflict::Replace).await?, Pushed::Exists(State::Leased));
+    assert_eq!(
+        push("five", HOUR, OnConflict::Replace).await?,
+        Pushed::Exists(State::Leased)
+    );
     assert_eq!(delivery.payload(), b"four");
     Ok(())
 }
@@ -91,7 +151,9 @@ async fn on_conflict_moves_or_replaces_what_waits_and_nothing_else() -> Result<(
 async fn many_pushes_are_answered_in_their_order_and_a_bad_one_hurts_no_other() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push(Message::new("").id("message-0007").due(HOUR)).await?;
+    queue
+        .push(Message::new("").id("message-0007").due(HOUR))
+        .await?;
     let mut all = messages(2_000);
     all[3] = Message::new("").id("");
     all[700] = Message::new(vec![0; 1024 * 1024 + 1]).id("too large for this queue");
@@ -100,7 +162,11 @@ async fn many_pushes_are_answered_in_their_order_and_a_bad_one_hurts_no_other() 
     assert_eq!(results.len(), 2_000);
     for (place, result) in results.into_iter().enumerate() {
         match place {
-            3 | 700 => assert_eq!(result.expect_err("refused").kind(), ErrorKind::InvalidInput, "{place}"),
+            3 | 700 => assert_eq!(
+                result.expect_err("refused").kind(),
+                ErrorKind::InvalidInput,
+                "{place}"
+            ),
             7 | 1_500 => assert_eq!(result?, Pushed::Exists(State::Scheduled), "{place}"),
             _ => assert_eq!(result?, Pushed::Created, "{place}"),
         }
@@ -113,7 +179,10 @@ async fn many_pushes_are_answered_in_their_order_and_a_bad_one_hurts_no_other() 
 async fn nothing_to_push_is_nothing_done() -> Result<()> {
     let setup = setup().await?;
     assert!(setup.queue.push_many([]).await.is_empty());
-    assert_eq!(setup.command::<Vec<String>>(&["KEYS", "*"]).await?, Vec::<String>::new());
+    assert_eq!(
+        setup.command::<Vec<String>>(&["KEYS", "*"]).await?,
+        Vec::<String>::new()
+    );
     Ok(())
 }
 
@@ -123,7 +192,11 @@ async fn pushes_of_one_id_from_many_tasks_create_it_once() -> Result<()> {
     let tasks: Vec<_> = (0..200)
         .map(|number| {
             let queue = setup.queue.clone();
-            tokio::spawn(async move { queue.push(Message::new(number.to_string()).id("one").due(HOUR)).await })
+            tokio::spawn(async move {
+                queue
+                    .push(Message::new(number.to_string()).id("one").due(HOUR))
+                    .await
+            })
         })
         .collect();
     let mut created = 0;
@@ -145,7 +218,12 @@ async fn a_push_that_nobody_waits_for_any_more_hurts_no_other() -> Result<()> {
         let dropped = queue.push(Message::new("").id(format!("dropped {round}")).due(HOUR));
         // Polled once, which puts it in line, then dropped.
         tokio::select! { biased; _ = dropped => {}, () = std::future::ready(()) => {} }
-        assert_eq!(queue.push(Message::new("").id(format!("kept {round}")).due(HOUR)).await?, Pushed::Created);
+        assert_eq!(
+            queue
+                .push(Message::new("").id(format!("kept {round}")).due(HOUR))
+                .await?,
+            Pushed::Created
+        );
     }
     let stats = queue.stats().await?;
     assert_eq!(stats.pushed, stats.scheduled);
@@ -179,7 +257,10 @@ async fn a_push_that_is_polled_no_more_stands_in_nobodys_way() -> Result<()> {
     for pushed in within("others push", queue.push_many(messages(1_000))).await? {
         assert_eq!(pushed?, Pushed::Created);
     }
-    assert_eq!(within("another pushes", queue.push(Message::new("").due(HOUR))).await??, Pushed::Created);
+    assert_eq!(
+        within("another pushes", queue.push(Message::new("").due(HOUR))).await??,
+        Pushed::Created
+    );
     assert_eq!(left.await?, Pushed::Created);
     Ok(())
 }
@@ -190,27 +271,55 @@ async fn a_full_queue_refuses_what_is_new_and_takes_it_when_there_is_room() -> R
     let queue = &setup.queue;
     queue.configure(Limits::new().max_messages(Some(3))).await?;
     let results = queue.push_many(messages(5)).await;
-    let kinds: Vec<_> = results.iter().map(|result| result.as_ref().err().map(dueq::Error::kind)).collect();
-    assert_eq!(kinds, [None, None, None, Some(ErrorKind::Full), Some(ErrorKind::Full)]);
+    let kinds: Vec<_> = results
+        .iter()
+        .map(|result| result.as_ref().err().map(dueq::Error::kind))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            None,
+            None,
+            None,
+            Some(ErrorKind::Full),
+            Some(ErrorKind::Full)
+        ]
+    );
     let error = results[4].as_ref().expect_err("full");
-    assert!(error.to_string().contains("3 messages") && error.is_retryable(), "{error}");
+    assert!(
+        error.to_string().contains("3 messages") && error.is_retryable(),
+        "{error}"
+    );
     assert_eq!(error.was_applied(), dueq::Applied::No);
     claim_one(queue).await?.ack().await?;
-    assert_eq!(queue.push(Message::new("").id("fits")).await?, Pushed::Created);
+    assert_eq!(
+        queue.push(Message::new("").id("fits")).await?,
+        Pushed::Created
+    );
     queue.configure(Limits::new().max_messages(None)).await?;
     push_all(queue, (0..10).map(|_| Message::new("")).collect()).await
 }
 
 #[test]
 fn a_client_outlives_the_runtime_it_was_made_on() -> Result<()> {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    };
     let first = runtime()?;
     let setup = first.block_on(setup())?;
     first.block_on(setup.queue.push(Message::new("").id("first").due(HOUR)))?;
     drop(first);
     let second = runtime()?;
-    assert_eq!(second.block_on(setup.queue.push(Message::new("").id("second").due(HOUR)))?, Pushed::Created);
-    assert_eq!(second.block_on(setup.queue.cancel("first"))?, Cancelled::Cancelled);
+    assert_eq!(
+        second.block_on(setup.queue.push(Message::new("").id("second").due(HOUR)))?,
+        Pushed::Created
+    );
+    assert_eq!(
+        second.block_on(setup.queue.cancel("first"))?,
+        Cancelled::Cancelled
+    );
     assert_eq!(second.block_on(setup.queue.stats())?.scheduled, 1);
     Ok(())
 }
@@ -219,8 +328,19 @@ fn a_client_outlives_the_runtime_it_was_made_on() -> Result<()> {
 #[tokio::test]
 async fn a_call_of_many_is_remembered_once() -> Result<()> {
     let setup = setup().await?;
-    for messages in [(0..10).map(|_| Message::new("")).collect::<Vec<_>>(), messages(10)] {
-        for pushed in setup.queue.push_many(messages.into_iter().map(|message| message.due(Duration::ZERO))).await {
+    for messages in [
+        (0..10).map(|_| Message::new("")).collect::<Vec<_>>(),
+        messages(10),
+    ] {
+        for pushed in setup
+            .queue
+            .push_many(
+                messages
+                    .into_iter()
+                    .map(|message| message.due(Duration::ZERO)),
+            )
+            .await
+        {
             assert_eq!(pushed?, Pushed::Created);
         }
     }

@@ -6,7 +6,8 @@ use anyhow::Result;
 use dueq::{Extended, Message, Retried, Settled, State};
 
 use crate::support::{
-    HOUR, LONG, acking, claim_for, claim_one, messages, push_all, push_and_claim, setup, stats_until,
+    HOUR, LONG, acking, claim_for, claim_one, messages, push_all, push_and_claim, setup,
+    stats_until,
 };
 
 #[tokio::test]
@@ -34,7 +35,10 @@ async fn a_token_is_good_for_one_settle() -> Result<()> {
         let delivery = push_and_claim(queue, Message::new("").id(way)).await?;
         match way {
             "again" => assert_eq!(delivery.again(HOUR).await?, Settled::Done),
-            "retry" => assert!(matches!(delivery.retry(HOUR, "no").await?, Retried::Scheduled(_))),
+            "retry" => assert!(matches!(
+                delivery.retry(HOUR, "no").await?,
+                Retried::Scheduled(_)
+            )),
             "release" => assert_eq!(delivery.release().await?, Settled::Done),
             _ => assert_eq!(delivery.bury("no").await?, Settled::Done),
         }
@@ -45,7 +49,11 @@ async fn a_token_is_good_for_one_settle() -> Result<()> {
         assert_eq!(delivery.release().await?, Settled::Lost, "{way}");
         assert_eq!(delivery.bury("other").await?, Settled::Lost, "{way}");
         assert_eq!(delivery.extend(HOUR).await?, Extended::Lost, "{way}");
-        assert_eq!(queue.get(way).await?, before, "{way}: a late settle changes nothing");
+        assert_eq!(
+            queue.get(way).await?,
+            before,
+            "{way}: a late settle changes nothing"
+        );
         queue.cancel_dead(way).await?;
     }
     Ok(())
@@ -59,11 +67,20 @@ async fn again_schedules_with_the_attempts_counted_from_none() -> Result<()> {
     delivery.retry(Duration::ZERO, "a hiccup").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(delivery.attempt(), 2);
-    assert_eq!(delivery.again(Duration::from_millis(5)).await?, Settled::Done);
+    assert_eq!(
+        delivery.again(Duration::from_millis(5)).await?,
+        Settled::Done
+    );
     let stored = queue.get("tick").await?.expect("scheduled");
-    assert_eq!((stored.failures, stored.error.as_str(), stored.max_attempts), (0, "", Some(3)));
+    assert_eq!(
+        (stored.failures, stored.error.as_str(), stored.max_attempts),
+        (0, "", Some(3))
+    );
     let delivery = claim_one(queue).await?;
-    assert_eq!((delivery.attempt(), delivery.payload(), delivery.due_ms()), (1, &b"tick"[..], stored.time_ms));
+    assert_eq!(
+        (delivery.attempt(), delivery.payload(), delivery.due_ms()),
+        (1, &b"tick"[..], stored.time_ms)
+    );
     assert_eq!(queue.stats().await?.repeated, 1);
     Ok(())
 }
@@ -73,12 +90,18 @@ async fn a_retry_charges_one_failure_keeps_its_error_and_is_never_early() -> Res
     let setup = setup().await?;
     let queue = &setup.queue;
     let delivery = push_and_claim(queue, Message::new("").id("id")).await?;
-    let Retried::Scheduled(due_ms) = delivery.retry(Duration::from_millis(40), "connection refused").await? else {
+    let Retried::Scheduled(due_ms) = delivery
+        .retry(Duration::from_millis(40), "connection refused")
+        .await?
+    else {
         panic!("not scheduled")
     };
     let stored = queue.get("id").await?.expect("scheduled");
     assert_eq!((stored.state, stored.time_ms), (State::Scheduled, due_ms));
-    assert_eq!((stored.failures, stored.crashes, stored.error.as_str()), (1, 0, "connection refused"));
+    assert_eq!(
+        (stored.failures, stored.crashes, stored.error.as_str()),
+        (1, 0, "connection refused")
+    );
     let second = claim_one(queue).await?;
     assert_eq!((second.attempt(), second.due_ms()), (2, due_ms));
     let granted_ms = second.deadline_ms() - u64::try_from(LONG.as_millis())?;
@@ -89,17 +112,31 @@ async fn a_retry_charges_one_failure_keeps_its_error_and_is_never_early() -> Res
 #[tokio::test]
 async fn long_errors_are_cut_and_strange_ones_kept() -> Result<()> {
     let setup = setup().await?;
-    for text in ["", "two\nlines", "nul \0 inside", "1 2 3 max_attempts=9\n", "\u{1f600}"] {
-        let delivery =
-            push_and_claim(&setup.queue, Message::new("").id(format!("a{text}").replace(char::is_control, "_")))
-                .await?;
+    for text in [
+        "",
+        "two\nlines",
+        "nul \0 inside",
+        "1 2 3 max_attempts=9\n",
+        "\u{1f600}",
+    ] {
+        let delivery = push_and_claim(
+            &setup.queue,
+            Message::new("").id(format!("a{text}").replace(char::is_control, "_")),
+        )
+        .await?;
         delivery.bury(text).await?;
         let stored = setup.queue.get(delivery.id_bytes()).await?.expect("dead");
-        assert_eq!((stored.error.as_str(), stored.failures, stored.max_attempts), (text, 0, None));
+        assert_eq!(
+            (stored.error.as_str(), stored.failures, stored.max_attempts),
+            (text, 0, None)
+        );
     }
     let delivery = push_and_claim(&setup.queue, Message::new("").id("long")).await?;
     delivery.retry(HOUR, &"x".repeat(5_000)).await?;
-    assert_eq!(setup.queue.get("long").await?.expect("scheduled").error, "x".repeat(1_024));
+    assert_eq!(
+        setup.queue.get("long").await?.expect("scheduled").error,
+        "x".repeat(1_024)
+    );
     Ok(())
 }
 
@@ -119,10 +156,18 @@ async fn a_release_charges_nothing_and_keeps_the_due_time() -> Result<()> {
 async fn an_extension_only_ever_makes_a_lease_longer() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
-    assert_eq!(delivery.extend(Duration::from_millis(1)).await?, Extended::Until(delivery.deadline_ms()));
-    let Extended::Until(until_ms) = delivery.extend(2 * LONG).await? else { panic!("not extended") };
+    assert_eq!(
+        delivery.extend(Duration::from_millis(1)).await?,
+        Extended::Until(delivery.deadline_ms())
+    );
+    let Extended::Until(until_ms) = delivery.extend(2 * LONG).await? else {
+        panic!("not extended")
+    };
     assert!(until_ms > delivery.deadline_ms());
-    assert_eq!(setup.queue.get("id").await?.expect("leased").time_ms, until_ms);
+    assert_eq!(
+        setup.queue.get("id").await?.expect("leased").time_ms,
+        until_ms
+    );
     Ok(())
 }
 
@@ -159,7 +204,10 @@ async fn failures_and_crashes_are_counted_apart_and_make_the_attempt_together() 
     let third = claim_one(queue).await?;
     assert_eq!(third.attempt(), 3);
     let stored = queue.get("id").await?.expect("leased");
-    assert_eq!((stored.failures, stored.crashes, stored.error.as_str()), (1, 1, "failed"));
+    assert_eq!(
+        (stored.failures, stored.crashes, stored.error.as_str()),
+        (1, 1, "failed")
+    );
     assert_eq!(crashed.ack().await?, Settled::Lost);
     assert!(crashed.is_lost());
     worker.abort().await
@@ -186,10 +234,17 @@ async fn many_settles_at_once_are_each_answered_for_themselves() -> Result<()> {
         }));
     }
     for (number, task) in tasks.into_iter().enumerate() {
-        let expected = if number % 4 == 3 { Settled::Gone } else { Settled::Done };
+        let expected = if number % 4 == 3 {
+            Settled::Gone
+        } else {
+            Settled::Done
+        };
         assert_eq!(task.await??, expected, "{number}");
     }
     let stats = queue.stats().await?;
-    assert_eq!((stats.acked, stats.dead, stats.scheduled, stats.leased), (150, 75, 75, 0));
+    assert_eq!(
+        (stats.acked, stats.dead, stats.scheduled, stats.leased),
+        (150, 75, 75, 0)
+    );
     Ok(())
 }

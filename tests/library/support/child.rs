@@ -28,8 +28,12 @@ pub(crate) enum Part {
     Poisoned,
 }
 
-const PARTS: [(&str, Part); 4] =
-    [("handle", Part::Handle), ("hold", Part::Hold), ("once", Part::Once), ("poisoned", Part::Poisoned)];
+const PARTS: [(&str, Part); 4] = [
+    ("handle", Part::Handle),
+    ("hold", Part::Hold),
+    ("once", Part::Once),
+    ("poisoned", Part::Poisoned),
+];
 
 pub(crate) struct Process {
     child: Child,
@@ -38,8 +42,13 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(part: Part, url: &str, environment: &[(&str, &str)]) -> Result<Self> {
-        let name = PARTS.iter().find(|(_, known)| *known == part).map_or("", |(name, _)| name);
-        let mut child = this_program(name, url)?.envs(environment.iter().copied()).spawn()?;
+        let name = PARTS
+            .iter()
+            .find(|(_, known)| *known == part)
+            .map_or("", |(name, _)| name);
+        let mut child = this_program(name, url)?
+            .envs(environment.iter().copied())
+            .spawn()?;
         let lines = BufReader::new(child.stdout.take().context("no output")?).lines();
         Ok(Self { child, lines })
     }
@@ -56,7 +65,10 @@ impl Process {
     }
 
     /// As `kill -9`; waits until it is dead.
-    #[allow(dead_code, reason = "tests/others, which shares this file, is where processes are killed")]
+    #[allow(
+        dead_code,
+        reason = "tests/others, which shares this file, is where processes are killed"
+    )]
     pub(crate) async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }
@@ -66,7 +78,11 @@ impl Process {
 fn this_program(part: &str, url: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command
-        .args(["--exact", "support::child::a_process_plays_the_part_it_is_told_and_no_other", "--nocapture"])
+        .args([
+            "--exact",
+            "support::child::a_process_plays_the_part_it_is_told_and_no_other",
+            "--nocapture",
+        ])
         .env(PART, part)
         .env(URL, url)
         .stdin(Stdio::null())
@@ -83,11 +99,16 @@ fn say(what: impl std::fmt::Display) {
 #[tokio::test]
 async fn a_process_plays_the_part_it_is_told_and_no_other() -> Result<()> {
     let (Ok(name), Ok(url)) = (std::env::var(PART), std::env::var(URL)) else {
-        let nobody = this_program("nobody", "redis://127.0.0.1:1/")?.stderr(Stdio::null()).output().await?;
+        let nobody = this_program("nobody", "redis://127.0.0.1:1/")?
+            .stderr(Stdio::null())
+            .output()
+            .await?;
         assert!(!nobody.status.success(), "nobody plays no part");
         return Ok(());
     };
-    let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) else { bail!("no part is called {name}") };
+    let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) else {
+        bail!("no part is called {name}")
+    };
     let queue = Client::connect(&url).await?.queue("orders")?;
     match part {
         Part::Handle => {
@@ -102,24 +123,42 @@ async fn a_process_plays_the_part_it_is_told_and_no_other() -> Result<()> {
                 say(delivery.id());
                 std::future::pending::<()>()
             };
-            queue.worker().concurrency(50).lease(Duration::from_secs(2)).run(handler, std::future::pending()).await?;
+            queue
+                .worker()
+                .concurrency(50)
+                .lease(Duration::from_secs(2))
+                .run(handler, std::future::pending())
+                .await?;
         }
         Part::Once => {
             queue.push(Message::new("once")).await?;
             let delivery = claim_one(&queue).await?;
-            assert_eq!((delivery.payload(), delivery.ack().await?), (&b"once"[..], Settled::Done));
+            assert_eq!(
+                (delivery.payload(), delivery.ack().await?),
+                (&b"once"[..], Settled::Done)
+            );
             say("done");
         }
         Part::Poisoned => {
             let handler = async |delivery: Delivery| {
                 say(delivery.id());
                 // The others are at work when it kills the process.
-                tokio::time::sleep(Duration::from_millis(if delivery.id() == "poison" { 100 } else { 300 })).await;
+                tokio::time::sleep(Duration::from_millis(if delivery.id() == "poison" {
+                    100
+                } else {
+                    300
+                }))
+                .await;
                 if delivery.id() == "poison" {
                     std::process::abort();
                 }
             };
-            queue.worker().concurrency(50).lease(Duration::from_secs(1)).run(handler, std::future::pending()).await?;
+            queue
+                .worker()
+                .concurrency(50)
+                .lease(Duration::from_secs(1))
+                .run(handler, std::future::pending())
+                .await?;
         }
     }
     Ok(())

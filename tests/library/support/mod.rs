@@ -34,12 +34,18 @@ impl Setup {
         self.client.load_functions().await?;
         let keys = dueq::queue_keys(self.queue.name())?;
         let keys = keys.iter().map(String::as_str);
-        let promote: Vec<&str> =
-            ["FCALL", "dueq_promote", "10"].into_iter().chain(keys).chain(["", "1000", ""]).collect();
+        let promote: Vec<&str> = ["FCALL", "dueq_promote", "10"]
+            .into_iter()
+            .chain(keys)
+            .chain(["", "1000", ""])
+            .collect();
         let start = Instant::now();
         while self.queue.stats().await?.ready != ready {
             if start.elapsed() > LIMIT {
-                bail!("not {ready} were ready within {LIMIT:?}: {:?}", self.queue.stats().await);
+                bail!(
+                    "not {ready} were ready within {LIMIT:?}: {:?}",
+                    self.queue.stats().await
+                );
             }
             self.server.command(&promote)?;
         }
@@ -54,7 +60,11 @@ pub(crate) async fn setup() -> Result<Setup> {
 pub(crate) async fn setup_with(arguments: &[&str]) -> Result<Setup> {
     let server = Server::start(arguments)?;
     let client = Client::connect(&server.url()).await?;
-    Ok(Setup { queue: client.queue("orders")?, client, server })
+    Ok(Setup {
+        queue: client.queue("orders")?,
+        client,
+        server,
+    })
 }
 
 impl Setup {
@@ -71,13 +81,24 @@ impl Setup {
 
 pub(crate) async fn connection(url: &str) -> Result<MultiplexedConnection> {
     // Half a second and a second, unless said: a slow machine takes longer.
-    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(LIMIT)).set_response_timeout(Some(LIMIT));
-    Ok(redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?)
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(LIMIT))
+        .set_response_timeout(Some(LIMIT));
+    Ok(redis::Client::open(url)?
+        .get_multiplexed_async_connection_with_config(&config)
+        .await?)
 }
 
-pub(crate) async fn command<T: FromRedisValue>(redis: &mut MultiplexedConnection, words: &[&str]) -> Result<T> {
+pub(crate) async fn command<T: FromRedisValue>(
+    redis: &mut MultiplexedConnection,
+    words: &[&str],
+) -> Result<T> {
     let (name, rest) = words.split_first().context("no command")?;
-    cmd(name).arg(rest).query_async(redis).await.with_context(|| words.join(" "))
+    cmd(name)
+        .arg(rest)
+        .query_async(redis)
+        .await
+        .with_context(|| words.join(" "))
 }
 
 /// The server's clock in microseconds.
@@ -88,7 +109,9 @@ pub(crate) async fn server_us(redis: &mut MultiplexedConnection) -> Result<u64> 
 
 /// The result of `future`, or a failure that names `what` was waited for.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
-    tokio::time::timeout(LIMIT, future).await.map_err(|_| anyhow!("{what}: not within {LIMIT:?}"))
+    tokio::time::timeout(LIMIT, future)
+        .await
+        .map_err(|_| anyhow!("{what}: not within {LIMIT:?}"))
 }
 
 /// Looks until `good`; fails with what it saw last. For what announces itself by no event.
@@ -110,7 +133,11 @@ pub(crate) async fn until<T: Debug>(
     }
 }
 
-pub(crate) async fn stats_until(queue: &Queue, what: &str, good: impl Fn(&Stats) -> bool) -> Result<Stats> {
+pub(crate) async fn stats_until(
+    queue: &Queue,
+    what: &str,
+    good: impl Fn(&Stats) -> bool,
+) -> Result<Stats> {
     until(what, async || Ok(queue.stats().await?), good).await
 }
 
@@ -134,9 +161,17 @@ async fn claim_until(queue: &Queue, count: usize, lease: Duration) -> Result<Vec
     let start = Instant::now();
     while granted.len() < count {
         if start.elapsed() > LIMIT {
-            bail!("{} of {count} messages were granted within {LIMIT:?}: {:?}", granted.len(), queue.stats().await);
+            bail!(
+                "{} of {count} messages were granted within {LIMIT:?}: {:?}",
+                granted.len(),
+                queue.stats().await
+            );
         }
-        granted.extend(queue.claim((count - granted.len()).min(1_000), lease).await?);
+        granted.extend(
+            queue
+                .claim((count - granted.len()).min(1_000), lease)
+                .await?,
+        );
     }
     Ok(granted)
 }
@@ -153,19 +188,28 @@ pub(crate) async fn push_and_claim(queue: &Queue, message: Message) -> Result<De
 /// Lets somebody else have a delivery, as far as Redis is concerned; returns what it holds for him.
 pub(crate) async fn steal(setup: &Setup, delivery: &Delivery) -> Result<String> {
     let stolen = format!("{}{}+", "x".repeat(16), delivery.due_ms());
-    setup.command::<()>(&["HSET", "dueq:{orders}:claims", &delivery.id(), &stolen]).await?;
+    setup
+        .command::<()>(&["HSET", "dueq:{orders}:claims", &delivery.id(), &stolen])
+        .await?;
     let deadline = delivery.deadline_ms().to_string();
-    setup.command::<()>(&["ZADD", "dueq:{orders}:leases", &deadline, &delivery.id()]).await?;
+    setup
+        .command::<()>(&["ZADD", "dueq:{orders}:leases", &deadline, &delivery.id()])
+        .await?;
     Ok(stolen)
 }
 
 pub(crate) fn ids(count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("message-{number:04}")).collect()
+    (0..count)
+        .map(|number| format!("message-{number:04}"))
+        .collect()
 }
 
 /// `count` messages with the ids of [`ids`], due now.
 pub(crate) fn messages(count: usize) -> Vec<Message> {
-    ids(count).iter().map(|id| Message::new(id.as_bytes()).id(id)).collect()
+    ids(count)
+        .iter()
+        .map(|id| Message::new(id.as_bytes()).id(id))
+        .collect()
 }
 
 /// Pushes them, all of which must be created.
@@ -191,7 +235,10 @@ impl Running {
     {
         let stop = CancellationToken::new();
         let task = tokio::spawn(worker.run(handler, stop.clone().cancelled_owned()));
-        Self { stop, task: Some(task) }
+        Self {
+            stop,
+            task: Some(task),
+        }
     }
 
     /// Stops it gracefully and waits until it has returned.
@@ -246,13 +293,18 @@ pub(crate) fn seen<T>() -> (UnboundedSender<T>, Seen<T>) {
 
 impl<T> Seen<T> {
     pub(crate) async fn next(&mut self) -> Result<T> {
-        within("the next handler", self.0.recv()).await?.context("no handler is left")
+        within("the next handler", self.0.recv())
+            .await?
+            .context("no handler is left")
     }
 
     pub(crate) async fn take(&mut self, count: usize) -> Result<Vec<T>> {
         let mut all = Vec::with_capacity(count);
         while all.len() < count {
-            let next = self.next().await.with_context(|| format!("after {} of {count}", all.len()))?;
+            let next = self
+                .next()
+                .await
+                .with_context(|| format!("after {} of {count}", all.len()))?;
             all.push(next);
         }
         Ok(all)

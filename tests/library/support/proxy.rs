@@ -39,9 +39,19 @@ impl Proxy {
     /// Between its own port and `port`, both on this machine.
     pub(crate) async fn start(port: u16) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let (address, rules) = (listener.local_addr()?, Arc::new(Rules { port, ..Rules::default() }));
+        let (address, rules) = (
+            listener.local_addr()?,
+            Arc::new(Rules {
+                port,
+                ..Rules::default()
+            }),
+        );
         let task = tokio::spawn(accept(listener, port, Arc::clone(&rules)));
-        Ok(Self { address, rules, task })
+        Ok(Self {
+            address,
+            rules,
+            task,
+        })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -51,12 +61,18 @@ impl Proxy {
     /// Loses the reply to the next call of this script, after the server has sent it, and closes the connection.
     pub(crate) fn cut_reply_of(&self, script: &str) {
         let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
-        *self.rules.cut.lock().unwrap_or_else(PoisonError::into_inner) = Some(sha);
+        *self
+            .rules
+            .cut
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(sha);
     }
 
     /// Stops each connection from the next call of this script on; the others go on.
     pub(crate) fn stall_calls_of(&self, script: &str) {
-        self.rules.stalled.send_replace(Some(redis::Script::new(script).get_hash().as_bytes().to_vec()));
+        self.rules.stalled.send_replace(Some(
+            redis::Script::new(script).get_hash().as_bytes().to_vec(),
+        ));
     }
 
     /// Lets the connections that were stopped go on.
@@ -68,7 +84,11 @@ impl Proxy {
     pub(crate) fn after_call_of(&self, script: &str, words: &[&str]) {
         let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
         let words = words.iter().map(|word| (*word).to_owned()).collect();
-        *self.rules.then.lock().unwrap_or_else(PoisonError::into_inner) = Some((sha, words));
+        *self
+            .rules
+            .then
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some((sha, words));
     }
 
     /// How many replies were lost so far.
@@ -92,7 +112,9 @@ impl Proxy {
 
     /// The connections that are open now never pass anything again, and are not closed; new ones work.
     pub(crate) fn forsake_open_connections(&self) {
-        self.rules.forsaken.store(self.rules.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.rules
+            .forsaken
+            .store(self.rules.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 }
 
@@ -117,7 +139,12 @@ async fn accept(listener: TcpListener, port: u16, rules: Arc<Rules>) {
     }
 }
 
-async fn carry(mut client: TcpStream, mut server: TcpStream, number: u64, rules: &Rules) -> std::io::Result<()> {
+async fn carry(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    number: u64,
+    rules: &Rules,
+) -> std::io::Result<()> {
     let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
     loop {
         let (request, length) = tokio::select! {
@@ -133,7 +160,11 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, number: u64, rules:
         if request {
             let request = &up[..length];
             let has = |sha: &Vec<u8>| request.windows(sha.len()).any(|window| window == sha);
-            let _ = rules.stalled.subscribe().wait_for(|sha| !sha.as_ref().is_some_and(has)).await;
+            let _ = rules
+                .stalled
+                .subscribe()
+                .wait_for(|sha| !sha.as_ref().is_some_and(has))
+                .await;
             let cut = rules.takes_cut(&up[..length]);
             server.write_all(&up[..length]).await?;
             if let Some(words) = rules.takes_command(&up[..length]) {

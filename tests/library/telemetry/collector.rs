@@ -72,13 +72,18 @@ impl Drop for Hearing {
 }
 
 fn hearer() -> Option<Collector> {
-    HEARER.try_with(|hearer| hearer.borrow().clone()).ok().flatten()
+    HEARER
+        .try_with(|hearer| hearer.borrow().clone())
+        .ok()
+        .flatten()
 }
 
 impl Collector {
     pub(crate) fn start() -> (Self, Hearing) {
         static SUBSCRIBED: Once = Once::new();
-        SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Everybody).expect("the only subscriber"));
+        SUBSCRIBED.call_once(|| {
+            tracing::subscriber::set_global_default(Everybody).expect("the only subscriber")
+        });
         let collector = Self::default();
         HEARER.set(Some(collector.clone()));
         (collector, Hearing)
@@ -89,7 +94,12 @@ impl Collector {
     }
 
     pub(crate) fn events(&self, name: &str) -> Vec<Told> {
-        self.kept().events.iter().filter(|event| event.name == name).cloned().collect()
+        self.kept()
+            .events
+            .iter()
+            .filter(|event| event.name == name)
+            .cloned()
+            .collect()
     }
 
     pub(crate) fn spans(&self) -> Vec<Told> {
@@ -103,7 +113,12 @@ impl Collector {
 
     /// Waits until there are so many events of this name.
     pub(crate) async fn wait(&self, name: &str, count: usize) -> Result<Vec<Told>> {
-        until(name, async || Ok(self.events(name)), |events| events.len() >= count).await
+        until(
+            name,
+            async || Ok(self.events(name)),
+            |events| events.len() >= count,
+        )
+        .await
     }
 
     /// Waits until so many spans are over.
@@ -126,10 +141,15 @@ impl Subscriber for Everybody {
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        let mut told = Told { handles: 1, ..told(attributes.metadata()) };
+        let mut told = Told {
+            handles: 1,
+            ..told(attributes.metadata())
+        };
         attributes.record(&mut told);
         assert!(attributes.is_root(), "a handler's run begins a trace");
-        let Some(hearer) = hearer() else { return Id::from_u64(u64::MAX) };
+        let Some(hearer) = hearer() else {
+            return Id::from_u64(u64::MAX);
+        };
         let id = hearer.next.fetch_add(1, Ordering::Relaxed) + 1;
         hearer.kept().spans.insert(id, told);
         Id::from_u64(id)
@@ -150,7 +170,8 @@ impl Subscriber for Everybody {
         told.within = within.map(|span| span.name.clone()).unwrap_or_default();
         let (name, fields) = (told.name.clone(), told.fields.clone());
         kept.events.push(told);
-        let hit = |at: &mut (&str, &str)| at.0 == name && fields.values().any(|value| value == at.1);
+        let hit =
+            |at: &mut (&str, &str)| at.0 == name && fields.values().any(|value| value == at.1);
         let panics = kept.panics.take_if(hit);
         drop(kept);
         assert!(panics.is_none(), "injected");
@@ -165,7 +186,11 @@ impl Subscriber for Everybody {
     fn exit(&self, id: &Id) {
         let Some(hearer) = hearer() else { return };
         let mut kept = hearer.kept();
-        if let Some(place) = kept.entered.iter().rposition(|entered| *entered == id.into_u64()) {
+        if let Some(place) = kept
+            .entered
+            .iter()
+            .rposition(|entered| *entered == id.into_u64())
+        {
             kept.entered.remove(place);
         }
     }
@@ -191,7 +216,11 @@ fn with_span<T>(id: &Id, work: impl FnOnce(&mut Told) -> T) -> Option<T> {
 
 fn told(metadata: &Metadata<'_>) -> Told {
     let name = metadata.name().to_owned();
-    Told { name, level: metadata.level().to_string(), ..Told::default() }
+    Told {
+        name,
+        level: metadata.level().to_string(),
+        ..Told::default()
+    }
 }
 
 impl Visit for Told {

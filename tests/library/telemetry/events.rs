@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use dueq::{Delivery, Due, Message, Retry, Settlement};
 
-use crate::support::{HOUR, LONG, Running, acking, holding, messages, push_all, push_and_claim, seen, setup, steal};
+use crate::support::{
+    HOUR, LONG, Running, acking, holding, messages, push_all, push_and_claim, seen, setup, steal,
+};
 use crate::telemetry::collector::{Collector, Told};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -17,7 +19,11 @@ async fn one(collector: &Collector, name: &str, level: &str, fields: &[&str]) ->
     let events = collector.wait(name, 1).await?;
     assert_eq!(events.len(), 1, "{events:?}");
     let event = events.into_iter().next().context("an event")?;
-    assert_eq!((event.level.as_str(), event.names()), (level, fields.to_vec()), "{name}");
+    assert_eq!(
+        (event.level.as_str(), event.names()),
+        (level, fields.to_vec()),
+        "{name}"
+    );
     Ok(event)
 }
 
@@ -51,35 +57,97 @@ async fn a_handlers_run_is_a_span_that_says_how_it_ended() -> Result<()> {
     let worker = Running::start(setup.queue.worker().retry(Retry::fixed(HOUR)), handler);
     for (id, _) in ends {
         let message = Message::new("").id(id);
-        setup.queue.push(if id == "die" { message.max_attempts(1) } else { message }).await?;
+        setup
+            .queue
+            .push(if id == "die" {
+                message.max_attempts(1)
+            } else {
+                message
+            })
+            .await?;
     }
     let spans = collector.closed(ends.len()).await?;
     for (id, outcome) in ends {
-        let span = spans.iter().find(|span| span.field("id") == id).with_context(|| format!("no span of {id}"))?;
-        assert_eq!((span.name.as_str(), span.level.as_str()), ("dueq.handle", "INFO"));
-        let fields = ["attempt", "due_ms", "handling_ms", "id", "lateness_ms", "otel.kind", "outcome", "queue"];
+        let span = spans
+            .iter()
+            .find(|span| span.field("id") == id)
+            .with_context(|| format!("no span of {id}"))?;
+        assert_eq!(
+            (span.name.as_str(), span.level.as_str()),
+            ("dueq.handle", "INFO")
+        );
+        let fields = [
+            "attempt",
+            "due_ms",
+            "handling_ms",
+            "id",
+            "lateness_ms",
+            "otel.kind",
+            "outcome",
+            "queue",
+        ];
         assert_eq!(span.names(), fields, "{id}");
-        assert_eq!((span.field("outcome"), span.field("queue"), span.field("attempt")), (outcome, "orders", "1"));
-        assert!(span.field("handling_ms").parse::<f64>()? >= 0.0 && span.field("lateness_ms").parse::<f64>()? >= 0.0);
+        assert_eq!(
+            (
+                span.field("outcome"),
+                span.field("queue"),
+                span.field("attempt")
+            ),
+            (outcome, "orders", "1")
+        );
+        assert!(
+            span.field("handling_ms").parse::<f64>()? >= 0.0
+                && span.field("lateness_ms").parse::<f64>()? >= 0.0
+        );
         assert_eq!(span.field("otel.kind"), "consumer");
     }
     let own = collector.events("within");
     assert_eq!(own.len(), ends.len());
-    assert!(own.iter().all(|event| event.within == "dueq.handle"), "{own:?}");
+    assert!(
+        own.iter().all(|event| event.within == "dueq.handle"),
+        "{own:?}"
+    );
 
     let fields = ["attempt", "due_ms", "error", "id", "message", "queue"];
     let retried = collector.wait("dueq.retried", 2).await?;
-    assert!(retried.iter().all(|event| event.level == "INFO" && event.names() == fields), "{retried:?}");
-    assert!(retried.iter().all(|event| event.within == "dueq.handle"), "{retried:?}");
-    let why: Vec<_> = retried.iter().map(|event| (event.field("id"), event.field("error"))).collect();
     assert!(
-        why.contains(&("retry", "a reason")) && why.contains(&("panic", "the handler panicked: in a handler")),
+        retried
+            .iter()
+            .all(|event| event.level == "INFO" && event.names() == fields),
+        "{retried:?}"
+    );
+    assert!(
+        retried.iter().all(|event| event.within == "dueq.handle"),
+        "{retried:?}"
+    );
+    let why: Vec<_> = retried
+        .iter()
+        .map(|event| (event.field("id"), event.field("error")))
+        .collect();
+    assert!(
+        why.contains(&("retry", "a reason"))
+            && why.contains(&("panic", "the handler panicked: in a handler")),
         "{why:?}"
     );
-    let died = one(&collector, "dueq.died", "WARN", &["attempt", "error", "id", "message", "queue"]).await?;
+    let died = one(
+        &collector,
+        "dueq.died",
+        "WARN",
+        &["attempt", "error", "id", "message", "queue"],
+    )
+    .await?;
     assert_eq!((died.field("id"), died.field("error")), ("die", "a reason"));
-    let buried = one(&collector, "dueq.buried", "WARN", &["attempt", "id", "message", "queue", "reason"]).await?;
-    assert_eq!((buried.field("id"), buried.field("reason")), ("bury", "hopeless"));
+    let buried = one(
+        &collector,
+        "dueq.buried",
+        "WARN",
+        &["attempt", "id", "message", "queue", "reason"],
+    )
+    .await?;
+    assert_eq!(
+        (buried.field("id"), buried.field("reason")),
+        ("bury", "hopeless")
+    );
     worker.stop().await
 }
 
@@ -88,13 +156,24 @@ async fn the_trace_of_the_push_is_linked() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let setup = setup().await?;
     let (worker, mut handled) = acking(setup.queue.worker());
-    setup.queue.push(Message::new("").id("traced").trace_parent(PARENT)).await?;
+    setup
+        .queue
+        .push(Message::new("").id("traced").trace_parent(PARENT))
+        .await?;
     setup.queue.push(Message::new("").id("plain")).await?;
     handled.take(2).await?;
     worker.stop().await?;
     let spans = collector.spans();
-    let linked = |id: &str| spans.iter().find(|span| span.field("id") == id).map(|span| span.field("link.traceparent"));
-    assert_eq!((linked("traced"), linked("plain")), (Some(PARENT), Some("")));
+    let linked = |id: &str| {
+        spans
+            .iter()
+            .find(|span| span.field("id") == id)
+            .map(|span| span.field("link.traceparent"))
+    };
+    assert_eq!(
+        (linked("traced"), linked("plain")),
+        (Some(PARENT), Some(""))
+    );
     Ok(())
 }
 
@@ -107,11 +186,26 @@ async fn a_worker_tells_of_its_start_its_stop_and_what_it_gives_back() -> Result
     held.next().await?;
     let fields = ["concurrency", "lease_ms", "message", "node", "queue"];
     let started = one(&collector, "dueq.worker_started", "INFO", &fields).await?;
-    assert_eq!((started.field("concurrency"), started.field("lease_ms")), ("3", "30000"));
+    assert_eq!(
+        (started.field("concurrency"), started.field("lease_ms")),
+        ("3", "30000")
+    );
     worker.stop().await?;
-    let stopped = one(&collector, "dueq.worker_stopped", "INFO", &["message", "node", "queue"]).await?;
+    let stopped = one(
+        &collector,
+        "dueq.worker_stopped",
+        "INFO",
+        &["message", "node", "queue"],
+    )
+    .await?;
     assert_eq!(started.field("node"), stopped.field("node"));
-    let released = one(&collector, "dueq.released", "DEBUG", &["attempt", "id", "message", "queue"]).await?;
+    let released = one(
+        &collector,
+        "dueq.released",
+        "DEBUG",
+        &["attempt", "id", "message", "queue"],
+    )
+    .await?;
     assert_eq!(released.field("id"), "held");
     assert_eq!(collector.spans()[0].field("outcome"), "released");
     Ok(())
@@ -125,16 +219,41 @@ async fn a_lost_lease_and_a_crash_are_told_once() -> Result<()> {
     steal(&setup, &delivery).await?;
     delivery.ack().await?;
     delivery.ack().await?;
-    let lost = one(&collector, "dueq.lease_lost", "WARN", &["attempt", "id", "message", "queue", "why"]).await?;
-    assert_eq!((lost.field("id"), lost.field("why")), ("id", "a settle found it gone"));
+    let lost = one(
+        &collector,
+        "dueq.lease_lost",
+        "WARN",
+        &["attempt", "id", "message", "queue", "why"],
+    )
+    .await?;
+    assert_eq!(
+        (lost.field("id"), lost.field("why")),
+        ("id", "a settle found it gone")
+    );
 
     let crashed = setup.client.queue("crashed")?;
-    push_all(&crashed, messages(2).into_iter().map(|message| message.due(Due::at_ms(1))).collect()).await?;
+    push_all(
+        &crashed,
+        messages(2)
+            .into_iter()
+            .map(|message| message.due(Due::at_ms(1)))
+            .collect(),
+    )
+    .await?;
     assert_eq!(crashed.claim(2, Duration::from_millis(1)).await?.len(), 2);
     let (worker, mut handled) = acking(crashed.worker());
     handled.take(2).await?;
-    let reaped = one(&collector, "dueq.reaped", "INFO", &["message", "messages", "queue"]).await?;
-    assert_eq!((reaped.field("messages"), reaped.field("queue")), ("2", "crashed"));
+    let reaped = one(
+        &collector,
+        "dueq.reaped",
+        "INFO",
+        &["message", "messages", "queue"],
+    )
+    .await?;
+    assert_eq!(
+        (reaped.field("messages"), reaped.field("queue")),
+        ("2", "crashed")
+    );
     worker.stop().await
 }
 
@@ -142,7 +261,13 @@ async fn a_lost_lease_and_a_crash_are_told_once() -> Result<()> {
 async fn an_emptied_store_and_a_server_that_is_away_are_told() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let mut setup = setup().await?;
-    one(&collector, "dueq.server_not_persistent", "WARN", &["address", "message"]).await?;
+    one(
+        &collector,
+        "dueq.server_not_persistent",
+        "WARN",
+        &["address", "message"],
+    )
+    .await?;
     let (sender, mut handled) = seen();
     let handler = move |_: Delivery| {
         let _ = sender.send(());
@@ -152,27 +277,49 @@ async fn an_emptied_store_and_a_server_that_is_away_are_told() -> Result<()> {
     setup.queue.push(Message::new("")).await?;
     handled.next().await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
-    one(&collector, "dueq.store_emptied", "ERROR", &["message", "queue"]).await?;
+    one(
+        &collector,
+        "dueq.store_emptied",
+        "ERROR",
+        &["message", "queue"],
+    )
+    .await?;
 
     setup.server.kill()?;
     for (name, fields) in [
-        ("dueq.call_failed", &["call", "error", "message", "queue"][..]),
+        (
+            "dueq.call_failed",
+            &["call", "error", "message", "queue"][..],
+        ),
         ("dueq.waiting_failed", &["error", "message", "queue"]),
         ("dueq.listening_failed", &["error", "message", "queue"]),
     ] {
         let told = collector.wait(name, 1).await?;
-        assert_eq!((told[0].level.as_str(), told[0].names()), ("WARN", fields.to_vec()), "{name}");
+        assert_eq!(
+            (told[0].level.as_str(), told[0].names()),
+            ("WARN", fields.to_vec()),
+            "{name}"
+        );
         assert_eq!(told[0].field("queue"), "orders", "{name}");
     }
     let (queue, message) = (setup.queue.clone(), Message::new("").id("waits").due(HOUR));
     let pushing = tokio::spawn(async move { queue.push(message).await });
     let repeated = collector.wait("dueq.call_repeated", 1).await?;
-    assert_eq!((repeated[0].level.as_str(), repeated[0].names()), ("INFO", vec!["error", "message"]));
+    assert_eq!(
+        (repeated[0].level.as_str(), repeated[0].names()),
+        ("INFO", vec!["error", "message"])
+    );
 
     setup.server.restart()?;
     pushing.await??;
     let recovered = collector.wait("dueq.recovered", 1).await?;
-    assert_eq!((recovered[0].level.as_str(), recovered[0].field("queue")), ("WARN", "orders"));
-    assert_eq!(recovered[0].names(), ["call", "failures", "message", "queue"]);
+    assert_eq!(
+        (recovered[0].level.as_str(), recovered[0].field("queue")),
+        ("WARN", "orders")
+    );
+    assert_eq!(
+        recovered[0].names(),
+        ["call", "failures", "message", "queue"]
+    );
     worker.abort().await
 }

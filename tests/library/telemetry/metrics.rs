@@ -3,20 +3,31 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Count, Delivery, Due, Limits, Message, Metrics, OnConflict, Pushed, Queue, Retry, Settled, Settlement};
-
-use crate::support::{
-    HOUR, LONG, Running, acking, command, holding, messages, push_all, push_and_claim, seen, server_us, setup, steal,
-    until,
+use dueq::{
+    Count, Delivery, Due, Limits, Message, Metrics, OnConflict, Pushed, Queue, Retry, Settled,
+    Settlement,
 };
 
-async fn metrics_until(queue: &Queue, what: &str, good: impl Fn(&Metrics) -> bool) -> Result<Metrics> {
+use crate::support::{
+    HOUR, LONG, Running, acking, command, holding, messages, push_all, push_and_claim, seen,
+    server_us, setup, steal, until,
+};
+
+async fn metrics_until(
+    queue: &Queue,
+    what: &str,
+    good: impl Fn(&Metrics) -> bool,
+) -> Result<Metrics> {
     until(what, async || Ok(queue.metrics()), good).await
 }
 
 /// Those that are not zero.
 fn counted(metrics: &Metrics) -> Vec<(&'static str, u64)> {
-    metrics.counts().filter(|(_, value)| *value > 0).map(|(count, value)| (count.name(), value)).collect()
+    metrics
+        .counts()
+        .filter(|(_, value)| *value > 0)
+        .map(|(count, value)| (count.name(), value))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,7 +40,9 @@ async fn each_answer_to_a_producer_is_counted_once() -> Result<()> {
         assert_eq!(queue.push(message(id)).await?, Pushed::Created);
     }
     queue.push(message("a")).await?;
-    queue.push(message("a").on_conflict(OnConflict::Reschedule)).await?;
+    queue
+        .push(message("a").on_conflict(OnConflict::Reschedule))
+        .await?;
     queue.cancel("a").await?;
     assert_eq!(queue.push(message("a")).await?, Pushed::Created);
     queue.cancel("a").await?;
@@ -38,7 +51,9 @@ async fn each_answer_to_a_producer_is_counted_once() -> Result<()> {
     // One is refused here, the other by the queue.
     assert!(queue.push(message("")).await.is_err());
     queue.configure(Limits::new().max_messages(Some(2))).await?;
-    let results = queue.push_many([message("d"), message("\n"), message("b")]).await;
+    let results = queue
+        .push_many([message("d"), message("\n"), message("b")])
+        .await;
     assert_eq!(results.iter().filter(|result| result.is_err()).count(), 2);
     let expected = [
         ("push_created", 4),
@@ -49,8 +64,16 @@ async fn each_answer_to_a_producer_is_counted_once() -> Result<()> {
         ("rescheduled", 1),
     ];
     assert_eq!(counted(&queue.metrics()), expected);
-    assert_eq!(counted(&setup.client.queue("orders")?.metrics()), [], "another handle counts for itself");
-    assert_eq!(counted(&queue.clone().metrics()), expected, "a clone is the same handle");
+    assert_eq!(
+        counted(&setup.client.queue("orders")?.metrics()),
+        [],
+        "another handle counts for itself"
+    );
+    assert_eq!(
+        counted(&queue.clone().metrics()),
+        expected,
+        "a clone is the same handle"
+    );
     Ok(())
 }
 
@@ -78,11 +101,26 @@ async fn each_end_of_a_delivery_is_counted_once_and_each_time_recorded() -> Resu
     let worker = queue.worker().lease(LONG).retry(Retry::fixed(HOUR));
     let running = Running::start(worker.clone(), handler);
     let ids = ["ack", "again", "retry", "bury", "by hand", "panic"];
-    push_all(queue, ids.iter().map(|id| Message::new("").id(id)).collect()).await?;
-    queue.push(Message::new("").id("die").max_attempts(1)).await?;
+    push_all(
+        queue,
+        ids.iter().map(|id| Message::new("").id(id)).collect(),
+    )
+    .await?;
+    queue
+        .push(Message::new("").id("die").max_attempts(1))
+        .await?;
     let ends = |metrics: &Metrics| {
-        let ends = [Count::Acked, Count::Repeated, Count::Retried, Count::Died, Count::Buried];
-        ends.iter().map(|end| metrics.count(*end)).sum::<u64>().min(metrics.handling.count())
+        let ends = [
+            Count::Acked,
+            Count::Repeated,
+            Count::Retried,
+            Count::Died,
+            Count::Buried,
+        ];
+        ends.iter()
+            .map(|end| metrics.count(*end))
+            .sum::<u64>()
+            .min(metrics.handling.count())
     };
     metrics_until(queue, "seven ends", |metrics| ends(metrics) == 7).await?;
     running.stop().await?;
@@ -102,12 +140,29 @@ async fn each_end_of_a_delivery_is_counted_once_and_each_time_recorded() -> Resu
         ("handler_timed_out", 1),
     ];
     // Whether a message is promoted first depends on who is there sooner, the claim or its time.
-    let counts: Vec<_> = counted(&metrics).into_iter().filter(|(name, _)| *name != "promoted").collect();
+    let counts: Vec<_> = counted(&metrics)
+        .into_iter()
+        .filter(|(name, _)| *name != "promoted")
+        .collect();
     assert_eq!(counts, expected);
-    assert_eq!((metrics.lateness.count(), metrics.handling.count(), metrics.in_hand), (8, 8, 0));
-    assert!(metrics.handling.quantile_us(1.0) >= Some(50_000), "one was dropped after 50 ms");
+    assert_eq!(
+        (
+            metrics.lateness.count(),
+            metrics.handling.count(),
+            metrics.in_hand
+        ),
+        (8, 8, 0)
+    );
+    assert!(
+        metrics.handling.quantile_us(1.0) >= Some(50_000),
+        "one was dropped after 50 ms"
+    );
     let stats = queue.stats().await?;
-    assert_eq!((stats.claimed, stats.acked, stats.retried, stats.died), (8, 1, 3, 3), "as Redis counts");
+    assert_eq!(
+        (stats.claimed, stats.acked, stats.retried, stats.died),
+        (8, 1, 3, 3),
+        "as Redis counts"
+    );
     running.stop().await
 }
 
@@ -120,7 +175,14 @@ async fn what_is_in_hand_is_known_and_what_a_stop_gives_back_is_released() -> Re
     assert_eq!(setup.queue.metrics().in_hand, 3);
     worker.stop().await?;
     let metrics = setup.queue.metrics();
-    assert_eq!((metrics.in_hand, metrics.count(Count::Claimed), metrics.count(Count::Released)), (0, 3, 3));
+    assert_eq!(
+        (
+            metrics.in_hand,
+            metrics.count(Count::Claimed),
+            metrics.count(Count::Released)
+        ),
+        (0, 3, 3)
+    );
     assert_eq!((metrics.lateness.count(), metrics.handling.count()), (3, 3));
     Ok(())
 }
@@ -134,11 +196,18 @@ async fn what_comes_due_while_no_handler_is_free_is_counted_as_promoted() -> Res
     let soon = |id: &str| Message::new("").id(id).due(Duration::from_millis(100));
     push_all(&setup.queue, ["a", "b", "c"].map(soon).into()).await?;
     // The first one may have been promoted, too, or claimed as it was.
-    let metrics = metrics_until(&setup.queue, "three promoted", |metrics| metrics.count(Count::Promoted) >= 3).await?;
+    let metrics = metrics_until(&setup.queue, "three promoted", |metrics| {
+        metrics.count(Count::Promoted) >= 3
+    })
+    .await?;
     assert_eq!(metrics.count(Count::Claimed), 1);
     worker.stop().await?;
     let stats = setup.queue.stats().await?;
-    assert_eq!((stats.scheduled + stats.ready, stats.claimed), (4, 1), "{stats:?}");
+    assert_eq!(
+        (stats.scheduled + stats.ready, stats.claimed),
+        (4, 1),
+        "{stats:?}"
+    );
     Ok(())
 }
 
@@ -164,7 +233,10 @@ async fn lateness_counts_from_the_due_time_by_the_servers_clock() -> Result<()> 
     assert!(exact_us >= 60_000_000, "{exact_us}");
     assert_eq!((lateness.count(), lateness.sum_us()), (1, exact_us));
     let told_us = lateness.quantile_us(0.5).unwrap_or(0);
-    assert!(told_us >= exact_us && told_us <= exact_us + exact_us / 8 + 1, "{told_us} for {exact_us}");
+    assert!(
+        told_us >= exact_us && told_us <= exact_us + exact_us / 8 + 1,
+        "{told_us} for {exact_us}"
+    );
     Ok(())
 }
 
@@ -176,7 +248,8 @@ async fn a_lost_lease_is_counted_once_and_a_late_settle_too() -> Result<()> {
     delivery.ack().await?;
     delivery.ack().await?;
     let metrics = setup.queue.metrics();
-    let counts = [Count::LeaseLost, Count::SettledLate, Count::Acked].map(|count| metrics.count(count));
+    let counts =
+        [Count::LeaseLost, Count::SettledLate, Count::Acked].map(|count| metrics.count(count));
     assert_eq!(counts, [1, 2, 0]);
     Ok(())
 }
@@ -184,7 +257,10 @@ async fn a_lost_lease_is_counted_once_and_a_late_settle_too() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_worker_that_takes_back_a_crashed_ones_messages_counts_them() -> Result<()> {
     let setup = setup().await?;
-    let long_due = messages(3).into_iter().map(|message| message.due(Due::at_ms(1))).collect();
+    let long_due = messages(3)
+        .into_iter()
+        .map(|message| message.due(Due::at_ms(1)))
+        .collect();
     push_all(&setup.queue, long_due).await?;
     // Somebody who claims and is never heard of again.
     let crashed = setup.client.queue("orders")?;
@@ -207,25 +283,51 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
     let after = setup.client.connections_opened();
     assert_eq!(after, before + 1, "one for pushes");
     let mut redis = setup.redis().await?;
-    let killed: u64 = command(&mut redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await?;
+    let killed: u64 = command(
+        &mut redis,
+        &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
+    )
+    .await?;
     assert!(killed >= 2, "{killed}");
-    assert_eq!(setup.queue.push(Message::new("").due(HOUR)).await?, Pushed::Created);
+    assert_eq!(
+        setup.queue.push(Message::new("").due(HOUR)).await?,
+        Pushed::Created
+    );
     let metrics = setup.queue.metrics();
-    assert!(metrics.count(Count::CallFailed) > 0, "{:?}", counted(&metrics));
+    assert!(
+        metrics.count(Count::CallFailed) > 0,
+        "{:?}",
+        counted(&metrics)
+    );
     assert_eq!(metrics.count(Count::PushCreated), 2);
     assert!(setup.client.connections_opened() > after);
 
     // A script that fails: somebody else uses one of the keys.
-    setup.command::<()>(&["SET", "dueq:{other}:messages", "mine"]).await?;
+    setup
+        .command::<()>(&["SET", "dueq:{other}:messages", "mine"])
+        .await?;
     let other = setup.client.queue("other")?;
     assert!(other.push(Message::new("").due(HOUR)).await.is_err());
     let delivery = push_and_claim(&setup.queue, Message::new("")).await?;
-    setup.command::<()>(&["DEL", "dueq:{orders}:claims"]).await?;
-    setup.command::<()>(&["SET", "dueq:{orders}:claims", "mine"]).await?;
+    setup
+        .command::<()>(&["DEL", "dueq:{orders}:claims"])
+        .await?;
+    setup
+        .command::<()>(&["SET", "dueq:{orders}:claims", "mine"])
+        .await?;
     assert!(delivery.ack().await.is_err());
-    assert_eq!(counted(&other.metrics()), [("push_failed", 1), ("call_failed", 1), ("server_error", 1)]);
+    assert_eq!(
+        counted(&other.metrics()),
+        [("push_failed", 1), ("call_failed", 1), ("server_error", 1)]
+    );
     let metrics = setup.queue.metrics();
-    assert_eq!((metrics.count(Count::SettleFailed), metrics.count(Count::ServerError)), (1, 1));
+    assert_eq!(
+        (
+            metrics.count(Count::SettleFailed),
+            metrics.count(Count::ServerError)
+        ),
+        (1, 1)
+    );
     Ok(())
 }
 
@@ -245,11 +347,16 @@ async fn what_is_handled_while_somebody_reads_is_counted_all_the_same() -> Resul
             loop {
                 let now = queue.metrics();
                 assert!(
-                    now.counts().zip(earlier.counts()).all(|((_, now), (_, then))| now >= then),
+                    now.counts()
+                        .zip(earlier.counts())
+                        .all(|((_, now), (_, then))| now >= then),
                     "counts only grow"
                 );
                 let between = now.lateness.since(&earlier.lateness);
-                assert_eq!(between.count(), now.lateness.count() - earlier.lateness.count());
+                assert_eq!(
+                    between.count(),
+                    now.lateness.count() - earlier.lateness.count()
+                );
                 earlier = now;
                 tokio::task::yield_now().await;
             }
@@ -258,11 +365,18 @@ async fn what_is_handled_while_somebody_reads_is_counted_all_the_same() -> Resul
     push_all(&setup.queue, messages(2_000)).await?;
     done.take(2_000).await?;
     worker.stop().await?;
-    assert!(!reader.is_finished(), "the reader found a count that shrank");
+    assert!(
+        !reader.is_finished(),
+        "the reader found a count that shrank"
+    );
     reader.abort();
     let metrics = setup.queue.metrics();
     assert_eq!(
-        (metrics.count(Count::Acked), metrics.lateness.count(), metrics.handling.count()),
+        (
+            metrics.count(Count::Acked),
+            metrics.lateness.count(),
+            metrics.handling.count()
+        ),
         (2_000, 2_000, 2_000)
     );
     Ok(())

@@ -14,29 +14,49 @@ const SECOND: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
 async fn it_is_the_same_in_every_attempt() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    let message = Message::new("").id("id").max_attempts(2).trace_parent(FIRST);
+    let message = Message::new("")
+        .id("id")
+        .max_attempts(2)
+        .trace_parent(FIRST);
     let delivery = push_and_claim(queue, message).await?;
-    assert_eq!((delivery.trace_parent(), delivery.attempt()), (Some(FIRST), 1));
+    assert_eq!(
+        (delivery.trace_parent(), delivery.attempt()),
+        (Some(FIRST), 1)
+    );
     delivery.retry(Duration::ZERO, "failed").await?;
 
     // Its second consumer dies, and a worker takes it back.
     let delivery = claim_for(queue, Duration::from_millis(1)).await?;
-    assert_eq!((delivery.trace_parent(), delivery.attempt()), (Some(FIRST), 2));
+    assert_eq!(
+        (delivery.trace_parent(), delivery.attempt()),
+        (Some(FIRST), 2)
+    );
     let reaper = setup.client.queue("orders")?;
     let (worker, mut held) = crate::support::holding(reaper.worker());
     let delivery = held.next().await?;
-    assert_eq!((delivery.trace_parent(), delivery.attempt()), (Some(FIRST), 3));
+    assert_eq!(
+        (delivery.trace_parent(), delivery.attempt()),
+        (Some(FIRST), 3)
+    );
     worker.abort().await?;
     let _ = delivery.release().await?;
 
     let delivery = claim_one(queue).await?;
-    delivery.retry(Duration::ZERO, "failed for the last time").await?;
+    delivery
+        .retry(Duration::ZERO, "failed for the last time")
+        .await?;
     stats_until(queue, "a dead message", |stats| stats.dead == 1).await?;
     queue.requeue("id").await?;
     let delivery = claim_one(queue).await?;
-    assert_eq!((delivery.trace_parent(), delivery.attempt()), (Some(FIRST), 1));
+    assert_eq!(
+        (delivery.trace_parent(), delivery.attempt()),
+        (Some(FIRST), 1)
+    );
     let stored = queue.get("id").await?.expect("it is leased");
-    assert_eq!((stored.trace_parent.as_deref(), stored.max_attempts), (Some(FIRST), Some(2)));
+    assert_eq!(
+        (stored.trace_parent.as_deref(), stored.max_attempts),
+        (Some(FIRST), Some(2))
+    );
     Ok(())
 }
 
@@ -56,15 +76,33 @@ async fn it_belongs_to_the_push_whose_payload_it_is() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let message = |parent: &str| Message::new("").id("id").due(HOUR).trace_parent(parent);
-    let parent = async || anyhow::Ok(queue.get("id").await?.and_then(|stored| stored.trace_parent));
+    let parent = async || {
+        anyhow::Ok(
+            queue
+                .get("id")
+                .await?
+                .and_then(|stored| stored.trace_parent),
+        )
+    };
     queue.push(message(FIRST)).await?;
     queue.push(message(SECOND)).await?;
     assert_eq!(parent().await?.as_deref(), Some(FIRST));
-    queue.push(message(SECOND).on_conflict(OnConflict::Reschedule)).await?;
+    queue
+        .push(message(SECOND).on_conflict(OnConflict::Reschedule))
+        .await?;
     assert_eq!(parent().await?.as_deref(), Some(FIRST));
-    queue.push(message(SECOND).on_conflict(OnConflict::Replace)).await?;
+    queue
+        .push(message(SECOND).on_conflict(OnConflict::Replace))
+        .await?;
     assert_eq!(parent().await?.as_deref(), Some(SECOND));
-    queue.push(Message::new("").id("id").on_conflict(OnConflict::Replace).due(HOUR)).await?;
+    queue
+        .push(
+            Message::new("")
+                .id("id")
+                .on_conflict(OnConflict::Replace)
+                .due(HOUR),
+        )
+        .await?;
     assert_eq!(parent().await?, None);
     Ok(())
 }
@@ -74,13 +112,22 @@ async fn one_that_is_none_is_refused_and_nothing_is_pushed() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let good = Message::new("").id("good").due(HOUR).trace_parent(FIRST);
-    for bad in ["", "x", &FIRST.to_uppercase(), &format!("{FIRST} reuse"), "00-0-0-0"] {
+    for bad in [
+        "",
+        "x",
+        &FIRST.to_uppercase(),
+        &format!("{FIRST} reuse"),
+        "00-0-0-0",
+    ] {
         let message = Message::new("").id("bad").trace_parent(bad);
         let error = queue.push(message.clone()).await.expect_err(bad);
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().starts_with("trace parent "), "{error}");
         let results = queue.push_many([message, good.clone()]).await;
-        assert!(results[0].is_err() && results[1].is_ok(), "{bad:?}: a neighbour is none the worse for it");
+        assert!(
+            results[0].is_err() && results[1].is_ok(),
+            "{bad:?}: a neighbour is none the worse for it"
+        );
     }
     assert_eq!(queue.get("bad").await?, None);
     assert_eq!(queue.metrics().count(Count::PushRefused), 10);
@@ -91,10 +138,25 @@ async fn one_that_is_none_is_refused_and_nothing_is_pushed() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_stranger_wrote_is_none() -> Result<()> {
     let setup = setup().await?;
-    assert_eq!(setup.queue.push(Message::new("").id("id").max_attempts(3)).await?, Pushed::Created);
+    assert_eq!(
+        setup
+            .queue
+            .push(Message::new("").id("id").max_attempts(3))
+            .await?,
+        Pushed::Created
+    );
     let attrs = "0 0 0 max_attempts=3 traceparent=00-\r-x-01 later=1\n";
-    setup.command::<()>(&["HSET", "dueq:{orders}:attrs", "id", attrs]).await?;
-    assert_eq!(setup.queue.get("id").await?.and_then(|stored| stored.max_attempts), Some(3));
+    setup
+        .command::<()>(&["HSET", "dueq:{orders}:attrs", "id", attrs])
+        .await?;
+    assert_eq!(
+        setup
+            .queue
+            .get("id")
+            .await?
+            .and_then(|stored| stored.max_attempts),
+        Some(3)
+    );
     let delivery = claim_one(&setup.queue).await?;
     assert_eq!(delivery.trace_parent(), None);
     Ok(())

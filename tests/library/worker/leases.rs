@@ -7,8 +7,8 @@ use dueq::{Client, Count, Delivery, Message, Settled};
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    Running, acking, claim_for, holding, messages, push_all, push_and_claim, seen, server_us, setup, stats_until,
-    steal, until,
+    Running, acking, claim_for, holding, messages, push_all, push_and_claim, seen, server_us,
+    setup, stats_until, steal, until,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -21,7 +21,12 @@ async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
     let (other, mut taken) = acking(setup.queue.worker());
     let mut redis = setup.redis().await?;
     let last_ms = held.iter().map(Delivery::deadline_ms).max().unwrap_or(0);
-    until("the first deadlines", async || server_us(&mut redis).await, |us| us / 1_000 > last_ms).await?;
+    until(
+        "the first deadlines",
+        async || server_us(&mut redis).await,
+        |us| us / 1_000 > last_ms,
+    )
+    .await?;
     let stats = setup.queue.stats().await?;
     assert_eq!((stats.leased, stats.crashed), (20, 0));
     assert!(held.iter().all(|delivery| !delivery.is_lost()));
@@ -34,7 +39,8 @@ async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_handler_is_told_that_its_lease_is_lost_and_its_late_settle_does_nothing() -> Result<()> {
+async fn the_handler_is_told_that_its_lease_is_lost_and_its_late_settle_does_nothing() -> Result<()>
+{
     let setup = setup().await?;
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {
@@ -47,7 +53,14 @@ async fn the_handler_is_told_that_its_lease_is_lost_and_its_late_settle_does_not
             anyhow::Ok(())
         }
     };
-    let worker = Running::start(setup.queue.worker().lease(Duration::from_millis(600)).concurrency(1), handler);
+    let worker = Running::start(
+        setup
+            .queue
+            .worker()
+            .lease(Duration::from_millis(600))
+            .concurrency(1),
+        handler,
+    );
     setup.queue.push(Message::new("").id("id")).await?;
     let (delivery, _) = seen.next().await?;
     assert!(!delivery.is_lost());
@@ -55,7 +68,12 @@ async fn the_handler_is_told_that_its_lease_is_lost_and_its_late_settle_does_not
     let (delivery, settled) = seen.next().await?;
     assert!(delivery.is_lost());
     assert_eq!(settled.expect("the settle's answer")?, Settled::Lost);
-    assert_eq!(setup.command::<String>(&["HGET", "dueq:{orders}:claims", "id"]).await?, stolen);
+    assert_eq!(
+        setup
+            .command::<String>(&["HGET", "dueq:{orders}:claims", "id"])
+            .await?,
+        stolen
+    );
     assert_eq!(setup.queue.stats().await?.acked, 0);
     worker.abort().await
 }
@@ -100,7 +118,13 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
-    push_and_claim(&queue, Message::new("").id("so that the server knows the script")).await?.ack().await?;
+    push_and_claim(
+        &queue,
+        Message::new("").id("so that the server knows the script"),
+    )
+    .await?
+    .ack()
+    .await?;
     push_all(&setup.queue, messages(1_500)).await?;
     proxy.stall_calls_of(include_str!("../../../lua/dist/ack.lua"));
     let (worker, mut seen) = acking(queue.worker().concurrency(4).lease(Duration::from_secs(9)));
@@ -113,7 +137,10 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     until("extensions", extended, |extended| *extended >= HELD).await?;
     proxy.end_stall();
     seen.take(1_500).await?;
-    let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 1 + MESSAGES).await?;
+    let stats = stats_until(&setup.queue, "all acked", |stats| {
+        stats.acked == 1 + MESSAGES
+    })
+    .await?;
     assert_eq!((stats.crashed, stats.claimed), (0, 1 + MESSAGES));
     assert_eq!(queue.metrics().count(Count::LeaseLost), 0);
     worker.stop().await?;
@@ -127,7 +154,13 @@ async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
-    push_and_claim(&queue, Message::new("").id("so that the server knows the script")).await?.ack().await?;
+    push_and_claim(
+        &queue,
+        Message::new("").id("so that the server knows the script"),
+    )
+    .await?
+    .ack()
+    .await?;
     proxy.stall_calls_of(include_str!("../../../lua/dist/ack.lua"));
     let (worker, mut seen) = acking(queue.worker().lease(Duration::from_secs(9)));
     push_all(&setup.queue, messages(3)).await?;
@@ -154,14 +187,24 @@ async fn short_leases_and_quick_handlers_lose_nothing() -> Result<()> {
             let _ = sender.send(settled);
         }
     };
-    let worker = Running::start(setup.queue.worker().lease(Duration::from_secs(20)).concurrency(200), handler);
+    let worker = Running::start(
+        setup
+            .queue
+            .worker()
+            .lease(Duration::from_secs(20))
+            .concurrency(200),
+        handler,
+    );
     push_all(&setup.queue, messages(1_000)).await?;
     for settled in seen.take(1_000).await? {
         assert_eq!(settled?, Settled::Done);
     }
     worker.stop().await?;
     let stats = setup.queue.stats().await?;
-    assert_eq!((stats.acked, stats.claimed, stats.crashed), (1_000, 1_000, 0));
+    assert_eq!(
+        (stats.acked, stats.claimed, stats.crashed),
+        (1_000, 1_000, 0)
+    );
     Ok(())
 }
 
@@ -169,15 +212,32 @@ async fn short_leases_and_quick_handlers_lose_nothing() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_limits_of_time_are_none() -> Result<()> {
     let setup = setup().await?;
-    let worker = setup.queue.worker().time_limit(Duration::MAX).grace(Duration::MAX).lease(Duration::from_millis(900));
+    let worker = setup
+        .queue
+        .worker()
+        .time_limit(Duration::MAX)
+        .grace(Duration::MAX)
+        .lease(Duration::from_millis(900));
     let (worker, mut seen) = holding(worker);
     setup.queue.push(Message::new("").id("id")).await?;
     let delivery = seen.next().await?;
     // The node is alive: it goes on extending the lease.
     let later = |stored: &Option<dueq::Stored>| {
-        stored.as_ref().is_some_and(|stored| stored.time_ms > delivery.deadline_ms() + 900)
+        stored
+            .as_ref()
+            .is_some_and(|stored| stored.time_ms > delivery.deadline_ms() + 900)
     };
-    until("extensions", async || Ok(setup.queue.get("id").await?), later).await?;
-    assert_eq!(stats_until(&setup.queue, "a live worker", |stats| stats.nodes == 1).await?.crashed, 0);
+    until(
+        "extensions",
+        async || Ok(setup.queue.get("id").await?),
+        later,
+    )
+    .await?;
+    assert_eq!(
+        stats_until(&setup.queue, "a live worker", |stats| stats.nodes == 1)
+            .await?
+            .crashed,
+        0
+    );
     worker.abort().await
 }

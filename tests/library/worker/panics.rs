@@ -27,7 +27,11 @@ async fn ends_by(
     seen.take(3).await?;
     collector.panic_at(name, value);
     trigger(&setup).await?;
-    let error = worker.ended().await?.err().context("it ended as if all was well")?;
+    let error = worker
+        .ended()
+        .await?
+        .err()
+        .context("it ended as if all was well")?;
     assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
     assert!(error.to_string().contains("injected"), "{error}");
     if setup.command::<bool>(&["EXISTS", "saved"]).await? {
@@ -41,9 +45,14 @@ async fn ends_by(
 #[tokio::test]
 async fn a_panic_in_the_claimer_ends_the_worker() -> Result<()> {
     ends_by(1, "dueq.waiting_failed", "orders", async |setup| {
-        setup.command::<()>(&["SET", "dueq:{orders}:wake", "no list"]).await?;
+        setup
+            .command::<()>(&["SET", "dueq:{orders}:wake", "no list"])
+            .await?;
         // Ends the wait that is under way.
-        setup.command(&["CLIENT", "KILL", "TYPE", "normal"]).await.or(Ok(()))
+        setup
+            .command(&["CLIENT", "KILL", "TYPE", "normal"])
+            .await
+            .or(Ok(()))
     })
     .await
 }
@@ -61,7 +70,9 @@ async fn a_panic_in_the_conductor_ends_the_worker() -> Result<()> {
 async fn a_panic_in_a_call_of_the_conductor_ends_the_worker() -> Result<()> {
     ends_by(0, "dueq.reaped", "1", async |setup| {
         setup.queue.push(Message::new("").id("left")).await?;
-        crate::support::claim_for(&setup.queue, Duration::from_millis(1)).await.map(drop)
+        crate::support::claim_for(&setup.queue, Duration::from_millis(1))
+            .await
+            .map(drop)
     })
     .await
 }

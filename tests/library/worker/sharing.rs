@@ -18,7 +18,10 @@ async fn two_processes_share_a_thousand_messages_and_handle_none_twice() -> Resu
     // The queue must exist for workers to be counted.
     setup.queue.resume().await?;
     setup.queue.pause().await?;
-    let (mut one, mut two) = (Process::start(Part::Handle, &url, &[])?, Process::start(Part::Handle, &url, &[])?);
+    let (mut one, mut two) = (
+        Process::start(Part::Handle, &url, &[])?,
+        Process::start(Part::Handle, &url, &[])?,
+    );
     stats_until(&setup.queue, "two workers", |stats| stats.nodes == 2).await?;
     push_all(&setup.queue, messages(1_000)).await?;
     setup.queue.resume().await?;
@@ -29,9 +32,17 @@ async fn two_processes_share_a_thousand_messages_and_handle_none_twice() -> Resu
             said = two.says() => by_two.push(said?),
         }
     }
-    assert!(!by_one.is_empty() && !by_two.is_empty(), "{} and {}", by_one.len(), by_two.len());
+    assert!(
+        !by_one.is_empty() && !by_two.is_empty(),
+        "{} and {}",
+        by_one.len(),
+        by_two.len()
+    );
     let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 1_000).await?;
-    assert_eq!((stats.claimed, stats.crashed, stats.released, stats.leased), (1_000, 0, 0, 0));
+    assert_eq!(
+        (stats.claimed, stats.crashed, stats.released, stats.leased),
+        (1_000, 0, 0, 0)
+    );
     let mut all = [by_one, by_two].concat();
     all.sort_unstable();
     assert_eq!(all, ids(1_000));
@@ -44,7 +55,9 @@ async fn a_crowd_of_due_messages_is_spread_over_the_workers() -> Result<()> {
     let queue = &setup.queue;
     queue.pause().await?;
     let (one, mut by_one) = holding(queue.worker().concurrency(100));
-    let other = Client::connect(&setup.server.url()).await?.queue("orders")?;
+    let other = Client::connect(&setup.server.url())
+        .await?
+        .queue("orders")?;
     let (two, mut by_two) = holding(other.worker().concurrency(100));
     stats_until(queue, "two workers", |stats| stats.nodes == 2).await?;
     push_all(queue, messages(100)).await?;
@@ -99,8 +112,22 @@ async fn a_full_worker_keeps_no_message_from_a_free_one() -> Result<()> {
     let (full, mut held) = holding(queue.worker().concurrency(5));
     held.take(5).await?;
     let (free, mut handled) = acking(queue.worker().concurrency(5));
-    push_all(queue, (0..300).map(|n| dueq::Message::new("").id(format!("later {n}"))).collect()).await?;
-    assert_eq!(handled.take(300).await?.into_iter().collect::<BTreeSet<_>>().len(), 300);
+    push_all(
+        queue,
+        (0..300)
+            .map(|n| dueq::Message::new("").id(format!("later {n}")))
+            .collect(),
+    )
+    .await?;
+    assert_eq!(
+        handled
+            .take(300)
+            .await?
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+            .len(),
+        300
+    );
     free.stop().await?;
     full.abort().await
 }
@@ -124,7 +151,9 @@ async fn more_messages_than_the_ready_window_holds_are_all_handled_once() -> Res
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_queues_and_workers_than_pooled_connections_do_not_starve_each_other() -> Result<()> {
     let setup = setup().await?;
-    let queues = (0..24).map(|n| setup.client.queue(&format!("queue {n}"))).collect::<Result<Vec<_>, _>>()?;
+    let queues = (0..24)
+        .map(|n| setup.client.queue(&format!("queue {n}")))
+        .collect::<Result<Vec<_>, _>>()?;
     let started = Instant::now();
     let workers: Vec<_> = queues.iter().map(|queue| acking(queue.worker())).collect();
     for queue in &queues {
@@ -137,6 +166,9 @@ async fn more_queues_and_workers_than_pooled_connections_do_not_starve_each_othe
         assert_eq!(queue.stats().await?.acked, 20);
     }
     let took = started.elapsed();
-    assert!(took < Duration::from_secs(30), "they waited for each other: {took:?}");
+    assert!(
+        took < Duration::from_secs(30),
+        "they waited for each other: {took:?}"
+    );
     Ok(())
 }

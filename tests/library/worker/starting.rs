@@ -15,8 +15,12 @@ async fn a_worker_waits_while_its_queue_is_paused_and_goes_on_when_it_is_resumed
     // One at a time, so that they are handled in the order of their claims.
     let (worker, mut seen) = acking(queue.worker().concurrency(1));
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
-    queue.push(Message::new("").id("due").due(Duration::ZERO)).await?;
-    queue.push(Message::new("").id("soon").due(Duration::from_millis(100))).await?;
+    queue
+        .push(Message::new("").id("due").due(Duration::ZERO))
+        .await?;
+    queue
+        .push(Message::new("").id("soon").due(Duration::from_millis(100)))
+        .await?;
     // Until the second one is due too, and so could have been handled.
     stats_until(queue, "both due", |stats| stats.due == 2).await?;
     assert_eq!(seen.rest(), Vec::<String>::new());

@@ -7,7 +7,9 @@ use anyhow::Result;
 use dueq::{Delivery, Message};
 use tokio::sync::Semaphore;
 
-use crate::support::{HOUR, Running, acking, holding, messages, push_all, seen, setup, stats_until, within};
+use crate::support::{
+    HOUR, Running, acking, holding, messages, push_all, seen, setup, stats_until, within,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_graceful_stop_lets_handlers_end_and_claims_nothing_more() -> Result<()> {
@@ -29,14 +31,23 @@ async fn a_graceful_stop_lets_handlers_end_and_claims_nothing_more() -> Result<(
     seen.take(10).await?;
     worker.ask_to_stop();
     // More work for it, and hands to do it with: it must not take it.
-    push_all(&setup.queue, (0..10).map(|n| Message::new("").id(format!("later {n}"))).collect()).await?;
+    push_all(
+        &setup.queue,
+        (0..10)
+            .map(|n| Message::new("").id(format!("later {n}")))
+            .collect(),
+    )
+    .await?;
     gate.add_permits(5);
     stats_until(&setup.queue, "five acked", |stats| stats.acked == 5).await?;
     assert!(!worker.is_finished(), "it left handlers behind");
     gate.add_permits(5);
     worker.stop().await?;
     let stats = setup.queue.stats().await?;
-    assert_eq!((stats.acked, stats.leased, stats.released, stats.crashed), (10, 0, 0, 0));
+    assert_eq!(
+        (stats.acked, stats.leased, stats.released, stats.crashed),
+        (10, 0, 0, 0)
+    );
     assert_eq!(stats.nodes, 0, "it said goodbye");
     // What was claimed while the stop was on its way was handled too; the rest is there for others.
     assert_eq!(seen.rest(), Vec::<String>::new());
@@ -53,7 +64,10 @@ async fn after_the_grace_time_what_still_runs_is_released_uncharged() -> Result<
     seen.take(30).await?;
     worker.stop().await?;
     let stats = setup.queue.stats().await?;
-    assert_eq!((stats.released, stats.leased, stats.crashed, stats.acked), (30, 0, 0, 0));
+    assert_eq!(
+        (stats.released, stats.leased, stats.crashed, stats.acked),
+        (30, 0, 0, 0)
+    );
     for delivery in crate::support::claim(&setup.queue, 30).await? {
         assert_eq!(delivery.attempt(), 1);
     }
@@ -81,7 +95,10 @@ async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
     setup.queue.push(Message::new("").due(HOUR)).await?;
     // Many times: a beat that is on its way when the node says goodbye must not bring it back.
     for _ in 0..100 {
-        let worker = setup.queue.worker().run(|_| async {}, std::future::ready(()));
+        let worker = setup
+            .queue
+            .worker()
+            .run(|_| async {}, std::future::ready(()));
         within("the worker's end", worker).await??;
         let stats = setup.queue.stats().await?;
         assert_eq!((stats.leased, stats.nodes), (0, 0));
@@ -97,13 +114,22 @@ async fn workers_that_come_and_go_never_leave_a_message_behind() -> Result<()> {
     let mut by_others = 0;
     for round in 0..25 {
         let (passing, mut seen) = acking(setup.queue.worker().concurrency(2));
-        push_all(&setup.queue, (0..20).map(|n| Message::new("").id(format!("{round} {n}"))).collect()).await?;
+        push_all(
+            &setup.queue,
+            (0..20)
+                .map(|n| Message::new("").id(format!("{round} {n}")))
+                .collect(),
+        )
+        .await?;
         if round % 2 == 0 {
             passing.stop().await?
         } else {
             passing.abort().await?
         }
-        stats_until(&setup.queue, "all acked", |stats| stats.acked == 20 * (round + 1)).await?;
+        stats_until(&setup.queue, "all acked", |stats| {
+            stats.acked == 20 * (round + 1)
+        })
+        .await?;
         by_others += seen.rest().len();
     }
     steady.stop().await?;

@@ -26,26 +26,54 @@ impl World {
             }
             self.ready.push(id.clone());
         }
-        Reply::List(vec![self.finish(now, !due.is_empty(), followed), due.len().into()])
+        Reply::List(vec![
+            self.finish(now, !due.is_empty(), followed),
+            due.len().into(),
+        ])
     }
 
-    pub(super) fn claim(&mut self, now: Now, count: usize, token: &Text, (lease, due): (u64, bool)) -> Reply {
-        let live = self.nodes.values().filter(|seen| **seen + SILENCE_MS >= now.floor()).count();
+    pub(super) fn claim(
+        &mut self,
+        now: Now,
+        count: usize,
+        token: &Text,
+        (lease, due): (u64, bool),
+    ) -> Reply {
+        let live = self
+            .nodes
+            .values()
+            .filter(|seen| **seen + SILENCE_MS >= now.floor())
+            .count();
         let mut all_due = self.listed("scheduled");
         all_due.retain(|(at, _)| due && *at <= now.floor());
         all_due.truncate(WINDOW - self.ready.len());
-        let available: Vec<Text> = self.ready.iter().cloned().chain(all_due.into_iter().map(|(_, id)| id)).collect();
+        let available: Vec<Text> = self
+            .ready
+            .iter()
+            .cloned()
+            .chain(all_due.into_iter().map(|(_, id)| id))
+            .collect();
         let share = (available.len() / live.max(1)).max(1).min(count);
         if self.paused || available.is_empty() || count == 0 {
             let left = self.ready.len().into();
             let none = || Reply::List(Vec::new());
-            return Reply::List(vec![self.finish(now, false, false), left, (-1i64).into(), none(), none(), none()]);
+            return Reply::List(vec![
+                self.finish(now, false, false),
+                left,
+                (-1i64).into(),
+                none(),
+                none(),
+                none(),
+            ]);
         }
         let deadline = now.ceil() + lease;
-        let (mut granted, mut payloads, mut details) = (Vec::new(), Vec::<Reply>::new(), Vec::<Reply>::new());
+        let (mut granted, mut payloads, mut details) =
+            (Vec::new(), Vec::<Reply>::new(), Vec::<Reply>::new());
         let (mut bytes, mut taken) = (0, 0);
         for id in available.iter().take(share) {
-            let Some(message) = self.messages.get_mut(id) else { continue };
+            let Some(message) = self.messages.get_mut(id) else {
+                continue;
+            };
             let bytes_then = bytes + message.payload.0.len();
             if !granted.is_empty() && bytes_then > CLAIM_BYTES {
                 break;
@@ -59,10 +87,22 @@ impl World {
             }
             bytes = bytes_then;
             let due = message.original.unwrap_or(due);
-            message.place = Place::Leased { token: token.clone(), due, deadline, own: false };
+            message.place = Place::Leased {
+                token: token.clone(),
+                due,
+                deadline,
+                own: false,
+            };
             granted.push(id.clone());
             payloads.push((&message.payload).into());
-            details.push(format!("{due} {} {}", message.failures + message.crashes + 1, message.options()).into());
+            details.push(
+                format!(
+                    "{due} {} {}",
+                    message.failures + message.crashes + 1,
+                    message.options()
+                )
+                .into(),
+            );
         }
         self.ready.drain(..taken.min(self.ready.len()));
         self.count("claimed", granted.len());
@@ -74,15 +114,30 @@ impl World {
         }
         let left = self.ready.len().into();
         let header = self.finish(now, true, false);
-        Reply::List(vec![header, left, deadline.into(), ids, Reply::List(payloads), Reply::List(details)])
+        Reply::List(vec![
+            header,
+            left,
+            deadline.into(),
+            ids,
+            Reply::List(payloads),
+            Reply::List(details),
+        ])
     }
 
     /// Runs `settle` on the message if the token is that of its claim, with the claim's due time.
-    fn held(&mut self, (id, token): &Hold, settle: impl FnOnce(&mut Message, u64) -> String) -> String {
+    fn held(
+        &mut self,
+        (id, token): &Hold,
+        settle: impl FnOnce(&mut Message, u64) -> String,
+    ) -> String {
         match self.messages.get_mut(id) {
             None => "GONE".to_owned(),
             Some(message) => match message.place.clone() {
-                Place::Leased { token: current, due, .. } if current == *token => {
+                Place::Leased {
+                    token: current,
+                    due,
+                    ..
+                } if current == *token => {
                     message.original = None;
                     settle(message, due)
                 }
@@ -99,7 +154,10 @@ impl World {
             self.count(counter, done);
         }
         let replies = replies.into_iter().map(Reply::from).collect();
-        Reply::List(vec![self.finish(now, done > 0, false), Reply::List(replies)])
+        Reply::List(vec![
+            self.finish(now, done > 0, false),
+            Reply::List(replies),
+        ])
     }
 
     pub(super) fn ack(&mut self, now: Now, holds: &[Hold]) -> Reply {
@@ -148,7 +206,10 @@ impl World {
             });
         }
         let died = replies.iter().filter(|reply| *reply == "DEAD").count();
-        let retried = replies.iter().filter(|reply| reply.starts_with("SCHEDULED")).count();
+        let retried = replies
+            .iter()
+            .filter(|reply| reply.starts_with("SCHEDULED"))
+            .count();
         self.count("died", died);
         self.count("retried", retried);
         self.settled(now, "", replies)
@@ -156,7 +217,9 @@ impl World {
 
     pub(super) fn release(&mut self, now: Now, holds: &[Hold]) -> Reply {
         let release = |message: &mut Message, due: u64| {
-            message.place = Place::Scheduled { due: due.min(now.floor()) };
+            message.place = Place::Scheduled {
+                due: due.min(now.floor()),
+            };
             "OK".to_owned()
         };
         let replies = holds.iter().map(|hold| self.held(hold, release)).collect();
@@ -182,7 +245,12 @@ impl World {
             replies.push(match place {
                 _ if *lease < 1 || *lease > LEASE_MOST => "INVALID".to_owned(),
                 None => "GONE".to_owned(),
-                Some(Place::Leased { token: current, deadline, own, .. }) if current == token => {
+                Some(Place::Leased {
+                    token: current,
+                    deadline,
+                    own,
+                    ..
+                }) if current == token => {
                     *own = true;
                     *deadline = (*deadline).max(now.ceil() + lease);
                     format!("OK {deadline}")
@@ -196,7 +264,10 @@ impl World {
     /// The delay after the second and later crashes is Redis's choice, within limits that are checked here.
     pub(super) fn reap(&mut self, now: Now, limit: usize, after: &State) -> Result<Reply> {
         let mut late = self.listed("leased");
-        let (seen, hold) = self.beats.as_ref().map_or((0, 0), |(_, _, seen, hold)| (*seen, *hold));
+        let (seen, hold) = self
+            .beats
+            .as_ref()
+            .map_or((0, 0), |(_, _, seen, hold)| (*seen, *hold));
         let awake = seen <= now.floor() && now.floor() - seen <= SILENCE_MS && hold <= now.floor();
         late.retain(|(deadline, _)| *deadline <= now.floor() && awake);
         late.truncate(limit);
@@ -204,12 +275,21 @@ impl World {
         let mut died = 0;
         for (_, id) in &late {
             let message = self.messages.get_mut(id).context("a lease of no message")?;
-            let Place::Leased { due, .. } = message.place else { continue };
+            let Place::Leased { due, .. } = message.place else {
+                continue;
+            };
             message.crashes += 1;
-            let before = message.original.replace(due).filter(|_| message.crashes > 1);
-            ensure!(before.is_none_or(|before| before == due), "the original due of {id:?} has changed");
+            let before = message
+                .original
+                .replace(due)
+                .filter(|_| message.crashes > 1);
+            ensure!(
+                before.is_none_or(|before| before == due),
+                "the original due of {id:?} has changed"
+            );
             if message.crashes > most {
-                let mut reason = format!("the lease ran out {} times", message.crashes).into_bytes();
+                let mut reason =
+                    format!("the lease ran out {} times", message.crashes).into_bytes();
                 if !message.error.0.is_empty() {
                     reason.extend(b"; before that: ");
                     reason.extend(&message.error.0);
@@ -219,18 +299,29 @@ impl World {
                 died += 1;
             } else if message.crashes == 1 {
                 message.original = None;
-                message.place = Place::Scheduled { due: due.min(now.floor()) };
+                message.place = Place::Scheduled {
+                    due: due.min(now.floor()),
+                };
             } else {
-                let chosen = State::score(&after.scheduled, id).context("not scheduled after a crash")? as u64;
+                let chosen = State::score(&after.scheduled, id)
+                    .context("not scheduled after a crash")? as u64;
                 let half = 500 << (message.crashes - 1).min(20);
                 let range = now.ceil() + half..=now.ceil() + 3 * half;
-                ensure!(range.contains(&chosen), "{id:?} is due at {chosen} after crash {}", message.crashes);
+                ensure!(
+                    range.contains(&chosen),
+                    "{id:?} is due at {chosen} after crash {}",
+                    message.crashes
+                );
                 message.place = Place::Scheduled { due: chosen };
             }
         }
         self.count("crashed", late.len());
         self.count("died", died);
-        Ok(Reply::List(vec![self.finish(now, !late.is_empty(), false), late.len().into(), died.into()]))
+        Ok(Reply::List(vec![
+            self.finish(now, !late.is_empty(), false),
+            late.len().into(),
+            died.into(),
+        ]))
     }
 
     pub(super) fn beat(&mut self, now: Now, node: &Text, leave: bool) -> Reply {
@@ -243,7 +334,8 @@ impl World {
         if seen > clock || clock - seen > SILENCE_MS {
             hold = clock + HOLD_MS;
         }
-        self.nodes.retain(|_, seen| *seen + SILENCE_MS > clock && *seen <= clock);
+        self.nodes
+            .retain(|_, seen| *seen + SILENCE_MS > clock && *seen <= clock);
         if leave {
             self.nodes.remove(node);
             if leader == *node {
@@ -263,7 +355,13 @@ impl World {
         let trimmed = self.trim_dead(clock);
         self.count("trimmed", trimmed);
         let header = self.finish(now, trimmed > 0, false);
-        Reply::List(vec![header, leads.into(), self.nodes.len().into(), hold.into(), self.ready.len().into()])
+        Reply::List(vec![
+            header,
+            leads.into(),
+            self.nodes.len().into(),
+            hold.into(),
+            self.ready.len().into(),
+        ])
     }
 
     /// The oldest dead go: those kept too long, and those beyond the number that is kept.

@@ -7,7 +7,22 @@ use crate::model::world::{Due, Now, Place, World};
 use crate::queue::{DAY, HOUR, T0};
 use crate::reply::Text;
 
-const IDS: [&str; 14] = ["a", "b", "c", "d", "order:42", "12:34", "with space", "grüße", "f", "g", "h", "i", "j", "0"];
+const IDS: [&str; 14] = [
+    "a",
+    "b",
+    "c",
+    "d",
+    "order:42",
+    "12:34",
+    "with space",
+    "grüße",
+    "f",
+    "g",
+    "h",
+    "i",
+    "j",
+    "0",
+];
 pub(super) const NODES: [&str; 3] = ["north", "south", "west"];
 const STATES: [&str; 4] = ["scheduled", "ready", "leased", "dead"];
 
@@ -57,14 +72,21 @@ impl Driver {
     /// Goes on in time: mostly a little, often exactly to (or a hair beside) a moment that matters, sometimes back.
     pub(crate) fn pass_time(&mut self, world: &World) {
         let us = self.now.0;
-        if let Some((_, us)) = self.set_back.take_if(|(left, _)| *left == self.planned.len()) {
+        if let Some((_, us)) = self
+            .set_back
+            .take_if(|(left, _)| *left == self.planned.len())
+        {
             self.now.0 -= us;
             self.at_once = true;
             return;
         }
         self.at_once &= !self.planned.is_empty();
         if !self.planned.is_empty() {
-            self.now.0 += if self.at_once { self.random.u64(0..20_000) } else { self.random.u64(900_000..1_100_000) };
+            self.now.0 += if self.at_once {
+                self.random.u64(0..20_000)
+            } else {
+                self.random.u64(900_000..1_100_000)
+            };
             return;
         }
         self.now.0 = match self.random.u32(0..100) {
@@ -80,15 +102,26 @@ impl Driver {
     }
 
     fn moment(&mut self, world: &World, within_us: u64) -> Option<u64> {
-        let mut moments: Vec<u64> = world.messages.values().map(|message| message.place.time()).collect();
+        let mut moments: Vec<u64> = world
+            .messages
+            .values()
+            .map(|message| message.place.time())
+            .collect();
         moments.extend(world.recent.values().map(|score| *score as u64));
         if let Some((_, leader_until, seen, hold)) = &world.beats {
             moments.extend([*leader_until, seen + 3_000, *hold, *hold]);
         }
-        moments.extend(self.kept.iter().filter_map(|(_, operation)| match operation {
-            Operation::Push { attempt: Some(attempt), .. } => Some(attempt.until_us / 1_000),
-            _ => None,
-        }));
+        moments.extend(
+            self.kept
+                .iter()
+                .filter_map(|(_, operation)| match operation {
+                    Operation::Push {
+                        attempt: Some(attempt),
+                        ..
+                    } => Some(attempt.until_us / 1_000),
+                    _ => None,
+                }),
+        );
         let from = self.now.0.saturating_sub(300_000);
         moments.retain(|ms| (from..from.saturating_add(within_us)).contains(&(ms * 1_000)));
         let chosen = self.random.choice(moments)? * 1_000;
@@ -108,7 +141,8 @@ impl Driver {
         }
         let operation = self.choose(world);
         let operation = self.simplified(operation);
-        let repeated_by_clients = !matches!(operation, Operation::Claim { .. } | Operation::Beat { .. });
+        let repeated_by_clients =
+            !matches!(operation, Operation::Claim { .. } | Operation::Beat { .. });
         if repeated_by_clients && self.chance(30) {
             if self.kept.len() == KEPT {
                 self.kept.remove(0);
@@ -120,7 +154,8 @@ impl Driver {
 
     /// Remembers what a claim granted.
     pub(crate) fn learn(&mut self, ids: Vec<Text>, token: &Text) {
-        self.holds.extend(ids.into_iter().map(|id| (id, token.clone())));
+        self.holds
+            .extend(ids.into_iter().map(|id| (id, token.clone())));
         let surplus = self.holds.len().saturating_sub(60);
         self.holds.drain(..surplus);
     }
@@ -138,7 +173,10 @@ impl Driver {
                     self.plan([claim]);
                     self.set_back = Some((self.planned.len(), self.random.u64(0..400_000)));
                 }
-                Operation::Promote { limit: self.limit(), followed: self.chance(30) }
+                Operation::Promote {
+                    limit: self.limit(),
+                    followed: self.chance(30),
+                }
             }
             300..400 => self.claim(),
             400..450 => Operation::Ack(self.holds(world)),
@@ -155,30 +193,56 @@ impl Driver {
             525..550 => Operation::Release(self.holds(world)),
             550..570 => {
                 let holds = self.holds(world);
-                Operation::Bury(holds.into_iter().map(|hold| (hold, self.bytes(2))).collect())
+                Operation::Bury(
+                    holds
+                        .into_iter()
+                        .map(|hold| (hold, self.bytes(2)))
+                        .collect(),
+                )
             }
             570..600 => {
                 let holds = self.holds(world);
                 Operation::Extend(holds.into_iter().map(|hold| (hold, self.lease())).collect())
             }
             600..605 => self.plan_crashes(),
-            605..690 => Operation::Reap { limit: self.limit() },
+            605..690 => Operation::Reap {
+                limit: self.limit(),
+            },
             690..700 => self.plan_a_repeated_cancel(),
-            700..735 => Operation::Cancel { dead: self.chance(40), since: None, ids: self.ids() },
+            700..735 => Operation::Cancel {
+                dead: self.chance(40),
+                since: None,
+                ids: self.ids(),
+            },
             735..775 => {
                 let ids = self.ids();
-                Operation::Reschedule(ids.into_iter().map(|id| self.reschedule(world, id)).collect())
+                Operation::Reschedule(
+                    ids.into_iter()
+                        .map(|id| self.reschedule(world, id))
+                        .collect(),
+                )
             }
             775..795 => Operation::RunNow(self.ids()),
             795..810 => Operation::RequeueIds(self.ids()),
             810..825 => {
-                let before = self.chance(40).then(|| self.now.floor() - self.random.u64(0..20_000));
-                Operation::RequeueOldest { limit: self.limit(), before }
+                let before = self
+                    .chance(40)
+                    .then(|| self.now.floor() - self.random.u64(0..20_000));
+                Operation::RequeueOldest {
+                    limit: self.limit(),
+                    before,
+                }
             }
-            825..831 => Operation::Purge { state: self.pick(&["scheduled", "ready", "dead"]), limit: self.limit() },
+            825..831 => Operation::Purge {
+                state: self.pick(&["scheduled", "ready", "dead"]),
+                limit: self.limit(),
+            },
             831..836 => Operation::Pause,
             836..850 => Operation::Resume,
-            850..940 => Operation::Beat { node: self.pick(&NODES).into(), leave: self.chance(10) },
+            850..940 => Operation::Beat {
+                node: self.pick(&NODES).into(),
+                leave: self.chance(10),
+            },
             940..950 => Operation::Configure(self.limits()),
             950..970 => self.peek(world),
             970..992 => Operation::Get(self.id()),
@@ -195,20 +259,36 @@ impl Driver {
     }
 
     pub(super) fn claim(&mut self) -> Operation {
-        let (count, due) = (self.random.usize(0..if self.plain { 30 } else { 6 }), self.chance(50));
-        Operation::Claim { count, token: self.token(), lease: self.lease().clamp(1, DAY), due }
+        let (count, due) = (
+            self.random.usize(0..if self.plain { 30 } else { 6 }),
+            self.chance(50),
+        );
+        Operation::Claim {
+            count,
+            token: self.token(),
+            lease: self.lease().clamp(1, DAY),
+            due,
+        }
     }
 
     fn push(&mut self) -> Operation {
         let attempt = match self.random.u32(0..10) {
             0..6 => Some(self.attempt(0)),
-            6 => Some(Attempt { until_us: self.now.0 + self.random.u64(12_000_001..12_003_000), ..self.attempt(0) }),
-            7 => Some(Attempt { until_us: (self.now.floor() - self.random.u64(0..3)) * 1_000, ..self.attempt(0) }),
+            6 => Some(Attempt {
+                until_us: self.now.0 + self.random.u64(12_000_001..12_003_000),
+                ..self.attempt(0)
+            }),
+            7 => Some(Attempt {
+                until_us: (self.now.floor() - self.random.u64(0..3)) * 1_000,
+                ..self.attempt(0)
+            }),
             _ => None,
         };
         let new = attempt.is_some() && self.chance(8);
         let most = if new { 10 } else { 6 };
-        let mut items: Vec<_> = (0..self.random.usize(1..most)).map(|_| self.item()).collect();
+        let mut items: Vec<_> = (0..self.random.usize(1..most))
+            .map(|_| self.item())
+            .collect();
         if self.chance(50) {
             // Calls without options are gone through in a hurry.
             items.iter_mut().for_each(Item::drop_options);
@@ -229,7 +309,10 @@ impl Driver {
         let nonce = format!("{:016x}", self.random.u64(..));
         let until_us = self.now.0 + later_us + 10_000_000 - behind;
         let whole = self.chance(50).then_some(until_us % 1_000); // a client that counts in milliseconds
-        Attempt { until_us: until_us - whole.unwrap_or(0), nonce }
+        Attempt {
+            until_us: until_us - whole.unwrap_or(0),
+            nonce,
+        }
     }
 
     /// An id that nobody had.
@@ -242,17 +325,32 @@ impl Driver {
     }
 
     pub(super) fn item(&mut self) -> Item {
-        let choices =
-            [None, None, Some("keep"), Some("reschedule"), Some("reschedule"), Some("replace"), Some("never")];
+        let choices = [
+            None,
+            None,
+            Some("keep"),
+            Some("reschedule"),
+            Some("reschedule"),
+            Some("replace"),
+            Some("never"),
+        ];
         Item {
-            id: if self.chance(2) { "x".repeat(self.random.usize(0..203)).into() } else { self.id() },
+            id: if self.chance(2) {
+                "x".repeat(self.random.usize(0..203)).into()
+            } else {
+                self.id()
+            },
             due: self.due(),
             payload: self.payload(),
             on_conflict: self.pick(&choices),
             max_attempts: self.chance(30).then(|| self.random.u64(1..4)),
-            trace_parent: self
-                .chance(20)
-                .then(|| format!("00-{:032x}-{:016x}-01", self.random.u128(1..), self.random.u64(1..))),
+            trace_parent: self.chance(20).then(|| {
+                format!(
+                    "00-{:032x}-{:016x}-01",
+                    self.random.u128(1..),
+                    self.random.u64(1..)
+                )
+            }),
         }
     }
 
@@ -264,7 +362,9 @@ impl Driver {
             15 => Due::At(self.pick(&[0, 1, 2_000_000_000, self.now.floor() - DAY])),
             16..18 => Due::At(self.now.floor() + self.random.u64(0..20_000)),
             18 => Due::In(3_155_760_000_000 + self.random.u64(0..2)),
-            _ => Due::Nonsense(self.pick(&["", "soon", "-5", "1.5", "+", "nan", "1e3", "0x10", " 5"])),
+            _ => Due::Nonsense(
+                self.pick(&["", "soon", "-5", "1.5", "+", "nan", "1e3", "0x10", " 5"]),
+            ),
         }
     }
 
@@ -304,7 +404,11 @@ impl Driver {
                     token.0[self.random.usize(0..16)] ^= 1;
                     return (id, token);
                 }
-                let known = if self.chance(80) { &current } else { &self.holds };
+                let known = if self.chance(80) {
+                    &current
+                } else {
+                    &self.holds
+                };
                 if self.random.u32(0..100) < 90 && !known.is_empty() {
                     known[self.random.usize(0..known.len())].clone()
                 } else {
@@ -321,7 +425,10 @@ impl Driver {
                 1 => ("max_crashes", self.random.u64(0..4).into()),
                 2 => ("max_messages", self.random.u64(7..14).into()),
                 3 => ("max_messages", Text::default()),
-                4 => ("max_payload_bytes", self.pick(&[9u64, 100, 16_777_216]).into()),
+                4 => (
+                    "max_payload_bytes",
+                    self.pick(&[9u64, 100, 16_777_216]).into(),
+                ),
                 5 => ("dead_keep_ms", self.pick(&[5_000u64, 2_592_000_000]).into()),
                 _ => ("dead_keep", self.random.u64(1..6).into()),
             })
@@ -340,7 +447,11 @@ impl Driver {
                 Text([format!("{time}:").as_bytes(), &id.0].concat())
             }
         };
-        Operation::Peek { state, cursor, limit }
+        Operation::Peek {
+            state,
+            cursor,
+            limit,
+        }
     }
 
     pub(super) fn limit(&mut self) -> usize {
@@ -348,7 +459,19 @@ impl Driver {
     }
 
     pub(super) fn lease(&mut self) -> u64 {
-        self.pick(&[0, 1, 50, 500, 1_000, 2_000, 2_000, 5_000, 30_000, DAY, DAY + 1])
+        self.pick(&[
+            0,
+            1,
+            50,
+            500,
+            1_000,
+            2_000,
+            2_000,
+            5_000,
+            30_000,
+            DAY,
+            DAY + 1,
+        ])
     }
 
     pub(super) fn token(&mut self) -> Text {
@@ -360,7 +483,10 @@ impl Driver {
     }
 
     fn id(&mut self) -> Text {
-        let made = self.chance(15).then(|| self.random.choice(self.made.0.clone())).flatten();
+        let made = self
+            .chance(15)
+            .then(|| self.random.choice(self.made.0.clone()))
+            .flatten();
         made.unwrap_or_else(|| self.pick(&IDS).into())
     }
 
@@ -371,7 +497,11 @@ impl Driver {
 
     /// Sometimes more than is kept of an error.
     fn bytes(&mut self, percent_long: u32) -> Text {
-        if self.chance(percent_long) { "long\0".repeat(210).into() } else { self.payload() }
+        if self.chance(percent_long) {
+            "long\0".repeat(210).into()
+        } else {
+            self.payload()
+        }
     }
 
     pub(super) fn pick<T: Clone>(&mut self, choices: &[T]) -> T {

@@ -73,9 +73,14 @@ impl History {
             }
             Operation::Extend(items) => {
                 for (((id, token), _), answer) in items.iter().zip(reply.items()?) {
-                    let Some(deadline) = number_in(&answer) else { continue };
+                    let Some(deadline) = number_in(&answer) else {
+                        continue;
+                    };
                     let claim = self.lives.get_mut(id).and_then(|life| life.claim.as_mut());
-                    ensure!(claim.as_ref().is_some_and(|claim| claim.0 == *token), "{id:?}: extended by a stranger");
+                    ensure!(
+                        claim.as_ref().is_some_and(|claim| claim.0 == *token),
+                        "{id:?}: extended by a stranger"
+                    );
                     if let Some(claim) = claim {
                         ensure!(deadline >= claim.1, "{id:?}: the lease was shortened");
                         claim.1 = deadline;
@@ -101,8 +106,12 @@ impl History {
             }
             // Which ones went is not said: they are no longer there.
             Operation::Purge { .. } | Operation::Beat { .. } => {
-                let gone =
-                    self.lives.keys().filter(|id| !after.messages.contains_key(*id)).cloned().collect::<Vec<_>>();
+                let gone = self
+                    .lives
+                    .keys()
+                    .filter(|id| !after.messages.contains_key(*id))
+                    .cloned()
+                    .collect::<Vec<_>>();
                 for id in gone {
                     self.lives.remove(&id);
                     self.ended.insert(id, now);
@@ -121,19 +130,37 @@ impl History {
         item: &Item,
         answer: &str,
     ) -> Result<()> {
-        let Some(due) = item.due.at(now) else { return Ok(()) };
+        let Some(due) = item.due.at(now) else {
+            return Ok(());
+        };
         match answer {
             "CREATED" => {
                 let first = self.created.insert(call, now);
                 let repeated = first.is_some();
                 // A clock that has gone back before `until` brings back what was forgotten at it, and one that went back between
                 // push and end puts the end before the push: not promised.
-                let ended = self.ended.get(&item.id).is_none_or(|ended| first.is_none_or(|first| *ended > first));
-                let promised = ended && attempt.is_some_and(|attempt| self.clock < attempt.until_us / 1_000);
-                ensure!(!(repeated && promised), "{:?}: one push made two messages", item.id);
+                let ended = self
+                    .ended
+                    .get(&item.id)
+                    .is_none_or(|ended| first.is_none_or(|first| *ended > first));
+                let promised =
+                    ended && attempt.is_some_and(|attempt| self.clock < attempt.until_us / 1_000);
+                ensure!(
+                    !(repeated && promised),
+                    "{:?}: one push made two messages",
+                    item.id
+                );
                 self.ended.remove(&item.id);
-                let life = Life { payload: item.payload.clone(), due, claim: None };
-                ensure!(self.lives.insert(item.id.clone(), life).is_none(), "{:?}: made while it was there", item.id);
+                let life = Life {
+                    payload: item.payload.clone(),
+                    due,
+                    claim: None,
+                };
+                ensure!(
+                    self.lives.insert(item.id.clone(), life).is_none(),
+                    "{:?}: made while it was there",
+                    item.id
+                );
             }
             "MOVED" => {
                 if let Some(life) = self.lives.get_mut(&item.id) {
@@ -162,10 +189,20 @@ impl History {
         for [id, payload, ..] in &reply.deliveries()? {
             let (id, payload) = (id.bytes()?, payload.bytes()?);
             let life = self.lives.get_mut(id);
-            ensure!(life.is_some(), "{id:?}: claimed after it was acked, cancelled or purged");
+            ensure!(
+                life.is_some(),
+                "{id:?}: claimed after it was acked, cancelled or purged"
+            );
             let Some(life) = life else { continue };
-            ensure!(life.due <= now.floor(), "{id:?}: claimed at {now:?} before it was due at {}", life.due);
-            ensure!(life.payload == *payload, "{id:?}: another payload than was pushed");
+            ensure!(
+                life.due <= now.floor(),
+                "{id:?}: claimed at {now:?} before it was due at {}",
+                life.due
+            );
+            ensure!(
+                life.payload == *payload,
+                "{id:?}: another payload than was pushed"
+            );
             if let Some((_, expires)) = &life.claim {
                 ensure!(*expires <= self.clock, "{id:?}: claimed twice at a time");
             }
@@ -175,16 +212,29 @@ impl History {
     }
 
     /// `stays` says whether the message is still there, and may change its due time.
-    fn settled(&mut self, holds: &[Hold], reply: &Reply, stays: fn(&mut Life, &str) -> bool) -> Result<()> {
+    fn settled(
+        &mut self,
+        holds: &[Hold],
+        reply: &Reply,
+        stays: fn(&mut Life, &str) -> bool,
+    ) -> Result<()> {
         for ((id, token), answer) in holds.iter().zip(reply.items()?) {
             let claim = self.lives.get(id).and_then(|life| life.claim.clone());
             let current = claim.as_ref().is_some_and(|(held, _)| held == token);
             if ["GONE", "LOST"].contains(&answer.as_str()) {
                 let lasts = claim.is_some_and(|(_, deadline)| deadline > self.clock);
-                ensure!(!(current && lasts), "{id:?}: a lease that lasts was {answer}");
+                ensure!(
+                    !(current && lasts),
+                    "{id:?}: a lease that lasts was {answer}"
+                );
             } else if !answer.starts_with("INVALID") {
-                ensure!(current, "{id:?}: settled with another token than the claim's: {answer}");
-                let Some(life) = self.lives.get_mut(id) else { continue };
+                ensure!(
+                    current,
+                    "{id:?}: settled with another token than the claim's: {answer}"
+                );
+                let Some(life) = self.lives.get_mut(id) else {
+                    continue;
+                };
                 life.claim = None;
                 if !stays(life, &answer) {
                     self.lives.remove(id);
@@ -195,8 +245,13 @@ impl History {
     }
 
     fn moved(&mut self, now: Now, id: &Text, answer: &str) -> Result<()> {
-        let Some(due) = number_in(answer).filter(|_| answer.starts_with("MOVED")) else { return Ok(()) };
-        ensure!(self.lives.contains_key(id), "{id:?}: moved, but it is not there");
+        let Some(due) = number_in(answer).filter(|_| answer.starts_with("MOVED")) else {
+            return Ok(());
+        };
+        ensure!(
+            self.lives.contains_key(id),
+            "{id:?}: moved, but it is not there"
+        );
         self.ended.insert(id.clone(), now);
         if let Some(life) = self.lives.get_mut(id) {
             life.due = due;

@@ -11,7 +11,9 @@ fn about(id: &Text) -> Text {
 
 /// A score by which a time in microseconds stands for a millisecond with a fraction.
 fn ms(us: u64) -> f64 {
-    format!("{}.{:03}", us / 1_000, us % 1_000).parse().expect("a number")
+    format!("{}.{:03}", us / 1_000, us % 1_000)
+        .parse()
+        .expect("a number")
 }
 
 /// What a score says until it is over. A time far ahead is from before the clock went back.
@@ -40,7 +42,10 @@ impl World {
     }
 
     pub(super) fn earlier(&self, now: Now, attempt: Option<&Attempt>) -> Earlier {
-        match attempt.and_then(|attempt| self.score(&attempt.call())).filter(|score| lasts(*score, now)) {
+        match attempt
+            .and_then(|attempt| self.score(&attempt.call()))
+            .filter(|score| lasts(*score, now))
+        {
             None => Earlier::None,
             Some(score) if score.fract() > 0.0 => Earlier::Some,
             Some(_) => Earlier::All,
@@ -49,18 +54,31 @@ impl World {
 
     /// When the id ended or moved near, if that is remembered.
     fn ended(&self, now: Now, id: &Text) -> Option<f64> {
-        self.score(&about(id)).filter(|score| self.ended_until > now.floor() && lasts(*score, now))
+        self.score(&about(id))
+            .filter(|score| self.ended_until > now.floor() && lasts(*score, now))
     }
 
-    pub(super) fn judge(&self, now: Now, attempt: Option<&Attempt>, earlier: Earlier, id: &Text) -> Verdict {
-        let Some(attempt) = attempt else { return Verdict::New };
-        let itself = self.score(&attempt.item(id)).is_some_and(|score| lasts(score, now));
+    pub(super) fn judge(
+        &self,
+        now: Now,
+        attempt: Option<&Attempt>,
+        earlier: Earlier,
+        id: &Text,
+    ) -> Verdict {
+        let Some(attempt) = attempt else {
+            return Verdict::New;
+        };
+        let itself = self
+            .score(&attempt.item(id))
+            .is_some_and(|score| lasts(score, now));
         if earlier == Earlier::All || earlier == Earlier::Some && itself {
             return Verdict::Finished("FINISHED".to_owned());
         }
         let first_attempt = ms(attempt.until_us - 10_000_000);
         match self.ended(now, id).map(|score| score - REPEAT_MS as f64) {
-            Some(ended) if ended > first_attempt + 0.0005 => Verdict::Finished(format!("FINISHED {ended:.3}")),
+            Some(ended) if ended > first_attempt + 0.0005 => {
+                Verdict::Finished(format!("FINISHED {ended:.3}"))
+            }
             _ => Verdict::New,
         }
     }
@@ -68,14 +86,22 @@ impl World {
     /// An id is pushed again: its cancel is one of a former message. Says how many names that added.
     pub(super) fn pushed_again(&mut self, now: Now, id: &Text) -> usize {
         let known = self.score(&about(id)).is_some() && self.ended_until > now.floor();
-        let cancelled = self.score(id).filter(|score| known && *score > now.floor() as f64 && score.fract() == 0.5);
+        let cancelled = self
+            .score(id)
+            .filter(|score| known && *score > now.floor() as f64 && score.fract() == 0.5);
         let Some(score) = cancelled else { return 0 };
         self.recent.insert(id.clone(), score.trunc() + 0.25);
         1
     }
 
     /// Remembers what this call created or found, if a repetition could not see it otherwise; returns how many names.
-    pub(super) fn note_call(&mut self, attempt: &Attempt, whole: bool, earlier: Earlier, noted: &[Text]) -> usize {
+    pub(super) fn note_call(
+        &mut self,
+        attempt: &Attempt,
+        whole: bool,
+        earlier: Earlier,
+        noted: &[Text],
+    ) -> usize {
         let until = (attempt.until_us / 1_000) as f64;
         if noted.is_empty() || earlier == Earlier::All {
             return 0;
@@ -99,18 +125,22 @@ impl World {
     }
 
     pub(super) fn note_cancel(&mut self, now: Now, id: &Text) {
-        self.recent.insert(id.clone(), (now.ceil() + REPEAT_MS) as f64 + 0.5);
+        self.recent
+            .insert(id.clone(), (now.ceil() + REPEAT_MS) as f64 + 0.5);
         self.note_end(now, id);
     }
 
     /// Whether the last message of this id was cancelled, or purged.
     pub(super) fn was_cancelled(&self, now: Now, id: &Text) -> bool {
-        self.score(id).is_some_and(|score| lasts(score, now) && score.fract() == 0.5)
+        self.score(id)
+            .is_some_and(|score| lasts(score, now) && score.fract() == 0.5)
     }
 
     /// Whether a message of this id was cancelled at this time or later, and another one pushed since.
     pub(super) fn was_cancelled_before_this_one(&self, now: Now, id: &Text, since: u64) -> bool {
-        let again = self.score(id).filter(|score| lasts(*score, now) && score.fract() == 0.25);
+        let again = self
+            .score(id)
+            .filter(|score| lasts(*score, now) && score.fract() == 0.25);
         again.is_some_and(|score| score.trunc() as u64 >= since + REPEAT_MS)
     }
 
@@ -123,7 +153,11 @@ impl World {
             .map(|(id, score)| (*score, id))
             .collect();
         over.sort_by(|(first, one), (second, other)| first.total_cmp(second).then(one.cmp(other)));
-        let forgotten: Vec<Text> = over.into_iter().take(count).map(|(_, id)| id.clone()).collect();
+        let forgotten: Vec<Text> = over
+            .into_iter()
+            .take(count)
+            .map(|(_, id)| id.clone())
+            .collect();
         self.recent.retain(|id, _| !forgotten.contains(id));
     }
 }

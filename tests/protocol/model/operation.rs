@@ -20,9 +20,19 @@ impl Item {
 
     pub(crate) fn options(&self) -> String {
         let mut words = Vec::new();
-        words.extend(self.trace_parent.as_ref().map(|parent| format!("traceparent={parent}")));
-        words.extend(self.max_attempts.map(|limit| format!("max_attempts={limit}")));
-        words.extend(self.on_conflict.map(|choice| format!("on_conflict={choice}")));
+        words.extend(
+            self.trace_parent
+                .as_ref()
+                .map(|parent| format!("traceparent={parent}")),
+        );
+        words.extend(
+            self.max_attempts
+                .map(|limit| format!("max_attempts={limit}")),
+        );
+        words.extend(
+            self.on_conflict
+                .map(|choice| format!("on_conflict={choice}")),
+        );
         words.join(" ")
     }
 }
@@ -62,27 +72,57 @@ pub(crate) type Hold = (Text, Text);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Push { attempt: Option<Attempt>, items: Vec<Item> },
-    Promote { limit: usize, followed: bool },
-    Claim { count: usize, token: Text, lease: u64, due: bool },
+    Push {
+        attempt: Option<Attempt>,
+        items: Vec<Item>,
+    },
+    Promote {
+        limit: usize,
+        followed: bool,
+    },
+    Claim {
+        count: usize,
+        token: Text,
+        lease: u64,
+        due: bool,
+    },
     Ack(Vec<Hold>),
     Again(Vec<(Hold, Due)>),
     Retry(Vec<(Hold, u64, Text)>),
     Release(Vec<Hold>),
     Bury(Vec<(Hold, Text)>),
     Extend(Vec<(Hold, u64)>),
-    Reap { limit: usize },
-    Cancel { dead: bool, since: Option<u64>, ids: Vec<Text> },
+    Reap {
+        limit: usize,
+    },
+    Cancel {
+        dead: bool,
+        since: Option<u64>,
+        ids: Vec<Text>,
+    },
     Reschedule(Vec<(Text, Due, Option<u64>)>),
     RunNow(Vec<Text>),
     RequeueIds(Vec<Text>),
-    RequeueOldest { limit: usize, before: Option<u64> },
-    Purge { state: &'static str, limit: usize },
+    RequeueOldest {
+        limit: usize,
+        before: Option<u64>,
+    },
+    Purge {
+        state: &'static str,
+        limit: usize,
+    },
     Pause,
     Resume,
-    Beat { node: Text, leave: bool },
+    Beat {
+        node: Text,
+        leave: bool,
+    },
     Configure(Vec<(&'static str, Text)>),
-    Peek { state: &'static str, cursor: Text, limit: usize },
+    Peek {
+        state: &'static str,
+        cursor: Text,
+        limit: usize,
+    },
     Get(Text),
     Stats,
 }
@@ -117,53 +157,105 @@ impl Operation {
 
     /// Reads, and a promote that a claim follows, leave the wake-up list alone.
     pub(crate) fn is_quiet(&self) -> bool {
-        matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats | Self::Promote { followed: true, .. })
+        matches!(
+            self,
+            Self::Peek { .. } | Self::Get(_) | Self::Stats | Self::Promote { followed: true, .. }
+        )
     }
 
     /// ARGV without now.
     pub(crate) fn words(&self) -> Vec<Text> {
         let flag = |set: &bool| Text::from(if *set { "1" } else { "" });
         let number = |value: &Option<u64>| value.map_or_else(Text::default, Text::from);
-        let flat = |holds: &[Hold]| holds.iter().flat_map(|(id, token)| words![id, token]).collect();
+        let flat = |holds: &[Hold]| {
+            holds
+                .iter()
+                .flat_map(|(id, token)| words![id, token])
+                .collect()
+        };
         match self {
             Self::Push { attempt, items } => {
                 let attempt = attempt.as_ref().map(Attempt::word).unwrap_or_default();
-                let item = |item: &Item| words![&item.id, item.due.word(), &item.payload, item.options()];
-                [attempt.into()].into_iter().chain(items.iter().flat_map(item)).collect()
+                let item =
+                    |item: &Item| words![&item.id, item.due.word(), &item.payload, item.options()];
+                [attempt.into()]
+                    .into_iter()
+                    .chain(items.iter().flat_map(item))
+                    .collect()
             }
             Self::Promote { limit, followed } => words![*limit as u64, flag(followed)],
-            Self::Claim { count, token, lease, due } => words![*count as u64, token, *lease, flag(due)],
+            Self::Claim {
+                count,
+                token,
+                lease,
+                due,
+            } => words![*count as u64, token, *lease, flag(due)],
             Self::Ack(holds) => {
                 let claim = |holds: &[Hold]| {
                     let ids = holds.iter().map(|(id, _)| id.clone());
-                    words![&holds[0].1, holds.len() as u64].into_iter().chain(ids).collect::<Vec<_>>()
+                    words![&holds[0].1, holds.len() as u64]
+                        .into_iter()
+                        .chain(ids)
+                        .collect::<Vec<_>>()
                 };
-                holds.chunk_by(|one, other| one.1 == other.1).flat_map(claim).collect()
+                holds
+                    .chunk_by(|one, other| one.1 == other.1)
+                    .flat_map(claim)
+                    .collect()
             }
             Self::Release(holds) => flat(holds),
-            Self::Again(items) => items.iter().flat_map(|((id, token), due)| words![id, token, due.word()]).collect(),
-            Self::Retry(items) => {
-                items.iter().flat_map(|((id, token), after, error)| words![id, token, *after, error]).collect()
-            }
-            Self::Bury(items) => items.iter().flat_map(|((id, token), reason)| words![id, token, reason]).collect(),
-            Self::Extend(items) => items.iter().flat_map(|((id, token), lease)| words![id, token, *lease]).collect(),
+            Self::Again(items) => items
+                .iter()
+                .flat_map(|((id, token), due)| words![id, token, due.word()])
+                .collect(),
+            Self::Retry(items) => items
+                .iter()
+                .flat_map(|((id, token), after, error)| words![id, token, *after, error])
+                .collect(),
+            Self::Bury(items) => items
+                .iter()
+                .flat_map(|((id, token), reason)| words![id, token, reason])
+                .collect(),
+            Self::Extend(items) => items
+                .iter()
+                .flat_map(|((id, token), lease)| words![id, token, *lease])
+                .collect(),
             Self::Reap { limit } => words![*limit as u64],
             Self::Cancel { dead, since, ids } => {
-                let words = [dead.then(|| "1".to_owned()), since.map(|since| format!("since={since}"))];
+                let words = [
+                    dead.then(|| "1".to_owned()),
+                    since.map(|since| format!("since={since}")),
+                ];
                 let words = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
-                [words.into()].into_iter().chain(ids.iter().cloned()).collect()
+                [words.into()]
+                    .into_iter()
+                    .chain(ids.iter().cloned())
+                    .collect()
             }
-            Self::Reschedule(items) => {
-                items.iter().flat_map(|(id, due, expected)| words![id, due.word(), number(expected)]).collect()
-            }
+            Self::Reschedule(items) => items
+                .iter()
+                .flat_map(|(id, due, expected)| words![id, due.word(), number(expected)])
+                .collect(),
             Self::RunNow(ids) => ids.clone(),
-            Self::RequeueIds(ids) => ["ids".into()].into_iter().chain(ids.iter().cloned()).collect(),
-            Self::RequeueOldest { limit, before } => words!["oldest", *limit as u64, number(before)],
+            Self::RequeueIds(ids) => ["ids".into()]
+                .into_iter()
+                .chain(ids.iter().cloned())
+                .collect(),
+            Self::RequeueOldest { limit, before } => {
+                words!["oldest", *limit as u64, number(before)]
+            }
             Self::Purge { state, limit } => words![*state, *limit as u64],
             Self::Pause | Self::Resume | Self::Stats => Vec::new(),
             Self::Beat { node, leave } => words![node, if *leave { "leave" } else { "stay" }],
-            Self::Configure(pairs) => pairs.iter().flat_map(|(name, value)| words![*name, value]).collect(),
-            Self::Peek { state, cursor, limit } => words![*state, cursor, *limit as u64],
+            Self::Configure(pairs) => pairs
+                .iter()
+                .flat_map(|(name, value)| words![*name, value])
+                .collect(),
+            Self::Peek {
+                state,
+                cursor,
+                limit,
+            } => words![*state, cursor, *limit as u64],
             Self::Get(id) => words![id],
         }
     }

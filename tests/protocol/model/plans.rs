@@ -8,16 +8,30 @@ use crate::reply::Text;
 impl Driver {
     /// The last of them comes first.
     pub(super) fn plan(&mut self, operations: impl IntoIterator<Item = Operation>) {
-        self.planned.extend(operations.into_iter().map(|operation| (None, operation)));
+        self.planned
+            .extend(operations.into_iter().map(|operation| (None, operation)));
     }
 
     /// A node that beats while nobody settles, twice over: what is leased crashes, and what is claimed then crashes again.
     pub(super) fn plan_crashes(&mut self) -> Operation {
-        let beat = Operation::Beat { node: self.pick(&NODES).into(), leave: false };
+        let beat = Operation::Beat {
+            node: self.pick(&NODES).into(),
+            leave: false,
+        };
         for _ in 0..2 {
-            let reap = Operation::Reap { limit: self.limit() };
-            let claim = Operation::Claim { count: 5, token: self.token(), lease: 2_000, due: false };
-            let promote = Operation::Promote { limit: 1_000, followed: true };
+            let reap = Operation::Reap {
+                limit: self.limit(),
+            };
+            let claim = Operation::Claim {
+                count: 5,
+                token: self.token(),
+                lease: 2_000,
+                due: false,
+            };
+            let promote = Operation::Promote {
+                limit: 1_000,
+                followed: true,
+            };
             self.plan([claim, promote, reap]);
             self.plan(vec![beat.clone(); 6]);
         }
@@ -27,20 +41,35 @@ impl Driver {
     /// A cancel, a push of the same ids on purpose, and the cancel again, as of a time about that of the first one.
     pub(super) fn plan_a_repeated_cancel(&mut self) -> Operation {
         let (dead, ids) = (self.chance(40), self.ids());
-        let item = |id: &Text, driver: &mut Self| Item { id: id.clone(), ..driver.item() };
+        let item = |id: &Text, driver: &mut Self| Item {
+            id: id.clone(),
+            ..driver.item()
+        };
         let items = ids.iter().map(|id| item(id, self)).collect();
         let since = Some(self.now.floor() + self.random.u64(0..1_500) - 500);
-        self.plan([Operation::Cancel { dead, since, ids: ids.clone() }]);
+        self.plan([Operation::Cancel {
+            dead,
+            since,
+            ids: ids.clone(),
+        }]);
         // It is made two seconds from now, after the cancel.
         let attempt = self.chance(50).then(|| self.attempt(2_500_000));
         self.plan([Operation::Push { attempt, items }]);
-        Operation::Cancel { dead, since: None, ids }
+        Operation::Cancel {
+            dead,
+            since: None,
+            ids,
+        }
     }
 
     /// A push of new ids, what becomes of some of them, a push of those by another call, and the first push again.
     pub(super) fn plan_a_repeated_push(&mut self) -> Operation {
-        let mut items: Vec<_> =
-            (0..self.random.usize(2..10)).map(|_| Item { id: self.make(), ..self.item() }).collect();
+        let mut items: Vec<_> = (0..self.random.usize(2..10))
+            .map(|_| Item {
+                id: self.make(),
+                ..self.item()
+            })
+            .collect();
         if self.chance(60) {
             items.iter_mut().for_each(Item::drop_options);
         }
@@ -49,21 +78,42 @@ impl Driver {
         }
         if self.chance(40) {
             let later = self.now.floor() + 10_001;
-            items.iter_mut().for_each(|item| item.due = Due::At(later + self.random.u64(0..3_000)));
+            items
+                .iter_mut()
+                .for_each(|item| item.due = Due::At(later + self.random.u64(0..3_000)));
         }
-        let gone: Vec<_> = items.iter().map(|item| item.id.clone()).filter(|_| self.chance(60)).collect();
-        let push = Operation::Push { attempt: Some(self.attempt(0)), items: items.clone() };
+        let gone: Vec<_> = items
+            .iter()
+            .map(|item| item.id.clone())
+            .filter(|_| self.chance(60))
+            .collect();
+        let push = Operation::Push {
+            attempt: Some(self.attempt(0)),
+            items: items.clone(),
+        };
         self.planned.push((Some(self.calls), push.clone()));
         if self.chance(30) {
             let attempt = self.chance(50).then(|| self.attempt(4_500_000));
             self.plan([Operation::Push { attempt, items }]);
         }
         if !gone.is_empty() && self.chance(40) {
-            self.plan([Operation::Cancel { dead: false, since: None, ids: gone }]);
+            self.plan([Operation::Cancel {
+                dead: false,
+                since: None,
+                ids: gone,
+            }]);
         } else if !gone.is_empty() {
             let token = self.token();
             let ack = Operation::Ack(gone.into_iter().map(|id| (id, token.clone())).collect());
-            self.plan([ack, Operation::Claim { count: 50, token, lease: 5_000, due: true }]);
+            self.plan([
+                ack,
+                Operation::Claim {
+                    count: 50,
+                    token,
+                    lease: 5_000,
+                    due: true,
+                },
+            ]);
         }
         push
     }
@@ -71,20 +121,42 @@ impl Driver {
     /// New messages that are due within so many ms.
     fn fresh(&mut self, count: usize, within: u64) -> Operation {
         let item = |driver: &mut Self| {
-            let mut item = Item { id: driver.make(), due: Due::In(driver.random.u64(0..within)), ..driver.item() };
+            let mut item = Item {
+                id: driver.make(),
+                due: Due::In(driver.random.u64(0..within)),
+                ..driver.item()
+            };
             item.drop_options();
             item
         };
-        Operation::Push { attempt: None, items: (0..count).map(|_| item(self)).collect() }
+        Operation::Push {
+            attempt: None,
+            items: (0..count).map(|_| item(self)).collect(),
+        }
     }
 
     /// A release by a clock that shows less than the due.
     pub(super) fn plan_a_release_in_the_past(&mut self) -> Operation {
         let push = self.fresh(2, 1);
-        let Operation::Push { items, .. } = &push else { return push };
+        let Operation::Push { items, .. } = &push else {
+            return push;
+        };
         let token = self.token();
-        let release = Operation::Release(items.iter().map(|item| (item.id.clone(), token.clone())).collect());
-        self.plan([release, Operation::Claim { count: 50, token, lease: 30_000, due: true }]);
+        let release = Operation::Release(
+            items
+                .iter()
+                .map(|item| (item.id.clone(), token.clone()))
+                .collect(),
+        );
+        self.plan([
+            release,
+            Operation::Claim {
+                count: 50,
+                token,
+                lease: 30_000,
+                due: true,
+            },
+        ]);
         self.set_back = Some((1, self.random.u64(500_000..3_000_000)));
         push
     }
@@ -92,8 +164,16 @@ impl Driver {
     /// Messages that are ready, of which some are due only later by a clock that was set back, and others behind them.
     pub(super) fn plan_a_claim_in_the_past(&mut self) -> Operation {
         let (first, second) = (self.fresh(8, 900), self.fresh(4, 2));
-        let promote = || Operation::Promote { limit: 1_000, followed: false };
-        let claim = Operation::Claim { count: 50, token: self.token(), lease: 2_000, due: self.chance(50) };
+        let promote = || Operation::Promote {
+            limit: 1_000,
+            followed: false,
+        };
+        let claim = Operation::Claim {
+            count: 50,
+            token: self.token(),
+            lease: 2_000,
+            due: self.chance(50),
+        };
         self.plan([claim, promote(), second, promote()]);
         self.set_back = Some((3, self.random.u64(100_000..1_000_000)));
         first
@@ -101,7 +181,12 @@ impl Driver {
 
     /// A claim of many that are due within few milliseconds, and of nothing else: their dues are counted, not read.
     pub(super) fn plan_a_dense_claim(&mut self) -> Operation {
-        let claim = |driver: &mut Self| Operation::Claim { count: 50, token: driver.token(), lease: 2_000, due: true };
+        let claim = |driver: &mut Self| Operation::Claim {
+            count: 50,
+            token: driver.token(),
+            lease: 2_000,
+            due: true,
+        };
         let (all, push, them) = (claim(self), self.fresh(9, 3), claim(self));
         self.plan([them, push]);
         all
@@ -125,8 +210,12 @@ impl Driver {
                 items.iter_mut().for_each(Item::drop_options);
                 Operation::Push { attempt, items }
             }
-            Operation::Retry(items) => Operation::Release(items.into_iter().map(|(hold, ..)| hold).collect()),
-            Operation::Bury(items) => Operation::Release(items.into_iter().map(|(hold, _)| hold).collect()),
+            Operation::Retry(items) => {
+                Operation::Release(items.into_iter().map(|(hold, ..)| hold).collect())
+            }
+            Operation::Bury(items) => {
+                Operation::Release(items.into_iter().map(|(hold, _)| hold).collect())
+            }
             Operation::Beat { .. } | Operation::Reap { .. } => self.claim(),
             other => other,
         }

@@ -14,14 +14,23 @@ impl World {
     /// A queue begins with the first call that has something to keep. Its `incarnation` is Redis's to choose, once.
     fn create(&mut self, after: &State) -> Result<()> {
         if self.incarnation.is_none() {
-            let incarnation = after.meta.get(&Text::from("incarnation")).context("the queue was not created")?;
+            let incarnation = after
+                .meta
+                .get(&Text::from("incarnation"))
+                .context("the queue was not created")?;
             ensure!(incarnation.0.len() == 16, "incarnation is {incarnation:?}");
             self.incarnation = Some(incarnation.clone());
         }
         Ok(())
     }
 
-    pub(super) fn push(&mut self, now: Now, attempt: Option<&Attempt>, items: &[Item], after: &State) -> Result<Reply> {
+    pub(super) fn push(
+        &mut self,
+        now: Now,
+        attempt: Option<&Attempt>,
+        items: &[Item],
+        after: &State,
+    ) -> Result<Reply> {
         let earlier = self.earlier(now, attempt);
         let (mut replies, mut created, mut changed, mut names) = (Vec::new(), 0, false, 0);
         let (mut noted, mut whole) = (Vec::new(), earlier == Earlier::None);
@@ -40,7 +49,10 @@ impl World {
         if names > 0 {
             self.forget(now, 2 * names);
         }
-        Ok(Reply::List(vec![self.finish(now, changed, false), Reply::List(replies)]))
+        Ok(Reply::List(vec![
+            self.finish(now, changed, false),
+            Reply::List(replies),
+        ]))
     }
 
     /// Notes the ids by which a repetition must be recognised, and counts the other names that it remembers.
@@ -54,10 +66,16 @@ impl World {
         names: &mut usize,
     ) -> String {
         let id = &item.id;
-        let Some(due) = item.due.at(now) else { return "INVALID".to_owned() };
-        let too_long = item.payload.0.len() as u64 > self.limit("max_payload_bytes").unwrap_or(MEBIBYTE);
+        let Some(due) = item.due.at(now) else {
+            return "INVALID".to_owned();
+        };
+        let too_long =
+            item.payload.0.len() as u64 > self.limit("max_payload_bytes").unwrap_or(MEBIBYTE);
         let conflict = item.on_conflict.unwrap_or("keep");
-        if !(1..=200).contains(&id.0.len()) || too_long || !["keep", "reschedule", "replace"].contains(&conflict) {
+        if !(1..=200).contains(&id.0.len())
+            || too_long
+            || !["keep", "reschedule", "replace"].contains(&conflict)
+        {
             return "INVALID".to_owned();
         }
         if attempt.is_some_and(|attempt| attempt.is_too_late(now)) {
@@ -89,7 +107,10 @@ impl World {
         if let Verdict::Finished(reply) = self.judge(now, attempt, earlier, id) {
             return reply;
         }
-        if self.limit("max_messages").is_some_and(|most| self.messages.len() as u64 >= most) {
+        if self
+            .limit("max_messages")
+            .is_some_and(|most| self.messages.len() as u64 >= most)
+        {
             return "FULL".to_owned();
         }
         *names += self.pushed_again(now, id);
@@ -125,10 +146,17 @@ impl World {
         self.note_cancel(now, id);
     }
 
-    pub(super) fn cancel(&mut self, now: Now, dead: bool, since: Option<u64>, ids: &[Text]) -> Reply {
+    pub(super) fn cancel(
+        &mut self,
+        now: Now,
+        dead: bool,
+        since: Option<u64>,
+        ids: &[Text],
+    ) -> Reply {
         let (mut replies, mut gone) = (Vec::new(), 0);
         for id in ids {
-            let earlier = since.is_some_and(|since| self.was_cancelled_before_this_one(now, id, since));
+            let earlier =
+                since.is_some_and(|since| self.was_cancelled_before_this_one(now, id, since));
             let cancelled = self.was_cancelled(now, id);
             replies.push(Reply::from(match self.place(id) {
                 _ if earlier => "CANCELLED earlier",
@@ -145,7 +173,10 @@ impl World {
         }
         self.count("cancelled", gone);
         self.forget(now, 4 * gone);
-        Reply::List(vec![self.finish(now, gone > 0, false), Reply::List(replies)])
+        Reply::List(vec![
+            self.finish(now, gone > 0, false),
+            Reply::List(replies),
+        ])
     }
 
     /// From here on only this due time counts; whether it is near.
@@ -167,9 +198,13 @@ impl World {
             let reply = match (due.at(now), self.place(id)) {
                 (None, _) => "INVALID".to_owned(),
                 (_, None) => "ABSENT".to_owned(),
-                (_, Some(place @ (Place::Leased { .. } | Place::Dead { .. }))) => place.name().to_uppercase(),
+                (_, Some(place @ (Place::Leased { .. } | Place::Dead { .. }))) => {
+                    place.name().to_uppercase()
+                }
                 (Some(due), Some(place)) if place.time() == due => format!("MOVED {due}"),
-                (Some(_), Some(place)) if expected.is_some_and(|expected| expected != place.time()) => {
+                (Some(_), Some(place))
+                    if expected.is_some_and(|expected| expected != place.time()) =>
+                {
                     format!("CONFLICT {}", place.time())
                 }
                 (Some(due), Some(_)) => {
@@ -181,7 +216,10 @@ impl World {
             replies.push(Reply::from(reply));
         }
         self.forget(now, 2 * near);
-        Reply::List(vec![self.finish(now, changed > 0, false), Reply::List(replies)])
+        Reply::List(vec![
+            self.finish(now, changed > 0, false),
+            Reply::List(replies),
+        ])
     }
 
     pub(super) fn run_now(&mut self, now: Now, ids: &[Text]) -> Reply {
@@ -201,12 +239,20 @@ impl World {
             replies.push(Reply::from(reply));
         }
         self.forget(now, 2 * changed);
-        Reply::List(vec![self.finish(now, changed > 0, false), Reply::List(replies)])
+        Reply::List(vec![
+            self.finish(now, changed > 0, false),
+            Reply::List(replies),
+        ])
     }
 
     fn revive(&mut self, now: Now, id: &Text) {
         if let Some(message) = self.messages.get_mut(id) {
-            (message.failures, message.crashes, message.error, message.original) = (0, 0, Text::default(), None);
+            (
+                message.failures,
+                message.crashes,
+                message.error,
+                message.original,
+            ) = (0, 0, Text::default(), None);
             message.place = Place::Scheduled { due: now.floor() };
         }
     }
@@ -225,7 +271,10 @@ impl World {
             }));
         }
         self.count("requeued", changed);
-        Reply::List(vec![self.finish(now, changed > 0, false), Reply::List(replies)])
+        Reply::List(vec![
+            self.finish(now, changed > 0, false),
+            Reply::List(replies),
+        ])
     }
 
     pub(super) fn requeue_oldest(&mut self, now: Now, limit: usize, before: Option<u64>) -> Reply {
@@ -236,7 +285,11 @@ impl World {
             self.revive(now, id);
         }
         self.count("requeued", changed);
-        Reply::List(vec![self.finish(now, changed > 0, false), changed.into(), (old.len() - changed).into()])
+        Reply::List(vec![
+            self.finish(now, changed > 0, false),
+            changed.into(),
+            (old.len() - changed).into(),
+        ])
     }
 
     pub(super) fn purge(&mut self, now: Now, state: &str, limit: usize) -> Reply {
@@ -247,13 +300,20 @@ impl World {
         }
         self.count("purged", purged);
         self.forget(now, 4 * purged);
-        Reply::List(vec![self.finish(now, purged > 0, false), purged.into(), (all.len() - purged).into()])
+        Reply::List(vec![
+            self.finish(now, purged > 0, false),
+            purged.into(),
+            (all.len() - purged).into(),
+        ])
     }
 
     pub(super) fn pause(&mut self, now: Now, after: &State) -> Result<Reply> {
         self.create(after)?;
         let changed = !std::mem::replace(&mut self.paused, true);
-        Ok(Reply::List(vec![self.finish(now, changed, false), "OK".into()]))
+        Ok(Reply::List(vec![
+            self.finish(now, changed, false),
+            "OK".into(),
+        ]))
     }
 
     pub(super) fn resume(&mut self, now: Now) -> Reply {
@@ -261,7 +321,12 @@ impl World {
         Reply::List(vec![self.finish(now, changed, false), "OK".into()])
     }
 
-    pub(super) fn configure(&mut self, now: Now, pairs: &[(&'static str, Text)], after: &State) -> Result<Reply> {
+    pub(super) fn configure(
+        &mut self,
+        now: Now,
+        pairs: &[(&'static str, Text)],
+        after: &State,
+    ) -> Result<Reply> {
         self.create(after)?;
         for (name, value) in pairs {
             self.limits.remove(name);
@@ -269,6 +334,9 @@ impl World {
                 self.limits.insert(name, value.clone());
             }
         }
-        Ok(Reply::List(vec![self.finish(now, true, false), "OK".into()]))
+        Ok(Reply::List(vec![
+            self.finish(now, true, false),
+            "OK".into(),
+        ]))
     }
 }

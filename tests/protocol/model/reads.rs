@@ -32,11 +32,21 @@ const LIMITS: [(&str, u64); 6] = [
 
 impl World {
     /// The reply that the operation must get; `after` is the state it left in Redis, for what is Redis's to choose.
-    pub(crate) fn apply(&mut self, now: Now, operation: &Operation, after: &State) -> Result<Reply> {
+    pub(crate) fn apply(
+        &mut self,
+        now: Now,
+        operation: &Operation,
+        after: &State,
+    ) -> Result<Reply> {
         Ok(match operation {
             Operation::Push { attempt, items } => self.push(now, attempt.as_ref(), items, after)?,
             Operation::Promote { limit, followed } => self.promote(now, *limit, *followed),
-            Operation::Claim { count, token, lease, due } => self.claim(now, *count, token, (*lease, *due)),
+            Operation::Claim {
+                count,
+                token,
+                lease,
+                due,
+            } => self.claim(now, *count, token, (*lease, *due)),
             Operation::Ack(holds) => self.ack(now, holds),
             Operation::Again(items) => self.again(now, items),
             Operation::Retry(items) => self.retry(now, items),
@@ -54,7 +64,11 @@ impl World {
             Operation::Resume => self.resume(now),
             Operation::Beat { node, leave } => self.beat(now, node, *leave),
             Operation::Configure(pairs) => self.configure(now, pairs, after)?,
-            Operation::Peek { state, cursor, limit } => self.peek(now, state, cursor, *limit),
+            Operation::Peek {
+                state,
+                cursor,
+                limit,
+            } => self.peek(now, state, cursor, *limit),
             Operation::Get(id) => self.get(now, id),
             Operation::Stats => self.stats(now),
         })
@@ -73,7 +87,10 @@ impl World {
             ("error", (&message.error).into()),
             ("payload", (&message.payload).into()),
         ];
-        let flat = pairs.into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
+        let flat = pairs
+            .into_iter()
+            .flat_map(|(name, value)| [name.into(), value])
+            .collect();
         Reply::List(vec![self.header(now), Reply::List(flat)])
     }
 
@@ -82,7 +99,9 @@ impl World {
         let listed = self.listed(state);
         let cut = cursor.0.iter().position(|byte| *byte == b':');
         let last = cut.map(|colon| {
-            let time: u64 = String::from_utf8_lossy(&cursor.0[..colon]).parse().unwrap_or(0);
+            let time: u64 = String::from_utf8_lossy(&cursor.0[..colon])
+                .parse()
+                .unwrap_or(0);
             (time, Text(cursor.0[colon + 1..].to_vec()))
         });
         let start = match last {
@@ -102,11 +121,24 @@ impl World {
         };
         let item = |(time, id): &&(u64, Text)| {
             let message = self.messages.get(id);
-            let (failures, crashes) = message.map_or((0, 0), |message| (message.failures, message.crashes));
-            let error = message.map(|message| message.error.clone()).unwrap_or_default();
-            Reply::List(vec![id.into(), (*time).into(), failures.into(), crashes.into(), error.into()])
+            let (failures, crashes) =
+                message.map_or((0, 0), |message| (message.failures, message.crashes));
+            let error = message
+                .map(|message| message.error.clone())
+                .unwrap_or_default();
+            Reply::List(vec![
+                id.into(),
+                (*time).into(),
+                failures.into(),
+                crashes.into(),
+                error.into(),
+            ])
         };
-        Reply::List(vec![self.header(now), next.into(), Reply::List(page.iter().map(item).collect())])
+        Reply::List(vec![
+            self.header(now),
+            next.into(),
+            Reply::List(page.iter().map(item).collect()),
+        ])
     }
 
     fn stats(&self, now: Now) -> Reply {
@@ -116,9 +148,22 @@ impl World {
         let clock = now.floor();
         let scheduled = self.listed("scheduled");
         let due = scheduled.iter().filter(|(due, _)| *due <= clock).count();
-        let ready_due = self.ready.first().and_then(|id| self.place(id)).map(Place::time);
-        let oldest = scheduled.first().map(|(due, _)| *due).into_iter().chain(ready_due).min();
-        let live = self.nodes.values().filter(|seen| **seen + 3_000 >= clock).count();
+        let ready_due = self
+            .ready
+            .first()
+            .and_then(|id| self.place(id))
+            .map(Place::time);
+        let oldest = scheduled
+            .first()
+            .map(|(due, _)| *due)
+            .into_iter()
+            .chain(ready_due)
+            .min();
+        let live = self
+            .nodes
+            .values()
+            .filter(|seen| **seen + 3_000 >= clock)
+            .count();
         let mut pairs: Vec<(&str, Reply)> = vec![
             ("scheduled", scheduled.len().into()),
             ("due", due.into()),
@@ -127,13 +172,29 @@ impl World {
             ("dead", self.listed("dead").len().into()),
             ("recent", self.recent.len().into()),
             ("nodes", live.into()),
-            ("overdue_ms", oldest.map_or(0, |oldest| clock.saturating_sub(oldest)).into()),
+            (
+                "overdue_ms",
+                oldest
+                    .map_or(0, |oldest| clock.saturating_sub(oldest))
+                    .into(),
+            ),
         ];
-        pairs.extend(COUNTERS.map(|name| (name, self.counters.get(name).copied().unwrap_or(0).into())));
-        pairs.extend(LIMITS.map(|(name, default)| (name, self.limit(name).unwrap_or(default).into())));
+        pairs.extend(
+            COUNTERS.map(|name| (name, self.counters.get(name).copied().unwrap_or(0).into())),
+        );
+        pairs.extend(
+            LIMITS.map(|(name, default)| (name, self.limit(name).unwrap_or(default).into())),
+        );
         let (leader, leader_until, _, hold) = self.beats.clone().unwrap_or_default();
-        pairs.extend([("leader_until", leader_until.into()), ("reap_after", hold.into()), ("leader", leader.into())]);
-        let flat = pairs.into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
+        pairs.extend([
+            ("leader_until", leader_until.into()),
+            ("reap_after", hold.into()),
+            ("leader", leader.into()),
+        ]);
+        let flat = pairs
+            .into_iter()
+            .flat_map(|(name, value)| [name.into(), value])
+            .collect();
         Reply::List(vec![self.header(now), Reply::List(flat)])
     }
 }

@@ -37,10 +37,21 @@ impl Now {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Scheduled { due: u64 },
-    Ready { due: u64 },
-    Leased { token: Text, due: u64, deadline: u64, own: bool },
-    Dead { at: u64 },
+    Scheduled {
+        due: u64,
+    },
+    Ready {
+        due: u64,
+    },
+    Leased {
+        token: Text,
+        due: u64,
+        deadline: u64,
+        own: bool,
+    },
+    Dead {
+        at: u64,
+    },
 }
 
 impl Place {
@@ -78,9 +89,18 @@ pub(crate) struct Message {
 
 impl Message {
     pub(crate) fn options(&self) -> String {
-        let limit = self.max_attempts.map(|limit| format!("max_attempts={limit}"));
-        let parent = self.trace_parent.as_ref().map(|parent| format!("traceparent={parent}"));
-        limit.into_iter().chain(parent).collect::<Vec<_>>().join(" ")
+        let limit = self
+            .max_attempts
+            .map(|limit| format!("max_attempts={limit}"));
+        let parent = self
+            .trace_parent
+            .as_ref()
+            .map(|parent| format!("traceparent={parent}"));
+        limit
+            .into_iter()
+            .chain(parent)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     fn attributes(&self) -> Option<Text> {
@@ -92,7 +112,13 @@ impl Message {
             return None;
         }
         let original = self.original.map_or("-".to_owned(), |due| due.to_string());
-        let mut text = format!("{} {} {original} {}\n", self.failures, self.crashes, self.options()).into_bytes();
+        let mut text = format!(
+            "{} {} {original} {}\n",
+            self.failures,
+            self.crashes,
+            self.options()
+        )
+        .into_bytes();
         text.extend(&self.error.0);
         Some(Text(text))
     }
@@ -131,7 +157,9 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn limit(&self, name: &str) -> Option<u64> {
-        self.limits.get(name).and_then(|value| value.text().parse().ok())
+        self.limits
+            .get(name)
+            .and_then(|value| value.text().parse().ok())
     }
 
     pub(crate) fn count(&mut self, name: &'static str, more: usize) {
@@ -149,7 +177,11 @@ impl World {
         match self.place(id)? {
             Place::Leased { own: true, .. } => Some((id.clone(), 0)),
             Place::Leased { token, .. } => {
-                let place = self.grants.get(token)?.iter().position(|granted| granted == id)?;
+                let place = self
+                    .grants
+                    .get(token)?
+                    .iter()
+                    .position(|granted| granted == id)?;
                 Some((record('\u{1}', token), place))
             }
             _ => None,
@@ -158,8 +190,7 @@ impl World {
 
     /// The ids that the lease of this claim holds.
     fn held_by(&self, token: &Text) -> usize {
-        let under =
-            |message: &&Message| matches!(&message.place, Place::Leased { token: of, own: false, .. } if of == token);
+        let under = |message: &&Message| matches!(&message.place, Place::Leased { token: of, own: false, .. } if of == token);
         self.messages.values().filter(under).count()
     }
 
@@ -169,9 +200,13 @@ impl World {
             let due = |id: &Text| self.place(id).map_or(0, Place::time);
             return self.ready.iter().map(|id| (due(id), id.clone())).collect();
         }
-        let in_state = self.messages.iter().filter(|(_, message)| message.place.name() == state);
-        let mut listed: Vec<_> =
-            in_state.map(|(id, message)| (message.place.time(), self.lease(id), id.clone())).collect();
+        let in_state = self
+            .messages
+            .iter()
+            .filter(|(_, message)| message.place.name() == state);
+        let mut listed: Vec<_> = in_state
+            .map(|(id, message)| (message.place.time(), self.lease(id), id.clone()))
+            .collect();
         listed.sort();
         listed.into_iter().map(|(time, _, id)| (time, id)).collect()
     }
@@ -193,7 +228,11 @@ impl World {
                 0i64.into(),
             ]);
         };
-        let first = |state| self.listed(state).first().map_or(-1, |(time, _)| *time as i64);
+        let first = |state| {
+            self.listed(state)
+                .first()
+                .map_or(-1, |(time, _)| *time as i64)
+        };
         Reply::List(vec![
             now.0.into(),
             incarnation.into(),
@@ -206,7 +245,12 @@ impl World {
 
     /// Ends a call: the change is numbered, and a wake-up list rung for what waits; `quiet` calls do not ring.
     pub(crate) fn finish(&mut self, now: Now, changed: bool, quiet: bool) -> Reply {
-        let held: Vec<Text> = self.grants.keys().filter(|token| self.held_by(token) > 0).cloned().collect();
+        let held: Vec<Text> = self
+            .grants
+            .keys()
+            .filter(|token| self.held_by(token) > 0)
+            .cloned()
+            .collect();
         self.grants.retain(|token, _| held.contains(token));
         if self.incarnation.is_some() {
             self.seq += u64::from(changed);
@@ -226,32 +270,56 @@ impl World {
     /// How Redis must hold this.
     pub(crate) fn expected(&self) -> State {
         let mut meta = Fields::from([("test".into(), "1".into())]);
-        let Some(incarnation) = &self.incarnation else { return State { meta, ..State::default() } };
-        let zset = |members: Vec<(Text, f64)>| -> Scores {
-            in_order(members.into_iter().chain([(sentinel(), f64::INFINITY)]).collect())
+        let Some(incarnation) = &self.incarnation else {
+            return State {
+                meta,
+                ..State::default()
+            };
         };
-        let hash =
-            |fields: Vec<(Text, Text)>| -> Fields { fields.into_iter().chain([(sentinel(), "".into())]).collect() };
+        let zset = |members: Vec<(Text, f64)>| -> Scores {
+            in_order(
+                members
+                    .into_iter()
+                    .chain([(sentinel(), f64::INFINITY)])
+                    .collect(),
+            )
+        };
+        let hash = |fields: Vec<(Text, Text)>| -> Fields {
+            fields
+                .into_iter()
+                .chain([(sentinel(), "".into())])
+                .collect()
+        };
         let placed = |state| {
             let listed = self.listed(state).into_iter();
             zset(listed.map(|(time, id)| (id, time as f64)).collect())
         };
         let claim = |(id, message): (&Text, &Message)| match &message.place {
-            Place::Leased { token, due, own, .. } => {
+            Place::Leased {
+                token, due, own, ..
+            } => {
                 let mark = if *own { "+" } else { "" };
-                Some((id.clone(), Text([&token.0[..], format!("{due}{mark}").as_bytes()].concat())))
+                Some((
+                    id.clone(),
+                    Text([&token.0[..], format!("{due}{mark}").as_bytes()].concat()),
+                ))
             }
             _ => None,
         };
         let lists = self.grants.iter().flat_map(|(token, ids)| {
             let ids: Vec<&[u8]> = ids.iter().map(|id| &id.0[..]).collect();
             let held = (self.held_by(token) as u64).into();
-            [(record('\u{1}', token), Text(ids.join(&b'\n'))), (record('\u{2}', token), held)]
+            [
+                (record('\u{1}', token), Text(ids.join(&b'\n'))),
+                (record('\u{2}', token), held),
+            ]
         });
-        let lease = |(id, message): (&Text, &Message)| Some((self.lease(id)?.0, message.place.time()));
+        let lease =
+            |(id, message): (&Text, &Message)| Some((self.lease(id)?.0, message.place.time()));
         let leases: BTreeMap<Text, u64> = self.messages.iter().filter_map(lease).collect();
         let entry = |(due, id): (u64, Text)| Text([format!("{due}:").as_bytes(), &id.0].concat());
-        let attributes = |(id, message): (&Text, &Message)| message.attributes().map(|text| (id.clone(), text));
+        let attributes =
+            |(id, message): (&Text, &Message)| message.attributes().map(|text| (id.clone(), text));
 
         meta.extend([
             ("layout".into(), "1".into()),
@@ -266,28 +334,69 @@ impl World {
         }
         if let Some((leader, leader_until, seen, hold)) = &self.beats {
             meta.insert("leader".into(), leader.clone());
-            for (name, time) in [("leader_until", leader_until), ("last_beat", seen), ("reap_after", hold)] {
+            for (name, time) in [
+                ("leader_until", leader_until),
+                ("last_beat", seen),
+                ("reap_after", hold),
+            ] {
                 meta.insert(name.into(), (*time).into());
             }
         }
-        meta.extend(self.limits.iter().map(|(name, limit)| (Text::from(*name), limit.clone())));
+        meta.extend(
+            self.limits
+                .iter()
+                .map(|(name, limit)| (Text::from(*name), limit.clone())),
+        );
         if self.ended_until > 0 {
             meta.insert("ended_until".into(), self.ended_until.into());
         }
         if self.largest > 0 {
             meta.insert("largest_payload_bytes".into(), self.largest.into());
         }
-        meta.extend(self.counters.iter().map(|(name, count)| (Text::from(*name), (*count).into())));
+        meta.extend(
+            self.counters
+                .iter()
+                .map(|(name, count)| (Text::from(*name), (*count).into())),
+        );
         State {
             scheduled: placed("scheduled"),
-            ready: [sentinel()].into_iter().chain(self.listed("ready").into_iter().map(entry)).collect(),
-            leases: zset(leases.into_iter().map(|(lease, time)| (lease, time as f64)).collect()),
-            claims: hash(self.messages.iter().filter_map(claim).chain(lists).collect()),
-            messages: hash(self.messages.iter().map(|(id, message)| (id.clone(), message.payload.clone())).collect()),
+            ready: [sentinel()]
+                .into_iter()
+                .chain(self.listed("ready").into_iter().map(entry))
+                .collect(),
+            leases: zset(
+                leases
+                    .into_iter()
+                    .map(|(lease, time)| (lease, time as f64))
+                    .collect(),
+            ),
+            claims: hash(
+                self.messages
+                    .iter()
+                    .filter_map(claim)
+                    .chain(lists)
+                    .collect(),
+            ),
+            messages: hash(
+                self.messages
+                    .iter()
+                    .map(|(id, message)| (id.clone(), message.payload.clone()))
+                    .collect(),
+            ),
             attrs: hash(self.messages.iter().filter_map(attributes).collect()),
             dead: placed("dead"),
-            recent: zset(self.recent.iter().map(|(id, score)| (id.clone(), *score)).collect()),
-            nodes: zset(self.nodes.iter().map(|(node, seen)| (node.clone(), *seen as f64)).collect()),
+            recent: zset(
+                self.recent
+                    .iter()
+                    .map(|(id, score)| (id.clone(), *score))
+                    .collect(),
+            ),
+            nodes: zset(
+                self.nodes
+                    .iter()
+                    .map(|(node, seen)| (node.clone(), *seen as f64))
+                    .collect(),
+            ),
             meta,
             wake: vec!["1".into(); self.wake],
         }

@@ -7,15 +7,31 @@ use crate::reply::{Text, words};
 
 /// Pushes, reads, promotes, claims and acks one message; its id and payload must come back as they are.
 fn round_trip(queue: &mut Queue, id: &Text, payload: &Text) -> Result<()> {
-    ensure!(queue.items("push", T0, words!["", id, T0, payload, ""])? == ["CREATED"], "{id:?}");
+    ensure!(
+        queue.items("push", T0, words!["", id, T0, payload, ""])? == ["CREATED"],
+        "{id:?}"
+    );
     let got = queue.ok("get", T0, words![id])?;
-    ensure!(got.part(1)?.list()?.last().map(|found| found.bytes()).transpose()? == Some(payload), "{got:?}");
+    ensure!(
+        got.part(1)?
+            .list()?
+            .last()
+            .map(|found| found.bytes())
+            .transpose()?
+            == Some(payload),
+        "{got:?}"
+    );
     queue.ok("promote", T0, words![1, ""])?;
     ensure!(queue.ok("get", T0, words![id])?.part(1)?.list()?[1].text()? == "ready");
     let claim = queue.ok("claim", T0, words![1, token('a'), SECOND])?;
     let deliveries = claim.deliveries()?;
-    let [[got_id, got_payload, ..]] = &deliveries[..] else { anyhow::bail!("{id:?}: {claim:?}") };
-    ensure!(got_id.bytes()? == id && got_payload.bytes()? == payload, "{claim:?}");
+    let [[got_id, got_payload, ..]] = &deliveries[..] else {
+        anyhow::bail!("{id:?}: {claim:?}")
+    };
+    ensure!(
+        got_id.bytes()? == id && got_payload.bytes()? == payload,
+        "{claim:?}"
+    );
     ensure!(queue.items("ack", T0, words![token('a'), 1, id])? == ["OK"]);
     Ok(())
 }
@@ -23,14 +39,46 @@ fn round_trip(queue: &mut Queue, id: &Text, payload: &Text) -> Result<()> {
 #[test]
 fn any_id_that_is_allowed_survives() -> Result<()> {
     let mut queue = Queue::start()?;
-    let mut ids: Vec<Text> =
-        ["a", " ", "with space", " lead", "trail ", ":", "1:2:3", "12:", ":12", "order:42", "grüße", "日本語", "🦀"]
-            .map(Text::from)
-            .to_vec();
+    let mut ids: Vec<Text> = [
+        "a",
+        " ",
+        "with space",
+        " lead",
+        "trail ",
+        ":",
+        "1:2:3",
+        "12:",
+        ":12",
+        "order:42",
+        "grüße",
+        "日本語",
+        "🦀",
+    ]
+    .map(Text::from)
+    .to_vec();
     ids.extend(
-        ["%d", "%", "^$()%.[]*+-?", "{q}", "+inf", "-inf", "(1", "nan", "0", "1e5", "\\", "\"'`"].map(Text::from),
+        [
+            "%d",
+            "%",
+            "^$()%.[]*+-?",
+            "{q}",
+            "+inf",
+            "-inf",
+            "(1",
+            "nan",
+            "0",
+            "1e5",
+            "\\",
+            "\"'`",
+        ]
+        .map(Text::from),
     );
-    ids.extend([Text(vec![0xff]), Text(vec![0x80, 0xfe, 0xc0]), "x".repeat(200).into(), Text(vec![0xff; 200])]);
+    ids.extend([
+        Text(vec![0xff]),
+        Text(vec![0x80, 0xfe, 0xc0]),
+        "x".repeat(200).into(),
+        Text(vec![0xff; 200]),
+    ]);
     for id in &ids {
         round_trip(&mut queue, id, &"payload".into())?;
     }
@@ -40,10 +88,21 @@ fn any_id_that_is_allowed_survives() -> Result<()> {
 #[test]
 fn ids_that_are_not_allowed_are_refused() -> Result<()> {
     let mut queue = Queue::start()?;
-    let mut ids: Vec<Text> = (0..32).chain([127]).map(|control: u8| Text(vec![b'a', control, b'b'])).collect();
-    ids.extend([Text::default(), "x".repeat(201).into(), Text(vec![0]), Text(vec![0xff; 201])]);
+    let mut ids: Vec<Text> = (0..32)
+        .chain([127])
+        .map(|control: u8| Text(vec![b'a', control, b'b']))
+        .collect();
+    ids.extend([
+        Text::default(),
+        "x".repeat(201).into(),
+        Text(vec![0]),
+        Text(vec![0xff; 201]),
+    ]);
     for id in &ids {
-        ensure!(queue.items("push", T0, words!["", id, "+1", "", ""])?[0].starts_with("INVALID id"), "{id:?}");
+        ensure!(
+            queue.items("push", T0, words!["", id, "+1", "", ""])?[0].starts_with("INVALID id"),
+            "{id:?}"
+        );
     }
     Ok(())
 }
@@ -66,7 +125,10 @@ fn any_payload_survives() -> Result<()> {
     }
     ensure!(payloads[6].0.len() == 1_048_576, "exactly 1 MiB, the limit");
     let beyond = Text([payloads[6].0.as_slice(), &[0]].concat());
-    ensure!(queue.items("push", T0, words!["", "id", "+1", beyond, ""])?[0].starts_with("INVALID payload"));
+    ensure!(
+        queue.items("push", T0, words!["", "id", "+1", beyond, ""])?[0]
+            .starts_with("INVALID payload")
+    );
     Ok(())
 }
 
@@ -77,10 +139,17 @@ fn errors_are_bytes_and_cut_at_1024() -> Result<()> {
     queue.push(T0, "a", T0, "")?;
     for verb in ["retry", "bury"] {
         ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
-        let words = if verb == "retry" { words!["a", token('a'), 0, &error] } else { words!["a", token('a'), &error] };
+        let words = if verb == "retry" {
+            words!["a", token('a'), 0, &error]
+        } else {
+            words!["a", token('a'), &error]
+        };
         queue.ok(verb, T0, words)?;
         let got = queue.ok("get", T0, words!["a"])?;
-        ensure!(got.part(1)?.list()?[11].bytes()?.0 == error.0[..1_024], "{verb}: {got:?}");
+        ensure!(
+            got.part(1)?.list()?[11].bytes()?.0 == error.0[..1_024],
+            "{verb}: {got:?}"
+        );
     }
     Ok(())
 }
@@ -88,14 +157,22 @@ fn errors_are_bytes_and_cut_at_1024() -> Result<()> {
 #[test]
 fn any_token_of_16_bytes_is_one() -> Result<()> {
     let mut queue = Queue::start()?;
-    for token in [Text(vec![0; 16]), Text(vec![0xff; 16]), Text((0..16).collect()), "1234567890123456".into()] {
+    for token in [
+        Text(vec![0; 16]),
+        Text(vec![0xff; 16]),
+        Text((0..16).collect()),
+        "1234567890123456".into(),
+    ] {
         queue.push(T0, "a", T0, "")?;
         ensure!(queue.take(T0, 1, &token)? == ["a"]);
         let mut other = token.clone();
         other.0[15] ^= 1;
         ensure!(
-            queue.items("ack", T0, words![&other, 1, "a", &token.0[..15], 1, "a", &token, 1, "a"])?
-                == ["LOST", "LOST", "OK"]
+            queue.items(
+                "ack",
+                T0,
+                words![&other, 1, "a", &token.0[..15], 1, "a", &token, 1, "a"]
+            )? == ["LOST", "LOST", "OK"]
         );
     }
     Ok(())

@@ -11,7 +11,14 @@ fn ready(sizes: &[usize]) -> Result<Queue> {
     let mut queue = Queue::start()?;
     queue.ok("configure", T0, words!["max_payload_bytes", 16_777_216u64])?;
     for (place, size) in sizes.iter().enumerate() {
-        ensure!(queue.push(T0, &place.to_string(), T0 - 1_000 + place as u64, &"x".repeat(*size))? == "CREATED");
+        ensure!(
+            queue.push(
+                T0,
+                &place.to_string(),
+                T0 - 1_000 + place as u64,
+                &"x".repeat(*size)
+            )? == "CREATED"
+        );
     }
     queue.ok("promote", T0, words![1_000, "1"])?;
     Ok(queue)
@@ -19,7 +26,10 @@ fn ready(sizes: &[usize]) -> Result<Queue> {
 
 fn granted(queue: &mut Queue, count: u64) -> Result<usize> {
     let token = queue.new_token();
-    Ok(queue.ok("claim", T0, words![count, token, SECOND])?.deliveries()?.len())
+    Ok(queue
+        .ok("claim", T0, words![count, token, SECOND])?
+        .deliveries()?
+        .len())
 }
 
 #[test]
@@ -30,7 +40,10 @@ fn a_claim_stops_at_4_mib_but_grants_at_least_one() -> Result<()> {
     ensure!(granted(&mut queue, 10)? == 2);
 
     let mut queue = ready(&[5 * MIB, 5 * MIB, 1])?;
-    ensure!(granted(&mut queue, 10)? == 1, "one beyond the limit comes alone");
+    ensure!(
+        granted(&mut queue, 10)? == 1,
+        "one beyond the limit comes alone"
+    );
     ensure!(granted(&mut queue, 10)? == 1);
     ensure!(granted(&mut queue, 10)? == 1);
 
@@ -55,7 +68,10 @@ fn a_node_takes_its_share_of_what_is_ready() -> Result<()> {
     }
     ensure!(granted(&mut queue, 1_000)? == 25, "a quarter");
     ensure!(granted(&mut queue, 10)? == 10, "not more than it asks for");
-    ensure!(granted(&mut queue, 1_000)? == 16, "a quarter of 65, rounded down");
+    ensure!(
+        granted(&mut queue, 1_000)? == 16,
+        "a quarter of 65, rounded down"
+    );
     queue.ok("beat", T0, words!["d", "leave"])?;
     ensure!(granted(&mut queue, 1_000)? == 16, "a third of 49");
     let (mut left, mut calls) = (33, 0);
@@ -93,14 +109,35 @@ fn silent_nodes_have_no_share() -> Result<()> {
 #[test]
 fn a_claim_is_one_transition_of_the_whole_state() -> Result<()> {
     let mut queue = Queue::start()?;
-    queue.ok("push", T0, words!["", "a", T0, "A", "max_attempts=7", "b", T0 + 1, "B", "", "c", T0 + 2, "C", ""])?;
+    queue.ok(
+        "push",
+        T0,
+        words![
+            "",
+            "a",
+            T0,
+            "A",
+            "max_attempts=7",
+            "b",
+            T0 + 1,
+            "B",
+            "",
+            "c",
+            T0 + 2,
+            "C",
+            ""
+        ],
+    )?;
     queue.ok("promote", T0 + 5, words![10, ""])?;
     let before = queue.state()?;
     let reply = queue.ok("claim", T0 + 10, words![2, token('t'), 500])?;
     let lists = [
         vec!["a".into(), "b".into()],
         vec!["A".into(), "B".into()],
-        vec![format!("{T0} 1 max_attempts=7").into(), format!("{} 1 ", T0 + 1).into()],
+        vec![
+            format!("{T0} 1 max_attempts=7").into(),
+            format!("{} 1 ", T0 + 1).into(),
+        ],
     ];
     ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? as u64 == T0 + 510);
     ensure!(reply.list()?[3..] == lists.map(Reply::List), "{reply:?}");
@@ -117,7 +154,13 @@ fn entries_of_no_message_and_malformed_ones_are_dropped() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "first", T0, "1")?;
     queue.ok("promote", T0, words![1, ""])?;
-    let entries = words![format!("{T0}:nobody"), "nonsense", "", ":", format!("{T0}:")];
+    let entries = words![
+        format!("{T0}:nobody"),
+        "nonsense",
+        "",
+        ":",
+        format!("{T0}:")
+    ];
     queue.command([words!["RPUSH", "dueq:{q}:ready"], entries].concat())?;
     queue.push(T0, "last", T0 + 1, "2")?;
     queue.ok("promote", T0 + 1, words![10, ""])?;
@@ -130,15 +173,49 @@ fn entries_of_no_message_and_malformed_ones_are_dropped() -> Result<()> {
 #[test]
 fn what_strangers_did_to_keys_is_told_as_counts_all_the_same() -> Result<()> {
     let mut queue = Queue::start()?;
-    queue.ok("push", T0, words!["", "a", T0, "A", "max_attempts=7", "b", T0, "B", "", "c", T0, "C", ""])?;
-    queue.command(words!["ZADD", "dueq:{q}:scheduled", "-5", "a", "-4", "b", "1.5", "c"])?;
+    queue.ok(
+        "push",
+        T0,
+        words![
+            "",
+            "a",
+            T0,
+            "A",
+            "max_attempts=7",
+            "b",
+            T0,
+            "B",
+            "",
+            "c",
+            T0,
+            "C",
+            ""
+        ],
+    )?;
+    queue.command(words![
+        "ZADD",
+        "dueq:{q}:scheduled",
+        "-5",
+        "a",
+        "-4",
+        "b",
+        "1.5",
+        "c"
+    ])?;
     queue.command(words!["DEL", "dueq:{q}:ready"])?;
     let none = queue.ok("claim", T0, words![0, token('s'), SECOND, "1"])?;
     ensure!(none.part(1)?.int()? == 0, "{none:?}");
     let reply = queue.ok("claim", T0, words![10, token('t'), SECOND, "1"])?;
-    let expected = [["a", "b", "c"], ["A", "B", "C"], ["0 1 max_attempts=7", "0 1 ", "2 1 "]];
+    let expected = [
+        ["a", "b", "c"],
+        ["A", "B", "C"],
+        ["0 1 max_attempts=7", "0 1 ", "2 1 "],
+    ];
     ensure!(reply.part(1)?.int()? == 0, "{reply:?}");
-    ensure!(reply.list()?[3..] == expected.map(|list| Reply::List(list.map(Reply::from).into())), "{reply:?}");
+    ensure!(
+        reply.list()?[3..] == expected.map(|list| Reply::List(list.map(Reply::from).into())),
+        "{reply:?}"
+    );
     Ok(())
 }
 
@@ -165,7 +242,10 @@ fn paused_nobody_claims_and_afterwards_everybody_does() -> Result<()> {
     queue.ok("pause", T0, words![])?;
     expect(&mut queue, before, |_| {})?;
     queue.ok("resume", T0, words![])?;
-    ensure!(queue.state()?.wake.len() == 2, "resume rings for what waits");
+    ensure!(
+        queue.state()?.wake.len() == 2,
+        "resume rings for what waits"
+    );
     ensure!(granted(&mut queue, 10)? == 2);
     Ok(())
 }
@@ -173,16 +253,34 @@ fn paused_nobody_claims_and_afterwards_everybody_does() -> Result<()> {
 #[test]
 fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Result<()> {
     let mut queue = Queue::start()?;
-    for (id, due) in [("a", T0), ("b", T0), ("c", T0 + 1), ("d", T0 + 2), ("e", T0 + 3)] {
+    for (id, due) in [
+        ("a", T0),
+        ("b", T0),
+        ("c", T0 + 1),
+        ("d", T0 + 2),
+        ("e", T0 + 3),
+    ] {
         queue.push(T0, id, due, &id.to_uppercase())?;
     }
     queue.ok("promote", T0, words![1, "1"])?;
     let before = queue.state()?;
-    let reply = queue.ok("claim", format!("{}.999", T0 + 2), words![10, token('t'), 500, "1"])?;
+    let reply = queue.ok(
+        "claim",
+        format!("{}.999", T0 + 2),
+        words![10, token('t'), 500, "1"],
+    )?;
     let dues = [("a", T0), ("b", T0), ("c", T0 + 1), ("d", T0 + 2)];
-    let list = |text: fn((&str, u64)) -> String| Reply::List(dues.map(|one| text(one).into()).into());
-    let all = [list(|(id, _)| id.to_owned()), list(|(id, _)| id.to_uppercase()), list(|(_, due)| format!("{due} 1 "))];
-    ensure!(reply.part(1)?.int()? == 0 && reply.list()?[3..] == all, "{reply:?}");
+    let list =
+        |text: fn((&str, u64)) -> String| Reply::List(dues.map(|one| text(one).into()).into());
+    let all = [
+        list(|(id, _)| id.to_owned()),
+        list(|(id, _)| id.to_uppercase()),
+        list(|(_, due)| format!("{due} 1 ")),
+    ];
+    ensure!(
+        reply.part(1)?.int()? == 0 && reply.list()?[3..] == all,
+        "{reply:?}"
+    );
     expect(&mut queue, before, |state| {
         state.ready.truncate(1);
         for (id, _) in dues {
@@ -194,18 +292,44 @@ fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Resul
     })?;
     let before = queue.state()?;
     for due in ["", "1"] {
-        ensure!(queue.ok("claim", T0 + 2, words![10, token('u'), 500, due])?.deliveries()?.is_empty());
+        ensure!(
+            queue
+                .ok("claim", T0 + 2, words![10, token('u'), 500, due])?
+                .deliveries()?
+                .is_empty()
+        );
     }
     ensure!(
-        queue.ok("claim", T0 + 3, words![10, token('u'), 500, ""])?.deliveries()?.is_empty(),
+        queue
+            .ok("claim", T0 + 3, words![10, token('u'), 500, ""])?
+            .deliveries()?
+            .is_empty(),
         "it is not asked for"
     );
     expect(&mut queue, before, |state| state.wake = words!["1", "1"])?;
-    ensure!(queue.ok("claim", T0 + 3, words![0, token('u'), 500, "1"])?.deliveries()?.is_empty(), "none is asked for");
+    ensure!(
+        queue
+            .ok("claim", T0 + 3, words![0, token('u'), 500, "1"])?
+            .deliveries()?
+            .is_empty(),
+        "none is asked for"
+    );
     queue.ok("pause", T0 + 3, words![])?;
-    ensure!(queue.ok("claim", T0 + 3, words![10, token('u'), 500, "1"])?.deliveries()?.is_empty(), "paused");
+    ensure!(
+        queue
+            .ok("claim", T0 + 3, words![10, token('u'), 500, "1"])?
+            .deliveries()?
+            .is_empty(),
+        "paused"
+    );
     queue.ok("resume", T0 + 3, words![])?;
-    ensure!(queue.ok("claim", T0 + 3, words![10, token('u'), 500, "1"])?.deliveries()?.len() == 1);
+    ensure!(
+        queue
+            .ok("claim", T0 + 3, words![10, token('u'), 500, "1"])?
+            .deliveries()?
+            .len()
+            == 1
+    );
     Ok(())
 }
 
@@ -213,7 +337,10 @@ fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Resul
 fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
     let claim = |queue: &mut Queue, count: u64| -> Result<usize> {
         let token = queue.new_token();
-        Ok(queue.ok("claim", T0 + SECOND, words![count, token, SECOND, "1"])?.deliveries()?.len())
+        Ok(queue
+            .ok("claim", T0 + SECOND, words![count, token, SECOND, "1"])?
+            .deliveries()?
+            .len())
     };
     for promoted in [0, 10, 100] {
         let mut queue = Queue::start()?;
@@ -228,7 +355,10 @@ fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
         }
         ensure!(claim(&mut queue, 1_000)? == 25, "a quarter");
         ensure!(claim(&mut queue, 10)? == 10, "not more than it asks for");
-        ensure!(claim(&mut queue, 1_000)? == 16, "a quarter of 65, rounded down");
+        ensure!(
+            claim(&mut queue, 1_000)? == 16,
+            "a quarter of 65, rounded down"
+        );
     }
 
     const MIB: usize = 1_048_576;
@@ -237,7 +367,10 @@ fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
         queue.push(T0, &id.to_string(), T0 + id, &"x".repeat(MIB))?;
     }
     queue.ok("promote", T0 + SECOND, words![2, "1"])?;
-    ensure!(claim(&mut queue, 100)? == 4 && queue.state()?.scheduled.len() == 6, "two of them were ready");
+    ensure!(
+        claim(&mut queue, 100)? == 4 && queue.state()?.scheduled.len() == 6,
+        "two of them were ready"
+    );
     ensure!(claim(&mut queue, 100)? == 4);
     ensure!(claim(&mut queue, 100)? == 1);
     ensure!(claim(&mut queue, 100)? == 0);
@@ -256,27 +389,48 @@ fn what_has_no_payload_is_passed_over_and_the_others_keep_theirs() -> Result<()>
     }
     let claim = queue.ok("claim", T0, words![10, token('a'), SECOND, "1"])?;
     for ([id, payload, ..], expected) in claim.deliveries()?.iter().zip(["a", "b", "d", "f"]) {
-        ensure!(id.text()? == expected && payload.text()? == format!("payload of {expected}"), "{expected}");
+        ensure!(
+            id.text()? == expected && payload.text()? == format!("payload of {expected}"),
+            "{expected}"
+        );
     }
     ensure!(claim.deliveries()?.len() == 4);
     // And nothing else is held.
     ensure!(queue.items("ack", T0, words![token('a'), 4, "a", "b", "d", "f"])? == ["OK"; 4]);
     let state = queue.state()?;
-    ensure!((state.claims.len(), state.leases.len(), state.messages.len()) == (1, 1, 1), "{:?}", state.claims);
+    ensure!(
+        (state.claims.len(), state.leases.len(), state.messages.len()) == (1, 1, 1),
+        "{:?}",
+        state.claims
+    );
     Ok(())
 }
 
 /// As it is handed out by claims of ten: what is beyond 4 MiB comes with the next one, whatever a claim looks at first.
 #[test]
 fn claims_at_4_mib_hand_out_every_message_once() -> Result<()> {
-    for (options, due) in [("", ""), ("", "1"), ("max_attempts=3", ""), ("max_attempts=3", "1")] {
+    for (options, due) in [
+        ("", ""),
+        ("", "1"),
+        ("max_attempts=3", ""),
+        ("max_attempts=3", "1"),
+    ] {
         let mut queue = Queue::start()?;
         for place in 0..10u64 {
-            let (id, size) = (place.to_string(), if place % 3 == 0 { 10 } else { 1_048_576 });
+            let (id, size) = (
+                place.to_string(),
+                if place % 3 == 0 { 10 } else { 1_048_576 },
+            );
             queue.ok(
                 "push",
                 T0,
-                words!["", &id, T0 + place, "x".repeat(size), if place == 0 { options } else { "" }],
+                words![
+                    "",
+                    &id,
+                    T0 + place,
+                    "x".repeat(size),
+                    if place == 0 { options } else { "" }
+                ],
             )?;
         }
         let (now, mut all) = (T0 + 10, Vec::new());
@@ -289,11 +443,21 @@ fn claims_at_4_mib_hand_out_every_message_once() -> Result<()> {
             for [id, payload, ..] in claim.deliveries()? {
                 let size = payload.bytes()?.0.len();
                 let id = id.text()?;
-                ensure!(size == if id.parse::<u64>()? % 3 == 0 { 10 } else { 1_048_576 }, "{id} has {size} bytes");
+                ensure!(
+                    size == if id.parse::<u64>()? % 3 == 0 {
+                        10
+                    } else {
+                        1_048_576
+                    },
+                    "{id} has {size} bytes"
+                );
                 all.push(id);
             }
         }
-        ensure!(all == (0..10).map(|place| place.to_string()).collect::<Vec<_>>(), "{options:?} {due:?}: {all:?}");
+        ensure!(
+            all == (0..10).map(|place| place.to_string()).collect::<Vec<_>>(),
+            "{options:?} {due:?}: {all:?}"
+        );
     }
     Ok(())
 }
@@ -301,7 +465,9 @@ fn claims_at_4_mib_hand_out_every_message_once() -> Result<()> {
 /// The most memory that the server has had, in bytes.
 fn peak(queue: &mut Queue) -> Result<u64> {
     let info = queue.command(words!["INFO", "memory"])?.text()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("used_memory_peak:"));
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory_peak:"));
     Ok(line.context("INFO has no peak")?.trim().parse()?)
 }
 
@@ -315,8 +481,17 @@ fn a_claim_reads_hardly_more_than_it_grants() -> Result<()> {
         queue.push(T0, &format!("{place:02}"), T0, &payload)?;
     }
     let before = peak(&mut queue)?;
-    ensure!(queue.ok("claim", T0, words![64, token('t'), 30 * SECOND, "1"])?.deliveries()?.len() >= 6);
+    ensure!(
+        queue
+            .ok("claim", T0, words![64, token('t'), 30 * SECOND, "1"])?
+            .deliveries()?
+            .len()
+            >= 6
+    );
     let more = peak(&mut queue)? - before;
-    ensure!(more < 24 * MIB, "{more} bytes more, for 4 MiB that are granted");
+    ensure!(
+        more < 24 * MIB,
+        "{more} bytes more, for 4 MiB that are granted"
+    );
     Ok(())
 }

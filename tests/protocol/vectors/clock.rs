@@ -12,10 +12,20 @@ fn a_release_after_the_clock_went_back_is_due_now() -> Result<()> {
     queue.push(T0, "a", T0 + 10 * SECOND, "payload")?;
     queue.push(T0, "b", T0 + SECOND, "payload")?;
     ensure!(queue.take(T0 + 10 * SECOND, 2, &token('t'))?.len() == 2);
-    queue.ok("release", T0 + 2 * SECOND, words!["a", token('t'), "b", token('t')])?;
+    queue.ok(
+        "release",
+        T0 + 2 * SECOND,
+        words!["a", token('t'), "b", token('t')],
+    )?;
     let scheduled = queue.state()?.scheduled;
-    ensure!(State::score(&scheduled, &"a".into()) == Some((T0 + 2 * SECOND) as f64), "its due is in the future now");
-    ensure!(State::score(&scheduled, &"b".into()) == Some((T0 + SECOND) as f64), "its own due is past");
+    ensure!(
+        State::score(&scheduled, &"a".into()) == Some((T0 + 2 * SECOND) as f64),
+        "its due is in the future now"
+    );
+    ensure!(
+        State::score(&scheduled, &"b".into()) == Some((T0 + SECOND) as f64),
+        "its own due is past"
+    );
     Ok(())
 }
 
@@ -25,7 +35,14 @@ fn a_reap_after_the_clock_went_back_is_due_now() -> Result<()> {
     let (mut queue, later) = (Queue::start()?, T0 + 25 * HOUR);
     queue.push(T0, "a", later, "payload")?;
     ensure!(queue.take(later, 1, &token('t'))? == ["a"]);
-    ensure!(queue.ok("audit", T0, words!["leases", 0, 100, "1"])?.part(3)?.list()?.len() == 1);
+    ensure!(
+        queue
+            .ok("audit", T0, words!["leases", 0, 100, "1"])?
+            .part(3)?
+            .list()?
+            .len()
+            == 1
+    );
     let now = T0 + 60 * SECOND;
     for second in 0..=60 {
         queue.ok("beat", T0 + second * SECOND, words!["node", "stay"])?;
@@ -57,7 +74,10 @@ fn a_claim_after_the_clock_went_back_takes_only_the_due() -> Result<()> {
     ensure!(granted == expected, "{granted:?}");
     let scheduled = queue.state()?.scheduled;
     for id in ["f", "g"] {
-        ensure!(State::score(&scheduled, &id.into()) == Some((T0 + 300) as f64), "{id}: {scheduled:?}");
+        ensure!(
+            State::score(&scheduled, &id.into()) == Some((T0 + 300) as f64),
+            "{id}: {scheduled:?}"
+        );
     }
     Ok(())
 }

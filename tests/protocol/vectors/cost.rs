@@ -16,7 +16,9 @@ const MEBIBYTE: usize = 1_048_576;
 const ROUNDS: usize = 40;
 
 fn ids(count: u64) -> Vec<Text> {
-    (0..count).map(|number| format!("{number:04}").into()).collect()
+    (0..count)
+        .map(|number| format!("{number:04}").into())
+        .collect()
 }
 
 fn each(count: u64, item: impl Fn(Text) -> Vec<Text>) -> Vec<Text> {
@@ -26,7 +28,9 @@ fn each(count: u64, item: impl Fn(Text) -> Vec<Text>) -> Vec<Text> {
 /// The microseconds that Redis has spent in scripts.
 fn script_us(queue: &mut Queue, command: &str) -> Result<u64> {
     let info = queue.command(words!["INFO", "commandstats"])?.text()?;
-    let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:")));
+    let line = info
+        .lines()
+        .find(|line| line.starts_with(&format!("cmdstat_{command}:")));
     let us = line.and_then(|line| line.split("usec=").nth(1)?.split(',').next()?.parse().ok());
     Ok(us.unwrap_or(0))
 }
@@ -35,7 +39,14 @@ fn script_us(queue: &mut Queue, command: &str) -> Result<u64> {
 fn five_ms(queue: &mut Queue) -> Result<u64> {
     let script = "for i = 1, 10000 do redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end";
     let before = script_us(queue, "eval")?;
-    queue.command(words!["EVAL", script, 1, "calibration", "field", "x".repeat(100)])?;
+    queue.command(words![
+        "EVAL",
+        script,
+        1,
+        "calibration",
+        "field",
+        "x".repeat(100)
+    ])?;
     let us = script_us(queue, "eval")? - before;
     queue.command(words!["DEL", "calibration"])?;
     Ok(us)
@@ -56,7 +67,10 @@ fn cost(
 
 fn pushed(queue: &mut Queue, due: u64) -> Result<()> {
     for some in ids(1_024).chunks(256) {
-        let items = some.iter().flat_map(|id| words![id, due, "x".repeat(100), ""]).collect();
+        let items = some
+            .iter()
+            .flat_map(|id| words![id, due, "x".repeat(100), ""])
+            .collect();
         queue.ok("push", T0, [words![""], items].concat())?;
     }
     Ok(())
@@ -69,12 +83,16 @@ fn ready(queue: &mut Queue) -> Result<()> {
 
 fn leased(queue: &mut Queue) -> Result<()> {
     pushed(queue, T0)?;
-    queue.ok("claim", T0, words![MANY, token('a'), 30_000, "1"]).map(drop)
+    queue
+        .ok("claim", T0, words![MANY, token('a'), 30_000, "1"])
+        .map(drop)
 }
 
 fn dead(queue: &mut Queue) -> Result<()> {
     leased(queue)?;
-    queue.ok("bury", T0, each(MANY, |id| words![id, token('a'), "why"])).map(drop)
+    queue
+        .ok("bury", T0, each(MANY, |id| words![id, token('a'), "why"]))
+        .map(drop)
 }
 
 /// What a script takes that only returns these payloads.
@@ -100,10 +118,19 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
     let far: Prepare = |queue| pushed(queue, T0 + HOUR);
     let held = |more: &'static [&'static str]| {
         each(MANY, move |id| {
-            words![id, token('a')].into_iter().chain(more.iter().map(|word| Text::from(*word))).collect()
+            words![id, token('a')]
+                .into_iter()
+                .chain(more.iter().map(|word| Text::from(*word)))
+                .collect()
         })
     };
-    let push = |option: &str| [words![""], each(MANY, |id| words![id, "+5", "x".repeat(100), option])].concat();
+    let push = |option: &str| {
+        [
+            words![""],
+            each(MANY, |id| words![id, "+5", "x".repeat(100), option]),
+        ]
+        .concat()
+    };
     // Every second of those that are ready: the entries between them stay.
     let second = || ids(2 * MANY).into_iter().step_by(2);
     let calls: Vec<(&str, Prepare, Vec<Text>)> = vec![
@@ -112,9 +139,17 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
         ("push", ready, push("on_conflict=reschedule")),
         ("push", far, push("on_conflict=replace max_attempts=3")),
         ("promote", |queue| pushed(queue, T0), words![MANY, ""]),
-        ("claim", |queue| pushed(queue, T0), words![MANY, token('b'), 30_000, "1"]),
+        (
+            "claim",
+            |queue| pushed(queue, T0),
+            words![MANY, token('b'), 30_000, "1"],
+        ),
         ("claim", ready, words![MANY, token('b'), 30_000]),
-        ("ack", leased, [words![token('a'), MANY], ids(MANY)].concat()),
+        (
+            "ack",
+            leased,
+            [words![token('a'), MANY], ids(MANY)].concat(),
+        ),
         ("again", leased, held(&["+5"])),
         ("retry", leased, held(&["5", "error"])),
         ("release", leased, held(&[])),
@@ -123,7 +158,11 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
         ("cancel", far, [words![""], ids(MANY)].concat()),
         ("cancel", ready, [words![""], second().collect()].concat()),
         ("reschedule", far, each(MANY, |id| words![id, "+5", ""])),
-        ("reschedule", ready, second().flat_map(|id| words![id, "+5", ""]).collect()),
+        (
+            "reschedule",
+            ready,
+            second().flat_map(|id| words![id, "+5", ""]).collect(),
+        ),
         ("run_now", far, ids(MANY)),
         ("requeue", dead, [words!["ids"], ids(MANY)].concat()),
         ("requeue", dead, words!["oldest", MANY, ""]),
@@ -141,8 +180,14 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
                 break;
             }
         }
-        println!("{verb} ({number}): {:.2} of 5 ms", call_us as f64 / limit_us as f64);
-        ensure!(call_us <= limit_us, "{verb} ({number}) takes {call_us} us, and 5 ms are {limit_us} us here");
+        println!(
+            "{verb} ({number}): {:.2} of 5 ms",
+            call_us as f64 / limit_us as f64
+        );
+        ensure!(
+            call_us <= limit_us,
+            "{verb} ({number}) takes {call_us} us, and 5 ms are {limit_us} us here"
+        );
     }
     Ok(())
 }
@@ -152,25 +197,50 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
 fn payloads_cost_what_is_stored_or_returned_of_them() -> Result<()> {
     type Length = fn(u64) -> usize;
     let orders: [(&str, Length); 4] = [
-        ("short ones first", |number| if number < 4 { 10 } else { MEBIBYTE }),
-        ("long ones first", |number| if number < 60 { MEBIBYTE } else { 10 }),
-        ("in turn", |number| if number % 2 == 0 { 10 } else { MEBIBYTE }),
-        ("one far larger than all others", |number| if number == 30 { 16 * MEBIBYTE } else { 10 }),
+        (
+            "short ones first",
+            |number| if number < 4 { 10 } else { MEBIBYTE },
+        ),
+        (
+            "long ones first",
+            |number| if number < 60 { MEBIBYTE } else { 10 },
+        ),
+        (
+            "in turn",
+            |number| if number % 2 == 0 { 10 } else { MEBIBYTE },
+        ),
+        ("one far larger than all others", |number| {
+            if number == 30 { 16 * MEBIBYTE } else { 10 }
+        }),
     ];
     for (order, length) in orders {
         let mut queue = Queue::start()?;
-        queue.ok("configure", T0, words!["max_payload_bytes", 16 * MEBIBYTE as u64])?;
+        queue.ok(
+            "configure",
+            T0,
+            words!["max_payload_bytes", 16 * MEBIBYTE as u64],
+        )?;
         for number in 0..64 {
-            queue.push(T0, &format!("{number:04}"), T0 + number, &"x".repeat(length(number)))?;
+            queue.push(
+                T0,
+                &format!("{number:04}"),
+                T0 + number,
+                &"x".repeat(length(number)),
+            )?;
         }
         let memory = |queue: &mut Queue, field: &str| -> Result<i64> {
             let info = queue.command(words!["INFO", "memory"])?.text()?;
-            let line = info.lines().find_map(|line| line.strip_prefix(&format!("{field}:"))?.trim().parse().ok());
+            let line = info
+                .lines()
+                .find_map(|line| line.strip_prefix(&format!("{field}:"))?.trim().parse().ok());
             line.with_context(|| format!("no {field}"))
         };
         let push = [words![""], each(64, |id| words![id, "+0", "y", ""])].concat();
         let claim = |letter| words![MANY, token(letter), 30_000, "1"];
-        for (verb, calls) in [("push", vec![push; 12]), ("claim", ('a'..='l').map(claim).collect())] {
+        for (verb, calls) in [
+            ("push", vec![push; 12]),
+            ("claim", ('a'..='l').map(claim).collect()),
+        ] {
             let mut best = f64::INFINITY;
             for words in calls {
                 let limit = five_ms(&mut queue)?;
@@ -179,23 +249,42 @@ fn payloads_cost_what_is_stored_or_returned_of_them() -> Result<()> {
                 let before = script_us(&mut queue, "evalsha")?;
                 let reply = queue.ok(verb, T0 + 100, words)?;
                 let us = script_us(&mut queue, "evalsha")? - before;
-                let granted = if verb == "claim" { reply.deliveries()? } else { Vec::new() };
+                let granted = if verb == "claim" {
+                    reply.deliveries()?
+                } else {
+                    Vec::new()
+                };
                 if verb == "claim" && granted.is_empty() {
                     break;
                 }
-                let returned: usize = granted.iter().map(|[_, payload, ..]| length_of(payload)).sum();
+                let returned: usize = granted
+                    .iter()
+                    .map(|[_, payload, ..]| length_of(payload))
+                    .sum();
                 // What a call returns is in memory a few times: Lua's strings, its reply, the buffer of the connection.
                 let room = gap.max(4 * returned as i64 + 2 * MEBIBYTE as i64);
                 let peak = memory(&mut queue, "used_memory_peak")? - held;
-                ensure!(peak <= room, "{order}: {verb} took {peak} B to return {returned} B");
-                let floor = returning(&mut queue, granted.iter().map(|[id, ..]| id.bytes()).collect::<Result<_>>()?)?;
+                ensure!(
+                    peak <= room,
+                    "{order}: {verb} took {peak} B to return {returned} B"
+                );
+                let floor = returning(
+                    &mut queue,
+                    granted
+                        .iter()
+                        .map(|[id, ..]| id.bytes())
+                        .collect::<Result<_>>()?,
+                )?;
                 best = best.min(us as f64 / (limit + 2 * floor) as f64);
                 if best <= 1.0 {
                     break;
                 }
             }
             println!("{order}: {verb}: {best:.2} of what it may take");
-            ensure!(best <= 1.0, "{order}: {verb} takes {best:.2} of what it may");
+            ensure!(
+                best <= 1.0,
+                "{order}: {verb} takes {best:.2} of what it may"
+            );
         }
     }
     Ok(())

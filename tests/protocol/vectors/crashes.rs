@@ -34,11 +34,19 @@ fn the_first_crash_is_due_at_once_and_the_next_ones_wait() -> Result<()> {
         queue.ok("promote", now, words![10, "1"])?;
         let claim = queue.ok("claim", now, words![1, token('a'), 1_000])?;
         let deliveries = claim.deliveries()?;
-        let [[_, _, due, attempt, _]] = &deliveries[..] else { anyhow::bail!("crash {crash}: {claim:?}") };
-        ensure!(due.int()? as u64 == T0 + 7, "the due told is always the original one");
+        let [[_, _, due, attempt, _]] = &deliveries[..] else {
+            anyhow::bail!("crash {crash}: {claim:?}")
+        };
+        ensure!(
+            due.int()? as u64 == T0 + 7,
+            "the due told is always the original one"
+        );
         ensure!(attempt.int()? as u32 == crash, "the attempt");
         awake(&mut queue, now, now + 1_000)?;
-        ensure!(reap(&mut queue, now + 999, 10)? == (0, 0), "not before the deadline");
+        ensure!(
+            reap(&mut queue, now + 999, 10)? == (0, 0),
+            "not before the deadline"
+        );
         let before = queue.state()?;
         now += 1_000;
         ensure!(reap(&mut queue, now, 10)? == (1, i64::from(crash == 6)));
@@ -47,7 +55,10 @@ fn the_first_crash_is_due_at_once_and_the_next_ones_wait() -> Result<()> {
         match crash {
             1 => ensure!(due == Some(T0 + 7)),
             6 => ensure!(due.is_none(), "beyond 5 crashes it is dead"),
-            _ => ensure!(due.is_some_and(|due| (now + base..=now + 3 * base).contains(&due)), "crash {crash}: {due:?}"),
+            _ => ensure!(
+                due.is_some_and(|due| (now + base..=now + 3 * base).contains(&due)),
+                "crash {crash}: {due:?}"
+            ),
         }
         expect(&mut queue, before, |state| {
             super::ended(state, &token('a'));
@@ -85,10 +96,16 @@ fn failures_and_crashes_are_counted_apart() -> Result<()> {
     let now = now + 30 * SECOND;
     ensure!(reap(&mut queue, now, 10)? == (1, 0));
     ensure!(queue.take(now, 1, &token('b'))? == ["a"]);
-    ensure!(queue.items("retry", now, words!["a", token('b'), 0, "first"])? == [format!("SCHEDULED {now}")]);
+    ensure!(
+        queue.items("retry", now, words!["a", token('b'), 0, "first"])?
+            == [format!("SCHEDULED {now}")]
+    );
     ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"1 1 - max_attempts=2\nfirst".into()));
     ensure!(queue.take(now, 1, &token('c'))? == ["a"]);
-    ensure!(queue.items("retry", now, words!["a", token('c'), 0, "second"])? == ["DEAD"], "the crash did not count");
+    ensure!(
+        queue.items("retry", now, words!["a", token('c'), 0, "second"])? == ["DEAD"],
+        "the crash did not count"
+    );
     ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"2 1 - max_attempts=2\nsecond".into()));
     ensure!(queue.items("requeue", now, words!["ids", "a"])? == ["REQUEUED"]);
     ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"0 0 - max_attempts=2\n".into()));
@@ -101,21 +118,45 @@ fn nothing_is_reaped_until_live_nodes_had_time_to_extend() -> Result<()> {
     queue.push(T0, "a", T0, "")?;
     queue.push(T0, "b", T0, "")?;
     ensure!(queue.take(T0, 2, &token('a'))?.len() == 2);
-    ensure!(reap(&mut queue, T0, 10)? == (0, 0), "nobody has ever beaten");
+    ensure!(
+        reap(&mut queue, T0, 10)? == (0, 0),
+        "nobody has ever beaten"
+    );
     let first = queue.ok("beat", T0, words!["node", "stay"])?;
-    ensure!(first.part(3)?.int()? == 0, "before the first beat there was nobody to be away");
+    ensure!(
+        first.part(3)?.int()? == 0,
+        "before the first beat there was nobody to be away"
+    );
     let back = T0 + 60 * SECOND;
-    ensure!(reap(&mut queue, back, 10)? == (0, 0), "nobody has beaten for a minute");
+    ensure!(
+        reap(&mut queue, back, 10)? == (0, 0),
+        "nobody has beaten for a minute"
+    );
     let beat = queue.ok("beat", back, words!["node", "stay"])?;
     ensure!(beat.part(3)?.int()? as u64 == back + 5 * SECOND, "on hold");
     for second in 0..5 {
         queue.ok("beat", back + second * SECOND, words!["node", "stay"])?;
         ensure!(reap(&mut queue, back + second * SECOND, 10)? == (0, 0));
     }
-    ensure!(queue.items("extend", back + SECOND, words!["a", token('a'), 60 * SECOND])?[0].starts_with("OK"));
-    ensure!(reap(&mut queue, back + 5 * SECOND - 1, 10)? == (0, 0), "to the millisecond");
-    ensure!(reap(&mut queue, back + 5 * SECOND, 10)? == (1, 0), "only the one that nobody extended");
-    ensure!(queue.items("ack", back + 6 * SECOND, words![token('a'), 2, "a", "b"])? == ["OK", "LOST"]);
+    ensure!(
+        queue.items(
+            "extend",
+            back + SECOND,
+            words!["a", token('a'), 60 * SECOND]
+        )?[0]
+            .starts_with("OK")
+    );
+    ensure!(
+        reap(&mut queue, back + 5 * SECOND - 1, 10)? == (0, 0),
+        "to the millisecond"
+    );
+    ensure!(
+        reap(&mut queue, back + 5 * SECOND, 10)? == (1, 0),
+        "only the one that nobody extended"
+    );
+    ensure!(
+        queue.items("ack", back + 6 * SECOND, words![token('a'), 2, "a", "b"])? == ["OK", "LOST"]
+    );
     Ok(())
 }
 
@@ -127,14 +168,26 @@ fn an_outage_and_a_clock_step_hold_the_reaper() -> Result<()> {
     let now = T0 + 10 * SECOND;
     queue.ok("promote", now, words![1, "1"])?;
     queue.ok("claim", now, words![1, token('a'), 100])?;
-    ensure!(reap(&mut queue, now + 3_001, 10)? == (0, 0), "nobody has beaten for 3 s");
-    ensure!(reap(&mut queue, now - 1, 10)? == (0, 0), "the last beat is in the future");
+    ensure!(
+        reap(&mut queue, now + 3_001, 10)? == (0, 0),
+        "nobody has beaten for 3 s"
+    );
+    ensure!(
+        reap(&mut queue, now - 1, 10)? == (0, 0),
+        "the last beat is in the future"
+    );
     let back = queue.ok("beat", now - 1, words!["node", "stay"])?;
-    ensure!(back.part(3)?.int()? as u64 == now - 1 + 5 * SECOND, "a clock that goes back is an outage");
+    ensure!(
+        back.part(3)?.int()? as u64 == now - 1 + 5 * SECOND,
+        "a clock that goes back is an outage"
+    );
     let outage = queue.ok("beat", now + 60 * SECOND, words!["node", "stay"])?;
     ensure!(outage.part(3)?.int()? as u64 == now + 65 * SECOND);
     let steady = queue.ok("beat", now + 63 * SECOND, words!["node", "stay"])?;
-    ensure!(steady.part(3)?.int()? as u64 == now + 65 * SECOND, "3 s of silence are none");
+    ensure!(
+        steady.part(3)?.int()? as u64 == now + 65 * SECOND,
+        "3 s of silence are none"
+    );
     ensure!(reap(&mut queue, now + 65 * SECOND, 10)? == (1, 0));
     Ok(())
 }
@@ -170,7 +223,9 @@ fn reaping_goes_on_while_paused_and_crashes_may_be_forbidden() -> Result<()> {
     queue.ok("pause", T0, words![])?;
     awake(&mut queue, T0, T0 + 30 * SECOND)?;
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == (1, 1));
-    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"0 1 - \nthe lease ran out 1 times".into()));
+    ensure!(
+        queue.state()?.attrs.get(&"a".into()) == Some(&"0 1 - \nthe lease ran out 1 times".into())
+    );
     Ok(())
 }
 
@@ -189,7 +244,12 @@ fn a_reschedule_of_a_crashed_message_replaces_its_due() -> Result<()> {
     ensure!(queue.items("reschedule", now, words!["a", due, ""])? == [format!("MOVED {due}")]);
     let claim = queue.ok("claim", due, words![1, token('b'), 1_000, "1"])?;
     let deliveries = claim.deliveries()?;
-    let [[_, _, told, attempt, _]] = &deliveries[..] else { anyhow::bail!("{claim:?}") };
-    ensure!((told.int()? as u64, attempt.int()?) == (due, 3), "{told:?}, {attempt:?}");
+    let [[_, _, told, attempt, _]] = &deliveries[..] else {
+        anyhow::bail!("{claim:?}")
+    };
+    ensure!(
+        (told.int()? as u64, attempt.int()?) == (due, 3),
+        "{told:?}, {attempt:?}"
+    );
     Ok(())
 }

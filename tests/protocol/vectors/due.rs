@@ -13,10 +13,27 @@ fn nothing_at_47_59_59_999_and_everything_at_48_hours() -> Result<()> {
         ensure!(queue.push(T0, id, "+172800000", "payload")? == "CREATED");
     }
     let due = T0 + 48 * HOUR;
-    for early in [format!("{}", due - 1), format!("{}.5", due - 1), format!("{}.999", due - 1)] {
+    for early in [
+        format!("{}", due - 1),
+        format!("{}.5", due - 1),
+        format!("{}.999", due - 1),
+    ] {
         let before = queue.state()?;
-        ensure!(queue.ok("promote", early.as_str(), words![1_000, ""])?.part(1)?.int()? == 0, "at {early}");
-        ensure!(queue.ok("claim", early.as_str(), words![10, token('a'), SECOND])?.part(3)?.list()?.is_empty());
+        ensure!(
+            queue
+                .ok("promote", early.as_str(), words![1_000, ""])?
+                .part(1)?
+                .int()?
+                == 0,
+            "at {early}"
+        );
+        ensure!(
+            queue
+                .ok("claim", early.as_str(), words![10, token('a'), SECOND])?
+                .part(3)?
+                .list()?
+                .is_empty()
+        );
         expect(&mut queue, before, |_| {})?;
     }
     ensure!(queue.take(due, 10, &token('a'))? == ["one", "three", "two"]);
@@ -27,7 +44,11 @@ fn nothing_at_47_59_59_999_and_everything_at_48_hours() -> Result<()> {
 fn a_delay_counts_from_the_end_of_the_millisecond() -> Result<()> {
     let mut queue = Queue::start()?;
     let fractional = format!("{T0}.5");
-    queue.ok("push", fractional.as_str(), words!["", "half", "+10", "", "", "now", "+0", "", ""])?;
+    queue.ok(
+        "push",
+        fractional.as_str(),
+        words!["", "half", "+10", "", "", "now", "+0", "", ""],
+    )?;
     queue.ok("push", T0, words!["", "whole", "+10", "", ""])?;
     let state = queue.state()?;
     let due = |id: &str| crate::state::State::score(&state.scheduled, &id.into());
@@ -49,7 +70,11 @@ fn a_lease_a_retry_and_a_memory_count_from_the_end_of_the_millisecond_too() -> R
     let fractional = format!("{T0}.001");
     let claim = queue.ok("claim", fractional.as_str(), words![10, token('a'), 1_000])?;
     ensure!(claim.part(2)?.int()? as u64 == T0 + 1_001);
-    let extended = queue.items("extend", fractional.as_str(), words!["a", token('a'), 2_000])?;
+    let extended = queue.items(
+        "extend",
+        fractional.as_str(),
+        words!["a", token('a'), 2_000],
+    )?;
     ensure!(extended == [format!("OK {}", T0 + 2_001)]);
     let retried = queue.items("retry", fractional.as_str(), words!["a", token('a'), 5, ""])?;
     ensure!(retried == [format!("SCHEDULED {}", T0 + 6)]);
@@ -59,7 +84,10 @@ fn a_lease_a_retry_and_a_memory_count_from_the_end_of_the_millisecond_too() -> R
     let remembered = queue.state()?.recent;
     let exactly = format!("{}.001", T0 + 12_000).parse::<f64>()?;
     for (name, until) in [("a", (T0 + 12_001) as f64 + 0.5), ("\u{4}a", exactly)] {
-        ensure!(remembered.contains(&(name.into(), until)), "{name:?}: {remembered:?}");
+        ensure!(
+            remembered.contains(&(name.into(), until)),
+            "{name:?}: {remembered:?}"
+        );
     }
     Ok(())
 }
@@ -76,10 +104,18 @@ fn of_5000_due_a_window_of_1000_is_ready_and_all_come_in_due_order() -> Result<(
             item
         });
         let words: Vec<Text> = [Text::default()].into_iter().chain(items).collect();
-        ensure!(queue.items("push", T0 - 6_000, words)?.iter().all(|reply| reply == "CREATED"));
+        ensure!(
+            queue
+                .items("push", T0 - 6_000, words)?
+                .iter()
+                .all(|reply| reply == "CREATED")
+        );
     }
     let moved = |queue: &mut Queue| queue.ok("promote", T0, words![1_000, ""])?.part(1)?.int();
-    ensure!(moved(&mut queue)? == 1_000 && moved(&mut queue)? == 0, "the window holds 1,000");
+    ensure!(
+        moved(&mut queue)? == 1_000 && moved(&mut queue)? == 0,
+        "the window holds 1,000"
+    );
     ensure!(queue.state()?.ready.len() == 1_001 && queue.state()?.scheduled.len() == 4_001);
     let first = queue.ok("claim", T0, words![300, token('a'), SECOND])?;
     ensure!(first.part(1)?.int()? == 700 && first.deliveries()?.len() == 300);
@@ -87,7 +123,9 @@ fn of_5000_due_a_window_of_1000_is_ready_and_all_come_in_due_order() -> Result<(
     ensure!(Header::of(&first)?.head as u64 == T0 - 5_000 + 1_000);
 
     let rest = drain(&mut queue, T0)?;
-    let expected: Vec<String> = (300..5_000).map(|number| format!("id-{number:04}")).collect();
+    let expected: Vec<String> = (300..5_000)
+        .map(|number| format!("id-{number:04}"))
+        .collect();
     ensure!(rest == expected, "{} came, or in another order", rest.len());
     Ok(())
 }
@@ -108,8 +146,18 @@ fn a_hundred_years_are_the_most() -> Result<()> {
     let most = 3_155_760_000_000;
     ensure!(queue.push(T0, "delay", "+3155760000000", "")? == "CREATED");
     ensure!(queue.push(T0, "time", T0 + most, "")? == "CREATED");
-    for beyond in ["+3155760000001".to_owned(), (T0 + most + 1).to_string(), "9".repeat(15), "9".repeat(400)] {
-        ensure!(queue.push(T0, "beyond", &beyond, "")?.starts_with("INVALID"), "{beyond}");
+    for beyond in [
+        "+3155760000001".to_owned(),
+        (T0 + most + 1).to_string(),
+        "9".repeat(15),
+        "9".repeat(400),
+    ] {
+        ensure!(
+            queue
+                .push(T0, "beyond", &beyond, "")?
+                .starts_with("INVALID"),
+            "{beyond}"
+        );
     }
     ensure!(queue.take(T0 + most - 1, 10, &token('a'))?.is_empty());
     ensure!(queue.take(T0 + most, 10, &token('a'))? == ["delay", "time"]);
@@ -143,12 +191,17 @@ fn without_an_override_the_clock_is_the_servers() -> Result<()> {
     queue.command(words!["DEL", "dueq:{q}:meta"])?;
     let time = |queue: &mut Queue| -> Result<i64> {
         let time = queue.command(words!["TIME"])?;
-        let [seconds, micros] = time.list()? else { anyhow::bail!("TIME: {time:?}") };
+        let [seconds, micros] = time.list()? else {
+            anyhow::bail!("TIME: {time:?}")
+        };
         Ok(seconds.text()?.parse::<i64>()? * 1_000_000 + micros.text()?.parse::<i64>()?)
     };
     let before = time(&mut queue)?;
     let header = Header::of(&queue.ok("push", "", words!["", "a", "+1000", "", ""])?)?;
-    ensure!((before..=time(&mut queue)?).contains(&header.now_us), "{header:?}");
+    ensure!(
+        (before..=time(&mut queue)?).contains(&header.now_us),
+        "{header:?}"
+    );
     ensure!(header.head == (header.now_us + 999) / 1_000 + 1_000 && !header.paused);
     Ok(())
 }
@@ -157,7 +210,11 @@ fn without_an_override_the_clock_is_the_servers() -> Result<()> {
 #[test]
 fn what_was_promoted_before_the_clock_went_back_waits_anew() -> Result<()> {
     let mut queue = Queue::start()?;
-    for (due, ids) in [(T0 - 1, ["a", "b", "c"]), (T0, ["d", "e", "f"]), (T0 + 1, ["g", "h", "i"])] {
+    for (due, ids) in [
+        (T0 - 1, ["a", "b", "c"]),
+        (T0, ["d", "e", "f"]),
+        (T0 + 1, ["g", "h", "i"]),
+    ] {
         for id in ids {
             queue.push(T0 - SECOND, id, due, "")?;
         }
@@ -174,14 +231,20 @@ fn what_was_promoted_before_the_clock_went_back_waits_anew() -> Result<()> {
 /// Whoever may push can write them by hand; nobody else's call must run for ever because of them.
 #[test]
 fn dues_so_far_off_that_one_more_is_the_same_are_promoted_and_claimed() -> Result<()> {
-    let (past, future) = (["-9007199254740996", "-9007199254740994"], ["9007199254740996", "9007199254740998"]);
+    let (past, future) = (
+        ["-9007199254740996", "-9007199254740994"],
+        ["9007199254740996", "9007199254740998"],
+    );
     for (now, [most, last]) in [(T0, past), (9_007_199_254_750_000, future)] {
         for promoted in [true, false] {
             let mut queue = Queue::start()?;
             queue.ok("configure", T0, words!["max_attempts", 3])?;
             let mut add = words!["ZADD", queue.key("scheduled")];
             for place in 0..10_u64 {
-                add.extend(words![if place == 9 { last } else { most }, format!("{place}")]);
+                add.extend(words![
+                    if place == 9 { last } else { most },
+                    format!("{place}")
+                ]);
             }
             queue.command(add)?;
             if promoted {
@@ -190,7 +253,11 @@ fn dues_so_far_off_that_one_more_is_the_same_are_promoted_and_claimed() -> Resul
             // Nobody's messages: they have no payload.
             let claim = queue.ok("claim", now, words![10, token('a'), SECOND, "1"])?;
             ensure!(claim.part(3)?.list()?.is_empty());
-            ensure!(queue.state()?.scheduled.len() == 1, "{:?}", queue.state()?.scheduled);
+            ensure!(
+                queue.state()?.scheduled.len() == 1,
+                "{:?}",
+                queue.state()?.scheduled
+            );
         }
     }
     Ok(())

@@ -17,7 +17,11 @@ struct Listener {
 impl Listener {
     fn start(queue: &Queue) -> Result<Self> {
         let mut connection = connect(&queue.server.url())?;
-        connection.send_packed_command(&redis::cmd("SSUBSCRIBE").arg("dueq:{q}:notice").get_packed_command())?;
+        connection.send_packed_command(
+            &redis::cmd("SSUBSCRIBE")
+                .arg("dueq:{q}:notice")
+                .get_packed_command(),
+        )?;
         connection.recv_response()?;
         Ok(Self { connection })
     }
@@ -71,7 +75,11 @@ fn a_push_for_now_rings_or_tells_of_the_next_millisecond() -> Result<()> {
         let mut listener = Listener::start(&queue)?;
         let now = format!("{T0}{now}");
         ensure!(queue.items("push", now.clone(), words!["", "a", "+0", "", ""])? == ["CREATED"]);
-        let expected = if told { vec![(T0 + 1).to_string()] } else { vec![] };
+        let expected = if told {
+            vec![(T0 + 1).to_string()]
+        } else {
+            vec![]
+        };
         let heard = listener.heard(&mut queue)?;
         ensure!(heard == expected, "{now}: {heard:?}");
         ensure!(queue.state()?.wake.len() == tokens, "{now}");
@@ -113,11 +121,17 @@ fn a_promote_tells_where_the_head_is_now_unless_the_next_promote_will_soon() -> 
     queue.ok("promote", T0 + 99, words![10, ""])?;
     ensure!(listener.heard(&mut queue)?.is_empty(), "nothing was moved");
     queue.ok("promote", T0 + 101, words![1, ""])?;
-    ensure!(listener.heard(&mut queue)?.is_empty(), "the head is due still");
+    ensure!(
+        listener.heard(&mut queue)?.is_empty(),
+        "the head is due still"
+    );
     queue.ok("promote", T0 + 101, words![10, "1"])?;
     ensure!(listener.heard(&mut queue)?.is_empty(), "25 ms are close");
     queue.ok("promote", T0 + 126, words![10, "1"])?;
-    ensure!(listener.heard(&mut queue)? == [(T0 + 152).to_string()], "26 ms are not");
+    ensure!(
+        listener.heard(&mut queue)? == [(T0 + 152).to_string()],
+        "26 ms are not"
+    );
     queue.ok("promote", T0 + 152, words![10, ""])?;
     ensure!(listener.heard(&mut queue)? == [""], "none is left");
     Ok(())
@@ -140,7 +154,10 @@ fn a_claim_of_what_is_due_tells_where_the_head_is_now_as_a_promote_does() -> Res
     ensure!(claim(101, "1")?.is_empty(), "the head is due still");
     ensure!(claim(101, "")?.is_empty(), "nothing was taken");
     ensure!(claim(101, "1")?.is_empty(), "25 ms are close");
-    ensure!(claim(126, "1")? == [(T0 + 152).to_string()], "26 ms are not");
+    ensure!(
+        claim(126, "1")? == [(T0 + 152).to_string()],
+        "26 ms are not"
+    );
     ensure!(claim(152, "1")? == [""], "none is left");
     Ok(())
 }
@@ -158,7 +175,11 @@ fn a_promote_keeps_the_due_of_each_whether_many_share_one_or_not() -> Result<()>
         }
         expected.truncate(31);
         queue.ok("promote", T0 + 100, words![30, ""])?;
-        ensure!(queue.state()?.ready == expected, "{dues} dues: {:?}", queue.state()?.ready);
+        ensure!(
+            queue.state()?.ready == expected,
+            "{dues} dues: {:?}",
+            queue.state()?.ready
+        );
         // A claim of what is due reads them in the same way.
         let reply = queue.ok("claim", T0 + 100, words![messages, token('a'), SECOND, "1"])?;
         let claimed = reply.deliveries()?;
@@ -193,7 +214,11 @@ fn work_that_is_left_rings_twice_and_never_more() -> Result<()> {
             }
             queue.ok(verb, T0, arguments)?;
             let expected = if silent { tokens } else { 2 };
-            ensure!(queue.state()?.wake.len() == expected, "{verb} with {tokens}: {:?}", queue.state()?.wake);
+            ensure!(
+                queue.state()?.wake.len() == expected,
+                "{verb} with {tokens}: {:?}",
+                queue.state()?.wake
+            );
         }
     }
     Ok(())
@@ -221,7 +246,11 @@ fn a_push_rings_for_what_is_ready_now_not_for_what_was() -> Result<()> {
     queue.push(T0, "moved", T0, "")?;
     queue.ok("promote", T0, words![1, "1"])?;
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
-    queue.ok("push", T0, words!["", "moved", "+5000", "", "on_conflict=reschedule"])?;
+    queue.ok(
+        "push",
+        T0,
+        words!["", "moved", "+5000", "", "on_conflict=reschedule"],
+    )?;
     ensure!(queue.state()?.wake.is_empty(), "nothing is left");
 
     // A stranger's entry waits where a push makes the queue.
@@ -235,8 +264,20 @@ fn a_push_rings_for_what_is_ready_now_not_for_what_was() -> Result<()> {
 #[test]
 fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
     let mut queue = Queue::start()?;
-    queue.command(words!["ACL", "SETUSER", "limited", "on", "nopass", "~dueq:*", "+@all", "resetchannels"])?;
-    let url = queue.server.url().replace("redis://", "redis://limited:any@");
+    queue.command(words![
+        "ACL",
+        "SETUSER",
+        "limited",
+        "on",
+        "nopass",
+        "~dueq:*",
+        "+@all",
+        "resetchannels"
+    ])?;
+    let url = queue
+        .server
+        .url()
+        .replace("redis://", "redis://limited:any@");
     let mut limited = connect(&url)?;
     let words = words!["SPUBLISH", "dueq:{q}:notice", "1"];
     let published = crate::queue::command(&mut limited, &words)?;
@@ -254,10 +295,17 @@ fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
 fn the_rights_that_the_document_names_are_enough() -> Result<()> {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let protocol = words(include_str!("../../../PROTOCOL.md"));
-    for (role, name) in [(Role::Producer, "producer"), (Role::Consumer, "consumer"), (Role::Operator, "operator")] {
+    for (role, name) in [
+        (Role::Producer, "producer"),
+        (Role::Consumer, "consumer"),
+        (Role::Operator, "operator"),
+    ] {
         let rules = dueq::acl_rules("orders", role)?.join(" ");
         let line = format!("ACL SETUSER orders-{name} {rules} on >PASSWORD");
-        ensure!(protocol.contains(&words(&line)), "PROTOCOL.md does not say: {line}");
+        ensure!(
+            protocol.contains(&words(&line)),
+            "PROTOCOL.md does not say: {line}"
+        );
     }
     let mut queue = Queue::start()?;
     for (verb, _) in SCRIPTS {

@@ -22,7 +22,16 @@ fn sound(queue: &mut Queue) -> Result<()> {
 }
 
 fn alive(queue: &mut Queue, now: u64) -> Result<()> {
-    queue.command(words!["HSET", "dueq:{q}:meta", "last_beat", now, "reap_after", 0]).map(drop)
+    queue
+        .command(words![
+            "HSET",
+            "dueq:{q}:meta",
+            "last_beat",
+            now,
+            "reap_after",
+            0
+        ])
+        .map(drop)
 }
 
 fn reap(queue: &mut Queue, now: u64, limit: u64) -> Result<i64> {
@@ -50,7 +59,10 @@ fn every_settle_counts_and_the_last_one_ends_the_lease() -> Result<()> {
     for (verb, words, left) in settles {
         queue.ok(verb, T0, words)?;
         let leases = usize::from(left > 0);
-        ensure!(claims_and_leases(&mut queue)? == (left, leases), "after {verb}");
+        ensure!(
+            claims_and_leases(&mut queue)? == (left, leases),
+            "after {verb}"
+        );
         sound(&mut queue)?;
     }
     Ok(())
@@ -66,7 +78,9 @@ fn half_a_claim_is_acked_and_the_rest_is_taken_back() -> Result<()> {
             state.claims.remove(&id);
             state.messages.remove(&id);
         }
-        state.claims.insert(Text([b"\x02", &token('a').0[..]].concat()), "2".into());
+        state
+            .claims
+            .insert(Text([b"\x02", &token('a').0[..]].concat()), "2".into());
         count(state, "acked", 2);
         count(state, "seq", 1);
     })?;
@@ -80,22 +94,45 @@ fn half_a_claim_is_acked_and_the_rest_is_taken_back() -> Result<()> {
 fn what_is_extended_has_a_lease_of_its_own() -> Result<()> {
     let mut queue = claimed(&["a", "b"])?;
     let before = queue.state()?;
-    ensure!(queue.items("extend", T0, words!["a", token('a'), 60 * SECOND])? == [format!("OK {}", T0 + 60 * SECOND)]);
+    ensure!(
+        queue.items("extend", T0, words!["a", token('a'), 60 * SECOND])?
+            == [format!("OK {}", T0 + 60 * SECOND)]
+    );
     expect(&mut queue, before, |state| {
         ended(state, &token('a'));
-        granted(state, &token('a'), T0 + 30 * SECOND, &[("a", T0), ("b", T0)]);
-        state.claims.insert("a".into(), format!("{}{T0}+", token('a').text()).into());
-        state.claims.insert(Text([b"\x02", &token('a').0[..]].concat()), "1".into());
+        granted(
+            state,
+            &token('a'),
+            T0 + 30 * SECOND,
+            &[("a", T0), ("b", T0)],
+        );
+        state
+            .claims
+            .insert("a".into(), format!("{}{T0}+", token('a').text()).into());
+        state
+            .claims
+            .insert(Text([b"\x02", &token('a').0[..]].concat()), "1".into());
         super::add(&mut state.leases, "a", T0 + 60 * SECOND);
         count(state, "seq", 1);
     })?;
     // An extension never shortens, whichever lease it was.
-    ensure!(queue.items("extend", T0, words!["a", token('a'), 1])? == [format!("OK {}", T0 + 60 * SECOND)]);
-    ensure!(queue.items("extend", T0, words!["b", token('a'), 1])? == [format!("OK {}", T0 + 30 * SECOND)]);
-    ensure!(claims_and_leases(&mut queue)? == (2, 2), "nobody is under the claim's lease any more");
+    ensure!(
+        queue.items("extend", T0, words!["a", token('a'), 1])?
+            == [format!("OK {}", T0 + 60 * SECOND)]
+    );
+    ensure!(
+        queue.items("extend", T0, words!["b", token('a'), 1])?
+            == [format!("OK {}", T0 + 30 * SECOND)]
+    );
+    ensure!(
+        claims_and_leases(&mut queue)? == (2, 2),
+        "nobody is under the claim's lease any more"
+    );
     sound(&mut queue)?;
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
-    ensure!(queue.items("ack", T0 + 31 * SECOND, words![token('a'), 2, "b", "a"])? == ["LOST", "OK"]);
+    ensure!(
+        queue.items("ack", T0 + 31 * SECOND, words![token('a'), 2, "b", "a"])? == ["LOST", "OK"]
+    );
     ensure!(claims_and_leases(&mut queue)? == (0, 0));
     Ok(())
 }
@@ -109,7 +146,9 @@ fn one_ack_settles_what_several_claims_granted() -> Result<()> {
     }
     queue.ok("extend", T0, words!["d", token('d'), 60 * SECOND])?;
     let (a, c, d) = (token('a'), token('c'), token('d'));
-    let words = words![&a, 1, "a", &c, 2, "c", "b", &d, 1, "d", &a, 2, "b", "a", &c, 1, "?"];
+    let words = words![
+        &a, 1, "a", &c, 2, "c", "b", &d, 1, "d", &a, 2, "b", "a", &c, 1, "?"
+    ];
     ensure!(queue.items("ack", T0, words)? == ["OK", "OK", "LOST", "OK", "OK", "GONE", "GONE"]);
     ensure!(claims_and_leases(&mut queue)? == (0, 0) && queue.state()?.messages.len() == 1);
     Ok(())
@@ -120,7 +159,11 @@ fn one_ack_settles_what_several_claims_granted() -> Result<()> {
 fn an_id_that_was_acked_and_pushed_anew_is_not_the_old_claims() -> Result<()> {
     let mut queue = claimed(&["a", "b"])?;
     queue.ok("ack", T0, words![token('a'), 1, "a"])?;
-    for (state, push) in [("scheduled", T0 + 3_600 * SECOND), ("ready", T0), ("leased", T0)] {
+    for (state, push) in [
+        ("scheduled", T0 + 3_600 * SECOND),
+        ("ready", T0),
+        ("leased", T0),
+    ] {
         queue.ok("cancel", T0, words!["", "a"])?;
         ensure!(queue.items("push", T0, words!["", "a", push, "new", ""])? == ["CREATED"]);
         match state {
@@ -140,7 +183,10 @@ fn an_id_that_was_acked_and_pushed_anew_is_not_the_old_claims() -> Result<()> {
         }
     }
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
-    ensure!(leased(&queue.state()?)? == [Text::from("a")], "b came back, and a stayed with who has it");
+    ensure!(
+        leased(&queue.state()?)? == [Text::from("a")],
+        "b came back, and a stayed with who has it"
+    );
     ensure!(queue.items("ack", T0 + 31 * SECOND, words![token('n'), 1, "a"])? == ["OK"]);
     sound(&mut queue)
 }
@@ -151,7 +197,10 @@ fn a_reap_of_a_large_claim_is_bounded_and_takes_the_rest_when_repeated() -> Resu
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let mut queue = claimed(&ids)?;
     let now = T0 + 30 * SECOND;
-    let acked = words![token('a'), 100].into_iter().chain(ids[..100].iter().map(|id| Text::from(*id))).collect();
+    let acked = words![token('a'), 100]
+        .into_iter()
+        .chain(ids[..100].iter().map(|id| Text::from(*id)))
+        .collect();
     queue.ok("ack", T0, acked)?;
     for left in [600, 300] {
         ensure!(reap(&mut queue, now, 300)? == 300);
@@ -178,9 +227,15 @@ fn a_reap_ends_a_lease_whose_count_is_wrong() -> Result<()> {
     let mut queue = claimed(&["a", "b"])?;
     queue.command(words!["HSET", "dueq:{q}:claims", &count, "9"])?;
     ensure!(queue.items("ack", T0, words![token('a'), 2, "a", "b"])? == ["OK", "OK"]);
-    ensure!(claims_and_leases(&mut queue)? == (2, 1), "nobody knows that it was the last");
+    ensure!(
+        claims_and_leases(&mut queue)? == (2, 1),
+        "nobody knows that it was the last"
+    );
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 0);
-    ensure!(claims_and_leases(&mut queue)? == (0, 0), "what was left of it goes when it runs out");
+    ensure!(
+        claims_and_leases(&mut queue)? == (0, 0),
+        "what was left of it goes when it runs out"
+    );
     let mut queue = claimed(&["a", "b"])?;
     queue.command(words!["HDEL", "dueq:{q}:claims", &count])?;
     ensure!(queue.items("ack", T0, words![token('a'), 1, "a"])? == ["OK"]);
@@ -210,14 +265,26 @@ fn a_token_is_new_for_each_claim() -> Result<()> {
 #[test]
 fn details_that_all_share_are_told_once() -> Result<()> {
     let mut queue = Queue::start()?;
-    queue.ok("push", T0, words!["", "a", T0, "", "", "b", T0, "", "", "c", T0 + 1, "", ""])?;
+    queue.ok(
+        "push",
+        T0,
+        words!["", "a", T0, "", "", "b", T0, "", "", "c", T0 + 1, "", ""],
+    )?;
     let reply = queue.ok("claim", T0 + 1, words![2, token('a'), SECOND, "1"])?;
-    ensure!(reply.part(5)?.list()?.len() == 1 && reply.part(3)?.list()?.len() == 2, "{reply:?}");
+    ensure!(
+        reply.part(5)?.list()?.len() == 1 && reply.part(3)?.list()?.len() == 2,
+        "{reply:?}"
+    );
     queue.ok("release", T0 + 1, words!["a", token('a')])?;
     let reply = queue.ok("claim", T0 + 1, words![2, token('b'), SECOND, "1"])?;
     ensure!(reply.part(5)?.list()?.len() == 2, "{reply:?}");
     let reply = queue.ok("claim", T0 + 1, words![2, token('c'), SECOND, "1"])?;
-    ensure!(reply.list()?[3..].iter().all(|list| list.list().is_ok_and(<[_]>::is_empty)), "{reply:?}");
+    ensure!(
+        reply.list()?[3..]
+            .iter()
+            .all(|list| list.list().is_ok_and(<[_]>::is_empty)),
+        "{reply:?}"
+    );
     Ok(())
 }
 
@@ -228,9 +295,17 @@ fn leases_of_an_earlier_form_run_out_and_are_mended() -> Result<()> {
         let mut queue = claimed(&["a"])?;
         let now = T0 + 30 * SECOND;
         for kind in ["\u{1}", "\u{2}"] {
-            queue.command(words!["HDEL", "dueq:{q}:claims", format!("{kind}{}", token('a').text())])?;
+            queue.command(words![
+                "HDEL",
+                "dueq:{q}:claims",
+                format!("{kind}{}", token('a').text())
+            ])?;
         }
-        queue.command(words!["ZREM", "dueq:{q}:leases", format!("\u{1}{}", token('a').text())])?;
+        queue.command(words![
+            "ZREM",
+            "dueq:{q}:leases",
+            format!("\u{1}{}", token('a').text())
+        ])?;
         queue.command(words!["ZADD", "dueq:{q}:leases", now, "a"])?;
         if mend {
             queue.ok("audit", T0, words!["leases", 0, 10, "1"])?;
@@ -250,7 +325,9 @@ fn a_page_of_the_leased_is_short_where_claims_granted_much_and_hold_little() -> 
     let mut queue = Queue::start()?;
     let mut left = Vec::new();
     for claim in 'a'..='l' {
-        let ids: Vec<String> = (0..1_000).map(|number| format!("{claim}{number}")).collect();
+        let ids: Vec<String> = (0..1_000)
+            .map(|number| format!("{claim}{number}"))
+            .collect();
         let pushes = ids.iter().flat_map(|id| words![id.as_str(), T0, "", ""]);
         queue.ok("push", T0, words![""].into_iter().chain(pushes).collect())?;
         ensure!(queue.take(T0, 1_000, &token(claim))?.len() == 1_000);
@@ -258,18 +335,29 @@ fn a_page_of_the_leased_is_short_where_claims_granted_much_and_hold_little() -> 
         queue.ok(
             "ack",
             T0,
-            words![token(claim), 999].into_iter().chain(acked.iter().map(|id| id.as_str().into())).collect(),
+            words![token(claim), 999]
+                .into_iter()
+                .chain(acked.iter().map(|id| id.as_str().into()))
+                .collect(),
         )?;
         left.push(last.clone());
     }
     let mut page = |cursor: &str| {
         let reply = queue.ok("peek", T0, words!["leased", cursor, 1_000])?;
-        let ids = reply.part(2)?.list()?.iter().map(|item| item.part(0)?.text()).collect::<Result<Vec<_>>>()?;
+        let ids = reply
+            .part(2)?
+            .list()?
+            .iter()
+            .map(|item| item.part(0)?.text())
+            .collect::<Result<Vec<_>>>()?;
         anyhow::Ok((ids, reply.part(1)?.text()?))
     };
     let (first, cursor) = page("")?;
     let (second, end) = page(&cursor)?;
-    ensure!((first.len(), second.len(), end.as_str()) == (10, 2, ""), "{first:?} {second:?}");
+    ensure!(
+        (first.len(), second.len(), end.as_str()) == (10, 2, ""),
+        "{first:?} {second:?}"
+    );
     ensure!([first, second].concat() == left);
     Ok(())
 }
@@ -285,11 +373,22 @@ fn a_reap_looks_at_10_000_ids_at_most() -> Result<()> {
         queue.ok("push", T0, words![""].into_iter().chain(items).collect())?;
         let token = queue.new_token();
         queue.ok("claim", T0, words![SIZE as u64, &token, SECOND, "1"])?;
-        let acks = words![&token, SIZE as u64 - 1].into_iter().chain(ids[1..].iter().map(Text::from)).collect();
-        ensure!(queue.items("ack", T0, acks)?.iter().all(|reply| reply == "OK"));
+        let acks = words![&token, SIZE as u64 - 1]
+            .into_iter()
+            .chain(ids[1..].iter().map(Text::from))
+            .collect();
+        ensure!(
+            queue
+                .items("ack", T0, acks)?
+                .iter()
+                .all(|reply| reply == "OK")
+        );
     }
     alive(&mut queue, T0 + SECOND)?;
-    ensure!(reap(&mut queue, T0 + SECOND, 1_000)? == 10, "ten claims granted 10,000 ids");
+    ensure!(
+        reap(&mut queue, T0 + SECOND, 1_000)? == 10,
+        "ten claims granted 10,000 ids"
+    );
     ensure!(reap(&mut queue, T0 + SECOND, 1_000)? == 2);
     Ok(())
 }

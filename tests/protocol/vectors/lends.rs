@@ -8,7 +8,11 @@ use crate::state::State;
 
 /// An audit of the leases that mends; what it found.
 fn audit(queue: &mut Queue, now: u64, part: &str) -> Result<Vec<Reply>> {
-    Ok(queue.ok("audit", now, words![part, 0, 100, "1"])?.part(3)?.list()?.to_vec())
+    Ok(queue
+        .ok("audit", now, words![part, 0, 100, "1"])?
+        .part(3)?
+        .list()?
+        .to_vec())
 }
 
 /// The member of the leases that stands for all ids of a claim.
@@ -19,7 +23,11 @@ fn lease_of(token: &Text) -> Text {
 #[test]
 fn an_audit_leaves_leases_of_up_to_a_day_alone() -> Result<()> {
     let mut queue = Queue::start()?;
-    for (id, letter, lease) in [("minute", 'm', 60 * SECOND + 1), ("order-42", 'h', HOUR + 1), ("day", 'd', DAY)] {
+    for (id, letter, lease) in [
+        ("minute", 'm', 60 * SECOND + 1),
+        ("order-42", 'h', HOUR + 1),
+        ("day", 'd', DAY),
+    ] {
         queue.push(T0, id, T0, "payload")?;
         queue.ok("claim", T0, words![1, token(letter), lease, "1"])?;
     }
@@ -38,8 +46,14 @@ fn an_audit_ends_a_lease_beyond_a_day_in_a_minute() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "payload")?;
     queue.ok("claim", T0 + 1, words![1, token('a'), DAY, "1"])?;
-    ensure!(audit(&mut queue, T0, "leases")?.len() == 1, "the clock went back by a millisecond");
-    ensure!(State::score(&queue.state()?.leases, &lease_of(&token('a'))) == Some((T0 + 60 * SECOND) as f64));
+    ensure!(
+        audit(&mut queue, T0, "leases")?.len() == 1,
+        "the clock went back by a millisecond"
+    );
+    ensure!(
+        State::score(&queue.state()?.leases, &lease_of(&token('a')))
+            == Some((T0 + 60 * SECOND) as f64)
+    );
     Ok(())
 }
 
@@ -52,16 +66,27 @@ fn a_handler_keeps_a_lost_lease_for_a_minute() -> Result<()> {
     }
     // Of the one all that stands for the claim is lost, of the other just the lease.
     let (leases, claims) = (queue.key("leases"), queue.key("claims"));
-    queue.command(words!["ZREM", leases, lease_of(&token('a')), lease_of(&token('b'))])?;
+    queue.command(words![
+        "ZREM",
+        leases,
+        lease_of(&token('a')),
+        lease_of(&token('b'))
+    ])?;
     let count = Text([b"\x02", &token('a').0[..]].concat());
     queue.command(words!["HDEL", claims, lease_of(&token('a')), count])?;
     ensure!(audit(&mut queue, T0, "claims")?.len() == 2);
     let leases = queue.state()?.leases;
     let minute = Some((T0 + 60 * SECOND) as f64);
     ensure!(State::score(&leases, &"a".into()) == minute, "{leases:?}");
-    ensure!(State::score(&leases, &lease_of(&token('b'))) == minute, "{leases:?}");
+    ensure!(
+        State::score(&leases, &lease_of(&token('b'))) == minute,
+        "{leases:?}"
+    );
     for (id, letter) in [("a", 'a'), ("b", 'b')] {
-        ensure!(queue.items("ack", T0 + 59 * SECOND, words![token(letter), 1, id])? == ["OK"], "{id}");
+        ensure!(
+            queue.items("ack", T0 + 59 * SECOND, words![token(letter), 1, id])? == ["OK"],
+            "{id}"
+        );
     }
     Ok(())
 }

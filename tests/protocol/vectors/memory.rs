@@ -10,8 +10,18 @@ use crate::scripts::SCRIPTS;
 const ADDING: [&str; 4] = ["push", "requeue", "reschedule", "run_now"];
 
 fn full(queue: &mut Queue) -> Result<()> {
-    ensure!(queue.command(words!["CONFIG", "SET", "maxmemory-policy", "noeviction"])?.code().is_none());
-    ensure!(queue.command(words!["CONFIG", "SET", "maxmemory", "1"])?.code().is_none());
+    ensure!(
+        queue
+            .command(words!["CONFIG", "SET", "maxmemory-policy", "noeviction"])?
+            .code()
+            .is_none()
+    );
+    ensure!(
+        queue
+            .command(words!["CONFIG", "SET", "maxmemory", "1"])?
+            .code()
+            .is_none()
+    );
     Ok(())
 }
 
@@ -52,7 +62,12 @@ fn consumers_drain_a_full_server_and_pushes_come_back() -> Result<()> {
         queue.push(T0, &id.to_string(), T0, &"x".repeat(10_000))?;
     }
     full(&mut queue)?;
-    ensure!(queue.call("push", T0, words!["", "more", "+1", "", ""])?.code() == Some("OOM"));
+    ensure!(
+        queue
+            .call("push", T0, words!["", "more", "+1", "", ""])?
+            .code()
+            == Some("OOM")
+    );
     for node in ["a", "b"] {
         queue.ok("beat", T0, words![node, "stay"])?;
     }
@@ -64,9 +79,16 @@ fn consumers_drain_a_full_server_and_pushes_come_back() -> Result<()> {
     queue.ok("bury", T0, words!["11", token('r'), "why"])?;
     queue.ok("cancel", T0, words!["1", "11"])?;
     let drained = super::drain(&mut queue, T0)?;
-    ensure!(drained.len() == 48, "{} of 48: one is leased, one was cancelled", drained.len());
+    ensure!(
+        drained.len() == 48,
+        "{} of 48: one is leased, one was cancelled",
+        drained.len()
+    );
     ensure!(queue.items("ack", T0, words![token('r'), 1, "12"])? == ["OK"]);
-    ensure!(queue.state()?.messages.len() == 1, "nothing but the sentinel");
+    ensure!(
+        queue.state()?.messages.len() == 1,
+        "nothing but the sentinel"
+    );
     queue.command(words!["CONFIG", "SET", "maxmemory", "0"])?;
     ensure!(queue.push(T0, "more", "+1", "")? == "CREATED");
     Ok(())

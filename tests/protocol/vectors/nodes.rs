@@ -26,8 +26,14 @@ fn a_beat_is_one_transition_of_the_whole_state() -> Result<()> {
     ensure!(beat(&mut queue, T0, "north", "stay")? == (true, 1));
     expect(&mut queue, before, |state| {
         add(&mut state.nodes, "north", T0);
-        let times = [("leader_until", T0 + 2_500), ("last_beat", T0), ("reap_after", 0)];
-        state.meta.extend(times.map(|(field, time)| (field.into(), time.into())));
+        let times = [
+            ("leader_until", T0 + 2_500),
+            ("last_beat", T0),
+            ("reap_after", 0),
+        ];
+        state
+            .meta
+            .extend(times.map(|(field, time)| (field.into(), time.into())));
         state.meta.insert("leader".into(), "north".into());
     })
 }
@@ -37,11 +43,23 @@ fn one_leads_until_it_is_silent_for_its_time() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "a", "stay")? == (true, 1));
     ensure!(beat(&mut queue, T0 + 1, "b", "stay")? == (false, 2));
-    ensure!(beat(&mut queue, T0 + 1_000, "a", "stay")? == (true, 2), "renewed");
+    ensure!(
+        beat(&mut queue, T0 + 1_000, "a", "stay")? == (true, 2),
+        "renewed"
+    );
     ensure!(beat(&mut queue, T0 + 2_900, "b", "stay")? == (false, 2));
-    ensure!(beat(&mut queue, T0 + 3_499, "b", "stay")? == (false, 2), "to the millisecond");
-    ensure!(beat(&mut queue, T0 + 3_500, "b", "stay")? == (true, 2), "2.5 s after its last beat");
-    ensure!(beat(&mut queue, T0 + 3_600, "a", "stay")? == (false, 2), "and it does not come back");
+    ensure!(
+        beat(&mut queue, T0 + 3_499, "b", "stay")? == (false, 2),
+        "to the millisecond"
+    );
+    ensure!(
+        beat(&mut queue, T0 + 3_500, "b", "stay")? == (true, 2),
+        "2.5 s after its last beat"
+    );
+    ensure!(
+        beat(&mut queue, T0 + 3_600, "a", "stay")? == (false, 2),
+        "and it does not come back"
+    );
     Ok(())
 }
 
@@ -50,7 +68,10 @@ fn a_lead_that_leaves_is_followed_at_once() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "a", "stay")? == (true, 1));
     ensure!(beat(&mut queue, T0, "b", "stay")? == (false, 2));
-    ensure!(beat(&mut queue, T0 + 1, "b", "leave")? == (false, 1), "another one that leaves changes nothing");
+    ensure!(
+        beat(&mut queue, T0 + 1, "b", "leave")? == (false, 1),
+        "another one that leaves changes nothing"
+    );
     ensure!(beat(&mut queue, T0 + 2, "b", "stay")? == (false, 2));
     ensure!(beat(&mut queue, T0 + 3, "a", "leave")? == (false, 1));
     ensure!(beat(&mut queue, T0 + 4, "b", "stay")? == (true, 1));
@@ -62,8 +83,14 @@ fn a_lead_that_leaves_is_followed_at_once() -> Result<()> {
 fn a_clock_that_goes_back_keeps_no_lead_for_ever() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0 + 60_000, "dead", "stay")? == (true, 1));
-    ensure!(beat(&mut queue, T0, "alive", "stay")? == (true, 1), "its leader is further ahead than any can be");
-    ensure!(ids(&queue.state()?.nodes) == ["alive"], "it was seen in the future");
+    ensure!(
+        beat(&mut queue, T0, "alive", "stay")? == (true, 1),
+        "its leader is further ahead than any can be"
+    );
+    ensure!(
+        ids(&queue.state()?.nodes) == ["alive"],
+        "it was seen in the future"
+    );
     Ok(())
 }
 
@@ -82,7 +109,12 @@ fn beats_do_not_number_the_state_and_make_no_queue() -> Result<()> {
     let mut queue = Queue::start()?;
     let before = queue.contents()?;
     let reply = queue.ok("beat", T0, words!["a", "stay"])?;
-    ensure!((1..=3).all(|part| reply.part(part).and_then(|part| part.int()).is_ok_and(|number| number == 0)));
+    ensure!((1..=3).all(|part| {
+        reply
+            .part(part)
+            .and_then(|part| part.int())
+            .is_ok_and(|number| number == 0)
+    }));
     ensure!(queue.contents()? == before);
     queue.push(T0, "a", T0, "")?;
     for second in 0..5 {

@@ -11,7 +11,13 @@ fn pages(queue: &mut Queue, state: &str, limit: u64) -> Result<Vec<String>> {
     let (mut all, mut cursor) = (Vec::new(), Text::default());
     for _ in 0..100 {
         let page = queue.ok("peek", T0, words![state, &cursor, limit])?;
-        all.extend(page.part(2)?.list()?.iter().map(|item| item.part(0)?.text()).collect::<Result<Vec<_>>>()?);
+        all.extend(
+            page.part(2)?
+                .list()?
+                .iter()
+                .map(|item| item.part(0)?.text())
+                .collect::<Result<Vec<_>>>()?,
+        );
         cursor = page.part(1)?.bytes()?.clone();
         if cursor.0.is_empty() {
             return Ok(all);
@@ -33,22 +39,36 @@ fn all_in(state: &str, ids: &[String]) -> Result<Queue> {
         queue.ok("claim", T0, words![1_000, token('a'), SECOND])?;
     }
     if state == "dead" {
-        queue.ok("bury", T0, ids.iter().flat_map(|id| words![id, token('a'), ""]).collect())?;
+        queue.ok(
+            "bury",
+            T0,
+            ids.iter()
+                .flat_map(|id| words![id, token('a'), ""])
+                .collect(),
+        )?;
     }
     Ok(queue)
 }
 
 #[test]
 fn pages_show_each_message_once_and_end() -> Result<()> {
-    let mut ids: Vec<String> = (0..23).map(|place| format!("{place}:id with : and ü")).collect();
+    let mut ids: Vec<String> = (0..23)
+        .map(|place| format!("{place}:id with : and ü"))
+        .collect();
     ids.sort();
     for state in ["scheduled", "ready", "leased", "dead"] {
         let mut queue = all_in(state, &ids)?;
         for limit in [1, 2, 7, 22, 23, 24, 1_000] {
-            ensure!(pages(&mut queue, state, limit)? == ids, "{state} by {limit}");
+            ensure!(
+                pages(&mut queue, state, limit)? == ids,
+                "{state} by {limit}"
+            );
         }
         for other in ["scheduled", "ready", "leased", "dead"] {
-            ensure!(other == state || pages(&mut queue, other, 5)?.is_empty(), "{other} is empty");
+            ensure!(
+                other == state || pages(&mut queue, other, 5)?.is_empty(),
+                "{other} is empty"
+            );
         }
     }
     Ok(())
@@ -66,8 +86,12 @@ fn a_page_goes_on_where_the_last_one_was_even_if_that_left() -> Result<()> {
     for leave in [words!["", "2"], words!["", "0"]] {
         queue.ok("cancel", T0, leave)?;
         let second = queue.ok("peek", T0, words!["scheduled", &cursor, 3])?;
-        let ids: Vec<String> =
-            second.part(2)?.list()?.iter().map(|item| item.part(0)?.text()).collect::<Result<_>>()?;
+        let ids: Vec<String> = second
+            .part(2)?
+            .list()?
+            .iter()
+            .map(|item| item.part(0)?.text())
+            .collect::<Result<_>>()?;
         ensure!(ids == ["3", "4", "5"], "{ids:?}");
     }
     Ok(())
@@ -101,7 +125,13 @@ fn get_and_peek_say_what_a_message_is() -> Result<()> {
             payload.into(),
         ];
         ensure!(*got.part(1)? == Reply::List(pairs), "{got:?}");
-        let item = Reply::List(vec![id.into(), time.into(), 0u64.into(), 0u64.into(), error.into()]);
+        let item = Reply::List(vec![
+            id.into(),
+            time.into(),
+            0u64.into(),
+            0u64.into(),
+            error.into(),
+        ]);
         ensure!(*queue.ok("peek", T0, words![state, "", 10])?.part(2)? == Reply::List(vec![item]));
     }
     ensure!(*queue.ok("get", T0, words!["?"])?.part(1)? == Reply::List(Vec::new()));
@@ -111,15 +141,33 @@ fn get_and_peek_say_what_a_message_is() -> Result<()> {
 #[test]
 fn stats_tell_states_limits_and_how_late_the_oldest_is() -> Result<()> {
     let mut queue = Queue::start()?;
-    ensure!(*queue.ok("stats", T0, words![])?.part(1)? == Reply::List(Vec::new()), "an absent queue has none");
+    ensure!(
+        *queue.ok("stats", T0, words![])?.part(1)? == Reply::List(Vec::new()),
+        "an absent queue has none"
+    );
     seed(&mut queue)?;
     queue.push(T0, "late", T0 + 50, "")?;
     queue.ok("beat", T0 + 100, words!["north", "stay"])?;
     let stats = queue.ok("stats", T0 + 150, words![])?;
-    let names = ["scheduled", "due", "ready", "leased", "dead", "recent", "nodes", "overdue_ms"];
+    let names = [
+        "scheduled",
+        "due",
+        "ready",
+        "leased",
+        "dead",
+        "recent",
+        "nodes",
+        "overdue_ms",
+    ];
     let values = [2u64, 1, 1, 1, 1, 0, 1, 150];
-    let expected = names.into_iter().zip(values).flat_map(|(name, value)| [Reply::from(name), value.into()]);
-    ensure!(stats.part(1)?.list()?[..16] == expected.collect::<Vec<_>>(), "{stats:?}");
+    let expected = names
+        .into_iter()
+        .zip(values)
+        .flat_map(|(name, value)| [Reply::from(name), value.into()]);
+    ensure!(
+        stats.part(1)?.list()?[..16] == expected.collect::<Vec<_>>(),
+        "{stats:?}"
+    );
     let tail = [
         "max_attempts",
         "max_crashes",
@@ -131,7 +179,10 @@ fn stats_tell_states_limits_and_how_late_the_oldest_is() -> Result<()> {
         "reap_after",
     ];
     let values = [20, 5, 0, 1_048_576, 2_592_000_000, 100_000, T0 + 2_600, 0];
-    let expected = tail.into_iter().zip(values).flat_map(|(name, value)| [Reply::from(name), value.into()]);
+    let expected = tail
+        .into_iter()
+        .zip(values)
+        .flat_map(|(name, value)| [Reply::from(name), value.into()]);
     let expected: Vec<Reply> = expected.chain(["leader".into(), "north".into()]).collect();
     ensure!(stats.part(1)?.list()?.ends_with(&expected), "{stats:?}");
     Ok(())
@@ -142,7 +193,11 @@ fn reads_write_nothing_and_ring_nobody() -> Result<()> {
     let mut queue = with_every_state()?;
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
     let before = queue.contents()?;
-    for (verb, words) in [("get", words!["r"]), ("peek", words!["ready", "", 10]), ("stats", words![])] {
+    for (verb, words) in [
+        ("get", words!["r"]),
+        ("peek", words!["ready", "", 10]),
+        ("stats", words![]),
+    ] {
         queue.ok(verb, T0 + HOUR * 2, words)?;
         ensure!(queue.contents()? == before, "{verb}");
     }

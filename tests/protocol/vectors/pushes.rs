@@ -9,10 +9,23 @@ use crate::reply::{Text, words};
 #[test]
 fn the_first_push_makes_the_whole_queue() -> Result<()> {
     let mut queue = Queue::start()?;
-    ensure!(queue.items("push", T0, words![attempt(T0, 1), "a", T0 + 5, "payload", "max_attempts=3"])? == ["CREATED"]);
+    ensure!(
+        queue.items(
+            "push",
+            T0,
+            words![attempt(T0, 1), "a", T0 + 5, "payload", "max_attempts=3"]
+        )? == ["CREATED"]
+    );
     let found = queue.state()?;
-    let incarnation = found.meta.get(&Text::from("incarnation")).cloned().unwrap_or_default();
-    ensure!(incarnation.0.len() == 16 && incarnation.0.iter().all(u8::is_ascii_hexdigit), "{incarnation:?}");
+    let incarnation = found
+        .meta
+        .get(&Text::from("incarnation"))
+        .cloned()
+        .unwrap_or_default();
+    ensure!(
+        incarnation.0.len() == 16 && incarnation.0.iter().all(u8::is_ascii_hexdigit),
+        "{incarnation:?}"
+    );
     let sentinel = crate::state::sentinel();
     let zset = || vec![(sentinel.clone(), f64::INFINITY)];
     let hash = || [(sentinel.clone(), Text::default())].into();
@@ -30,15 +43,29 @@ fn the_first_push_makes_the_whole_queue() -> Result<()> {
         wake: Vec::new(),
     };
     add(&mut expected.scheduled, "a", T0 + 5);
-    add(&mut expected.recent, &format!("\u{3}{}", attempt(T0, 1)), T0 + 10_000);
+    add(
+        &mut expected.recent,
+        &format!("\u{3}{}", attempt(T0, 1)),
+        T0 + 10_000,
+    );
     expected.messages.insert("a".into(), "payload".into());
-    expected.attrs.insert("a".into(), "0 0 - max_attempts=3\n".into());
-    for (field, value) in
-        [("test", "1"), ("layout", "1"), ("seq", "1"), ("pushed", "1"), ("incarnation", &incarnation.text())]
-    {
+    expected
+        .attrs
+        .insert("a".into(), "0 0 - max_attempts=3\n".into());
+    for (field, value) in [
+        ("test", "1"),
+        ("layout", "1"),
+        ("seq", "1"),
+        ("pushed", "1"),
+        ("incarnation", &incarnation.text()),
+    ] {
         expected.meta.insert(field.into(), value.into());
     }
-    ensure!(found.difference(&expected).is_none(), "{:?}", found.difference(&expected));
+    ensure!(
+        found.difference(&expected).is_none(),
+        "{:?}",
+        found.difference(&expected)
+    );
     Ok(())
 }
 
@@ -48,11 +75,20 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
     let before = queue.state()?;
     let all = |option: &str| {
         words![
-            "", "s", "+1", "new", option, "r", "+1", "new", option, "l", "+1", "new", option, "d", "+1", "new", option
+            "", "s", "+1", "new", option, "r", "+1", "new", option, "l", "+1", "new", option, "d",
+            "+1", "new", option
         ]
     };
-    let kept = ["EXISTS scheduled", "EXISTS ready", "EXISTS leased", "EXISTS dead"];
-    ensure!(queue.items("push", T0, all(""))? == kept && queue.items("push", T0, all("on_conflict=keep"))? == kept);
+    let kept = [
+        "EXISTS scheduled",
+        "EXISTS ready",
+        "EXISTS leased",
+        "EXISTS dead",
+    ];
+    ensure!(
+        queue.items("push", T0, all(""))? == kept
+            && queue.items("push", T0, all("on_conflict=keep"))? == kept
+    );
     expect(&mut queue, before.clone(), |_| {})?;
 
     let moved = ["MOVED", "MOVED", "EXISTS leased", "EXISTS dead"];
@@ -63,7 +99,9 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
             add(&mut state.scheduled, id, T0 + 1);
             add(&mut state.recent, &format!("\u{4}{id}"), T0 + 12_000);
         }
-        state.meta.insert("ended_until".into(), (T0 + 12_001).into());
+        state
+            .meta
+            .insert("ended_until".into(), (T0 + 12_001).into());
         state.ready.truncate(1);
         count(state, "seq", 1);
     };
@@ -73,7 +111,9 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
     expect(&mut queue, before, |state| {
         for id in ["s", "r"] {
             state.messages.insert(id.into(), "new".into());
-            state.attrs.insert(id.into(), "0 0 - max_attempts=9\n".into());
+            state
+                .attrs
+                .insert(id.into(), "0 0 - max_attempts=9\n".into());
         }
         count(state, "seq", 1);
     })
@@ -81,23 +121,34 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
 
 #[test]
 fn replacing_begins_anew_and_rescheduling_does_not() -> Result<()> {
-    for (option, attrs) in
-        [("on_conflict=reschedule", Some("1 0 - max_attempts=5\nerror")), ("on_conflict=replace", None)]
-    {
+    for (option, attrs) in [
+        (
+            "on_conflict=reschedule",
+            Some("1 0 - max_attempts=5\nerror"),
+        ),
+        ("on_conflict=replace", None),
+    ] {
         let mut queue = Queue::start()?;
         queue.ok("push", T0, words!["", "a", T0, "old", "max_attempts=5"])?;
         ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
         queue.ok("retry", T0, words!["a", token('a'), 1_000, "error"])?;
         ensure!(queue.items("push", T0, words!["", "a", T0 + HOUR, "new", option])? == ["MOVED"]);
-        ensure!(queue.state()?.attrs.get(&"a".into()).cloned() == attrs.map(Text::from), "{option}");
+        ensure!(
+            queue.state()?.attrs.get(&"a".into()).cloned() == attrs.map(Text::from),
+            "{option}"
+        );
         let payload = if attrs.is_some() { "old" } else { "new" };
-        ensure!(queue.state()?.messages.get(&"a".into()) == Some(&payload.into()), "{option}");
+        ensure!(
+            queue.state()?.messages.get(&"a".into()) == Some(&payload.into()),
+            "{option}"
+        );
     }
     Ok(())
 }
 
 #[test]
-fn a_trace_parent_is_stored_after_the_limit_of_attempts_and_one_that_is_none_is_refused() -> Result<()> {
+fn a_trace_parent_is_stored_after_the_limit_of_attempts_and_one_that_is_none_is_refused()
+-> Result<()> {
     let mut queue = Queue::start()?;
     let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let parent = format!("traceparent=00-{trace}-{span}-01");
@@ -115,7 +166,10 @@ fn a_trace_parent_is_stored_after_the_limit_of_attempts_and_one_that_is_none_is_
     ensure!(queue.items("push", T0, words)? == ["CREATED", "CREATED"]);
     let state = queue.state()?;
     ensure!(state.attrs.get(&"alone".into()) == Some(&format!("0 0 - {parent}\n").into()));
-    ensure!(state.attrs.get(&"last counts".into()) == Some(&format!("0 0 - max_attempts=2 {parent}\n").into()));
+    ensure!(
+        state.attrs.get(&"last counts".into())
+            == Some(&format!("0 0 - max_attempts=2 {parent}\n").into())
+    );
 
     let (no_trace, no_span) = ("0".repeat(32), "0".repeat(16));
     for bad in [
@@ -133,18 +187,44 @@ fn a_trace_parent_is_stored_after_the_limit_of_attempts_and_one_that_is_none_is_
         format!("00-{trace}0-{span}-01"),
         format!("00-{trace}-{span}0-01"),
     ] {
-        let replies = queue.items("push", T0, words!["", "bad", T0, "", format!("traceparent={bad}")])?;
-        ensure!(replies[0].starts_with("INVALID option"), "{bad:?}: {replies:?}");
+        let replies = queue.items(
+            "push",
+            T0,
+            words!["", "bad", T0, "", format!("traceparent={bad}")],
+        )?;
+        ensure!(
+            replies[0].starts_with("INVALID option"),
+            "{bad:?}: {replies:?}"
+        );
     }
-    ensure!(queue.state()?.difference(&state).is_none(), "what was refused left a trace");
+    ensure!(
+        queue.state()?.difference(&state).is_none(),
+        "what was refused left a trace"
+    );
 
     // It goes through everything that keeps options.
     queue.ok("promote", T0, words![10, "1"])?;
     queue.ok("claim", T0, words![10, token('a'), 30 * SECOND])?;
-    queue.items("retry", T0, words!["alone", token('a'), 0, "why", "last counts", token('a'), 0, "why"])?;
+    queue.items(
+        "retry",
+        T0,
+        words![
+            "alone",
+            token('a'),
+            0,
+            "why",
+            "last counts",
+            token('a'),
+            0,
+            "why"
+        ],
+    )?;
     let state = queue.state()?;
     ensure!(state.attrs.get(&"alone".into()) == Some(&format!("1 0 - {parent}\nwhy").into()));
-    ensure!(state.attrs.get(&"last counts".into()) == Some(&format!("1 0 - max_attempts=2 {parent}\nwhy").into()));
+    ensure!(
+        state.attrs.get(&"last counts".into())
+            == Some(&format!("1 0 - max_attempts=2 {parent}\nwhy").into())
+    );
     Ok(())
 }
 
@@ -174,12 +254,16 @@ fn an_id_twice_in_a_batch_is_the_second_one_of_two_calls() -> Result<()> {
         "5",
         "on_conflict=replace max_attempts=4"
     ];
-    ensure!(queue.items("push", T0, words)? == ["CREATED", "EXISTS scheduled", "MOVED", "CREATED", "MOVED"]);
+    ensure!(
+        queue.items("push", T0, words)?
+            == ["CREATED", "EXISTS scheduled", "MOVED", "CREATED", "MOVED"]
+    );
     let state = queue.state()?;
     let due = |id: &str| crate::state::State::score(&state.scheduled, &id.into());
     ensure!(due("a") == Some((T0 + 7) as f64) && due("b") == Some((T0 + 9) as f64));
     ensure!(
-        state.messages.get(&"a".into()) == Some(&"1".into()) && state.messages.get(&"b".into()) == Some(&"5".into())
+        state.messages.get(&"a".into()) == Some(&"1".into())
+            && state.messages.get(&"b".into()) == Some(&"5".into())
     );
     ensure!(state.attrs.get(&"a".into()) == Some(&"0 0 - max_attempts=2\n".into()));
     ensure!(state.attrs.get(&"b".into()) == Some(&"0 0 - max_attempts=4\n".into()));
@@ -191,10 +275,14 @@ fn an_id_twice_in_a_batch_is_the_second_one_of_two_calls() -> Result<()> {
 fn a_full_queue_takes_no_more_and_says_so_item_by_item() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("configure", T0, words!["max_messages", 2])?;
-    let three = words!["", "a", "+1", "", "", "b", "+1", "", "", "c", "+1", "", "", "a", "+1", "", ""];
+    let three = words![
+        "", "a", "+1", "", "", "b", "+1", "", "", "c", "+1", "", "", "a", "+1", "", ""
+    ];
     let replies = queue.items("push", T0, three)?;
     ensure!(
-        replies[..2] == ["CREATED", "CREATED"] && replies[2].starts_with("FULL ") && replies[3] == "EXISTS scheduled"
+        replies[..2] == ["CREATED", "CREATED"]
+            && replies[2].starts_with("FULL ")
+            && replies[3] == "EXISTS scheduled"
     );
     ensure!(queue.push(T0, "c", "+1", "")?.starts_with("FULL "));
     queue.ok("cancel", T0, words!["", "a"])?;
@@ -272,36 +360,71 @@ fn one_bad_item_never_fails_its_neighbours() -> Result<()> {
     ];
     let replies = queue.items("push", T0, words)?;
     ensure!(replies[0] == "CREATED" && replies[replies.len() - 1] == "CREATED");
-    ensure!(replies[1..replies.len() - 1].iter().all(|reply| reply.starts_with("INVALID ")), "{replies:?}");
+    ensure!(
+        replies[1..replies.len() - 1]
+            .iter()
+            .all(|reply| reply.starts_with("INVALID ")),
+        "{replies:?}"
+    );
     ensure!(ids(&queue.state()?.scheduled) == ["a", "z"]);
 
     queue.ok("promote", T0 + SECOND, words![10, "1"])?;
     queue.ok("claim", T0 + SECOND, words![10, token('a'), 30 * SECOND])?;
     let (good, bad, now) = (token('a'), token('b'), T0 + SECOND);
     ensure!(
-        queue.items("extend", now, words!["a", &good, "x", "a", &bad, 5, "q", &good, 5, "z", &good, 60_000])?[..3]
+        queue.items(
+            "extend",
+            now,
+            words![
+                "a", &good, "x", "a", &bad, 5, "q", &good, 5, "z", &good, 60_000
+            ]
+        )?[..3]
             == ["INVALID lease must be 1 to 86400000 ms", "LOST", "GONE"]
     );
-    let again =
-        queue.items("again", now, words!["a", &good, "soon", "a", &bad, "+1", "q", &good, "+1", "a", &good, "+1"])?;
+    let again = queue.items(
+        "again",
+        now,
+        words![
+            "a", &good, "soon", "a", &bad, "+1", "q", &good, "+1", "a", &good, "+1"
+        ],
+    )?;
     ensure!(
         again[0].starts_with("INVALID")
-            && again[1..] == ["LOST".to_owned(), "GONE".to_owned(), format!("OK {}", now + 1)]
+            && again[1..]
+                == [
+                    "LOST".to_owned(),
+                    "GONE".to_owned(),
+                    format!("OK {}", now + 1)
+                ]
     );
     let retry = queue.items(
         "retry",
         now,
-        words!["z", &good, "-1", "", "z", &good, "+1", "", "z", &bad, 1, "", "z", &good, 1, ""],
+        words![
+            "z", &good, "-1", "", "z", &good, "+1", "", "z", &bad, 1, "", "z", &good, 1, ""
+        ],
     )?;
     ensure!(
-        retry[0].starts_with("INVALID") && retry[1].starts_with("INVALID") && retry[2] == "LOST" && retry[3] == "DEAD"
+        retry[0].starts_with("INVALID")
+            && retry[1].starts_with("INVALID")
+            && retry[2] == "LOST"
+            && retry[3] == "DEAD"
     );
     let moves = queue.items(
         "reschedule",
         now,
-        words!["a", "x", "", "a", "+9", "x", "nobody", "+9", "", "z", "+9", "", "a", "+9", ""],
+        words![
+            "a", "x", "", "a", "+9", "x", "nobody", "+9", "", "z", "+9", "", "a", "+9", ""
+        ],
     )?;
     ensure!(moves[0].starts_with("INVALID") && moves[1].starts_with("INVALID"));
-    ensure!(moves[2..] == ["ABSENT".to_owned(), "DEAD".to_owned(), format!("MOVED {}", now + 9)]);
+    ensure!(
+        moves[2..]
+            == [
+                "ABSENT".to_owned(),
+                "DEAD".to_owned(),
+                format!("MOVED {}", now + 9)
+            ]
+    );
     Ok(())
 }

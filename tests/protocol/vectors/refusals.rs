@@ -15,8 +15,14 @@ fn refused(queue: &mut Queue, code: &str, calls: Vec<(&str, Vec<Text>, Vec<Text>
         queue.through(way)?;
         for (verb, keys, argv) in &calls {
             let reply = queue.call_with(verb, keys.clone(), argv.clone())?;
-            ensure!(reply.code() == Some(code), "{way:?} {verb} {argv:?}: {reply:?}, not {code}");
-            ensure!(queue.contents()? == before, "{way:?} {verb} {argv:?} left a trace");
+            ensure!(
+                reply.code() == Some(code),
+                "{way:?} {verb} {argv:?}: {reply:?}, not {code}"
+            );
+            ensure!(
+                queue.contents()? == before,
+                "{way:?} {verb} {argv:?} left a trace"
+            );
         }
     }
     Ok(())
@@ -44,10 +50,24 @@ fn keys_that_are_not_the_ten_of_one_queue() -> Result<()> {
     ];
     bad.extend((0..9).map(|place| changed(place, "dueq:{other}:scheduled")));
     bad.extend((0..9).map(|place| changed(place, &good[(place + 1) % 9].text())));
-    let names = ["", "{", "}", "a{b", "a/b", "a/", "/1", "a/1/2", "new\nline", &"x".repeat(129)];
+    let names = [
+        "",
+        "{",
+        "}",
+        "a{b",
+        "a/b",
+        "a/",
+        "/1",
+        "a/1/2",
+        "new\nline",
+        &"x".repeat(129),
+    ];
     bad.extend(names.map(|name| keys_of(&format!("dueq:{{{name}}}"))));
     bad.extend(["dueq:q", "q", "other:{q}", "dueq:{q}:x", "Dueq:{q}"].map(keys_of));
-    let calls = SCRIPTS.iter().flat_map(|(verb, _)| bad.iter().map(|keys| (*verb, keys.clone(), argv(verb)))).collect();
+    let calls = SCRIPTS
+        .iter()
+        .flat_map(|(verb, _)| bad.iter().map(|keys| (*verb, keys.clone(), argv(verb))))
+        .collect();
     refused(&mut queue, "BADKEYS", calls)
 }
 
@@ -58,7 +78,10 @@ fn names_at_their_limits_are_served() -> Result<()> {
         let base = format!("dueq:{{{name}}}");
         queue.command(words!["HSET", format!("{base}:meta"), "test", "1"])?;
         let reply = queue.call_with("push", keys_of(&base), words![T0, "", "a", "+1", "", ""])?;
-        ensure!(reply.code().is_none() && reply.items()? == ["CREATED"], "{name}: {reply:?}");
+        ensure!(
+            reply.code().is_none() && reply.items()? == ["CREATED"],
+            "{name}: {reply:?}"
+        );
     }
     Ok(())
 }
@@ -68,7 +91,10 @@ fn a_queue_of_another_layout() -> Result<()> {
     let mut queue = with_every_state()?;
     for layout in ["2", "0", "", "one"] {
         queue.command(words!["HSET", "dueq:{q}:meta", "layout", layout])?;
-        let calls = SCRIPTS.iter().map(|(verb, _)| (*verb, keys_of("dueq:{q}"), argv(verb))).collect();
+        let calls = SCRIPTS
+            .iter()
+            .map(|(verb, _)| (*verb, keys_of("dueq:{q}"), argv(verb)))
+            .collect();
         refused(&mut queue, "LAYOUT", calls)?;
     }
     Ok(())
@@ -78,24 +104,56 @@ fn a_queue_of_another_layout() -> Result<()> {
 fn a_clock_of_the_callers_own() -> Result<()> {
     let mut queue = with_every_state()?;
     let keys = || keys_of("dueq:{q}");
-    let with = |verb: &'static str, now: &str| (verb, keys(), [words![now], plausible(verb)].concat());
-    let nonsense = ["soon", "-1", "1e12", "0x10", " 1", "1 ", "nan", "inf", "+1", ".5", "1.2.3"];
-    let calls = SCRIPTS.iter().flat_map(|(verb, _)| nonsense.map(|now| with(verb, now))).collect();
+    let with =
+        |verb: &'static str, now: &str| (verb, keys(), [words![now], plausible(verb)].concat());
+    let nonsense = [
+        "soon", "-1", "1e12", "0x10", " 1", "1 ", "nan", "inf", "+1", ".5", "1.2.3",
+    ];
+    let calls = SCRIPTS
+        .iter()
+        .flat_map(|(verb, _)| nonsense.map(|now| with(verb, now)))
+        .collect();
     refused(&mut queue, "BADNOW", calls)?;
-    refused(&mut queue, "BADNOW", SCRIPTS.iter().map(|(verb, _)| (*verb, keys(), Vec::new())).collect())?;
+    refused(
+        &mut queue,
+        "BADNOW",
+        SCRIPTS
+            .iter()
+            .map(|(verb, _)| (*verb, keys(), Vec::new()))
+            .collect(),
+    )?;
 
     queue.command(words!["HDEL", "dueq:{q}:meta", "test"])?;
-    refused(&mut queue, "BADNOW", SCRIPTS.iter().map(|(verb, _)| with(verb, &T0.to_string())).collect())?;
+    refused(
+        &mut queue,
+        "BADNOW",
+        SCRIPTS
+            .iter()
+            .map(|(verb, _)| with(verb, &T0.to_string()))
+            .collect(),
+    )?;
     queue.command(words!["FLUSHALL"])?;
-    refused(&mut queue, "BADNOW", SCRIPTS.iter().map(|(verb, _)| with(verb, &T0.to_string())).collect())
+    refused(
+        &mut queue,
+        "BADNOW",
+        SCRIPTS
+            .iter()
+            .map(|(verb, _)| with(verb, &T0.to_string()))
+            .collect(),
+    )
 }
 
 /// Arguments (without now) that a verb must not take.
 fn nonsense(verb: &str) -> Vec<Vec<Text>> {
     let numbers = ["", "x", "0", "-1", "1.5", "1001", "nan", "inf"];
     let with_numbers = |make: &dyn Fn(&str) -> Vec<Text>| numbers.map(make).to_vec();
-    let many =
-        |item: Vec<Text>, count: usize| item.iter().cycle().take(item.len() * count).cloned().collect::<Vec<_>>();
+    let many = |item: Vec<Text>, count: usize| {
+        item.iter()
+            .cycle()
+            .take(item.len() * count)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     let item = match verb {
         "push" => words!["a", "+1", "", ""],
         "ack" => words![token('l'), 1, "l"],
@@ -106,15 +164,25 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         _ => words!["s"],
     };
     let mut bad = match verb {
-        "promote" => {
-            [with_numbers(&|limit| words![limit, ""]), vec![words![10], words![10, "2"], words![10, "", ""]]].concat()
-        }
+        "promote" => [
+            with_numbers(&|limit| words![limit, ""]),
+            vec![words![10], words![10, "2"], words![10, "", ""]],
+        ]
+        .concat(),
         "claim" => {
             let leases = ["", "x", "0", "-1", "1.5", "86400001", "nan"];
             let counts = ["", "x", "-1", "0.5", "1001", "nan"];
-            let tokens = [Text::default(), "x".repeat(15).into(), "x".repeat(17).into()];
-            let mut bad =
-                vec![words![], words![1, token('a')], words![1, token('a'), 5, "2"], words![1, token('a'), 5, "1", ""]];
+            let tokens = [
+                Text::default(),
+                "x".repeat(15).into(),
+                "x".repeat(17).into(),
+            ];
+            let mut bad = vec![
+                words![],
+                words![1, token('a')],
+                words![1, token('a'), 5, "2"],
+                words![1, token('a'), 5, "1", ""],
+            ];
             bad.extend(leases.map(|lease| words![1, token('a'), lease]));
             bad.extend(counts.map(|count| words![count, token('a'), 5]));
             bad.extend(tokens.map(|token| words![1, token, 5]));
@@ -122,8 +190,15 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         }
         "reap" => [with_numbers(&|limit| words![limit]), vec![words![10, 10]]].concat(),
         "purge" => {
-            let states = ["", "leased", "absent", "x"].map(|state| words![state, 10]).to_vec();
-            [with_numbers(&|limit| words!["dead", limit]), states, vec![words!["dead"], words!["dead", 1, 1]]].concat()
+            let states = ["", "leased", "absent", "x"]
+                .map(|state| words![state, 10])
+                .to_vec();
+            [
+                with_numbers(&|limit| words!["dead", limit]),
+                states,
+                vec![words!["dead"], words!["dead", 1, 1]],
+            ]
+            .concat()
         }
         "requeue" => {
             let mut bad = with_numbers(&|limit| words!["oldest", limit, ""]);
@@ -147,14 +222,29 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         }
         "beat" => {
             let nodes = [Text::default(), "x".repeat(201).into(), "a\nb".into()];
-            let mut bad = vec![words![], words!["node"], words!["node", "go"], words!["node", "stay", ""]];
+            let mut bad = vec![
+                words![],
+                words!["node"],
+                words!["node", "go"],
+                words!["node", "stay", ""],
+            ];
             bad.extend(nodes.map(|node| words![node, "stay"]));
             bad
         }
         "configure" => {
-            let limits = ["max_attempts", "max_payload_bytes", "dead_keep_ms", "dead_keep", "max_messages"];
-            let mut bad =
-                vec![words![], words!["max_attempts"], words!["unknown", 1], words!["max_attempts", 3, "unknown", 1]];
+            let limits = [
+                "max_attempts",
+                "max_payload_bytes",
+                "dead_keep_ms",
+                "dead_keep",
+                "max_messages",
+            ];
+            let mut bad = vec![
+                words![],
+                words!["max_attempts"],
+                words!["unknown", 1],
+                words!["max_attempts", 3, "unknown", 1],
+            ];
             bad.extend(limits.map(|name| words![name, 0]));
             bad.extend(["x", "-1", "1.5", "", "nan"].map(|value| words!["max_crashes", value]));
             bad.push(words!["max_payload_bytes", 16_777_217u64]);
@@ -176,11 +266,29 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             bad
         }
         "push" => {
-            let mut bad = vec![words![], words![""], words!["", "a"], words!["", "a", "+1", "", "", "b"]];
+            let mut bad = vec![
+                words![],
+                words![""],
+                words!["", "a"],
+                words!["", "a", "+1", "", "", "b"],
+            ];
             let (long, short) = (format!("{T0} {}", "n".repeat(90)), format!("{T0} nonce67"));
             let (bare, unnamed) = (T0.to_string(), format!("{T0}.12345678"));
-            let odd = [" 1795258732e3 nonce678", "1795258732e3  nonce678", "0x1a1fe12d600 nonce678"];
-            let attempts = ["x", "-1", "10", "1.5", "+5", "10 nonce678", "nonce678", "nonce678901234567890123"];
+            let odd = [
+                " 1795258732e3 nonce678",
+                "1795258732e3  nonce678",
+                "0x1a1fe12d600 nonce678",
+            ];
+            let attempts = [
+                "x",
+                "-1",
+                "10",
+                "1.5",
+                "+5",
+                "10 nonce678",
+                "nonce678",
+                "nonce678901234567890123",
+            ];
             bad.extend(
                 attempts
                     .into_iter()
@@ -194,14 +302,34 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         "ack" => {
             let counts = ["", "x", "0", "-1", "0.5", "2", "1001", "nan", "inf"];
             let mut bad = counts.map(|count| words![token('l'), count, "l"]).to_vec();
-            bad.extend([words![], words![token('l')], words![token('l'), 1], many(item, 1_001)]);
+            bad.extend([
+                words![],
+                words![token('l')],
+                words![token('l'), 1],
+                many(item, 1_001),
+            ]);
             bad.push([words![token('l'), 1_001], many(words!["l"], 1_001)].concat());
             bad
         }
-        "cancel" => vec![words![], words![""], words!["2", "s"], [words![""], many(item, 1_001)].concat()],
+        "cancel" => vec![
+            words![],
+            words![""],
+            words!["2", "s"],
+            [words![""], many(item, 1_001)].concat(),
+        ],
         _ => vec![words![], many(item, 1_001)],
     };
-    if ["ack", "again", "bury", "extend", "release", "reschedule", "retry"].contains(&verb) {
+    if [
+        "ack",
+        "again",
+        "bury",
+        "extend",
+        "release",
+        "reschedule",
+        "retry",
+    ]
+    .contains(&verb)
+    {
         bad.extend([words!["l"], [plausible(verb), words!["l"]].concat()]);
     }
     bad
@@ -211,7 +339,9 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
 fn arguments_of_another_number_or_form() -> Result<()> {
     let calls = || -> Vec<(&str, Vec<Text>, Vec<Text>)> {
         let of = |verb: &'static str| {
-            nonsense(verb).into_iter().map(move |bad| (verb, keys_of("dueq:{q}"), [words![T0], bad].concat()))
+            nonsense(verb)
+                .into_iter()
+                .map(move |bad| (verb, keys_of("dueq:{q}"), [words![T0], bad].concat()))
         };
         SCRIPTS.iter().flat_map(|(verb, _)| of(verb)).collect()
     };
@@ -232,7 +362,12 @@ fn a_refused_push_leaves_no_trace() -> Result<()> {
         words!["", "a", "+1", "x".repeat(1_048_577), ""],
     ] {
         let replies = queue.items("push", T0, words)?;
-        ensure!(replies.iter().all(|reply| reply.starts_with("INVALID ") || reply == "EXPIRED"), "{replies:?}");
+        ensure!(
+            replies
+                .iter()
+                .all(|reply| reply.starts_with("INVALID ") || reply == "EXPIRED"),
+            "{replies:?}"
+        );
         ensure!(queue.contents()? == before, "a trace of {replies:?}");
     }
     Ok(())
@@ -245,9 +380,19 @@ fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
     let before = queue.contents()?;
     for (verb, _) in SCRIPTS.iter().filter(|(verb, _)| !creating.contains(verb)) {
         let reply = queue.ok(verb, T0, plausible(verb))?;
-        let header = vec![(T0 * 1_000).into(), "".into(), 0u64.into(), Reply::Int(-1), Reply::Int(-1), 0u64.into()];
+        let header = vec![
+            (T0 * 1_000).into(),
+            "".into(),
+            0u64.into(),
+            Reply::Int(-1),
+            Reply::Int(-1),
+            0u64.into(),
+        ];
         ensure!(*reply.part(0)? == Reply::List(header), "{verb}: {reply:?}");
-        ensure!(queue.contents()? == before, "{verb} left a trace of an absent queue");
+        ensure!(
+            queue.contents()? == before,
+            "{verb} left a trace of an absent queue"
+        );
     }
 
     seed(&mut queue)?;
@@ -266,7 +411,10 @@ fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
         ("requeue", words!["ids", "?"], "ABSENT"),
     ] {
         ensure!(queue.items(verb, T0, arguments)? == [answer]);
-        ensure!(queue.contents()? == before, "{verb} left a trace of an unknown id");
+        ensure!(
+            queue.contents()? == before,
+            "{verb} left a trace of an unknown id"
+        );
     }
     Ok(())
 }
@@ -292,9 +440,16 @@ fn nobodys(id: &Text) -> Result<()> {
             ("bury", words![""]),
             ("extend", words![1]),
         ] {
-            let words = if verb == "ack" { words![&token, 1, id] } else { words![id, &token] };
+            let words = if verb == "ack" {
+                words![&token, 1, id]
+            } else {
+                words![id, &token]
+            };
             let replies = queue.items(verb, T0, [words, rest].concat())?;
-            ensure!(replies == ["GONE"] || replies == ["LOST"], "{verb}: {replies:?}");
+            ensure!(
+                replies == ["GONE"] || replies == ["LOST"],
+                "{verb}: {replies:?}"
+            );
             ensure!(queue.contents()? == before, "{verb} took it for a message");
         }
     }
@@ -308,7 +463,10 @@ fn nobodys(id: &Text) -> Result<()> {
         ensure!(queue.contents()? == before, "{verb} took it for a message");
     }
     ensure!(queue.ok("get", T0, words![id])?.part(1)?.list()?.is_empty());
-    ensure!(queue.items("push", T0, words!["", id, "+1", "", "on_conflict=replace"])?[0].starts_with("INVALID"));
+    ensure!(
+        queue.items("push", T0, words!["", id, "+1", "", "on_conflict=replace"])?[0]
+            .starts_with("INVALID")
+    );
     Ok(())
 }
 
@@ -320,12 +478,41 @@ fn numbers_that_are_none_stop_no_push_or_cancel() -> Result<()> {
         queue.push(T0, "a", T0 + 1, "payload")?;
         let fields = ["ended_until", nonsense, "largest_payload_bytes", nonsense].map(Text::from);
         queue.command([words!["HSET", "dueq:{q}:meta"], fields.to_vec()].concat())?;
-        let push = words![attempt(T0, 1), "b", T0, "x".repeat(9_000), "", "c", T0, "", "max_attempts=2"];
-        ensure!(queue.items("push", T0, push)? == ["CREATED", "CREATED"], "{nonsense:?}");
-        ensure!(queue.items("cancel", T0, words!["", "a"])? == ["CANCELLED"], "{nonsense:?}");
-        ensure!(queue.items("run_now", T0 - 1, words!["b"])? == ["MOVED 1699999999999"], "{nonsense:?}");
-        ensure!(queue.push(T0, "a", T0, "again")? == "CREATED", "{nonsense:?}");
-        ensure!(queue.ok("claim", T0, words![10, token('a'), 1_000, "1"])?.deliveries()?.len() == 3, "{nonsense:?}");
+        let push = words![
+            attempt(T0, 1),
+            "b",
+            T0,
+            "x".repeat(9_000),
+            "",
+            "c",
+            T0,
+            "",
+            "max_attempts=2"
+        ];
+        ensure!(
+            queue.items("push", T0, push)? == ["CREATED", "CREATED"],
+            "{nonsense:?}"
+        );
+        ensure!(
+            queue.items("cancel", T0, words!["", "a"])? == ["CANCELLED"],
+            "{nonsense:?}"
+        );
+        ensure!(
+            queue.items("run_now", T0 - 1, words!["b"])? == ["MOVED 1699999999999"],
+            "{nonsense:?}"
+        );
+        ensure!(
+            queue.push(T0, "a", T0, "again")? == "CREATED",
+            "{nonsense:?}"
+        );
+        ensure!(
+            queue
+                .ok("claim", T0, words![10, token('a'), 1_000, "1"])?
+                .deliveries()?
+                .len()
+                == 3,
+            "{nonsense:?}"
+        );
     }
     Ok(())
 }

@@ -12,7 +12,15 @@ use crate::state::{KEYS, sentinel};
 fn look(queue: &mut Queue, now: u64, mend: bool) -> Result<Vec<[String; 3]>> {
     let word = if mend { "1" } else { "" };
     let mut replies = vec![queue.ok("verify", now, words![word])?.part(1)?.clone()];
-    for part in ["ready", "leases", "claims", "messages", "scheduled", "dead", "attrs"] {
+    for part in [
+        "ready",
+        "leases",
+        "claims",
+        "messages",
+        "scheduled",
+        "dead",
+        "attrs",
+    ] {
         let mut cursor = "0".to_owned();
         loop {
             let reply = queue.ok("audit", now, words![part, cursor, 2, word])?;
@@ -24,10 +32,22 @@ fn look(queue: &mut Queue, now: u64, mend: bool) -> Result<Vec<[String; 3]>> {
         }
     }
     let mut found = Vec::new();
-    for finding in replies.iter().map(Reply::list).collect::<Result<Vec<_>>>()?.concat() {
+    for finding in replies
+        .iter()
+        .map(Reply::list)
+        .collect::<Result<Vec<_>>>()?
+        .concat()
+    {
         let mendable = finding.part(0)?.text()? != "window" && finding.part(0)?.text()? != "wake";
-        ensure!(finding.part(3)?.int()? == i64::from(mend && mendable), "{finding:?}");
-        found.push([finding.part(0)?.text()?, finding.part(1)?.text()?, finding.part(2)?.text()?]);
+        ensure!(
+            finding.part(3)?.int()? == i64::from(mend && mendable),
+            "{finding:?}"
+        );
+        found.push([
+            finding.part(0)?.text()?,
+            finding.part(1)?.text()?,
+            finding.part(2)?.text()?,
+        ]);
     }
     found.sort();
     Ok(found)
@@ -38,7 +58,10 @@ fn look(queue: &mut Queue, now: u64, mend: bool) -> Result<Vec<[String; 3]>> {
 fn mends(plant: &[Vec<Text>], finds: &[[&str; 3]], then: &[(&str, &str)]) -> Result<Queue> {
     let mut queue = with_every_state()?;
     queue.through(Calls::ByRole)?; // an operator's rights suffice
-    ensure!(look(&mut queue, T0, false)?.is_empty() && look(&mut queue, T0, true)?.is_empty(), "a sound queue");
+    ensure!(
+        look(&mut queue, T0, false)?.is_empty() && look(&mut queue, T0, true)?.is_empty(),
+        "a sound queue"
+    );
     for words in plant {
         let reply = queue.command(words.clone())?;
         ensure!(reply.code().is_none(), "{words:?}: {reply:?}");
@@ -48,20 +71,32 @@ fn mends(plant: &[Vec<Text>], finds: &[[&str; 3]], then: &[(&str, &str)]) -> Res
     ensure!(seen == finds, "found {seen:?}, not {finds:?}");
     ensure!(queue.contents()? == before, "looking changed something");
     let mended = look(&mut queue, T0, true)?;
-    ensure!(mended == finds || mended.iter().all(|one| seen.contains(one)), "mended {mended:?}");
+    ensure!(
+        mended == finds || mended.iter().all(|one| seen.contains(one)),
+        "mended {mended:?}"
+    );
     let left = look(&mut queue, T0, false)?;
     ensure!(left.is_empty(), "left {left:?}");
     let state = queue.state()?;
     check_structure(&state, false, None)?;
     for (id, wanted) in then {
         let reply = queue.ok("get", T0, words![*id])?;
-        let found = reply.part(1)?.list()?.get(1).map_or(Ok("absent".to_owned()), Reply::text)?;
+        let found = reply
+            .part(1)?
+            .list()?
+            .get(1)
+            .map_or(Ok("absent".to_owned()), Reply::text)?;
         ensure!(found == *wanted, "{id} is {found}, not {wanted}");
     }
     Ok(queue)
 }
 
-const KEPT: [(&str, &str); 4] = [("s", "scheduled"), ("r", "ready"), ("l", "leased"), ("d", "dead")];
+const KEPT: [(&str, &str); 4] = [
+    ("s", "scheduled"),
+    ("r", "ready"),
+    ("l", "leased"),
+    ("d", "dead"),
+];
 
 #[test]
 fn a_payload_without_a_place_is_put_among_the_dead() -> Result<()> {
@@ -71,7 +106,12 @@ fn a_payload_without_a_place_is_put_among_the_dead() -> Result<()> {
         &[("s", "dead"), KEPT[1], KEPT[2], KEPT[3]],
     )?;
     let reply = queue.ok("get", T0, words!["s"])?;
-    ensure!(reply.part(1)?.list()?[11].text()?.contains("may have been handled"), "{reply:?}");
+    ensure!(
+        reply.part(1)?.list()?[11]
+            .text()?
+            .contains("may have been handled"),
+        "{reply:?}"
+    );
     ensure!(queue.items("requeue", T0, words!["ids", "s"])? == ["REQUEUED"]);
     ensure!(drain(&mut queue, T0)? == ["r", "s"]);
     Ok(())
@@ -79,12 +119,21 @@ fn a_payload_without_a_place_is_put_among_the_dead() -> Result<()> {
 
 #[test]
 fn a_place_without_a_payload_is_removed() -> Result<()> {
-    for (id, at) in [("s", "scheduled"), ("r", "ready"), ("l", "leased"), ("d", "dead")] {
+    for (id, at) in [
+        ("s", "scheduled"),
+        ("r", "ready"),
+        ("l", "leased"),
+        ("d", "dead"),
+    ] {
         let mut finds = vec![["hollow", id, at]];
         if id == "d" {
             finds.insert(0, ["attrs", "d", "absent"]);
         }
-        let mut queue = mends(&[words!["HDEL", "dueq:{q}:messages", id]], &finds, &[(id, "absent")])?;
+        let mut queue = mends(
+            &[words!["HDEL", "dueq:{q}:messages", id]],
+            &finds,
+            &[(id, "absent")],
+        )?;
         ensure!(queue.push(T0, id, T0, "again")? == "CREATED");
     }
     Ok(())
@@ -94,45 +143,92 @@ fn a_place_without_a_payload_is_removed() -> Result<()> {
 fn an_id_in_two_places_stays_in_one() -> Result<()> {
     let (scheduled, dead, leases) = ("dueq:{q}:scheduled", "dueq:{q}:dead", "dueq:{q}:leases");
     let far = T0 + 5 * SECOND;
-    mends(&[words!["ZADD", scheduled, far, "l"]], &[["doubled", "l", "leased scheduled"]], &KEPT)?;
-    mends(&[words!["ZADD", dead, T0, "l"]], &[["doubled", "l", "leased dead"]], &KEPT)?;
-    mends(&[words!["ZADD", scheduled, far, "d"]], &[["doubled", "d", "dead scheduled"]], &KEPT)?;
+    mends(
+        &[words!["ZADD", scheduled, far, "l"]],
+        &[["doubled", "l", "leased scheduled"]],
+        &KEPT,
+    )?;
+    mends(
+        &[words!["ZADD", dead, T0, "l"]],
+        &[["doubled", "l", "leased dead"]],
+        &KEPT,
+    )?;
+    mends(
+        &[words!["ZADD", scheduled, far, "d"]],
+        &[["doubled", "d", "dead scheduled"]],
+        &KEPT,
+    )?;
     mends(
         &[words!["ZADD", scheduled, far, "r"]],
         &[["doubled", "r", "scheduled ready"]],
         &[("r", "scheduled"), KEPT[0], KEPT[2]],
     )?;
     let mut queue = mends(
-        &[words!["RPUSH", "dueq:{q}:ready", format!("{T0}:r"), format!("{T0}:r")]],
+        &[words![
+            "RPUSH",
+            "dueq:{q}:ready",
+            format!("{T0}:r"),
+            format!("{T0}:r")
+        ]],
         &[["doubled", "r", "ready ready ready"]],
         &KEPT,
     )?;
     ensure!(drain(&mut queue, T0)? == ["r"], "it is delivered once");
     // In a second state by a lease that nobody has a token for: it waits.
-    mends(&[words!["ZADD", leases, far, "s"]], &[["doubled", "s", "leased scheduled"], ["unclaimed", "s", ""]], &KEPT)?;
+    mends(
+        &[words!["ZADD", leases, far, "s"]],
+        &[["doubled", "s", "leased scheduled"], ["unclaimed", "s", ""]],
+        &KEPT,
+    )?;
     Ok(())
 }
 
 #[test]
 fn a_lease_and_its_claim_belong_together() -> Result<()> {
     let claims = "dueq:{q}:claims";
-    for plant in [words!["HSET", claims, "l", "short"], words!["HSET", claims, "l", "x".repeat(20)]] {
+    for plant in [
+        words!["HSET", claims, "l", "short"],
+        words!["HSET", claims, "l", "x".repeat(20)],
+    ] {
         // A claim that is nobody's: its handler has lost it, and the reap takes it back, charged as a crash.
-        let finds = [["claim", CLAIM, "counts 1, holds 0"], ["unclaimed", "l", ""]];
+        let finds = [
+            ["claim", CLAIM, "counts 1, holds 0"],
+            ["unclaimed", "l", ""],
+        ];
         let mut queue = mends(&[plant], &finds, &KEPT)?;
         ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["LOST"]);
     }
     let leased = words!["ZADD", "dueq:{q}:leases", T0, "r"];
-    mends(&[leased, words!["LTRIM", "dueq:{q}:ready", 0, 0]], &[["unclaimed", "r", ""]], &[("r", "leased")])?;
+    mends(
+        &[leased, words!["LTRIM", "dueq:{q}:ready", 0, 0]],
+        &[["unclaimed", "r", ""]],
+        &[("r", "leased")],
+    )?;
     // Without a lease and without a claim nobody knows that it was claimed.
     let finds = [["claim", CLAIM, "counts 1, holds 0"], ["unplaced", "l", ""]];
-    mends(&[words!["HDEL", claims, "l"]], &finds, &[("l", "dead"), KEPT[0], KEPT[1]])?;
+    mends(
+        &[words!["HDEL", claims, "l"]],
+        &finds,
+        &[("l", "dead"), KEPT[0], KEPT[1]],
+    )?;
     // Said to be extended, and no lease of its own: the claim is there, its handler can settle it.
     let plant = words!["HSET", claims, "l", format!("{}{T0}+", token('l').text())];
-    let mut queue = mends(&[plant], &[["claim", CLAIM, "counts 1, holds 0"], ["unleased", "l", ""]], &KEPT)?;
+    let mut queue = mends(
+        &[plant],
+        &[["claim", CLAIM, "counts 1, holds 0"], ["unleased", "l", ""]],
+        &KEPT,
+    )?;
     ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"]);
-    mends(&[words!["HSET", claims, "s", "y".repeat(20)]], &[["unleased", "s", ""]], &KEPT)?;
-    mends(&[words!["HSET", claims, "nobody", "y".repeat(20)]], &[["unleased", "nobody", ""]], &KEPT)?;
+    mends(
+        &[words!["HSET", claims, "s", "y".repeat(20)]],
+        &[["unleased", "s", ""]],
+        &KEPT,
+    )?;
+    mends(
+        &[words!["HSET", claims, "nobody", "y".repeat(20)]],
+        &[["unleased", "nobody", ""]],
+        &KEPT,
+    )?;
     let far = T0 + 90_000 * SECOND;
     mends(
         &[words!["ZADD", "dueq:{q}:leases", far, of('\u{1}')]],
@@ -155,37 +251,90 @@ fn what_a_claim_left_beside_its_ids_fits_them_again() -> Result<()> {
     let (claims, leases) = ("dueq:{q}:claims", "dueq:{q}:leases");
     let (ids, count) = (of('\u{1}'), of('\u{2}'));
     for (plant, finds) in [
-        (words!["HSET", claims, &count, 5], vec![["claim", CLAIM, "counts 5, holds 1"]]),
-        (words!["HSET", claims, &count, "x"], vec![["claim", CLAIM, "counts x, holds 1"]]),
-        (words!["HDEL", claims, &count], vec![["claim", CLAIM, "counts nothing, holds 1"]]),
-        (words!["HDEL", claims, &ids], vec![["claim", CLAIM, "no ids"], ["unleased", "l", ""]]),
-        (words!["HSET", claims, &ids, "k\nm"], vec![["claim", CLAIM, "counts 1, holds 0"], ["unleased", "l", ""]]),
-        (words!["ZREM", leases, &ids], vec![["claim", CLAIM, "no lease"]]),
-        (words!["ZADD", leases, T0 + 5 * SECOND, "l"], vec![["unmarked", "l", ""]]),
+        (
+            words!["HSET", claims, &count, 5],
+            vec![["claim", CLAIM, "counts 5, holds 1"]],
+        ),
+        (
+            words!["HSET", claims, &count, "x"],
+            vec![["claim", CLAIM, "counts x, holds 1"]],
+        ),
+        (
+            words!["HDEL", claims, &count],
+            vec![["claim", CLAIM, "counts nothing, holds 1"]],
+        ),
+        (
+            words!["HDEL", claims, &ids],
+            vec![["claim", CLAIM, "no ids"], ["unleased", "l", ""]],
+        ),
+        (
+            words!["HSET", claims, &ids, "k\nm"],
+            vec![["claim", CLAIM, "counts 1, holds 0"], ["unleased", "l", ""]],
+        ),
+        (
+            words!["ZREM", leases, &ids],
+            vec![["claim", CLAIM, "no lease"]],
+        ),
+        (
+            words!["ZADD", leases, T0 + 5 * SECOND, "l"],
+            vec![["unmarked", "l", ""]],
+        ),
     ] {
-        let mut queue = mends(std::slice::from_ref(&plant), &finds, &KEPT).with_context(|| format!("{plant:?}"))?;
-        ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"], "{plant:?}: its handler can settle it");
+        let mut queue = mends(std::slice::from_ref(&plant), &finds, &KEPT)
+            .with_context(|| format!("{plant:?}"))?;
+        ensure!(
+            queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"],
+            "{plant:?}: its handler can settle it"
+        );
         let state = queue.state()?;
-        ensure!(state.leases.len() == 1 && state.claims.len() == 1, "{plant:?}: nothing is left: {state:?}");
+        ensure!(
+            state.leases.len() == 1 && state.claims.len() == 1,
+            "{plant:?}: nothing is left: {state:?}"
+        );
     }
-    let strangers = words!["HSET", claims, format!("\u{1}{}", token('k').text()), "a\nb"];
-    mends(&[strangers], &[["claim", "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", "no lease"]], &KEPT)?;
+    let strangers = words![
+        "HSET",
+        claims,
+        format!("\u{1}{}", token('k').text()),
+        "a\nb"
+    ];
+    mends(
+        &[strangers],
+        &[["claim", "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", "no lease"]],
+        &KEPT,
+    )?;
     let strangers = words!["HSET", claims, format!("\u{2}{}", token('k').text()), 3];
-    mends(&[strangers], &[["claim", "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", "no ids"]], &KEPT)?;
+    mends(
+        &[strangers],
+        &[["claim", "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", "no ids"]],
+        &KEPT,
+    )?;
     Ok(())
 }
 
 #[test]
 fn attributes_without_a_payload_or_a_meaning_are_removed() -> Result<()> {
     let attrs = "dueq:{q}:attrs";
-    mends(&[words!["HSET", attrs, "nobody", "1 0 - \n"]], &[["attrs", "nobody", "absent"]], &KEPT)?;
-    mends(&[words!["HSET", attrs, "s", "gibberish"]], &[["attrs", "s", ""]], &KEPT)?;
+    mends(
+        &[words!["HSET", attrs, "nobody", "1 0 - \n"]],
+        &[["attrs", "nobody", "absent"]],
+        &KEPT,
+    )?;
+    mends(
+        &[words!["HSET", attrs, "s", "gibberish"]],
+        &[["attrs", "s", ""]],
+        &KEPT,
+    )?;
     Ok(())
 }
 
 #[test]
 fn an_entry_that_is_none_is_removed() -> Result<()> {
-    let mut queue = mends(&[words!["RPUSH", "dueq:{q}:ready", "gibberish"]], &[["entry", "gibberish", ""]], &KEPT)?;
+    let mut queue = mends(
+        &[words!["RPUSH", "dueq:{q}:ready", "gibberish"]],
+        &[["entry", "gibberish", ""]],
+        &KEPT,
+    )?;
     ensure!(drain(&mut queue, T0)? == ["r"]);
     Ok(())
 }
@@ -193,14 +342,26 @@ fn an_entry_that_is_none_is_removed() -> Result<()> {
 #[test]
 fn a_time_that_is_none_becomes_one_that_is_not_early() -> Result<()> {
     let (scheduled, dead) = ("dueq:{q}:scheduled", "dueq:{q}:dead");
-    mends(&[words!["ZADD", scheduled, "-5", "s"]], &[["score", "s", "scheduled -5"]], &KEPT)?;
+    mends(
+        &[words!["ZADD", scheduled, "-5", "s"]],
+        &[["score", "s", "scheduled -5"]],
+        &KEPT,
+    )?;
     mends(
         &[words!["ZADD", scheduled, "1700000000000.25", "s"]],
         &[["score", "s", "scheduled 1700000000000.25"]],
         &KEPT,
     )?;
-    mends(&[words!["ZADD", scheduled, "+inf", "s"]], &[["score", "s", "scheduled inf"]], &[("s", "dead")])?;
-    mends(&[words!["ZADD", dead, "+inf", "d"]], &[["score", "d", "dead inf"]], &KEPT)?;
+    mends(
+        &[words!["ZADD", scheduled, "+inf", "s"]],
+        &[["score", "s", "scheduled inf"]],
+        &[("s", "dead")],
+    )?;
+    mends(
+        &[words!["ZADD", dead, "+inf", "d"]],
+        &[["score", "d", "dead inf"]],
+        &KEPT,
+    )?;
     Ok(())
 }
 
@@ -210,16 +371,25 @@ fn a_lost_sentinel_comes_back() -> Result<()> {
         let name = format!("dueq:{{q}}:{key}");
         let (plant, finds) = match key {
             "ready" => (words!["LPOP", &name], name.clone()),
-            "claims" | "messages" | "attrs" | "meta" => (words!["HDEL", &name, sentinel()], name.clone()),
+            "claims" | "messages" | "attrs" | "meta" => {
+                (words!["HDEL", &name, sentinel()], name.clone())
+            }
             _ => (words!["ZREM", &name, sentinel()], name.clone()),
         };
         mends(&[plant], &[["sentinel", &finds, ""]], &KEPT)?;
     }
-    mends(&[words!["ZADD", "dueq:{q}:dead", 5, sentinel()]], &[["sentinel", "dueq:{q}:dead", ""]], &KEPT)?;
+    mends(
+        &[words!["ZADD", "dueq:{q}:dead", 5, sentinel()]],
+        &[["sentinel", "dueq:{q}:dead", ""]],
+        &KEPT,
+    )?;
     // A whole key: what was in it is gone, and its payload is found without a place.
     mends(
         &[words!["DEL", "dueq:{q}:scheduled"]],
-        &[["sentinel", "dueq:{q}:scheduled", ""], ["unplaced", "s", ""]],
+        &[
+            ["sentinel", "dueq:{q}:scheduled", ""],
+            ["unplaced", "s", ""],
+        ],
         &[("s", "dead")],
     )?;
     Ok(())
@@ -227,8 +397,16 @@ fn a_lost_sentinel_comes_back() -> Result<()> {
 
 #[test]
 fn a_meta_that_lost_its_layout_is_the_queue_again() -> Result<()> {
-    mends(&[words!["HDEL", "dueq:{q}:meta", "layout"]], &[["meta", "layout", ""]], &KEPT)?;
-    mends(&[words!["HDEL", "dueq:{q}:meta", "incarnation"]], &[["meta", "incarnation", ""]], &KEPT)?;
+    mends(
+        &[words!["HDEL", "dueq:{q}:meta", "layout"]],
+        &[["meta", "layout", ""]],
+        &KEPT,
+    )?;
+    mends(
+        &[words!["HDEL", "dueq:{q}:meta", "incarnation"]],
+        &[["meta", "incarnation", ""]],
+        &KEPT,
+    )?;
     Ok(())
 }
 
@@ -247,11 +425,17 @@ fn numbers_in_meta_are_numbers_again() -> Result<()> {
         "died",
         "seq",
     ] {
-        let mut queue = mends(&[words!["HSET", meta, field, "gibberish"]], &[["meta", field, "gibberish"]], &KEPT)?;
+        let mut queue = mends(
+            &[words!["HSET", meta, field, "gibberish"]],
+            &[["meta", field, "gibberish"]],
+            &KEPT,
+        )?;
         let far = (T0 + 9 * SECOND).to_string();
-        for (verb, argv) in
-            [("push", words!["", "new", far, "", ""]), ("beat", words!["node", "stay"]), ("reap", words![10])]
-        {
+        for (verb, argv) in [
+            ("push", words!["", "new", far, "", ""]),
+            ("beat", words!["node", "stay"]),
+            ("reap", words![10]),
+        ] {
             queue.ok(verb, T0, argv)?;
         }
     }
@@ -259,7 +443,15 @@ fn numbers_in_meta_are_numbers_again() -> Result<()> {
 }
 
 /// What no script writes, and HINCRBY refuses, now or soon: among that are digits that a pattern takes for a number.
-const NO_COUNTS: [&str; 7] = ["0x10", "007", " 7", "-7", "", "9223372036854775807", "99999999999999999999"];
+const NO_COUNTS: [&str; 7] = [
+    "0x10",
+    "007",
+    " 7",
+    "-7",
+    "",
+    "9223372036854775807",
+    "99999999999999999999",
+];
 
 #[test]
 fn a_counter_that_cannot_go_on_stops_no_repair_halfway() -> Result<()> {
@@ -270,7 +462,10 @@ fn a_counter_that_cannot_go_on_stops_no_repair_halfway() -> Result<()> {
             queue.command(words!["ZREM", "dueq:{q}:scheduled", "s"])?;
             let before = queue.contents()?;
             let reply = queue.ok("audit", T0, words!["messages", "0", 100, "1"])?;
-            ensure!(reply.part(3)?.list()?[0].part(3)?.int()? == 0, "{field} {value:?}: {reply:?}");
+            ensure!(
+                reply.part(3)?.list()?[0].part(3)?.int()? == 0,
+                "{field} {value:?}: {reply:?}"
+            );
             ensure!(queue.contents()? == before, "{field} {value:?}: half done");
         }
     }
@@ -286,10 +481,18 @@ fn a_counter_that_cannot_go_on_is_found_and_begins_anew() -> Result<()> {
             queue.ok("push", T0, words!["", "new", T0 + 9 * SECOND, "", ""])?;
             queue.ok("bury", T0, words!["l", token('l'), ""])?;
         }
-        mends(&[words!["HSET", "dueq:{q}:meta", field, "9999999999999999"]], &[], &KEPT)?;
+        mends(
+            &[words!["HSET", "dueq:{q}:meta", field, "9999999999999999"]],
+            &[],
+            &KEPT,
+        )?;
     }
     // Of a limit that somebody configured so nothing is counted on.
-    mends(&[words!["HSET", "dueq:{q}:meta", "max_attempts", "007"]], &[], &KEPT)?;
+    mends(
+        &[words!["HSET", "dueq:{q}:meta", "max_attempts", "007"]],
+        &[],
+        &KEPT,
+    )?;
     Ok(())
 }
 
@@ -298,12 +501,22 @@ fn a_queue_for_tests_is_found_by_who_calls_by_the_servers_clock() -> Result<()> 
     let mut queue = Queue::start()?;
     queue.ok("push", "", words!["", "a", "+3600000", "", ""])?;
     let verify = |queue: &mut Queue, now: &str, mend: &str| -> Result<Vec<Reply>> {
-        Ok(queue.ok("verify", now, words![mend])?.part(1)?.list()?.to_vec())
+        Ok(queue
+            .ok("verify", now, words![mend])?
+            .part(1)?
+            .list()?
+            .to_vec())
     };
-    ensure!(verify(&mut queue, &T0.to_string(), "1")?.is_empty(), "who brings a clock wants it");
+    ensure!(
+        verify(&mut queue, &T0.to_string(), "1")?.is_empty(),
+        "who brings a clock wants it"
+    );
     for (mend, mended) in [("", 0), ("1", 1)] {
         let found = verify(&mut queue, "", mend)?;
-        ensure!(found.len() == 1 && found[0].part(1)?.text()? == "test", "{found:?}");
+        ensure!(
+            found.len() == 1 && found[0].part(1)?.text()? == "test",
+            "{found:?}"
+        );
         ensure!(found[0].part(3)?.int()? == mended, "{found:?}");
     }
     ensure!(verify(&mut queue, "", "")?.is_empty());
@@ -313,15 +526,25 @@ fn a_queue_for_tests_is_found_by_who_calls_by_the_servers_clock() -> Result<()> 
 
 #[test]
 fn a_listpack_becomes_a_table() -> Result<()> {
-    let mut queue = Queue::start_with(&["--zset-max-listpack-value", "4096", "--hash-max-listpack-value", "4096"])?;
+    let mut queue = Queue::start_with(&[
+        "--zset-max-listpack-value",
+        "4096",
+        "--hash-max-listpack-value",
+        "4096",
+    ])?;
     queue.push(T0, "a", T0 + 5, "payload")?;
     let seen = look(&mut queue, T0, false)?;
-    ensure!(seen.len() == 9 && seen.iter().all(|one| one[0] == "listpack"), "{seen:?}");
+    ensure!(
+        seen.len() == 9 && seen.iter().all(|one| one[0] == "listpack"),
+        "{seen:?}"
+    );
     let before = queue.state()?;
     ensure!(look(&mut queue, T0, true)?.len() == 9);
     ensure!(look(&mut queue, T0, false)?.is_empty());
     let mut after = queue.state()?;
-    after.meta.insert("seq".into(), before.meta[&"seq".into()].clone());
+    after
+        .meta
+        .insert("seq".into(), before.meta[&"seq".into()].clone());
     ensure!(after == before, "nothing else changed");
     Ok(())
 }
@@ -331,7 +554,10 @@ fn work_without_a_bell_is_rung_for_if_nobody_beats() -> Result<()> {
     let wake = "dueq:{q}:wake";
     let mut queue = with_every_state()?;
     queue.command(words!["DEL", wake])?;
-    ensure!(look(&mut queue, T0, false)?.is_empty(), "somebody may just have taken the tokens");
+    ensure!(
+        look(&mut queue, T0, false)?.is_empty(),
+        "somebody may just have taken the tokens"
+    );
     let late = T0 + 10 * SECOND;
     let finds = [["silent", wake, "10000"].map(str::to_owned)];
     ensure!(look(&mut queue, late, false)? == finds);
@@ -342,7 +568,10 @@ fn work_without_a_bell_is_rung_for_if_nobody_beats() -> Result<()> {
     queue.command(words!["DEL", wake])?;
     queue.ok("beat", late, words!["node", "stay"])?;
     queue.command(words!["DEL", wake])?;
-    ensure!(look(&mut queue, late, false)?.is_empty(), "the next beat rings");
+    ensure!(
+        look(&mut queue, late, false)?.is_empty(),
+        "the next beat rings"
+    );
     queue.command(words!["SET", wake, "somebody else's"])?;
     ensure!(look(&mut queue, late, true)? == [["wake", wake, ""].map(str::to_owned)]);
     ensure!(queue.command(words!["GET", wake])? == "somebody else's".into());
@@ -358,7 +587,11 @@ fn large_payloads_are_looked_at_a_few_at_a_time() -> Result<()> {
     let (mut cursor, mut looked, mut steps) = ("0".to_owned(), 0, 0);
     loop {
         let reply = queue.ok("audit", T0, words!["messages", cursor, 1_000, ""])?;
-        (cursor, looked, steps) = (reply.part(1)?.text()?, looked + reply.part(2)?.int()?, steps + 1);
+        (cursor, looked, steps) = (
+            reply.part(1)?.text()?,
+            looked + reply.part(2)?.int()?,
+            steps + 1,
+        );
         if cursor == "0" {
             break;
         }

@@ -13,19 +13,29 @@ fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
     let fates: [(&str, Fate); 6] = [
         ("acked", |queue| {
             queue.take(T0 + 1, 1, &token('a'))?;
-            queue.ok("ack", T0 + 1, words![token('a'), 1, "a"]).map(drop)
+            queue
+                .ok("ack", T0 + 1, words![token('a'), 1, "a"])
+                .map(drop)
         }),
-        ("cancelled", |queue| queue.ok("cancel", T0 + 1, words!["", "a"]).map(drop)),
-        ("purged", |queue| queue.ok("purge", T0 + 1, words!["scheduled", 10]).map(drop)),
+        ("cancelled", |queue| {
+            queue.ok("cancel", T0 + 1, words!["", "a"]).map(drop)
+        }),
+        ("purged", |queue| {
+            queue.ok("purge", T0 + 1, words!["scheduled", 10]).map(drop)
+        }),
         ("run now and acked", |queue| {
             queue.ok("run_now", T0 + 1, words!["a"])?;
             queue.take(T0 + 1, 1, &token('a'))?;
-            queue.ok("ack", T0 + 1, words![token('a'), 1, "a"]).map(drop)
+            queue
+                .ok("ack", T0 + 1, words![token('a'), 1, "a"])
+                .map(drop)
         }),
         ("moved near and acked", |queue| {
             queue.ok("reschedule", T0 + 1, words!["a", T0, ""])?;
             queue.take(T0 + 1, 1, &token('a'))?;
-            queue.ok("ack", T0 + 1, words![token('a'), 1, "a"]).map(drop)
+            queue
+                .ok("ack", T0 + 1, words![token('a'), 1, "a"])
+                .map(drop)
         }),
         ("left alone", |_| Ok(())),
     ];
@@ -45,16 +55,25 @@ fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
                 &*ended
             };
             for at in [T0 + 2, T0 + 3, T0 + 9_999] {
-                ensure!(queue.items("push", at, push.clone())? == [answer], "{fate}, due {due}, at {at}");
+                ensure!(
+                    queue.items("push", at, push.clone())? == [answer],
+                    "{fate}, due {due}, at {at}"
+                );
             }
             for at in [T0 + 10_000, T0 + 10_001, T0 + HOUR] {
-                ensure!(queue.items("push", at, push.clone())? == ["EXPIRED"], "{fate}, due {due}, at {at}");
+                ensure!(
+                    queue.items("push", at, push.clone())? == ["EXPIRED"],
+                    "{fate}, due {due}, at {at}"
+                );
             }
             // Another call makes a new message, when and however it comes.
             if !there {
                 for other in [attempt(T0 + 2, 2), String::new()] {
                     let push = words![other, "a", due, "another", ""];
-                    ensure!(queue.items("push", T0 + 2, push)? == ["CREATED"], "{fate}, due {due}");
+                    ensure!(
+                        queue.items("push", T0 + 2, push)? == ["CREATED"],
+                        "{fate}, due {due}"
+                    );
                     ensure!(queue.items("cancel", T0 + 2, words!["", "a"])? == ["CANCELLED"]);
                 }
             }
@@ -74,14 +93,26 @@ fn the_first_attempt_and_the_end_are_compared_by_the_microsecond() -> Result<()>
     ] {
         let ms = |text: &str, ahead: u64| {
             let (whole, fraction) = text.split_once('.').unwrap_or_default();
-            format!("{}.{fraction}", T0 + ahead + whole.parse::<u64>().unwrap_or_default())
+            format!(
+                "{}.{fraction}",
+                T0 + ahead + whole.parse::<u64>().unwrap_or_default()
+            )
         };
         let mut queue = Queue::start()?;
         queue.push(T0 - 1, "a", T0 + HOUR, "")?;
         queue.ok("cancel", ms(end, 0).as_str(), words!["", "a"])?;
-        let push = words![format!("{} nonce678", ms(first, 10_000)), "a", T0 + HOUR, "", ""];
+        let push = words![
+            format!("{} nonce678", ms(first, 10_000)),
+            "a",
+            T0 + HOUR,
+            "",
+            ""
+        ];
         let answers = queue.items("push", T0 + 2, push)?;
-        ensure!(answers == [answer], "ended at {end}, first attempted at {first}: {answers:?}");
+        ensure!(
+            answers == [answer],
+            "ended at {end}, first attempted at {first}: {answers:?}"
+        );
     }
     Ok(())
 }
@@ -99,34 +130,75 @@ fn a_repeated_call_makes_none_of_its_messages_again() -> Result<()> {
     ];
     for (name, due, option, remembered) in calls {
         let mut queue = Queue::start()?;
-        let item = |place: usize| words![format!("{place}"), due, "payload", if place == 2 { option } else { "" }];
-        let push: Vec<Text> = words![attempt(T0, 1)].into_iter().chain((0..6).flat_map(item)).collect();
+        let item = |place: usize| {
+            words![
+                format!("{place}"),
+                due,
+                "payload",
+                if place == 2 { option } else { "" }
+            ]
+        };
+        let push: Vec<Text> = words![attempt(T0, 1)]
+            .into_iter()
+            .chain((0..6).flat_map(item))
+            .collect();
         let first = queue.items("push", T0, push.clone())?;
         let refused = option == "max_attempts=0";
-        ensure!(first.iter().filter(|answer| *answer == "CREATED").count() == if refused { 5 } else { first.len() });
-        ensure!(queue.state()?.recent.len() == remembered + 1, "{name}: {:?}", queue.state()?.recent);
+        ensure!(
+            first.iter().filter(|answer| *answer == "CREATED").count()
+                == if refused { 5 } else { first.len() }
+        );
+        ensure!(
+            queue.state()?.recent.len() == remembered + 1,
+            "{name}: {:?}",
+            queue.state()?.recent
+        );
         // Two are cancelled, and two delivered and acked.
         queue.ok("cancel", T0 + 1, words!["", "0", "1"])?;
         queue.ok("run_now", T0 + 1, words!["4", "5"])?;
         let taken = queue.take(T0 + 1, 4, &token('a'))?;
-        let both = taken.iter().filter(|id| ["4", "5"].contains(&id.as_str())).map(|id| words![id]).collect::<Vec<_>>();
+        let both = taken
+            .iter()
+            .filter(|id| ["4", "5"].contains(&id.as_str()))
+            .map(|id| words![id])
+            .collect::<Vec<_>>();
         ensure!(both.len() == 2, "{name}: {taken:?}");
-        queue.ok("ack", T0 + 1, [words![token('a'), 2], both.concat()].concat())?;
+        queue.ok(
+            "ack",
+            T0 + 1,
+            [words![token('a'), 2], both.concat()].concat(),
+        )?;
         // A repetition may leave out what its client gave up.
         let part: Vec<Text> = [&push[..1], &push[5..9], &push[17..]].concat();
         for at in [T0 + 2, T0 + 9_999] {
             let answers = queue.items("push", at, push.clone())?;
             ensure!(
-                [0, 1, 4, 5].iter().all(|place| answers[*place].starts_with("FINISHED")),
+                [0, 1, 4, 5]
+                    .iter()
+                    .all(|place| answers[*place].starts_with("FINISHED")),
                 "{name}, at {at}: {answers:?}"
             );
-            ensure!(answers[3].starts_with("EXISTS"), "{name}, at {at}: {answers:?}");
-            ensure!(if refused { answers[2].starts_with("INVALID") } else { answers[2].starts_with("EXISTS") });
+            ensure!(
+                answers[3].starts_with("EXISTS"),
+                "{name}, at {at}: {answers:?}"
+            );
+            ensure!(if refused {
+                answers[2].starts_with("INVALID")
+            } else {
+                answers[2].starts_with("EXISTS")
+            });
             let answers = queue.items("push", at, part.clone())?;
-            ensure!(answers.iter().all(|answer| answer.starts_with("FINISHED")), "{name}, a part at {at}: {answers:?}");
+            ensure!(
+                answers.iter().all(|answer| answer.starts_with("FINISHED")),
+                "{name}, a part at {at}: {answers:?}"
+            );
         }
         let expired = queue.items("push", T0 + 10_000, push)?;
-        ensure!(expired.iter().all(|answer| answer == "EXPIRED" || refused && answer.starts_with("INVALID")));
+        ensure!(
+            expired
+                .iter()
+                .all(|answer| answer == "EXPIRED" || refused && answer.starts_with("INVALID"))
+        );
     }
     Ok(())
 }
@@ -141,7 +213,10 @@ fn a_push_that_found_its_id_is_recognised_too() -> Result<()> {
     ensure!(queue.items("push", T0 + 1, push(2, T0 + 1))? == ["EXISTS leased"]);
     queue.ok("ack", T0 + 2, words![token('a'), 1, "a"])?;
     for (number, first) in [(1, T0), (2, T0 + 1)] {
-        ensure!(queue.items("push", T0 + 3, push(number, first))? == ["FINISHED"], "call {number}");
+        ensure!(
+            queue.items("push", T0 + 3, push(number, first))? == ["FINISHED"],
+            "call {number}"
+        );
     }
     ensure!(queue.items("push", T0 + 3, push(3, T0 + 3))? == ["CREATED"]);
     Ok(())
@@ -151,15 +226,35 @@ fn a_push_that_found_its_id_is_recognised_too() -> Result<()> {
 fn an_attempt_of_many_leaves_a_new_call_of_the_same_ids_alone() -> Result<()> {
     let mut queue = Queue::start()?;
     let push = |number: u64, ids: &[&str]| -> Vec<Text> {
-        words![attempt(T0, number)].into_iter().chain(ids.iter().flat_map(|id| words![*id, T0, "", ""])).collect()
+        words![attempt(T0, number)]
+            .into_iter()
+            .chain(ids.iter().flat_map(|id| words![*id, T0, "", ""]))
+            .collect()
     };
     let all = ["a", "b", "c", "d", "e", "f"];
     for number in 1..4 {
-        ensure!(queue.items("push", T0, push(number, &all))?.iter().all(|answer| answer == "CREATED"), "call {number}");
-        ensure!(queue.take(T0, 6, &token('a'))?.len() == 6);
-        queue.ok("ack", T0, [words![token('a'), 6], all.iter().flat_map(|id| words![*id]).collect()].concat())?;
         ensure!(
-            queue.items("push", T0, push(number, &all))?.iter().all(|answer| answer == "FINISHED"),
+            queue
+                .items("push", T0, push(number, &all))?
+                .iter()
+                .all(|answer| answer == "CREATED"),
+            "call {number}"
+        );
+        ensure!(queue.take(T0, 6, &token('a'))?.len() == 6);
+        queue.ok(
+            "ack",
+            T0,
+            [
+                words![token('a'), 6],
+                all.iter().flat_map(|id| words![*id]).collect(),
+            ]
+            .concat(),
+        )?;
+        ensure!(
+            queue
+                .items("push", T0, push(number, &all))?
+                .iter()
+                .all(|answer| answer == "FINISHED"),
             "call {number}"
         );
     }
@@ -169,8 +264,18 @@ fn an_attempt_of_many_leaves_a_new_call_of_the_same_ids_alone() -> Result<()> {
 #[test]
 fn until_may_be_12_s_ahead_and_not_more() -> Result<()> {
     let mut queue = Queue::start()?;
-    let mut push = |until: u64| queue.items("push", T0, words![attempt(until - 10_000, 1), "a", T0, "", ""]);
-    ensure!(push(T0 - 1)? == ["EXPIRED"] && push(T0)? == ["EXPIRED"] && push(T0 + 12_001)? == ["EXPIRED"]);
+    let mut push = |until: u64| {
+        queue.items(
+            "push",
+            T0,
+            words![attempt(until - 10_000, 1), "a", T0, "", ""],
+        )
+    };
+    ensure!(
+        push(T0 - 1)? == ["EXPIRED"]
+            && push(T0)? == ["EXPIRED"]
+            && push(T0 + 12_001)? == ["EXPIRED"]
+    );
     ensure!(push(T0 + 12_000)? == ["CREATED"]);
     Ok(())
 }
@@ -181,7 +286,9 @@ fn no_memory_lasts_longer_than_12_s_after_the_clock_went_back() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0 + HOUR, "a", T0 + 2 * HOUR, "")?;
     queue.ok("cancel", T0 + HOUR, words!["", "a"])?;
-    ensure!(queue.items("push", T0, words![attempt(T0, 1), "a", T0 + HOUR, "", ""])? == ["CREATED"]);
+    ensure!(
+        queue.items("push", T0, words![attempt(T0, 1), "a", T0 + HOUR, "", ""])? == ["CREATED"]
+    );
     Ok(())
 }
 
@@ -203,15 +310,21 @@ fn a_repeated_cancel_leaves_alone_what_was_pushed_since() -> Result<()> {
     type Fate = fn(&mut Queue) -> Result<()>;
     let fates: [(&str, Fate); 4] = [
         ("scheduled", |_| Ok(())),
-        ("leased", |queue| queue.take(T0 + 100, 1, &token('a')).map(drop)),
+        ("leased", |queue| {
+            queue.take(T0 + 100, 1, &token('a')).map(drop)
+        }),
         ("acked", |queue| {
             queue.take(T0 + 100, 1, &token('a'))?;
-            queue.ok("ack", T0 + 100, words![token('a'), 1, "a"]).map(drop)
+            queue
+                .ok("ack", T0 + 100, words![token('a'), 1, "a"])
+                .map(drop)
         }),
         ("acked and pushed again", |queue| {
             queue.take(T0 + 100, 1, &token('a'))?;
             queue.ok("ack", T0 + 100, words![token('a'), 1, "a"])?;
-            queue.ok("push", T0 + 100, words!["", "a", T0 + HOUR, "", ""]).map(drop)
+            queue
+                .ok("push", T0 + 100, words!["", "a", T0 + HOUR, "", ""])
+                .map(drop)
         }),
     ];
     for (fate, make) in fates {
@@ -223,7 +336,8 @@ fn a_repeated_cancel_leaves_alone_what_was_pushed_since() -> Result<()> {
             make(&mut queue)?;
             let before = queue.contents()?;
             for (now, since) in [(T0 + 100, T0 + 50), (T0 + 100, T0), (T0 + 12_050, T0 + 50)] {
-                let answer = queue.items("cancel", now, words![format!("{dead}since={since}"), "a"])?;
+                let answer =
+                    queue.items("cancel", now, words![format!("{dead}since={since}"), "a"])?;
                 ensure!(answer == ["CANCELLED earlier"], "{fate}: {answer:?}");
             }
             ensure!(queue.contents()? == before, "{fate}: it changed something");
@@ -239,8 +353,12 @@ fn a_repeated_cancel_leaves_alone_what_was_pushed_since() -> Result<()> {
                 queue.ok("cancel", T0 + 50, words!["", "a"])?;
                 queue.ok("push", T0 + 60, words!["", "a", T0 + 60, "", ""])?;
                 make(&mut queue)?;
-                let answer = queue.items("cancel", now, words![format!("{dead}since={since}"), "a"])?;
-                ensure!(answer == [means], "{fate}, since {since} at {now}: {answer:?}");
+                let answer =
+                    queue.items("cancel", now, words![format!("{dead}since={since}"), "a"])?;
+                ensure!(
+                    answer == [means],
+                    "{fate}, since {since} at {now}: {answer:?}"
+                );
             }
         }
     }
@@ -250,12 +368,24 @@ fn a_repeated_cancel_leaves_alone_what_was_pushed_since() -> Result<()> {
 #[test]
 fn what_a_cancel_takes_for_a_repetition() -> Result<()> {
     let mut queue = Queue::start()?;
-    for word in ["0", "since", "since=", "since=-1", "1since=5x", "2 since=5", "since=5 1", " "] {
+    for word in [
+        "0",
+        "since",
+        "since=",
+        "since=-1",
+        "1since=5x",
+        "2 since=5",
+        "since=5 1",
+        " ",
+    ] {
         let reply = queue.call("cancel", T0, words![word, "a"])?;
         ensure!(reply.code() == Some("BADARGS"), "{word:?}: {reply:?}");
     }
     for word in ["", "1", "since=5", "1 since=5"] {
-        ensure!(queue.items("cancel", T0, words![word, "a"])? == ["ABSENT"], "{word:?}");
+        ensure!(
+            queue.items("cancel", T0, words![word, "a"])? == ["ABSENT"],
+            "{word:?}"
+        );
     }
     Ok(())
 }
@@ -264,8 +394,16 @@ fn what_a_cancel_takes_for_a_repetition() -> Result<()> {
 fn a_cancel_is_recognised_for_12_s() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0 + HOUR, "")?;
-    for (at, answer) in [(0, "CANCELLED"), (1, "CANCELLED"), (12_000, "CANCELLED"), (12_001, "ABSENT")] {
-        ensure!(queue.items("cancel", T0 + at, words!["", "a"])? == [answer], "{at} ms later");
+    for (at, answer) in [
+        (0, "CANCELLED"),
+        (1, "CANCELLED"),
+        (12_000, "CANCELLED"),
+        (12_001, "ABSENT"),
+    ] {
+        ensure!(
+            queue.items("cancel", T0 + at, words!["", "a"])? == [answer],
+            "{at} ms later"
+        );
     }
     Ok(())
 }
@@ -274,8 +412,14 @@ fn a_cancel_is_recognised_for_12_s() -> Result<()> {
 fn a_cancel_is_recognised_in_every_state() -> Result<()> {
     let mut queue = super::with_every_state()?;
     for id in ["s", "r", "d"] {
-        ensure!(queue.items("cancel", T0, words!["1", id])? == ["CANCELLED"], "{id}");
-        ensure!(queue.items("cancel", T0 + 1, words!["1", id])? == ["CANCELLED"], "{id}, the reply was lost");
+        ensure!(
+            queue.items("cancel", T0, words!["1", id])? == ["CANCELLED"],
+            "{id}"
+        );
+        ensure!(
+            queue.items("cancel", T0 + 1, words!["1", id])? == ["CANCELLED"],
+            "{id}, the reply was lost"
+        );
     }
     Ok(())
 }

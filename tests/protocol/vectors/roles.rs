@@ -29,27 +29,51 @@ fn fill(queue: &mut Queue) -> Result<()> {
     queue.ok("resume", T0, words![])?;
     queue.push(T0, "due", T0, "payload")?;
     // A lease that ran out, and a hold that is over: reap has work.
-    queue.command(words!["HSET", "dueq:{q}:meta", "last_beat", T0, "reap_after", 0])?;
+    queue.command(words![
+        "HSET",
+        "dueq:{q}:meta",
+        "last_beat",
+        T0,
+        "reap_after",
+        0
+    ])?;
     queue.push(T0, "late", T0, "payload")?;
     queue.command(words!["ZREM", "dueq:{q}:scheduled", "late"])?;
     queue.command(words!["ZADD", "dueq:{q}:leases", T0, "late"])?;
-    queue.command(words!["HSET", "dueq:{q}:claims", "late", format!("{}{T0}+", "x".repeat(16))])?;
+    queue.command(words![
+        "HSET",
+        "dueq:{q}:claims",
+        "late",
+        format!("{}{T0}+", "x".repeat(16))
+    ])?;
     Ok(())
 }
 
 fn both_ways(verb: &str, base: &str, argv: Vec<Text>) -> Vec<Vec<Text>> {
-    let (_, source) = SCRIPTS.iter().find(|(name, _)| *name == verb).expect("a script");
+    let (_, source) = SCRIPTS
+        .iter()
+        .find(|(name, _)| *name == verb)
+        .expect("a script");
     let sha = redis::Script::new(source).get_hash().to_owned();
-    [words!["EVALSHA", sha, 10], words!["FCALL", format!("dueq_{verb}"), 10], words!["EVAL", *source, 10]]
-        .map(|call| [call, keys_of(base), argv.clone()].concat())
-        .to_vec()
+    [
+        words!["EVALSHA", sha, 10],
+        words!["FCALL", format!("dueq_{verb}"), 10],
+        words!["EVAL", *source, 10],
+    ]
+    .map(|call| [call, keys_of(base), argv.clone()].concat())
+    .to_vec()
 }
 
 fn denied(reply: &Reply) -> bool {
     let text = format!("{reply:?}");
-    ["NOPERM", "ACL failure in script", "can't run this command", "can't access at least one of the keys"]
-        .iter()
-        .any(|why| text.contains(why))
+    [
+        "NOPERM",
+        "ACL failure in script",
+        "can't run this command",
+        "can't access at least one of the keys",
+    ]
+    .iter()
+    .any(|why| text.contains(why))
 }
 
 /// What is a role's own. An operator may everything.
@@ -63,7 +87,11 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
     for role in ROLES {
         let mut user = queue.user(role, "q")?;
         let plain = ("push", words!["", "plain", "+1000", "payload", ""]);
-        for (verb, argv) in SCRIPTS.iter().map(|(verb, _)| (*verb, plausible(verb))).chain([plain]) {
+        for (verb, argv) in SCRIPTS
+            .iter()
+            .map(|(verb, _)| (*verb, plausible(verb)))
+            .chain([plain])
+        {
             let argv = [words![T0 + SECOND], argv].concat();
             for call in both_ways(verb, "dueq:{q}", argv) {
                 fill(&mut queue)?;
@@ -71,16 +99,31 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
                 let reply = command(&mut user, &call)?;
                 let how = call[0].text();
                 if may(role, verb) {
-                    ensure!(reply.code().is_none(), "{role:?} cannot {how} {verb}: {reply:?}");
+                    ensure!(
+                        reply.code().is_none(),
+                        "{role:?} cannot {how} {verb}: {reply:?}"
+                    );
                     // What audit and verify mend, an operator mends in `repairs`.
                     let reads = ["get", "peek", "stats", "audit", "verify"].contains(&verb);
-                    ensure!(reads || verb == "resume" || queue.contents()? != before, "{verb} had nothing to do");
+                    ensure!(
+                        reads || verb == "resume" || queue.contents()? != before,
+                        "{verb} had nothing to do"
+                    );
                 } else if denied(&reply) {
-                    ensure!(queue.contents()? == before, "{role:?}: {how} {verb} was refused, and left a trace");
+                    ensure!(
+                        queue.contents()? == before,
+                        "{role:?}: {how} {verb} was refused, and left a trace"
+                    );
                 } else {
                     // Reading what it may read by hand anyway.
-                    ensure!(reply.code().is_none() && queue.contents()? == before, "{role:?} did {how} {verb}");
-                    ensure!(["get", "peek", "stats"].contains(&verb), "{role:?} could {how} {verb}: {reply:?}");
+                    ensure!(
+                        reply.code().is_none() && queue.contents()? == before,
+                        "{role:?} did {how} {verb}"
+                    );
+                    ensure!(
+                        ["get", "peek", "stats"].contains(&verb),
+                        "{role:?} could {how} {verb}: {reply:?}"
+                    );
                 }
             }
         }
@@ -94,7 +137,15 @@ fn what_an_operator_alone_may_is_refused_in_any_state() -> Result<()> {
     let mut queue = ready()?;
     for role in [Role::Producer, Role::Consumer] {
         let mut user = queue.user(role, "q")?;
-        for verb in ["audit", "configure", "pause", "purge", "requeue", "resume", "verify"] {
+        for verb in [
+            "audit",
+            "configure",
+            "pause",
+            "purge",
+            "requeue",
+            "resume",
+            "verify",
+        ] {
             for state in ["absent", "empty", "paused", "full"] {
                 queue.empty()?;
                 match state {
@@ -107,7 +158,10 @@ fn what_an_operator_alone_may_is_refused_in_any_state() -> Result<()> {
                 for call in both_ways(verb, "dueq:{q}", [words![T0], plausible(verb)].concat()) {
                     let reply = command(&mut user, &call)?;
                     ensure!(denied(&reply), "{role:?} could {verb}, {state}: {reply:?}");
-                    ensure!(queue.contents()? == before, "{role:?} left a trace of {verb}, {state}");
+                    ensure!(
+                        queue.contents()? == before,
+                        "{role:?} left a trace of {verb}, {state}"
+                    );
                 }
             }
         }
@@ -121,7 +175,10 @@ fn what_an_operator_alone_may_is_refused_in_any_state() -> Result<()> {
             words!["ACL", "LIST"],
             words!["SCAN", 0],
         ] {
-            ensure!(denied(&command(&mut user, &words)?), "{role:?} could {words:?}");
+            ensure!(
+                denied(&command(&mut user, &words)?),
+                "{role:?} could {words:?}"
+            );
         }
     }
     Ok(())
@@ -138,10 +195,22 @@ fn a_queue_that_a_push_began_is_completed_by_an_operator() -> Result<()> {
             ensure!(denied(&command(&mut user, &call)?));
             let state = queue.state()?;
             let counts = [state.scheduled.len(), state.leases.len(), state.dead.len()];
-            ensure!(counts.iter().all(|count| *count <= 1) && state.messages.is_empty(), "{state:?}");
-            ensure!(!state.meta.contains_key(&"layout".into()), "{role:?} made a queue");
+            ensure!(
+                counts.iter().all(|count| *count <= 1) && state.messages.is_empty(),
+                "{state:?}"
+            );
+            ensure!(
+                !state.meta.contains_key(&"layout".into()),
+                "{role:?} made a queue"
+            );
             queue.ok("configure", T0, words!["max_attempts", 3])?;
-            ensure!(queue.ok("verify", T0, words![""])?.part(1)?.list()?.is_empty());
+            ensure!(
+                queue
+                    .ok("verify", T0, words![""])?
+                    .part(1)?
+                    .list()?
+                    .is_empty()
+            );
             check_structure(&queue.state()?, false, None)?;
         }
     }
@@ -170,7 +239,10 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
         ensure!(denied(&command(&mut producer, &words)?), "{words:?}");
     }
     // It may look up when a lease runs out, and so it sees tokens: no script takes one from it.
-    let claim = command(&mut producer, &["HGET", "dueq:{q}:claims", "l"].map(Text::from))?;
+    let claim = command(
+        &mut producer,
+        &["HGET", "dueq:{q}:claims", "l"].map(Text::from),
+    )?;
     ensure!(claim.bytes()?.0.starts_with(&token('l').0), "{claim:?}");
     for verb in ["ack", "again", "retry", "release", "bury", "extend"] {
         for call in both_ways(verb, "dueq:{q}", [words![T0], plausible(verb)].concat()) {
@@ -195,7 +267,10 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
 #[test]
 fn nobody_reaches_another_queue() -> Result<()> {
     let mut queue = ready()?;
-    let mut users: Vec<Connection> = ROLES.into_iter().map(|role| queue.user(role, "other")).collect::<Result<_>>()?;
+    let mut users: Vec<Connection> = ROLES
+        .into_iter()
+        .map(|role| queue.user(role, "other"))
+        .collect::<Result<_>>()?;
     let before = queue.contents()?;
     for user in &mut users {
         for (verb, _) in SCRIPTS {

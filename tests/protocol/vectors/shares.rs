@@ -19,9 +19,19 @@ fn a_hole_between_two_reads_shifts_no_payload() -> Result<()> {
         for id in ["e0", "e1", "e2"] {
             queue.push(T0, id, T0, &long(id))?;
         }
-        queue.push(T0, "hole", if payload_is_gone { T0 } else { T0 + 2_000 }, "hole")?;
+        queue.push(
+            T0,
+            "hole",
+            if payload_is_gone { T0 } else { T0 + 2_000 },
+            "hole",
+        )?;
         for number in 0..8 {
-            queue.push(T0, &format!("m{number}"), if payload_is_gone { T0 } else { T0 + 1 }, &format!("m{number}"))?;
+            queue.push(
+                T0,
+                &format!("m{number}"),
+                if payload_is_gone { T0 } else { T0 + 1 },
+                &format!("m{number}"),
+            )?;
         }
         // Without the hole's own due it stands between the others: it is promoted with them.
         queue.ok("promote", T0 + 2_000, words![100, "1"])?;
@@ -32,13 +42,24 @@ fn a_hole_between_two_reads_shifts_no_payload() -> Result<()> {
         let mut granted = BTreeSet::new();
         for [id, payload, ..] in &claim.deliveries()? {
             let (id, payload) = (id.text()?, payload.text()?);
-            ensure!(payload.starts_with(&id), "{id} has another payload: {}", &payload[..4]);
+            ensure!(
+                payload.starts_with(&id),
+                "{id} has another payload: {}",
+                &payload[..4]
+            );
             granted.insert(Text::from(id));
         }
         let state = queue.state()?;
-        let leased: BTreeSet<Text> =
-            state.claims.keys().filter(|id| id.0.first().is_some_and(|byte| *byte > 31)).cloned().collect();
-        ensure!(granted == leased && granted.len() == 11, "granted {granted:?}, leased {leased:?}");
+        let leased: BTreeSet<Text> = state
+            .claims
+            .keys()
+            .filter(|id| id.0.first().is_some_and(|byte| *byte > 31))
+            .cloned()
+            .collect();
+        ensure!(
+            granted == leased && granted.len() == 11,
+            "granted {granted:?}, leased {leased:?}"
+        );
     }
     Ok(())
 }
@@ -50,7 +71,11 @@ fn a_share_is_of_a_full_window_at_most() -> Result<()> {
         let mut queue = Queue::start()?;
         for part in 0..3 {
             let item = |place: u64| words![format!("{part}-{place}"), T0, "", ""];
-            queue.ok("push", T0, [words![""], (0..900).flat_map(item).collect()].concat())?;
+            queue.ok(
+                "push",
+                T0,
+                [words![""], (0..900).flat_map(item).collect()].concat(),
+            )?;
         }
         if ready > 0 {
             queue.ok("promote", T0, words![ready, "1"])?;
@@ -58,8 +83,14 @@ fn a_share_is_of_a_full_window_at_most() -> Result<()> {
         for node in ["a", "b", "c", "d"] {
             queue.ok("beat", T0, words![node, "stay"])?;
         }
-        let granted = queue.ok("claim", T0, words![1_000, token('t'), 30_000, "1"])?.deliveries()?.len();
-        ensure!(granted == 250, "{ready} ready: {granted} of a window of 1,000 to one of four nodes");
+        let granted = queue
+            .ok("claim", T0, words![1_000, token('t'), 30_000, "1"])?
+            .deliveries()?
+            .len();
+        ensure!(
+            granted == 250,
+            "{ready} ready: {granted} of a window of 1,000 to one of four nodes"
+        );
     }
     Ok(())
 }
@@ -69,7 +100,10 @@ fn crash(queue: &mut Queue, now: u64, ids: u64, letter: char) -> Result<()> {
     let claim = queue.ok("claim", now, words![ids, token(letter), 1_000, "1"])?;
     ensure!(claim.deliveries()?.len() as u64 == ids, "{claim:?}");
     queue.ok("beat", now + 1_000, words!["node", "stay"])?;
-    let reaped = queue.ok("reap", now + 1_000, words![1_000])?.part(1)?.int()?;
+    let reaped = queue
+        .ok("reap", now + 1_000, words![1_000])?
+        .part(1)?
+        .int()?;
     ensure!(reaped as u64 == ids, "{reaped} of {ids}");
     Ok(())
 }
@@ -84,9 +118,15 @@ fn messages_that_crash_together_wait_for_different_times() -> Result<()> {
     crash(&mut queue, T0, 20, 'a')?;
     crash(&mut queue, T0 + 2_000, 20, 'b')?;
     let scheduled = queue.state()?.scheduled;
-    let waits: BTreeSet<u64> =
-        scheduled.iter().filter(|(_, due)| due.is_finite()).map(|(_, due)| *due as u64 - (T0 + 3_000)).collect();
-    let (first, last) = (waits.first().context("no wait")?, waits.last().context("no wait")?);
+    let waits: BTreeSet<u64> = scheduled
+        .iter()
+        .filter(|(_, due)| due.is_finite())
+        .map(|(_, due)| *due as u64 - (T0 + 3_000))
+        .collect();
+    let (first, last) = (
+        waits.first().context("no wait")?,
+        waits.last().context("no wait")?,
+    );
     ensure!(*first >= 1_000 && *last <= 3_000, "{waits:?}");
     ensure!(waits.len() >= 10 && last - first > 500, "{waits:?}");
     Ok(())
@@ -105,7 +145,10 @@ fn the_wait_after_a_crash_doubles_up_to_crash_21() -> Result<()> {
         let due = State::score(&queue.state()?.scheduled, &"a".into()).context("scheduled")? as u64;
         let wait = due.saturating_sub(now + 1_000) as f64;
         let factor = wait / (1_000.0 * f64::from(number.min(21) - 1).exp2());
-        ensure!(number == 1 && wait == 0.0 || (0.5..=1.5).contains(&factor), "crash {number}: {wait} ms");
+        ensure!(
+            number == 1 && wait == 0.0 || (0.5..=1.5).contains(&factor),
+            "crash {number}: {wait} ms"
+        );
     }
     Ok(())
 }

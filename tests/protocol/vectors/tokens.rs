@@ -29,12 +29,21 @@ fn every_byte_of_a_token_counts() -> Result<()> {
         let mut other = holder.clone();
         other.0[place] ^= 1;
         for (verb, argv) in calls("a", &other) {
-            ensure!(queue.items(verb, T0, argv)? == ["LOST"], "{verb}, byte {place}");
+            ensure!(
+                queue.items(verb, T0, argv)? == ["LOST"],
+                "{verb}, byte {place}"
+            );
         }
     }
     let short = Text(holder.0[..15].to_vec());
-    for (verb, argv) in calls("a", &short).into_iter().chain(calls("a", &Text::default())) {
-        ensure!(queue.items(verb, T0, argv)? == ["LOST"], "{verb}, a shorter token");
+    for (verb, argv) in calls("a", &short)
+        .into_iter()
+        .chain(calls("a", &Text::default()))
+    {
+        ensure!(
+            queue.items(verb, T0, argv)? == ["LOST"],
+            "{verb}, a shorter token"
+        );
     }
     expect(&mut queue, before, |_| ())
 }
@@ -49,10 +58,15 @@ fn an_ack_leaves_what_it_lost_to_its_new_holder() -> Result<()> {
     queue.ok("release", T0, words!["b", token('x')])?;
     ensure!(queue.take(T0, 1, &token('y'))? == ["b"]);
     queue.ok("release", T0, words!["c", token('x')])?;
-    ensure!(queue.items("ack", T0, words![token('x'), 3, "a", "b", "c"])? == ["OK", "LOST", "LOST"]);
+    ensure!(
+        queue.items("ack", T0, words![token('x'), 3, "a", "b", "c"])? == ["OK", "LOST", "LOST"]
+    );
     let state = queue.state()?;
     for id in ["b", "c"] {
-        ensure!(state.messages.get(&id.into()) == Some(&"payload".into()), "{id} has no payload");
+        ensure!(
+            state.messages.get(&id.into()) == Some(&"payload".into()),
+            "{id} has no payload"
+        );
         ensure!(state.attrs.contains_key(&id.into()), "{id} has no options");
     }
     ensure!(queue.items("ack", T0, words![token('y'), 1, "b"])? == ["OK"]);

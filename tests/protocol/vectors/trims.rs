@@ -27,9 +27,19 @@ fn a_beat_forgets_what_is_over_500_at_a_time() -> Result<()> {
         queue.ok("push", T0, words![until, call.to_string(), "+1", "", ""])?;
     }
     ensure!(queue.state()?.recent.len() == 1_201);
-    for (now, left) in [(9_999, 1_200), (10_000, 800), (10_000, 800), (20_000, 300), (20_000, 0)] {
+    for (now, left) in [
+        (9_999, 1_200),
+        (10_000, 800),
+        (10_000, 800),
+        (20_000, 300),
+        (20_000, 0),
+    ] {
         queue.ok("beat", T0 + now, words!["node", "stay"])?;
-        ensure!(queue.state()?.recent.len() == left + 1, "at {now}: {} of {left}", queue.state()?.recent.len());
+        ensure!(
+            queue.state()?.recent.len() == left + 1,
+            "at {now}: {} of {left}",
+            queue.state()?.recent.len()
+        );
     }
     Ok(())
 }
@@ -41,7 +51,11 @@ fn who_remembers_forgets_two_for_one() -> Result<()> {
         queue.push(T0, &place.to_string(), T0 + HOUR, "")?;
     }
     // 10 cancelled now, and 12 s later one after the other by every verb that remembers.
-    let ids = |from: u64, to: u64| (from..to).flat_map(|place| words![place.to_string()]).collect::<Vec<_>>();
+    let ids = |from: u64, to: u64| {
+        (from..to)
+            .flat_map(|place| words![place.to_string()])
+            .collect::<Vec<_>>()
+    };
     queue.ok("cancel", T0, [words![""], ids(0, 10)].concat())?;
     let (now, mut left) = (T0 + 12_001, 20);
     for (verb, words) in [
@@ -52,10 +66,17 @@ fn who_remembers_forgets_two_for_one() -> Result<()> {
         ("push", words![attempt(now - 9_990, 1), "new", "+1", "", ""]),
     ] {
         // What it remembers of a message: its cancel, and when it ended or moved; a push, its call.
-        let more = if matches!(verb, "purge" | "cancel") { 2 } else { 1 };
+        let more = if matches!(verb, "purge" | "cancel") {
+            2
+        } else {
+            1
+        };
         queue.ok(verb, now, words)?;
         left -= more;
-        ensure!(queue.state()?.recent.len() == left + 1, "{verb}: {more} more and twice as many less");
+        ensure!(
+            queue.state()?.recent.len() == left + 1,
+            "{verb}: {more} more and twice as many less"
+        );
     }
     Ok(())
 }
@@ -79,7 +100,10 @@ fn the_oldest_dead_are_trimmed_beyond_a_number_and_an_age() -> Result<()> {
 
     queue.ok("configure", T0, words!["dead_keep_ms", 30 * DAY])?;
     queue.ok("beat", T0 + 30 * DAY + 2, words!["node", "stay"])?;
-    ensure!(ids(&queue.state()?.dead) == ["3", "4", "5"], "2 died 30 days ago, to the millisecond");
+    ensure!(
+        ids(&queue.state()?.dead) == ["3", "4", "5"],
+        "2 died 30 days ago, to the millisecond"
+    );
     Ok(())
 }
 
@@ -92,13 +116,27 @@ fn requeue_is_bounded_and_begins_with_the_oldest() -> Result<()> {
         Ok((reply.part(1)?.int()?, reply.part(2)?.int()?))
     };
     ensure!(oldest(&mut queue, 2, "")? == (2, 3));
-    ensure!(ids(&queue.state()?.dead) == ["2", "3", "4"] && ids(&queue.state()?.scheduled) == ["0", "1"]);
-    ensure!(oldest(&mut queue, 10, &(T0 + 1).to_string())? == (0, 0), "none died so early");
-    ensure!(oldest(&mut queue, 10, &(T0 + 2).to_string())? == (1, 0), "only those up to then are counted");
+    ensure!(
+        ids(&queue.state()?.dead) == ["2", "3", "4"]
+            && ids(&queue.state()?.scheduled) == ["0", "1"]
+    );
+    ensure!(
+        oldest(&mut queue, 10, &(T0 + 1).to_string())? == (0, 0),
+        "none died so early"
+    );
+    ensure!(
+        oldest(&mut queue, 10, &(T0 + 2).to_string())? == (1, 0),
+        "only those up to then are counted"
+    );
     let before = queue.state()?;
     ensure!(
         queue.items("requeue", now, words!["ids", "4", "4", "0", "?"])?
-            == ["REQUEUED", "NOT_DEAD scheduled", "NOT_DEAD scheduled", "ABSENT"]
+            == [
+                "REQUEUED",
+                "NOT_DEAD scheduled",
+                "NOT_DEAD scheduled",
+                "ABSENT"
+            ]
     );
     expect(&mut queue, before, |state| {
         remove(&mut state.dead, "4");
@@ -112,7 +150,11 @@ fn requeue_is_bounded_and_begins_with_the_oldest() -> Result<()> {
 #[test]
 fn purge_is_bounded_and_says_what_is_left() -> Result<()> {
     for state in ["scheduled", "ready", "dead"] {
-        let mut queue = if state == "dead" { dead(5)? } else { Queue::start()? };
+        let mut queue = if state == "dead" {
+            dead(5)?
+        } else {
+            Queue::start()?
+        };
         for place in 0..5 {
             if state != "dead" {
                 queue.push(T0, &place.to_string(), T0 + place, "")?;
@@ -123,12 +165,21 @@ fn purge_is_bounded_and_says_what_is_left() -> Result<()> {
         }
         for (purged, left) in [(2, 3), (2, 1), (1, 0), (0, 0)] {
             let reply = queue.ok("purge", T0 + 5, words![state, 2])?;
-            ensure!((reply.part(1)?.int()?, reply.part(2)?.int()?) == (purged, left), "{state}: {reply:?}");
+            ensure!(
+                (reply.part(1)?.int()?, reply.part(2)?.int()?) == (purged, left),
+                "{state}: {reply:?}"
+            );
             let found = queue.state()?;
-            ensure!(found.messages.len() as i64 == left + 1 && found.attrs.len() <= found.messages.len());
+            ensure!(
+                found.messages.len() as i64 == left + 1
+                    && found.attrs.len() <= found.messages.len()
+            );
         }
         let late = queue.items("push", T0 + 6, words![attempt(T0 + 4, 1), "0", T0, "", ""])?;
-        ensure!(late == [format!("FINISHED {}.000", T0 + 5)], "a late repetition does not bring it back: {late:?}");
+        ensure!(
+            late == [format!("FINISHED {}.000", T0 + 5)],
+            "a late repetition does not bring it back: {late:?}"
+        );
     }
     Ok(())
 }
@@ -137,8 +188,14 @@ fn purge_is_bounded_and_says_what_is_left() -> Result<()> {
 fn counters_count_each_transition_once() -> Result<()> {
     let mut queue = Queue::start()?;
     let item = |id: &str| words![id, T0, "", ""];
-    let all: Vec<Text> =
-        words![""].into_iter().chain(["a", "b", "c", "d", "e", "f", "g", "h"].iter().flat_map(|id| item(id))).collect();
+    let all: Vec<Text> = words![""]
+        .into_iter()
+        .chain(
+            ["a", "b", "c", "d", "e", "f", "g", "h"]
+                .iter()
+                .flat_map(|id| item(id)),
+        )
+        .collect();
     queue.ok("push", T0, all.clone())?;
     queue.ok("push", T0, all)?;
     queue.ok("cancel", T0, words!["", "h", "h"])?;
@@ -161,7 +218,12 @@ fn counters_count_each_transition_once() -> Result<()> {
         .chunks_exact(2)
         .map(|pair| Ok((pair[0].text()?, format!("{:?}", pair[1]))))
         .collect::<Result<_>>()?;
-    let of = |name: &str| pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
+    let of = |name: &str| {
+        pairs
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
+    };
     for (name, value) in [
         ("pushed", "8"),
         ("claimed", "6"),
@@ -184,7 +246,11 @@ fn counters_count_each_transition_once() -> Result<()> {
 #[test]
 fn dead_beyond_number_and_age_are_trimmed_once() -> Result<()> {
     let mut queue = dead(6)?;
-    queue.ok("configure", T0 + 5, words!["dead_keep", 4, "dead_keep_ms", 1_000])?;
+    queue.ok(
+        "configure",
+        T0 + 5,
+        words!["dead_keep", 4, "dead_keep_ms", 1_000],
+    )?;
     // Two are too many, and three are too old: three go, the two among them.
     queue.ok("beat", T0 + 1_002, words!["node", "stay"])?;
     ensure!(ids(&queue.state()?.dead) == ["3", "4", "5"]);

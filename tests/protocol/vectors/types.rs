@@ -12,7 +12,9 @@ use crate::state::KEYS;
 fn not_needed(verb: &str) -> &'static [&'static str] {
     match verb {
         "push" => &["nodes"],
-        "promote" | "pause" | "resume" | "configure" => &["claims", "messages", "attrs", "dead", "recent", "nodes"],
+        "promote" | "pause" | "resume" | "configure" => {
+            &["claims", "messages", "attrs", "dead", "recent", "nodes"]
+        }
         "claim" => &["dead", "recent"],
         "ack" | "again" | "release" => &["dead", "recent", "nodes"],
         "audit" => &["recent", "nodes"],
@@ -34,16 +36,28 @@ fn not_needed(verb: &str) -> &'static [&'static str] {
 fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
     let mut queue = Queue::start()?;
     let items = (0..5).flat_map(|number| words![format!("new {number}"), "+0", "payload", ""]);
-    let several = words![attempt(T0, 1)].into_iter().chain(items).collect::<Vec<_>>();
-    let calls = SCRIPTS.iter().map(|(verb, _)| (*verb, plausible(verb))).chain([("push", several)]);
+    let several = words![attempt(T0, 1)]
+        .into_iter()
+        .chain(items)
+        .collect::<Vec<_>>();
+    let calls = SCRIPTS
+        .iter()
+        .map(|(verb, _)| (*verb, plausible(verb)))
+        .chain([("push", several)]);
     for (verb, call) in calls {
         for key in KEYS {
             queue.empty()?;
             seed(&mut queue)?;
             // So that reap has something to do, which would otherwise read no further.
-            let beats = ["last_beat", &T0.to_string(), "reap_after", "0"].map(crate::reply::Text::from);
+            let beats =
+                ["last_beat", &T0.to_string(), "reap_after", "0"].map(crate::reply::Text::from);
             queue.command([words!["HSET", "dueq:{q}:meta"], beats.to_vec()].concat())?;
-            queue.command(words!["ZADD", "dueq:{q}:leases", T0, format!("\u{1}{}", token('l').text())])?;
+            queue.command(words![
+                "ZADD",
+                "dueq:{q}:leases",
+                T0,
+                format!("\u{1}{}", token('l').text())
+            ])?;
             let key = queue.key(key);
             queue.command(words!["SET", &key, "somebody else's"])?;
             let before = queue.contents()?;
@@ -53,10 +67,19 @@ fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
             let suffix = key.rsplit(':').next().unwrap_or_default();
             if not_needed(verb).contains(&suffix) {
                 ensure!(reply.code().is_none(), "{verb} needs {key}: {reply:?}");
-                ensure!(after.get(&(&key).into()) == before.get(&(&key).into()), "{verb} changed {key}");
+                ensure!(
+                    after.get(&(&key).into()) == before.get(&(&key).into()),
+                    "{verb} changed {key}"
+                );
             } else {
-                ensure!(reply.code() == Some("WRONGTYPE"), "{verb} with a stranger under {key}: {reply:?}");
-                ensure!(after == before, "{verb} with a stranger under {key} failed half done");
+                ensure!(
+                    reply.code() == Some("WRONGTYPE"),
+                    "{verb} with a stranger under {key}: {reply:?}"
+                );
+                ensure!(
+                    after == before,
+                    "{verb} with a stranger under {key} failed half done"
+                );
             }
         }
     }
@@ -73,8 +96,14 @@ fn a_wrong_type_where_a_queue_would_be_made_makes_nothing() -> Result<()> {
             queue.command(words!["SET", &key, "somebody else's"])?;
             let before = queue.contents()?;
             let reply = queue.call(verb, T0, plausible(verb))?;
-            ensure!(reply.code() == Some("WRONGTYPE"), "{verb} with a stranger under {key}: {reply:?}");
-            ensure!(queue.contents()? == before, "{verb} with a stranger under {key} failed half done");
+            ensure!(
+                reply.code() == Some("WRONGTYPE"),
+                "{verb} with a stranger under {key}: {reply:?}"
+            );
+            ensure!(
+                queue.contents()? == before,
+                "{verb} with a stranger under {key} failed half done"
+            );
         }
     }
     Ok(())

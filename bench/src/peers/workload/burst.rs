@@ -38,7 +38,16 @@ async fn one(system: &mut System, push_ms: u64) -> Result<Option<f64>> {
     // At a whole second: some know no finer time.
     let at_ms = (unix_us() / 1_000 + push_ms + 2_000).next_multiple_of(1_000);
     system.open().await?;
-    let push = system.ask(&Request::Bulk { n: N, batch: 0, due: Dues { at_ms, ..Dues::default() } }).await?;
+    let push = system
+        .ask(&Request::Bulk {
+            n: N,
+            batch: 0,
+            due: Dues {
+                at_ms,
+                ..Dues::default()
+            },
+        })
+        .await?;
     if push.to_us > (at_ms - WORKER_BEFORE_MS) * 1_000 {
         system.close().await?;
         return Ok(None);

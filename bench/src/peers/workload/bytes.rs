@@ -13,11 +13,23 @@ const N: u64 = 100_000;
 const LONGEST_S: f64 = 15.0;
 
 pub(crate) async fn run(system: &mut System) -> Result<()> {
-    let n = N.min(enough_for(system.measured.push_bulk_per_s.about(), LONGEST_S));
+    let n = N.min(enough_for(
+        system.measured.push_bulk_per_s.about(),
+        LONGEST_S,
+    ));
     system.open().await?;
     let before = system.server.data_bytes().await?;
-    system.ask(&Request::Bulk { n, batch: 0, due: in_an_hour() }).await?;
+    system
+        .ask(&Request::Bulk {
+            n,
+            batch: 0,
+            due: in_an_hour(),
+        })
+        .await?;
     let after = system.server.data_bytes().await?;
-    system.measured.bytes_per_message.add((after - before) / n as f64);
+    system
+        .measured
+        .bytes_per_message
+        .add((after - before) / n as f64);
     system.close().await
 }

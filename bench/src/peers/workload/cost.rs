@@ -18,7 +18,9 @@ const WORKER_BEFORE_MS: u64 = 600;
 const COUNT_BEFORE_MS: u64 = 20;
 
 fn number(system: &System) -> u64 {
-    enough_for(system.measured.life_per_s.about(), 1.5).min(20_000).min(system.kind.most_due)
+    enough_for(system.measured.life_per_s.about(), 1.5)
+        .min(20_000)
+        .min(system.kind.most_due)
 }
 
 /// Messages that are due at once.
@@ -26,11 +28,20 @@ pub(crate) async fn immediate(system: &mut System) -> Result<()> {
     let n = number(system);
     system.open().await?;
     let before = system.server.cpu_us().await?;
-    system.ask(&Request::Bulk { n, batch: BATCH, due: Dues::default() }).await?;
+    system
+        .ask(&Request::Bulk {
+            n,
+            batch: BATCH,
+            due: Dues::default(),
+        })
+        .await?;
     system.ask(&Request::Work { concurrency: BATCH }).await?;
     system.drain(n, PATIENCE, false).await?;
     if let (Some(before), Some(after)) = (before, system.server.cpu_us().await?) {
-        system.measured.redis_us_per_life.add((after - before) / n as f64);
+        system
+            .measured
+            .redis_us_per_life
+            .add((after - before) / n as f64);
     }
     system.close().await
 }
@@ -38,12 +49,22 @@ pub(crate) async fn immediate(system: &mut System) -> Result<()> {
 /// The first half: pushes them, each system's due at a time of its own.
 pub(crate) async fn push_delayed(system: &mut System, plan: &mut Plan) -> Result<()> {
     let n = number(system);
-    let delivery = Duration::from_secs_f64(1.0 + 2.0 * n as f64 / system.measured.life_per_s.about());
+    let delivery =
+        Duration::from_secs_f64(1.0 + 2.0 * n as f64 / system.measured.life_per_s.about());
     let push = Duration::from_secs_f64(2.0 * n as f64 / system.measured.push_bulk_per_s.about());
     let at_ms = plan.reserve_ms(AHEAD + push, delivery)?;
     system.open().await?;
     let before = system.server.cpu_us().await?;
-    system.ask(&Request::Bulk { n, batch: BATCH, due: Dues { at_ms, ..Dues::default() } }).await?;
+    system
+        .ask(&Request::Bulk {
+            n,
+            batch: BATCH,
+            due: Dues {
+                at_ms,
+                ..Dues::default()
+            },
+        })
+        .await?;
     let after = system.server.cpu_us().await?;
     let spent_us = before.zip(after).map(|(before, after)| after - before);
     system.measured.delayed = Some((n, at_ms, spent_us));
@@ -52,7 +73,9 @@ pub(crate) async fn push_delayed(system: &mut System, plan: &mut Plan) -> Result
 
 /// The second half: delivers them.
 pub(crate) async fn deliver_delayed(system: &mut System) -> Result<()> {
-    let Some((n, at_ms, pushing_us)) = system.measured.delayed.take() else { return Ok(()) };
+    let Some((n, at_ms, pushing_us)) = system.measured.delayed.take() else {
+        return Ok(());
+    };
     until(at_ms - WORKER_BEFORE_MS).await;
     system.ask(&Request::Work { concurrency: BATCH }).await?;
     until(at_ms - COUNT_BEFORE_MS).await;
@@ -60,7 +83,10 @@ pub(crate) async fn deliver_delayed(system: &mut System) -> Result<()> {
     system.drain(n, PATIENCE, false).await?;
     let after = system.server.cpu_us().await?;
     if let (Some(pushing_us), Some(before), Some(after)) = (pushing_us, before, after) {
-        system.measured.redis_us_per_delayed_life.add((pushing_us + after - before) / n as f64);
+        system
+            .measured
+            .redis_us_per_delayed_life
+            .add((pushing_us + after - before) / n as f64);
     }
     system.close().await
 }

@@ -18,10 +18,20 @@ pub(crate) async fn run(system: &mut System, per_s: u64, seconds: u64) -> Result
     system.open().await?;
     system.ask(&Request::Work { concurrency: 0 }).await?;
     tokio::time::sleep(SETTLING).await;
-    system.ask(&Request::Pace { n, per_s, delay_ms: DELAY_MS }).await?;
+    system
+        .ask(&Request::Pace {
+            n,
+            per_s,
+            delay_ms: DELAY_MS,
+        })
+        .await?;
     let reply = system.drain(n, PATIENCE, true).await?;
     let measured = &mut system.measured;
-    let lateness = if per_s == 10 { &mut measured.lateness_10 } else { &mut measured.lateness };
+    let lateness = if per_s == 10 {
+        &mut measured.lateness_10
+    } else {
+        &mut measured.lateness
+    };
     lateness.add(&reply.late_us);
     system.close().await
 }

@@ -14,9 +14,18 @@ pub(crate) async fn run(system: &mut System) -> Result<()> {
     system.open().await?;
     system.forget_peak()?;
     system.ask(&Request::Work { concurrency: 0 }).await?;
-    let push = system.ask(&Request::Bulk { n, batch: 0, due: Dues::default() }).await?;
+    let push = system
+        .ask(&Request::Bulk {
+            n,
+            batch: 0,
+            due: Dues::default(),
+        })
+        .await?;
     let drain = system.drain(n, PATIENCE, false).await?;
-    system.measured.life_per_s.add(n as f64 * 1e6 / (drain.to_us - push.from_us) as f64);
+    system
+        .measured
+        .life_per_s
+        .add(n as f64 * 1e6 / (drain.to_us - push.from_us) as f64);
     let peak_bytes = system.peak_bytes()?;
     system.measured.client_peak_bytes.add(peak_bytes as f64);
     system.close().await

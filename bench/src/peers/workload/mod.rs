@@ -45,13 +45,18 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(quick: bool) -> Self {
-        Self { quick, free_from_ms: 0 }
+        Self {
+            quick,
+            free_from_ms: 0,
+        }
     }
 
     /// A time at least so far ahead from which on nobody else is busy for that long.
     fn reserve_ms(&mut self, ahead: Duration, length: Duration) -> Result<u64> {
         // At a whole second: some know no finer time, and would be early.
-        let at = (unix_us() / 1_000 + u64::try_from(ahead.as_millis())?).max(self.free_from_ms).next_multiple_of(1_000);
+        let at = (unix_us() / 1_000 + u64::try_from(ahead.as_millis())?)
+            .max(self.free_from_ms)
+            .next_multiple_of(1_000);
         self.free_from_ms = at + u64::try_from(length.as_millis())?;
         Ok(at)
     }
@@ -63,7 +68,11 @@ impl Workload {
         if !asked.is_empty() {
             return asked.to_vec();
         }
-        Self::value_variants().iter().copied().filter(|workload| !quick || *workload != Self::Order).collect()
+        Self::value_variants()
+            .iter()
+            .copied()
+            .filter(|workload| !quick || *workload != Self::Order)
+            .collect()
     }
 
     /// How often it is repeated.
@@ -89,7 +98,12 @@ impl Workload {
         }
     }
 
-    pub(crate) async fn run(self, stage: usize, system: &mut System, plan: &mut Plan) -> Result<()> {
+    pub(crate) async fn run(
+        self,
+        stage: usize,
+        system: &mut System,
+        plan: &mut Plan,
+    ) -> Result<()> {
         match self {
             Self::Push => push::single(system).await,
             Self::Bulk => push::bulk(system).await,
@@ -108,7 +122,11 @@ impl Workload {
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
+        f.write_str(
+            self.to_possible_value()
+                .as_ref()
+                .map_or("", |value| value.get_name()),
+        )
     }
 }
 
@@ -119,5 +137,8 @@ pub(crate) fn enough_for(per_s: f64, seconds: f64) -> u64 {
 
 /// Sleeps until that Unix millisecond.
 async fn until(unix_ms: u64) {
-    tokio::time::sleep(Duration::from_micros((unix_ms * 1_000).saturating_sub(unix_us()))).await;
+    tokio::time::sleep(Duration::from_micros(
+        (unix_ms * 1_000).saturating_sub(unix_us()),
+    ))
+    .await;
 }

@@ -16,8 +16,14 @@ pub(crate) async fn run(system: &mut System) -> Result<()> {
     for waiting in WAITING {
         for (name, order) in [("forward", Order::Forward), ("backward", Order::Backward)] {
             let us = one(system, waiting, order).await?;
-            system.measured.order_us.push((name.to_owned(), waiting, us));
-            eprintln!("        {}: {waiting} waiting, {name}: {us:.1} us", system.kind.key);
+            system
+                .measured
+                .order_us
+                .push((name.to_owned(), waiting, us));
+            eprintln!(
+                "        {}: {waiting} waiting, {name}: {us:.1} us",
+                system.kind.key
+            );
         }
     }
     Ok(())
@@ -29,11 +35,33 @@ async fn one(system: &mut System, waiting: u64, order: Order) -> Result<f64> {
     system.open().await?;
     let per_s = system.measured.push_bulk_per_s.about();
     let ahead_ms = (3_000.0 * waiting as f64 / per_s) as u64 + 20_000;
-    let far = Dues { at_ms: unix_us() / 1_000 + ahead_ms + 3_600_000, spread_ms: 3_600_000, order };
-    let near = Dues { at_ms: unix_us() / 1_000 + ahead_ms, spread_ms: 1_000, order };
-    let (far, near) =
-        (Request::Bulk { n: waiting, batch: 0, due: far }, Request::Bulk { n: DELIVERED, batch: 0, due: near });
-    let pushes = if order == Order::Forward { [&near, &far] } else { [&far, &near] };
+    let far = Dues {
+        at_ms: unix_us() / 1_000 + ahead_ms + 3_600_000,
+        spread_ms: 3_600_000,
+        order,
+    };
+    let near = Dues {
+        at_ms: unix_us() / 1_000 + ahead_ms,
+        spread_ms: 1_000,
+        order,
+    };
+    let (far, near) = (
+        Request::Bulk {
+            n: waiting,
+            batch: 0,
+            due: far,
+        },
+        Request::Bulk {
+            n: DELIVERED,
+            batch: 0,
+            due: near,
+        },
+    );
+    let pushes = if order == Order::Forward {
+        [&near, &far]
+    } else {
+        [&far, &near]
+    };
     for push in pushes {
         system.ask(push).await?;
     }
@@ -47,5 +75,7 @@ async fn one(system: &mut System, waiting: u64, order: Order) -> Result<f64> {
     system.drain(DELIVERED, PATIENCE, false).await?;
     let after = system.server.cpu_us().await?;
     system.close().await?;
-    Ok(before.zip(after).map_or(f64::NAN, |(before, after)| (after - before) / DELIVERED as f64))
+    Ok(before.zip(after).map_or(f64::NAN, |(before, after)| {
+        (after - before) / DELIVERED as f64
+    }))
 }

@@ -52,15 +52,24 @@ impl Seen {
         let first = delivery.attempt() == 1;
         // What has been moved is due when the queue says; anything else when the payload says.
         let moved = !first || mark == Mark::Rescheduled;
-        let due_us = 1_000 * if moved { delivery.due_ms() } else { pushed_due_ms };
+        let due_us = 1_000
+            * if moved {
+                delivery.due_ms()
+            } else {
+                pushed_due_ms
+            };
         match now_us.checked_sub(due_us) {
-            Some(us) if first && matches!(mark, Mark::Immediate | Mark::ImmediateRetried) => self.immediate.record(us),
+            Some(us) if first && matches!(mark, Mark::Immediate | Mark::ImmediateRetried) => {
+                self.immediate.record(us)
+            }
             Some(us) => self.late.record(us),
             None => self.early += 1,
         }
         self.unwanted += u64::from(mark == Mark::Cancelled);
         match mark {
-            Mark::Retried | Mark::ImmediateRetried if first => Settlement::retry("fails the first time"),
+            Mark::Retried | Mark::ImmediateRetried if first => {
+                Settlement::retry("fails the first time")
+            }
             _ => Settlement::Ack,
         }
     }
@@ -75,16 +84,30 @@ impl Role for Node {
 
     async fn connect(server: &str, queue: &str) -> Result<Self> {
         let queue = dueq::Client::connect(server).await?.queue(queue)?;
-        let seen = Seen { late: Spread::new()?, immediate: Spread::new()?, early: 0, unwanted: 0 };
-        Ok(Self { queue, seen: Arc::new(Mutex::new(seen)), worker: None })
+        let seen = Seen {
+            late: Spread::new()?,
+            immediate: Spread::new()?,
+            early: 0,
+            unwanted: 0,
+        };
+        Ok(Self {
+            queue,
+            seen: Arc::new(Mutex::new(seen)),
+            worker: None,
+        })
     }
 
     async fn begin(&mut self, _: Begin) -> Result<()> {
-        let worker = self.queue.worker().concurrency(CONCURRENCY).retry(Retry::fixed(RETRY));
+        let worker = self
+            .queue
+            .worker()
+            .concurrency(CONCURRENCY)
+            .retry(Retry::fixed(RETRY));
         let (stop, stopped) = oneshot::channel();
         let seen = Arc::clone(&self.seen);
         let handler = move |delivery: Delivery| std::future::ready(locked(&seen).handle(&delivery));
-        let running = tokio::spawn(worker.run(handler, async { stopped.await.unwrap_or_default() }));
+        let running =
+            tokio::spawn(worker.run(handler, async { stopped.await.unwrap_or_default() }));
         self.worker = Some(Worker { stop, running });
         Ok(())
     }

@@ -79,12 +79,17 @@ impl Pushing {
         let times: Vec<_> = items.iter().map(|item| item.at_us).collect();
         let (mut messages, mut then) = (Vec::with_capacity(items.len()), Vec::new());
         for item in items {
-            then.extend(item.then.map(|then| (item.message.id_bytes().to_vec(), then)));
+            then.extend(
+                item.then
+                    .map(|then| (item.message.id_bytes().to_vec(), then)),
+            );
             messages.push(item.message);
         }
         for (result, at_us) in self.queue.push_many(messages).await.into_iter().zip(times) {
             match result {
-                Ok(dueq::Pushed::Created) => self.done().behind.record(unix_us().saturating_sub(at_us)),
+                Ok(dueq::Pushed::Created) => {
+                    self.done().behind.record(unix_us().saturating_sub(at_us))
+                }
                 Ok(other) => self.failed(format!("a push answered {other:?}")),
                 Err(error) => self.failed(format!("a push: {error}")),
             }
@@ -95,7 +100,11 @@ impl Pushing {
     async fn then(&self, then: Vec<(Vec<u8>, Then)>) {
         for (id, then) in then {
             let in_time = match then {
-                Then::Cancel => self.queue.cancel(id).await.map(|outcome| outcome == Cancelled::Cancelled),
+                Then::Cancel => self
+                    .queue
+                    .cancel(id)
+                    .await
+                    .map(|outcome| outcome == Cancelled::Cancelled),
                 Then::Reschedule(due_ms) => {
                     let outcome = self.queue.reschedule(id, Due::at_ms(due_ms)).await;
                     outcome.map(|outcome| matches!(outcome, Rescheduled::Moved(_)))
@@ -183,7 +192,11 @@ fn item(mixture: &mut Mixture, at_us: u64) -> Item {
         Fate::Cancelled => Some(Then::Cancel),
         Fate::Rescheduled(delay_ms) => Some(Then::Reschedule(at_ms + delay_ms)),
     };
-    Item { at_us, message: Message::new(planned.payload(due_ms)).due(Due::at_ms(due_ms)), then }
+    Item {
+        at_us,
+        message: Message::new(planned.payload(due_ms)).due(Due::at_ms(due_ms)),
+        then,
+    }
 }
 
 impl Role for Producer {
@@ -191,8 +204,19 @@ impl Role for Producer {
 
     async fn connect(server: &str, queue: &str) -> Result<Self> {
         let queue = dueq::Client::connect(server).await?.queue(queue)?;
-        let done = Done { failed: 0, failure: None, too_late: 0, behind: Spread::new()? };
-        Ok(Self { pushing: Pushing { queue, done: Arc::new(Mutex::new(done)) }, running: None })
+        let done = Done {
+            failed: 0,
+            failure: None,
+            too_late: 0,
+            behind: Spread::new()?,
+        };
+        Ok(Self {
+            pushing: Pushing {
+                queue,
+                done: Arc::new(Mutex::new(done)),
+            },
+            running: None,
+        })
     }
 
     async fn begin(&mut self, begin: Begin) -> Result<()> {

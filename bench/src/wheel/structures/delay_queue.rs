@@ -12,7 +12,10 @@ use tokio_util::time::delay_queue::{Expired, Key};
 use super::super::timers::{Timers, keep};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
-    let built = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let built = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     built.unwrap_or_else(|error| panic!("no runtime: {error}"))
 });
 
@@ -40,7 +43,11 @@ impl<T> Timers<T> for TokioUtil<T> {
     const LABEL: &'static str = "tokio-util DelayQueue";
 
     fn new() -> Self {
-        Self { queue: DelayQueue::new(), start: Instant::now(), now: 0 }
+        Self {
+            queue: DelayQueue::new(),
+            start: Instant::now(),
+            now: 0,
+        }
     }
 
     fn insert(&mut self, when: u64, value: T) -> Key {
@@ -49,7 +56,10 @@ impl<T> Timers<T> for TokioUtil<T> {
     }
 
     fn remove(&mut self, key: Key, removed: &mut Vec<T>) -> bool {
-        keep(self.queue.try_remove(&key).map(Expired::into_inner), removed)
+        keep(
+            self.queue.try_remove(&key).map(Expired::into_inner),
+            removed,
+        )
     }
 
     fn reset(&mut self, key: &mut Key, when: u64) -> bool {
@@ -69,6 +79,11 @@ impl<T> Timers<T> for TokioUtil<T> {
 
     fn next(&mut self) -> Option<u64> {
         let key = self.queue.peek()?;
-        Some(self.queue.deadline(&key).duration_since(self.start).as_millis() as u64)
+        Some(
+            self.queue
+                .deadline(&key)
+                .duration_since(self.start)
+                .as_millis() as u64,
+        )
     }
 }

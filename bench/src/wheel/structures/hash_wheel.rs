@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hierarchical_hash_wheel_timer::wheels::Skip;
-use hierarchical_hash_wheel_timer::wheels::cancellable::{CancellableTimerEntry, QuadWheelWithOverflow};
+use hierarchical_hash_wheel_timer::wheels::cancellable::{
+    CancellableTimerEntry, QuadWheelWithOverflow,
+};
 
 use super::super::timers::Timers;
 
@@ -39,18 +41,27 @@ impl<T> Timers<T> for HashWheel<T> {
 
     const NAME: &'static str = "hierarchical_hash_wheel_timer";
     const LABEL: &'static str = "hierarchical_hash_wheel_timer";
-    const NOTE: &'static str = "has no reset, and cancelling does not give the value back to insert it again";
+    const NOTE: &'static str =
+        "has no reset, and cancelling does not give the value back to insert it again";
     const RESETS: bool = false;
 
     fn new() -> Self {
-        Self { wheel: QuadWheelWithOverflow::new(), now: 0, next_id: 0 }
+        Self {
+            wheel: QuadWheelWithOverflow::new(),
+            now: 0,
+            next_id: 0,
+        }
     }
 
     fn insert(&mut self, when: u64, value: T) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         let delay = Duration::from_millis(when - self.now);
-        if self.wheel.insert_ref_with_delay(Rc::new(Entry { id, value }), delay).is_err() {
+        if self
+            .wheel
+            .insert_ref_with_delay(Rc::new(Entry { id, value }), delay)
+            .is_err()
+        {
             panic!("{when} is not after {}", self.now);
         }
         id

@@ -25,7 +25,9 @@ impl<T> LazyHeap<T> {
     fn sweep(&mut self) {
         if self.heap.len() > 2 * self.live + SLACK {
             let timers = &self.timers;
-            self.heap.retain(|&Reverse((_, index, generation))| timers[index as usize].generation == generation);
+            self.heap.retain(|&Reverse((_, index, generation))| {
+                timers[index as usize].generation == generation
+            });
         }
     }
 
@@ -49,12 +51,20 @@ impl<T> Timers<T> for LazyHeap<T> {
     const LABEL: &'static str = "BinaryHeap, lazy cancel";
 
     fn new() -> Self {
-        Self { heap: BinaryHeap::new(), timers: Vec::new(), free: Vec::new(), live: 0 }
+        Self {
+            heap: BinaryHeap::new(),
+            timers: Vec::new(),
+            free: Vec::new(),
+            live: 0,
+        }
     }
 
     fn insert(&mut self, when: u64, value: T) -> (u32, u32) {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.timers.push(Timer { value: None, generation: 0 });
+            self.timers.push(Timer {
+                value: None,
+                generation: 0,
+            });
             (self.timers.len() - 1) as u32
         });
         let timer = &mut self.timers[index as usize];

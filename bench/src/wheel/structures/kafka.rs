@@ -27,7 +27,10 @@ impl<T> Kafka<T> {
     fn add_wheel(&mut self) {
         let tick = self.wheels.last().map_or(1, |wheel| wheel.tick * SLOTS);
         let now = self.wheels.first().map_or(0, |wheel| wheel.now);
-        self.wheels.push(Wheel { tick, now: now - now % tick });
+        self.wheels.push(Wheel {
+            tick,
+            now: now - now % tick,
+        });
         self.lists.add_lists(SLOTS as usize);
         self.due.resize(self.due.len() + SLOTS as usize, u64::MAX);
     }
@@ -66,7 +69,12 @@ impl<T> Timers<T> for Kafka<T> {
     const NOTE: &'static str = "has no reset: the timer is unlinked and filed again";
 
     fn new() -> Self {
-        Self { wheels: Vec::new(), lists: Lists::new(0), due: Vec::new(), buckets: BinaryHeap::new() }
+        Self {
+            wheels: Vec::new(),
+            lists: Lists::new(0),
+            due: Vec::new(),
+            buckets: BinaryHeap::new(),
+        }
     }
 
     fn insert(&mut self, when: u64, value: T) -> u32 {

@@ -30,7 +30,11 @@ impl<T> Timers<T> for Netty<T> {
     const TELLS_NEXT: bool = false;
 
     fn new() -> Self {
-        Self { lists: Lists::new(SLOTS as usize), now: 0, len: 0 }
+        Self {
+            lists: Lists::new(SLOTS as usize),
+            now: 0,
+            len: 0,
+        }
     }
 
     fn insert(&mut self, when: u64, value: T) -> u32 {

@@ -27,7 +27,10 @@ impl<T> Timers<T> for Nexus<T> {
 
     fn new() -> Self {
         let start = Instant::now();
-        Self { wheel: Wheel::unbounded(4_096, start), epoch: Epoch::new(start) }
+        Self {
+            wheel: Wheel::unbounded(4_096, start),
+            epoch: Epoch::new(start),
+        }
     }
 
     fn insert(&mut self, when: u64, value: T) -> Self::Key {
@@ -49,11 +52,15 @@ impl<T> Timers<T> for Nexus<T> {
     }
 
     fn next(&mut self) -> Option<u64> {
-        self.wheel.next_deadline().map(|instant| self.epoch.tick(instant))
+        self.wheel
+            .next_deadline()
+            .map(|instant| self.epoch.tick(instant))
     }
 
     fn advance_bounded(&mut self, now: u64, fired: &mut Vec<T>) -> bool {
-        self.wheel.poll_and_rebalance_with_limit(self.epoch.at(now), LIMIT, fired) == LIMIT
+        self.wheel
+            .poll_and_rebalance_with_limit(self.epoch.at(now), LIMIT, fired)
+            == LIMIT
     }
 
     fn release(&mut self, key: Self::Key) {

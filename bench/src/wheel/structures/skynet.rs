@@ -26,7 +26,10 @@ impl<T> Skynet<T> {
             when >> shift == self.now >> shift
         });
         let level = level.unwrap_or(LEVELS - 1);
-        self.lists.push(NEAR + level * SLOTS + (when >> (8 + 6 * level)) as usize % SLOTS, index);
+        self.lists.push(
+            NEAR + level * SLOTS + (when >> (8 + 6 * level)) as usize % SLOTS,
+            index,
+        );
     }
 
     fn fire_slot(&mut self, fired: &mut Vec<T>) {
@@ -75,7 +78,11 @@ impl<T> Timers<T> for Skynet<T> {
     const TELLS_NEXT: bool = false;
 
     fn new() -> Self {
-        Self { lists: Lists::new(NEAR + LEVELS * SLOTS), now: 0, len: 0 }
+        Self {
+            lists: Lists::new(NEAR + LEVELS * SLOTS),
+            now: 0,
+            len: 0,
+        }
     }
 
     fn insert(&mut self, when: u64, value: T) {

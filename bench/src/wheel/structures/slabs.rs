@@ -22,7 +22,11 @@ impl<T> Timers<T> for SlabWheel<T> {
 
     fn new() -> Self {
         let start = Instant::now();
-        Self { wheel: TimingWheel::starting_at(start), fired: Vec::new(), epoch: Epoch::new(start) }
+        Self {
+            wheel: TimingWheel::starting_at(start),
+            fired: Vec::new(),
+            epoch: Epoch::new(start),
+        }
     }
 
     fn insert(&mut self, when: u64, value: T) -> Key {
@@ -48,6 +52,8 @@ impl<T> Timers<T> for SlabWheel<T> {
     }
 
     fn next(&mut self) -> Option<u64> {
-        self.wheel.next_expiry().map(|instant| self.epoch.tick(instant))
+        self.wheel
+            .next_expiry()
+            .map(|instant| self.epoch.tick(instant))
     }
 }

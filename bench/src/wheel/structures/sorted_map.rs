@@ -16,7 +16,10 @@ impl<T> Timers<T> for SortedMap<T> {
     const LABEL: &'static str = "BTreeMap";
 
     fn new() -> Self {
-        Self { timers: BTreeMap::new(), next: 0 }
+        Self {
+            timers: BTreeMap::new(),
+            next: 0,
+        }
     }
 
     fn insert(&mut self, when: u64, value: T) -> (u64, u64) {
