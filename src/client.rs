@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
-use crate::events;
-use crate::protocol::connect::Connector;
+use crate::model::durability::Durability;
 use crate::protocol::keys::{Keys, META_PATTERN, queue_of_meta};
-use crate::protocol::lane::{Lanes, Patience, Repeat};
-use crate::protocol::options::ClientOptions;
-use crate::protocol::server::FITNESS;
 use crate::queue::Queue;
+use crate::server::connector::Connector;
+use crate::server::info::FITNESS;
+use crate::server::lane::{Lanes, Patience, Repeat};
+use crate::server::options::ClientOptions;
+use crate::telemetry::events;
 
 /// A Redis server to keep queues on. Cheap to clone; connections are pooled, made when needed and mended by themselves.
 ///

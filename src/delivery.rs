@@ -10,15 +10,15 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use crate::batch::{Batcher, Item, OfClaim};
-use crate::due::Due;
 use crate::error::Error;
-use crate::events::{self, Subject};
-use crate::metrics::Count;
-use crate::outcome::{Extended, Retried, Settled};
-use crate::protocol::lane::Repeat;
+use crate::model::due::Due;
+use crate::model::outcomes::{Extended, Retried, Settled};
 use crate::protocol::limits;
 use crate::protocol::replies::ItemReply;
 use crate::queue::Queue;
+use crate::server::lane::Repeat;
+use crate::telemetry::events::{self, Subject};
+use crate::telemetry::metrics::Count;
 
 /// A claimed message: its payload, and the right to settle it for as long as its lease runs.
 ///

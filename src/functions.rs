@@ -2,8 +2,8 @@
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::protocol::functions;
 use crate::protocol::keys::Keys;
+use crate::server::functions;
 
 /// What is known of the Functions library `dueq` on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use crate::batch::Pending;
 
 /// The places of the items, those of one claim beside each other, and how many each claim has, as text.
-pub(super) struct ByClaim {
+pub(crate) struct ByClaim {
     order: Vec<usize>,
     counts: Vec<String>,
 }
@@ -17,7 +17,7 @@ fn token(batch: &[Pending], place: usize) -> &[u8] {
 }
 
 impl ByClaim {
-    pub(super) fn of(batch: &[Pending]) -> Self {
+    pub(crate) fn of(batch: &[Pending]) -> Self {
         let mut order: Vec<usize> = (0..batch.len()).collect();
         order.sort_by_key(|place| token(batch, *place));
         let counts = Self::claims(&order, batch)
@@ -31,7 +31,7 @@ impl ByClaim {
     }
 
     /// ARGV: of each claim the token, how many ids, and these.
-    pub(super) fn args<'a>(&'a self, batch: &'a [Pending]) -> Vec<&'a [u8]> {
+    pub(crate) fn args<'a>(&'a self, batch: &'a [Pending]) -> Vec<&'a [u8]> {
         let mut args = Vec::with_capacity(batch.len() + 2 * self.counts.len());
         for (places, count) in Self::claims(&self.order, batch).zip(&self.counts) {
             args.extend([token(batch, places[0]), count.as_bytes()]);
@@ -46,7 +46,7 @@ impl ByClaim {
     }
 
     /// What was answered in the order in which the items were sent, in their own.
-    pub(super) fn answers<T>(&self, told: Vec<T>) -> Vec<T> {
+    pub(crate) fn answers<T>(&self, told: Vec<T>) -> Vec<T> {
         let mut answers: Vec<_> = self.order.iter().zip(told).collect();
         answers.sort_by_key(|(place, _)| **place);
         answers.into_iter().map(|(_, answer)| answer).collect()
@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
     use crate::batch::{Item, OfClaim};
-    use crate::protocol::lane::Repeat;
+    use crate::server::lane::Repeat;
 
     impl OfClaim for (&'static str, &'static str) {
         fn id(&self) -> &[u8] {

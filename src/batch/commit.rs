@@ -9,12 +9,12 @@ use crate::batch::claims::ByClaim;
 use crate::batch::work::Work;
 use crate::batch::{Pending, Prefix, tally};
 use crate::error::{Applied, Error, ErrorKind};
-use crate::id::compact;
-use crate::protocol::connect::RESPONSE_LIMIT;
-use crate::protocol::durable::Waited;
-use crate::protocol::lane::{PATIENCE, Patience, Repeat};
+use crate::model::id::compact;
 use crate::protocol::replies::ItemReply;
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
+use crate::server::connector::RESPONSE_LIMIT;
+use crate::server::durable::Waited;
+use crate::server::lane::{PATIENCE, Patience, Repeat};
 
 /// The first attempt of a call of pushes.
 struct FirstPush {
@@ -25,7 +25,7 @@ struct FirstPush {
 }
 
 /// The items of a call that have no answer yet.
-pub(super) struct Commit {
+pub(crate) struct Commit {
     work: Arc<Work>,
     batch: Vec<Pending>,
     patience: Patience,
@@ -38,7 +38,7 @@ pub(super) struct Commit {
 }
 
 impl Commit {
-    pub(super) fn new(work: Arc<Work>, batch: Vec<Pending>) -> Self {
+    pub(crate) fn new(work: Arc<Work>, batch: Vec<Pending>) -> Self {
         // Each caller's patience begins with its own waiting, not when those before it have given up; it gets one try.
         let newest = batch.iter().map(|pending| pending.since).max();
         let patience = Patience::since(newest.unwrap_or_else(Instant::now));
@@ -59,7 +59,7 @@ impl Commit {
     }
 
     /// Attempts until everybody has an answer.
-    pub(super) async fn finish(mut self) {
+    pub(crate) async fn finish(mut self) {
         self.attempt().await;
         while !self.batch.is_empty() {
             self.patience.pause().await;

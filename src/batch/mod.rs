@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
-use crate::metrics::Meters;
+use crate::model::durability::Durability;
 use crate::protocol::keys::Keys;
-use crate::protocol::lane::{Lane, Repeat};
 use crate::protocol::limits::MAX_ITEMS;
 use crate::protocol::replies::ItemReply;
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
+use crate::server::lane::{Lane, Repeat};
+use crate::telemetry::metrics::Meters;
 use work::Work;
 
 /// A script call takes at most so many items and bytes, so that none holds Redis for more than a few milliseconds.

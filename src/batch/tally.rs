@@ -1,9 +1,9 @@
 //! Which count the answer to one item of a batch belongs to.
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::metrics::{Count, Meters};
 use crate::protocol::replies::ItemReply;
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
+use crate::telemetry::metrics::{Count, Meters};
 
 /// Redis answered one item.
 pub(crate) fn answered(meters: &Meters, reply: &ItemReply) {

@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 
 use crate::batch::commit::Commit;
 use crate::batch::{Arrival, BATCH_ITEMS, Gauge, Pending, Prefix, enough, fits, is_settle, size};
-use crate::durability::Durability;
-use crate::metrics::Meters;
+use crate::model::durability::Durability;
 use crate::protocol::keys::Keys;
-use crate::protocol::lane::{Lane, Repeat};
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
+use crate::server::lane::{Lane, Repeat};
+use crate::telemetry::metrics::Meters;
 
 /// The items of one script call.
 struct Batch {
@@ -69,20 +69,20 @@ fn bytes(group: &[Pending]) -> usize {
 
 /// What the calls of a batcher have in common.
 #[derive(Clone)]
-pub(super) struct Work {
-    pub(super) verb: Verb,
-    pub(super) prefix: Prefix,
+pub(crate) struct Work {
+    pub(crate) verb: Verb,
+    pub(crate) prefix: Prefix,
     /// How long after a call the next one goes, unless enough has gathered.
-    pub(super) pace: Duration,
-    pub(super) keys: Arc<Keys>,
-    pub(super) lane: Arc<Lane>,
-    pub(super) meters: Arc<Meters>,
-    pub(super) durability: Durability,
+    pub(crate) pace: Duration,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) durability: Durability,
 }
 
 impl Work {
     /// Sends what comes in; ends when the batcher is dropped.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         self: Arc<Self>,
         mut receiver: mpsc::UnboundedReceiver<Arrival>,
         gauge: Arc<Gauge>,

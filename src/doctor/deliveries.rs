@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use crate::doctor::Checkup;
 use crate::doctor::shell::dueq;
-use crate::inspect::Stats;
+use crate::queue::inspect::Stats;
 
 /// A message that has been due for longer is late: without any hint a live worker needs one second.
 const LATE: Duration = Duration::from_secs(2);
 
 /// Whether the oldest unclaimed message is late.
-pub(super) fn is_late(stats: &Stats) -> bool {
+pub(crate) fn is_late(stats: &Stats) -> bool {
     u128::from(stats.overdue_ms) > LATE.as_millis()
 }
 
 impl Checkup {
     /// Finds why due messages are not delivered. `silent` says that another finding tells it already.
-    pub(super) fn deliveries(&mut self, queue: &str, stats: &Stats, silent: bool) {
+    pub(crate) fn deliveries(&mut self, queue: &str, stats: &Stats, silent: bool) {
         let (name, waiting, nodes) = (queue.as_bytes(), stats.due + stats.ready, stats.nodes);
         self.fact("paused", stats.paused);
         self.fact("overdue_ms", stats.overdue_ms);

@@ -6,10 +6,10 @@ use crate::doctor::deliveries::is_late;
 use crate::doctor::shell::{dueq, redis_cli, shell_word};
 use crate::doctor::{Checkup, Finding, Unchecked, is_denied};
 use crate::error::{Error, ErrorKind};
-use crate::protocol::lane::Repeat;
 use crate::protocol::replies::Body;
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
+use crate::server::lane::Repeat;
 
 /// In this order: a lease without a claim must be mended before it decides where its id is.
 const PARTS: [&str; 7] = [
@@ -58,7 +58,7 @@ impl Queue {
                 );
             }
             Err(error) if is_denied(&error) => {
-                drop(checkup.allowed::<()>("the queue (verify, audit)", Err(error))?)
+                let _: Option<()> = checkup.allowed("the queue (verify, audit)", Err(error))?;
             }
             Err(error) => checkup.interrupted("the rest of the queue (audit)", error)?,
         }

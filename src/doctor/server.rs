@@ -7,8 +7,8 @@ use crate::doctor::Checkup;
 use crate::doctor::shell::redis_cli;
 use crate::error::Error;
 use crate::functions::Functions;
-use crate::protocol::scripts::Verb;
-use crate::protocol::server::Info;
+use crate::protocol::verbs::Verb;
+use crate::server::info::Info;
 
 /// How often the clock is asked; the fastest answer counts.
 const SAMPLES: usize = 5;
@@ -124,7 +124,7 @@ impl Checkup {
             .or(info.field("redis_version"))
             .unwrap_or("unknown");
         self.fact("version", format!("{product} {version}"));
-        if let Some(reason) = crate::protocol::server::too_old(info) {
+        if let Some(reason) = crate::server::info::too_old(info) {
             let consequence = "scripts fail: they use commands and flags that it does not have";
             self.wrong(
                 "version",

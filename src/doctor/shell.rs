@@ -47,12 +47,12 @@ fn octal(word: &mut String, bytes: &[u8]) {
 }
 
 /// redis-cli at the server that `REDIS_URL` names: it does not read that variable by itself.
-pub(super) fn redis_cli(command: &str) -> String {
+pub(crate) fn redis_cli(command: &str) -> String {
     format!("redis-cli -u \"$REDIS_URL\" {command}")
 }
 
 /// The program with this verb and its options; `--` comes before what would else be taken for an option.
-pub(super) fn dueq(verb: &str, words: &[&[u8]]) -> String {
+pub(crate) fn dueq(verb: &str, words: &[&[u8]]) -> String {
     let separator = if words.iter().any(|word| word.starts_with(b"-")) {
         " --"
     } else {

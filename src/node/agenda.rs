@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use crate::wheel::{Key, Wheel};
 
 /// The most that a due message waits if every hint is lost.
-pub(super) const FLOOR: Duration = Duration::from_secs(1);
+pub(crate) const FLOOR: Duration = Duration::from_secs(1);
 /// From one beat of a node to the next: so that what it finds is claimed within the floor.
-pub(super) const BEAT_EVERY: Duration = Duration::from_millis(900);
+pub(crate) const BEAT_EVERY: Duration = Duration::from_millis(900);
 /// The least time between two promotes that found nothing.
-pub(super) const TICK: Duration = Duration::from_micros(100);
+pub(crate) const TICK: Duration = Duration::from_micros(100);
 /// A leader that was not renewed for so long is somebody else's.
 const LEAD_LIFE: Duration = Duration::from_millis(2_500);
 /// A node without the leader leaves it this much time, and then a share of up to as much for each live node.
@@ -18,7 +18,7 @@ const MAX_STAND_IN_MS: u64 = 1_000;
 
 /// What is to be done now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Action {
+pub(crate) enum Action {
     Promote,
     Reap,
     Beat,
@@ -27,7 +27,7 @@ pub(super) enum Action {
 }
 
 /// The timers of a node, in microseconds since it started.
-pub(super) struct Agenda {
+pub(crate) struct Agenda {
     start: Instant,
     wheel: Wheel<Action>,
     promote: Slot,
@@ -52,7 +52,7 @@ struct Slot {
 }
 
 impl Agenda {
-    pub(super) fn new(start: Instant, hash: u64) -> Self {
+    pub(crate) fn new(start: Instant, hash: u64) -> Self {
         Self {
             start,
             wheel: Wheel::new(),
@@ -66,7 +66,7 @@ impl Agenda {
     }
 
     /// The next instant at which something is to be done (or a little before it).
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         self.wheel
             .next_expiration()
             .map(|tick| self.start + Duration::from_micros(tick))
@@ -74,7 +74,7 @@ impl Agenda {
 
     /// What is to be done at `now`, earliest first; call it until it returns nothing. A promote, reap or beat that it names
     /// is in flight until [`landed`](Agenda::landed) is called.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Action> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Action> {
         let tick = u64::try_from(now.saturating_duration_since(self.start).as_micros())
             .unwrap_or(u64::MAX);
         let action = self.wheel.pop_expired(tick)?.value;
@@ -86,7 +86,7 @@ impl Agenda {
     }
 
     /// A promote, reap or beat was answered, and the next one makes no sense before `pause` is over.
-    pub(super) fn landed(&mut self, action: Action, now: Instant, pause: Duration) {
+    pub(crate) fn landed(&mut self, action: Action, now: Instant, pause: Duration) {
         let Some(slot) = self.slot(action) else {
             return;
         };
@@ -98,19 +98,19 @@ impl Agenda {
     }
 
     /// Whether a promote, reap or beat was named and has not landed yet.
-    pub(super) fn is_in_flight(&mut self, action: Action) -> bool {
+    pub(crate) fn is_in_flight(&mut self, action: Action) -> bool {
         self.slot(action)
             .is_some_and(|slot| slot.in_flight.is_some())
     }
 
     /// The head of the queue is due at this instant: the leader promotes then, the others a little later.
-    pub(super) fn head_at(&mut self, at: Instant, now: Instant) {
+    pub(crate) fn head_at(&mut self, at: Instant, now: Instant) {
         self.arm(Action::Promote, at, now);
     }
 
     /// The head of the queue is due at this instant, or there is none, and nothing else is: whoever would stand in for the leader
     /// at another time need not. The leader itself forgets no time.
-    pub(super) fn head_is(&mut self, at: Option<Instant>, now: Instant) {
+    pub(crate) fn head_is(&mut self, at: Option<Instant>, now: Instant) {
         if !self.leads(now) {
             let armed = self.promote.armed.take();
             self.unschedule(armed.map(|(_, key)| key));
@@ -122,38 +122,38 @@ impl Agenda {
     }
 
     /// The first lease ends at this instant.
-    pub(super) fn lease_ends_at(&mut self, at: Instant, now: Instant) {
+    pub(crate) fn lease_ends_at(&mut self, at: Instant, now: Instant) {
         self.arm(Action::Reap, at, now);
     }
 
     /// A beat is due at this instant.
-    pub(super) fn beat_at(&mut self, at: Instant, now: Instant) {
+    pub(crate) fn beat_at(&mut self, at: Instant, now: Instant) {
         self.arm(Action::Beat, at, now);
     }
 
     /// A beat that was sent at `sent` said who leads and how many nodes live.
-    pub(super) fn set_lead(&mut self, leader: bool, nodes: u64, sent: Instant) {
+    pub(crate) fn set_lead(&mut self, leader: bool, nodes: u64, sent: Instant) {
         self.leader_until = leader.then(|| sent + LEAD_LIFE);
         self.nodes = nodes.max(1);
     }
 
     /// Whether this node has the leader.
-    pub(super) fn leads(&self, now: Instant) -> bool {
+    pub(crate) fn leads(&self, now: Instant) -> bool {
         self.leader_until.is_some_and(|until| now < until)
     }
 
     /// Whether no other node lived at the last beat.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(crate) fn is_alone(&self) -> bool {
         self.nodes == 1
     }
 
     /// Another timer, which may exist many times.
-    pub(super) fn schedule(&mut self, action: Action, at: Instant) -> Option<Key> {
+    pub(crate) fn schedule(&mut self, action: Action, at: Instant) -> Option<Key> {
         // The wheel is unbounded: there is no refusal.
         self.wheel.insert(self.tick(at), action).ok()
     }
 
-    pub(super) fn unschedule(&mut self, key: Option<Key>) {
+    pub(crate) fn unschedule(&mut self, key: Option<Key>) {
         if let Some(key) = key {
             self.wheel.remove(key);
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 /// A thread that sleeps until an instant and then wakes a task. Dropped, it ends.
-pub(super) struct Alarm {
+pub(crate) struct Alarm {
     shared: Arc<Shared>,
     /// Without a thread of its own, tokio's timer has to do.
     has_thread: bool,
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Alarm {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -38,7 +38,7 @@ impl Alarm {
             .name("dueq-alarm".to_owned())
             .spawn(move || thread.run());
         if let Err(error) = &started {
-            crate::events::no_timer(error);
+            crate::telemetry::events::no_timer(error);
         }
         Self {
             shared,
@@ -48,7 +48,7 @@ impl Alarm {
 
     /// Completes at this instant, or a little later, or now and then too soon; never, if there is none. For one waiter at a
     /// time: the last call counts.
-    pub(super) async fn wait(&self, at: Option<Instant>) {
+    pub(crate) async fn wait(&self, at: Option<Instant>) {
         let Some(instant) = at else {
             return std::future::pending().await;
         };

@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::batch::BATCH_ITEMS;
-use crate::claiming::Claim;
 use crate::delivery::Delivery;
-use crate::events;
 use crate::node::Event;
 use crate::node::handler::Handling;
 use crate::node::leased::Leased;
-use crate::node::settlement::IntoSettlement;
 use crate::node::wake::WakeUps;
-use crate::protocol::lane::reconnect_delays;
 use crate::queue::Queue;
+use crate::queue::claim::Claim;
+use crate::server::lane::reconnect_delays;
+use crate::telemetry::events;
+use crate::worker::settlement::IntoSettlement;
 
 /// How many messages one claim takes at most.
 const MAX_CLAIM: usize = 256;
@@ -36,7 +36,7 @@ const GATHER: Duration = Duration::from_millis(1);
 const UNSETTLED: usize = 2 * BATCH_ITEMS;
 
 /// How the conductor tells an idle claimer that something is due this very moment.
-pub(super) struct Nudge {
+pub(crate) struct Nudge {
     /// A place for each handler that may run.
     places: Arc<Semaphore>,
     /// A permit for each delivery from its claim until it is settled.
@@ -49,7 +49,7 @@ pub(super) struct Nudge {
 }
 
 impl Nudge {
-    pub(super) fn new(concurrency: usize) -> Self {
+    pub(crate) fn new(concurrency: usize) -> Self {
         let places = Arc::new(Semaphore::new(concurrency));
         let held = Arc::new(Semaphore::new(
             (concurrency + UNSETTLED).min(Semaphore::MAX_PERMITS),
@@ -66,7 +66,7 @@ impl Nudge {
 
     /// Whether the claimer claims what is due now: then it answers by an event, as a promote does. It does not while a handler
     /// runs, lest one node take what others, which hear the wake-up list, are free for; unless there are no others.
-    pub(super) fn take(&self, alone: bool) -> bool {
+    pub(crate) fn take(&self, alone: bool) -> bool {
         let idle = alone || self.places.available_permits() + 1 == self.concurrency;
         let taken = idle && self.waits.swap(false, Ordering::AcqRel);
         if taken {
@@ -76,21 +76,21 @@ impl Nudge {
     }
 
     /// A beat said that something is ready: whoever waits claims, whether the wake-up list rang or others took its tokens along.
-    pub(super) fn look(&self) {
+    pub(crate) fn look(&self) {
         self.look.notify_one();
     }
 }
 
-pub(super) struct Claimer<H> {
-    pub(super) queue: Queue,
-    pub(super) wake: WakeUps,
-    pub(super) lease: Duration,
-    pub(super) lease_ms: u64,
-    pub(super) nudge: Arc<Nudge>,
-    pub(super) handling: Arc<Handling<H>>,
-    pub(super) handlers: TaskTracker,
-    pub(super) events: UnboundedSender<Event>,
-    pub(super) stop: CancellationToken,
+pub(crate) struct Claimer<H> {
+    pub(crate) queue: Queue,
+    pub(crate) wake: WakeUps,
+    pub(crate) lease: Duration,
+    pub(crate) lease_ms: u64,
+    pub(crate) nudge: Arc<Nudge>,
+    pub(crate) handling: Arc<Handling<H>>,
+    pub(crate) handlers: TaskTracker,
+    pub(crate) events: UnboundedSender<Event>,
+    pub(crate) stop: CancellationToken,
 }
 
 /// Why a wait for the wake-up list ended.
@@ -112,7 +112,7 @@ where
     S: IntoSettlement + Send + 'static,
 {
     /// Runs until `stop`. A claim that is under way then is finished: what it grants is handled.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let (stop, nudge) = (self.stop.clone(), Arc::clone(&self.nudge));
         let (mut number, mut failures) = (0, 0);
         // What came before we listened has not rung for us.

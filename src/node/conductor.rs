@@ -8,8 +8,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
-use crate::events;
-use crate::metrics::Count;
 use crate::node::Event;
 use crate::node::agenda::{Action, Agenda, BEAT_EVERY, FLOOR, TICK};
 use crate::node::alarm::Alarm;
@@ -17,10 +15,12 @@ use crate::node::claimer::Nudge;
 use crate::node::faults::Faults;
 use crate::node::leased::Leased;
 use crate::node::newest::{Newest, News};
-use crate::protocol::lane::{Lane, reconnect_delays};
 use crate::protocol::replies::{Header, Reply};
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
+use crate::server::lane::{Lane, reconnect_delays};
+use crate::telemetry::events;
+use crate::telemetry::metrics::Count;
 use crate::wheel::Key;
 
 /// How many messages one promote or reap moves at most, so that it holds Redis for a millisecond, not more.
@@ -32,12 +32,12 @@ const RESYNC_PAUSE: Duration = Duration::from_millis(100);
 /// How many events are taken in at most before what is due is done.
 const EVENTS: usize = 1_024;
 
-pub(super) struct Conductor {
-    pub(super) node: String,
-    pub(super) queue: Queue,
-    pub(super) lane: Arc<Lane>,
-    pub(super) sender: UnboundedSender<Event>,
-    pub(super) stop: CancellationToken,
+pub(crate) struct Conductor {
+    pub(crate) node: String,
+    pub(crate) queue: Queue,
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) sender: UnboundedSender<Event>,
+    pub(crate) stop: CancellationToken,
     nudge: Arc<Nudge>,
     faults: Faults,
     agenda: Agenda,
@@ -52,7 +52,7 @@ pub(super) struct Conductor {
 }
 
 impl Conductor {
-    pub(super) fn new(
+    pub(crate) fn new(
         node: String,
         queue: Queue,
         lane: Arc<Lane>,
@@ -81,7 +81,7 @@ impl Conductor {
     }
 
     /// Runs until `stop`; then says goodbye, so that another node takes the leader at once.
-    pub(super) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
+    pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
         let now = Instant::now();
         self.agenda.beat_at(now, now);
         let alarm = Alarm::start();
@@ -361,7 +361,7 @@ async fn step(
 }
 
 /// What a beat answered.
-pub(super) struct Beat {
+pub(crate) struct Beat {
     header: Header,
     /// Whether this node has the leader.
     leader: bool,
@@ -372,7 +372,7 @@ pub(super) struct Beat {
 }
 
 /// Says that this node lives, or that it leaves.
-pub(super) async fn beat(
+pub(crate) async fn beat(
     lane: &Lane,
     queue: &Queue,
     node: &str,

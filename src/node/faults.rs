@@ -10,14 +10,14 @@ use crate::node::handler::{caught, text_of};
 
 /// Whether one of them panicked. Cheap to clone; clones are the same.
 #[derive(Clone, Default)]
-pub(super) struct Faults {
+pub(crate) struct Faults {
     happened: CancellationToken,
     first: Arc<OnceLock<Error>>,
 }
 
 impl Faults {
     /// Spawns a task without which the worker cannot go on.
-    pub(super) fn spawn(
+    pub(crate) fn spawn(
         &self,
         task: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
@@ -40,12 +40,12 @@ impl Faults {
     }
 
     /// Completes when one has panicked.
-    pub(super) async fn happened(&self) {
+    pub(crate) async fn happened(&self) {
         self.happened.cancelled().await;
     }
 
     /// The first panic.
-    pub(super) fn first(&self) -> Option<Error> {
+    pub(crate) fn first(&self) -> Option<Error> {
         self.first.get().cloned()
     }
 }

@@ -12,28 +12,28 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use crate::delivery::Delivery;
-use crate::due::MAX_DELAY_MS;
 use crate::error::{Error, ErrorKind};
-use crate::events;
-use crate::metrics::Count;
+use crate::model::due::MAX_DELAY_MS;
+use crate::model::outcomes::{Retried, Settled};
+use crate::model::retry::Retry;
 use crate::node::leased::Occupied;
-use crate::node::settlement::{IntoSettlement, Settlement};
-use crate::outcome::{Retried, Settled};
-use crate::protocol::lane::reconnect_delays;
-use crate::retry::Retry;
+use crate::server::lane::reconnect_delays;
+use crate::telemetry::events;
+use crate::telemetry::metrics::Count;
+use crate::worker::settlement::{IntoSettlement, Settlement};
 
 /// A worker's delays may grow without limit; what Redis is asked for has one.
 const MAX_DELAY: Duration = Duration::from_millis(MAX_DELAY_MS);
 
 /// What all handlers of a node share.
-pub(super) struct Handling<H> {
-    pub(super) handler: H,
-    pub(super) retry: Retry,
-    pub(super) time_limit: Option<Duration>,
+pub(crate) struct Handling<H> {
+    pub(crate) handler: H,
+    pub(crate) retry: Retry,
+    pub(crate) time_limit: Option<Duration>,
     /// The worker is to stop: a settle that fails is not repeated any more.
-    pub(super) stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
     /// The grace is over: give back what is not finished.
-    pub(super) abort: CancellationToken,
+    pub(crate) abort: CancellationToken,
 }
 
 impl<H, F, S> Handling<H>
@@ -43,7 +43,7 @@ where
     S: IntoSettlement,
 {
     /// Runs the handler, then gives its permit back, then settles. The lease is extended until that is answered.
-    pub(super) async fn handle(
+    pub(crate) async fn handle(
         self: Arc<Self>,
         delivery: Delivery,
         occupied: Occupied,
@@ -204,7 +204,7 @@ where
 }
 
 /// Runs what `start` returns; a panic of either is a value.
-pub(super) async fn caught<F: Future>(
+pub(crate) async fn caught<F: Future>(
     start: impl FnOnce() -> F,
 ) -> Result<F::Output, Box<dyn Any + Send>> {
     // What the handler leaves half done is its own: nothing here is shared with it.
@@ -239,7 +239,7 @@ impl<F> Drop for Shielded<F> {
     }
 }
 
-pub(super) fn text_of(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

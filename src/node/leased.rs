@@ -8,13 +8,13 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::delivery::Delivery;
 use crate::error::Error;
-use crate::events;
+use crate::model::outcomes::Extended;
 use crate::node::Event;
-use crate::outcome::Extended;
+use crate::telemetry::events;
 
 /// The deliveries of one claim, each in its place until it is settled.
-pub(super) struct Leased {
-    pub(super) number: u64,
+pub(crate) struct Leased {
+    pub(crate) number: u64,
     /// When the claim was sent: no lease of it began sooner.
     claimed: Instant,
     lease: Duration,
@@ -23,7 +23,7 @@ pub(super) struct Leased {
 
 /// The place of a delivery, and its share of what the worker may hold: empty once this is dropped, whatever becomes of the
 /// handler's task.
-pub(super) struct Occupied {
+pub(crate) struct Occupied {
     leased: Arc<Leased>,
     place: usize,
     events: UnboundedSender<Event>,
@@ -53,7 +53,7 @@ struct Place {
 }
 
 impl Leased {
-    pub(super) fn new(
+    pub(crate) fn new(
         number: u64,
         deliveries: Vec<Delivery>,
         claimed: Instant,
@@ -77,11 +77,11 @@ impl Leased {
     }
 
     /// When they are to be looked after for the first time.
-    pub(super) fn first_look(&self) -> Instant {
+    pub(crate) fn first_look(&self) -> Instant {
         self.claimed + self.lease / 3
     }
 
-    pub(super) fn occupied(
+    pub(crate) fn occupied(
         self: &Arc<Self>,
         place: usize,
         events: UnboundedSender<Event>,
@@ -107,7 +107,7 @@ impl Leased {
 
     /// A third of a lease has passed, or the end of one has come: which are to be extended, and when to look again. One that has
     /// run out is lost; unless a settle is on its way, whose answer says so.
-    pub(super) fn look(&self, now: Instant) -> (Vec<(usize, Delivery)>, Option<Instant>) {
+    pub(crate) fn look(&self, now: Instant) -> (Vec<(usize, Delivery)>, Option<Instant>) {
         let (mut extend, mut lost, mut next) = (Vec::new(), Vec::new(), None::<Instant>);
         for (at, place) in self.lock().places.iter_mut().enumerate() {
             let Some(place) = place
@@ -138,7 +138,7 @@ impl Leased {
     }
 
     /// Extends the lease of one of them.
-    pub(super) async fn extend(&self, place: usize, delivery: &Delivery) {
+    pub(crate) async fn extend(&self, place: usize, delivery: &Delivery) {
         let asked = Instant::now();
         let result = delivery.extend(self.lease).await;
         if !self.extended(place, asked, &result) {

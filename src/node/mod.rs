@@ -6,18 +6,16 @@
 //!   wake-up list ─► claimer ─► handlers ─► settles, sent together
 //! ```
 
-mod agenda;
-mod alarm;
-mod claimer;
-mod conductor;
-mod faults;
-mod handler;
-mod leased;
-mod newest;
-mod notices;
-pub(crate) mod settlement;
-mod wake;
-pub(crate) mod worker;
+pub(crate) mod agenda;
+pub(crate) mod alarm;
+pub(crate) mod claimer;
+pub(crate) mod conductor;
+pub(crate) mod faults;
+pub(crate) mod handler;
+pub(crate) mod leased;
+pub(crate) mod newest;
+pub(crate) mod notices;
+pub(crate) mod wake;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +25,7 @@ use crate::protocol::replies::Header;
 use leased::Leased;
 
 /// What the parts of a node tell the conductor.
-enum Event {
+pub(crate) enum Event {
     /// A reply of some call, with what it says about the queue.
     Header(Header),
     /// The first scheduled message is due at this Unix millisecond now, or there is none.

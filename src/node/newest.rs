@@ -6,7 +6,7 @@ use crate::protocol::replies::Header;
 
 /// The newest reply that was taken in.
 #[derive(Default)]
-pub(super) struct Newest(Option<Taken>);
+pub(crate) struct Newest(Option<Taken>);
 
 struct Taken {
     incarnation: String,
@@ -17,7 +17,7 @@ struct Taken {
 
 /// What a reply says about the queue, beside the newest one before it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(crate) enum News {
     /// It is older: what it says of the queue is out of date.
     Stale,
     /// The queue is the same, or there is still none.
@@ -30,7 +30,7 @@ pub(super) enum News {
 
 impl Newest {
     /// Takes a reply in at this instant, unless it is older than the newest.
-    pub(super) fn take(&mut self, header: &Header, at: Instant) -> News {
+    pub(crate) fn take(&mut self, header: &Header, at: Instant) -> News {
         let news = match &self.0 {
             Some(taken) if taken.is_newer_than(header) => return News::Stale,
             Some(taken) if taken.incarnation == header.incarnation => News::Same,
@@ -47,7 +47,7 @@ impl Newest {
     }
 
     /// Whether no queue is known.
-    pub(super) fn has_no_queue(&self) -> bool {
+    pub(crate) fn has_no_queue(&self) -> bool {
         self.0
             .as_ref()
             .is_none_or(|taken| taken.incarnation.is_empty())

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::error::{Error, ErrorKind};
-use crate::events;
 use crate::node::Event;
 use crate::node::agenda::FLOOR;
-use crate::protocol::connect::Connector;
-use crate::protocol::lane::reconnect_delays;
-use crate::protocol::listening::Listening;
+use crate::server::connector::Connector;
+use crate::server::lane::reconnect_delays;
+use crate::server::subscription::Listening;
+use crate::telemetry::events;
 
 /// How long to leave a server alone that does not let us listen.
 const DENIED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Listens on the channel for ever, and reconnects by itself.
-pub(super) async fn listen(
+pub(crate) async fn listen(
     queue: String,
     connector: Arc<Connector>,
     channel: String,

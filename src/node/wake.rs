@@ -4,16 +4,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::events;
-use crate::protocol::connect::Connector;
-use crate::protocol::lane::reconnect_delays;
-use crate::protocol::waiting::Waiting;
+use crate::server::blocking::Waiting;
+use crate::server::connector::Connector;
+use crate::server::lane::reconnect_delays;
+use crate::telemetry::events;
 
 /// A wait that is under way: it gives the connection back, and whether a token came.
 type Pending = Pin<Box<dyn Future<Output = (Waiting, Result<bool, Error>)> + Send>>;
 
 /// The wake-up list of a queue, as an idle node hears it.
-pub(super) struct WakeUps {
+pub(crate) struct WakeUps {
     queue: String,
     connector: Arc<Connector>,
     wake: String,
@@ -23,7 +23,7 @@ pub(super) struct WakeUps {
 }
 
 impl WakeUps {
-    pub(super) fn new(queue: &str, connector: Arc<Connector>, wake: String) -> Self {
+    pub(crate) fn new(queue: &str, connector: Arc<Connector>, wake: String) -> Self {
         Self {
             queue: queue.to_owned(),
             connector,
@@ -38,7 +38,7 @@ impl WakeUps {
     ///
     /// Cancel safe: a wait goes on while nobody looks, and the next call takes it up. Who drops the wake-up list must ring for the
     /// others, as it may take a token along.
-    pub(super) async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         loop {
             let pending = self.pending.get_or_insert_with(|| {
                 let new = || Waiting::new(Arc::clone(&self.connector), self.wake.clone());
@@ -70,7 +70,7 @@ impl WakeUps {
     }
 
     /// Whether a wait is under way that may take a token.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.pending.is_some()
     }
 }

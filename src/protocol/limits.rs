@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::due::ceil_ms;
 use crate::error::Error;
+use crate::model::due::ceil_ms;
 
 /// The longest name of a queue, in bytes.
 pub(crate) const MAX_QUEUE_NAME_BYTES: usize = 128;

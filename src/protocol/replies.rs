@@ -6,9 +6,9 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::protocol::failure;
 use crate::protocol::limits;
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
+use crate::server::failure;
 
 /// What every reply begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -148,7 +148,7 @@ impl<T> Timers<T> {
     }
 
     /// Wakes whoever waits, if it sleeps too long by now or waits for nothing.
-    pub(super) fn rouse(&mut self) {
+    pub(crate) fn rouse(&mut self) {
         if self.waiting.is_some()
             && self
                 .wheel

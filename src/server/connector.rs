@@ -14,10 +14,10 @@ use tokio::task::JoinHandle;
 use crate::error::Error;
 #[cfg(feature = "tls")]
 use crate::error::{Applied, ErrorKind};
-use crate::protocol::master::Master;
-use crate::protocol::options::ClientOptions;
-use crate::protocol::sentinel::Sentinels;
-use crate::protocol::target::Target;
+use crate::server::master::Master;
+use crate::server::options::ClientOptions;
+use crate::server::pool::Target;
+use crate::server::sentinel::Sentinels;
 
 /// How long opening a connection may take.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -165,7 +165,7 @@ fn start(master: &Arc<Master>, watch: &Mutex<Option<JoinHandle<()>>>) {
 }
 
 /// The same settings for another address.
-pub(super) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
+pub(crate) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
     let addr = match info.addr().clone() {
         ConnectionAddr::TcpTls {
             insecure,

@@ -2,19 +2,21 @@
 //!
 //! A test holds them to the files of `fuzz/corpus` and to mutations of those; `make fuzz` goes on for longer.
 
+mod wire;
+
 use std::time::Instant;
 
-use crate::claiming::Claim;
 use crate::error::{Error, ErrorKind};
-use crate::inspect::{Page, Stats, Stored};
-use crate::outcome::{Pushed, State};
-use crate::protocol::checks::{Sent, check_text};
+use crate::model::outcomes::{Pushed, State};
 use crate::protocol::replies::{Body, Header, ItemReply, Reply};
-use crate::protocol::scripts::Verb;
-use crate::protocol::server::{Info, too_old};
+use crate::protocol::verbs::Verb;
+use crate::queue::claim::Claim;
+use crate::queue::inspect::{Page, Stats, Stored};
 use crate::queue::pushed;
+use crate::server::info::{Info, too_old};
+use wire::{Sent, check_text};
 
-pub use crate::protocol::checks::{name, url};
+pub use self::wire::{name, url};
 
 /// Panics if these bytes are not taken as they should.
 pub type Check = fn(&[u8]);
@@ -29,7 +31,7 @@ pub const CHECKS: [(&str, Check); 4] = [
 
 /// What a server or a Sentinel says of itself: read as it was sent, or not at all. The first byte says which answer it is.
 pub fn answer(bytes: &[u8]) {
-    crate::protocol::checks::answer(bytes);
+    wire::answer(bytes);
     if let Some(info) = bytes.strip_prefix(b"i")
         && let Some(reason) = too_old(&Info(String::from_utf8_lossy(info).into_owned()))
     {

@@ -1,23 +1,28 @@
 //! A named queue: pushing, and changing what waits.
 
+mod administer;
+pub(crate) mod claim;
+pub(crate) mod inspect;
+mod producers;
+
 use std::fmt;
 use std::sync::Arc;
 
 use crate::batch::{Batcher, Group, Item, Prefix};
 use crate::client::Client;
-use crate::due::Due;
-use crate::durability::Durability;
 use crate::error::Error;
-use crate::message::Message;
-use crate::metrics::{Count, Meters, Metrics};
-use crate::node::worker::Worker;
-use crate::outcome::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
-use crate::producing::{Producing, Sets};
+use crate::model::due::Due;
+use crate::model::durability::Durability;
+use crate::model::message::Message;
+use crate::model::outcomes::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
 use crate::protocol::keys::Keys;
-use crate::protocol::lane::{Lane, Lanes, Repeat};
 use crate::protocol::limits;
 use crate::protocol::replies::{ItemReply, Reply};
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
+use crate::queue::producers::{Producing, Sets};
+use crate::server::lane::{Lane, Lanes, Repeat};
+use crate::telemetry::metrics::{Count, Meters, Metrics};
+use crate::worker::Worker;
 
 /// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
 ///

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::due::Due;
-use crate::durability::Durability;
 use crate::error::Error;
-use crate::id::new_id;
+use crate::model::due::Due;
+use crate::model::durability::Durability;
+use crate::model::id::new_id;
 
 /// A message to push: payload bytes, an id, a due time and options.
 ///

@@ -6,12 +6,12 @@ use uuid::Uuid;
 
 use crate::delivery::{Delivery, Granted};
 use crate::error::Error;
-use crate::metrics::Count;
-use crate::protocol::lane::{Patience, Repeat};
 use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::protocol::replies::{Header, Reply};
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
+use crate::server::lane::{Patience, Repeat};
+use crate::telemetry::metrics::Count;
 
 impl Queue {
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is

@@ -4,9 +4,9 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::protocol::connect::RESPONSE_LIMIT;
-use crate::protocol::fake::{Fake, StoppedClock, usual};
-use crate::protocol::options::ClientOptions;
+use crate::server::connector::RESPONSE_LIMIT;
+use crate::server::fake::{Fake, StoppedClock, usual};
+use crate::server::options::ClientOptions;
 
 #[test]
 fn the_last_error_of_a_repeated_call_says_what_the_attempts_before_it_leave_open() {

@@ -10,20 +10,20 @@ use redis::{Cmd, RedisError, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{Applied, Error};
-use crate::events;
-use crate::protocol::clock::Clock;
-use crate::protocol::connect::Connector;
-use crate::protocol::failure;
-#[cfg(feature = "harness")]
-use crate::protocol::harness;
+use crate::model::retry::Retry;
 use crate::protocol::keys::Keys;
 use crate::protocol::replies::Reply;
-use crate::protocol::scripts::Verb;
-use crate::protocol::target::Target;
-use crate::retry::Retry;
+use crate::protocol::verbs::Verb;
+use crate::server::clock::Clock;
+use crate::server::connector::Connector;
+use crate::server::failure;
+#[cfg(feature = "harness")]
+use crate::server::harness;
+use crate::server::pool::Target;
+use crate::telemetry::events;
 
 /// What the server answered to one call.
-pub(super) type Answer = Result<Value, RedisError>;
+pub(crate) type Answer = Result<Value, RedisError>;
 
 /// How long a call is repeated before its error is reported.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -78,7 +78,7 @@ pub(crate) struct Lane {
 
 /// Names one connection of a lane, and the server that it leads to.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(crate) struct Line {
     target: Arc<Target>,
     /// Counts the connections of the lane: another connection to the same server is another line.
     number: u64,
@@ -205,7 +205,7 @@ impl Lane {
             .map_err(|error| self.fail(&line, error))
     }
 
-    pub(super) fn decode(
+    pub(crate) fn decode(
         &self,
         verb: Verb,
         value: Result<Value, RedisError>,
@@ -248,7 +248,7 @@ impl Lane {
             .map_err(|error| self.fail(&line, error))
     }
 
-    pub(super) async fn exchange(
+    pub(crate) async fn exchange(
         connection: &mut MultiplexedConnection,
         calls: &[(Verb, &[&[u8]])],
         keys: &Keys,
@@ -283,7 +283,7 @@ impl Lane {
     }
 
     /// The connection that is held, or a new one.
-    pub(super) async fn connection(&self) -> Result<(MultiplexedConnection, Line), Error> {
+    pub(crate) async fn connection(&self) -> Result<(MultiplexedConnection, Line), Error> {
         {
             let mut held = self.lock();
             held.take_if(|held| !self.connector.is_current(&held.line.target))
@@ -317,13 +317,13 @@ impl Lane {
     }
 
     /// Whether the server behind this connection has shown that it can wait for replicas, or disks.
-    pub(super) fn is_fit(&self, line: &Line) -> bool {
+    pub(crate) fn is_fit(&self, line: &Line) -> bool {
         self.lock()
             .as_ref()
             .is_some_and(|held| held.fit && held.line.number == line.number)
     }
 
-    pub(super) fn set_fit(&self, line: &Line) {
+    pub(crate) fn set_fit(&self, line: &Line) {
         if let Some(held) = self
             .lock()
             .as_mut()
@@ -335,7 +335,7 @@ impl Lane {
 
     /// After an error that is not the server's own the connection is out of step; after one that says that it became a
     /// replica, useless: it is closed, not given back. A connection that has replaced it stays open.
-    pub(super) fn fail(&self, line: &Line, error: RedisError) -> Error {
+    pub(crate) fn fail(&self, line: &Line, error: RedisError) -> Error {
         let useless =
             matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();
         if useless && let Some(held) = self.lock().take_if(|held| held.line.number == line.number) {

@@ -3,14 +3,14 @@
 use redis::{ConnectionAddr, Value};
 
 use crate::error::{Applied, ErrorKind};
-use crate::protocol::connect::Connector;
-use crate::protocol::functions::primaries;
 use crate::protocol::keys::{Keys, queue_of_meta};
 use crate::protocol::limits;
-use crate::protocol::options::ClientOptions;
-use crate::protocol::sentinel::{Answer, Parts};
-use crate::protocol::server::Info;
-use crate::protocol::{failure, listening};
+use crate::server::connector::Connector;
+use crate::server::functions::primaries;
+use crate::server::info::Info;
+use crate::server::options::ClientOptions;
+use crate::server::sentinel::{Answer, Parts};
+use crate::server::{failure, subscription};
 
 /// Stands for a password in the URLs of the corpus.
 const SECRET: &str = "hunter2";
@@ -250,7 +250,7 @@ fn info(bytes: &[u8]) {
 }
 
 fn notice(bytes: &[u8]) {
-    match listening::head(bytes) {
+    match subscription::head(bytes) {
         Some(None) => assert!(bytes.is_empty()),
         Some(Some(due_ms)) => {
             let digits = bytes.strip_prefix(b"+").unwrap_or(bytes);

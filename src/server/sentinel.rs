@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::protocol::failure;
+use crate::server::failure;
 
 /// How long one Sentinel may take to be reached, and to answer: it keeps no data, so what it is slow in is being away.
 const LIMIT: Duration = Duration::from_millis(500);
@@ -242,7 +242,7 @@ impl Node {
 impl Answer {
     /// From the replies to GET-MASTER-ADDR-BY-NAME and MASTER. The first names a new master as soon as there is one, while its
     /// replicas are still being told.
-    pub(super) fn read(replies: Vec<Value>) -> Option<Self> {
+    pub(crate) fn read(replies: Vec<Value>) -> Option<Self> {
         let mut replies = replies.into_iter();
         // As text: redis-rs would cut a number that is too large down to a port.
         let (host, port): (String, String) =
@@ -262,18 +262,18 @@ impl Answer {
 
 /// The parts of a URL after its scheme.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     /// With its `@`, or empty; as are the Sentinels'.
-    pub(super) user: &'a str,
-    pub(super) sentinel_user: String,
+    pub(crate) user: &'a str,
+    pub(crate) sentinel_user: String,
     /// Each with its port.
-    pub(super) places: Vec<String>,
-    pub(super) service: &'a str,
-    pub(super) database: &'a str,
+    pub(crate) places: Vec<String>,
+    pub(crate) service: &'a str,
+    pub(crate) database: &'a str,
 }
 
 impl<'a> Parts<'a> {
-    pub(super) fn read(rest: &'a str) -> Option<Self> {
+    pub(crate) fn read(rest: &'a str) -> Option<Self> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         // A password may hold an @ that is not encoded; hosts, service and database cannot.
         let (user, rest) = rest.split_at(rest.rfind('@').map_or(0, |at| at + 1));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::protocol::lane::{Lane, patiently};
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
+use crate::server::lane::{Lane, patiently};
 
 /// Grows with every change of a script. A server keeps the newest library that it was given.
 pub(crate) const VERSION: u64 = 10;
@@ -50,7 +50,7 @@ fn register(code: &mut String, name: &str, flags: &str, function: &str) {
 }
 
 /// The primaries in a reply to CLUSTER SLOTS: ranges of from, to, and the nodes, the primary first.
-pub(super) fn primaries(ranges: &Value) -> Vec<(String, u16)> {
+pub(crate) fn primaries(ranges: &Value) -> Vec<(String, u16)> {
     let Value::Array(ranges) = ranges else {
         return Vec::new();
     };

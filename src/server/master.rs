@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::events;
-use crate::protocol::connect::at;
-use crate::protocol::sentinel::{Heard, Sentinels};
-use crate::protocol::target::Target;
+use crate::server::connector::at;
+use crate::server::pool::Target;
+use crate::server::sentinel::{Heard, Sentinels};
+use crate::telemetry::events;
 
 /// How often Sentinels are asked although they said nothing.
 const FLOOR: Duration = Duration::from_secs(1);
 
 /// The master of one service.
-pub(super) struct Master {
-    pub(super) sentinels: Sentinels,
+pub(crate) struct Master {
+    pub(crate) sentinels: Sentinels,
     followed: Mutex<Followed>,
     /// Whether a server that is too old or evicts is taken, too.
     accept_unfit: bool,
@@ -69,7 +69,7 @@ impl Followed {
 }
 
 impl Master {
-    pub(super) fn new(sentinels: Sentinels, accept_unfit: bool, opened: &Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(sentinels: Sentinels, accept_unfit: bool, opened: &Arc<AtomicU64>) -> Self {
         Self {
             sentinels,
             followed: Mutex::default(),
@@ -79,7 +79,7 @@ impl Master {
     }
 
     /// Asks Sentinels again whenever one says that the master has changed, and once a floor, and leaves the old master.
-    pub(super) async fn watch(self: Arc<Self>) {
+    pub(crate) async fn watch(self: Arc<Self>) {
         loop {
             let _ = tokio::time::timeout(FLOOR, self.sentinels.hint()).await;
             if let Err(error) = self.ask().await {
@@ -90,7 +90,7 @@ impl Master {
 
     /// Asks Sentinels who the master is, and leaves the server that was. One that answers to be no master, or is not fit to hold
     /// queues, is not gone to.
-    pub(super) async fn ask(&self) -> Result<Arc<Target>, Error> {
+    pub(crate) async fn ask(&self) -> Result<Arc<Target>, Error> {
         let asked_after = self.followed().decisions;
         let heard = match self.sentinels.master().await {
             Ok(heard) => heard,
@@ -146,7 +146,7 @@ impl Master {
     }
 
     /// The master that is followed.
-    pub(super) fn known(&self) -> Option<Arc<Target>> {
+    pub(crate) fn known(&self) -> Option<Arc<Target>> {
         self.followed().target.clone()
     }
 
@@ -158,7 +158,7 @@ impl Master {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::sentinel::Answer;
+    use crate::server::sentinel::Answer;
 
     fn heard(epoch: u64, majority: bool) -> Heard {
         Heard {

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 
-use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
-use crate::protocol::connect::RESPONSE_LIMIT;
-#[cfg(feature = "harness")]
-use crate::protocol::harness;
+use crate::model::durability::Durability;
 use crate::protocol::keys::{self, Keys};
-use crate::protocol::lane::{Lane, Line};
 use crate::protocol::replies::Reply;
-use crate::protocol::scripts::{TOUCH, Verb};
+use crate::protocol::verbs::{TOUCH, Verb};
+use crate::server::connector::RESPONSE_LIMIT;
+#[cfg(feature = "harness")]
+use crate::server::harness;
+use crate::server::lane::{Lane, Line};
 
 /// What became of the wait for replicas or disks.
 pub(crate) enum Waited {

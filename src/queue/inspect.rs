@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::due::ceil_ms;
 use crate::error::Error;
-use crate::outcome::State;
-use crate::protocol::lane::Repeat;
+use crate::model::due::ceil_ms;
+use crate::model::outcomes::State;
 use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::protocol::replies::{Body, Options, Reply};
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
+use crate::server::lane::Repeat;
 
 /// A message as it stands in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 
 use crate::error::{Applied, Error};
-use crate::protocol::connect::Connector;
-use crate::protocol::failure;
-use crate::protocol::target::Target;
+use crate::server::connector::Connector;
+use crate::server::failure;
+use crate::server::pool::Target;
 
 /// How long Redis keeps a waiting node before it answers that nothing came.
 const WAIT_SECONDS: u32 = 2;

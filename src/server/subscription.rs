@@ -8,9 +8,9 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::error::{Applied, Error};
-use crate::protocol::connect::Connector;
-use crate::protocol::failure;
-use crate::protocol::target::Target;
+use crate::server::connector::Connector;
+use crate::server::failure;
+use crate::server::pool::Target;
 
 /// After so much silence we ask whether the server is still there: a connection that a firewall forgot, or whose machine
 /// went away without a word, says nothing for ever.
@@ -99,7 +99,7 @@ impl Listening {
 }
 
 /// What a notice says: a time, or, empty, that nothing is scheduled.
-pub(super) fn head(payload: &[u8]) -> Option<Option<u64>> {
+pub(crate) fn head(payload: &[u8]) -> Option<Option<u64>> {
     match std::str::from_utf8(payload).ok()? {
         "" => Some(None),
         due_ms => due_ms.parse().ok().map(Some),

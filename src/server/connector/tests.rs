@@ -3,7 +3,7 @@
 use tokio::sync::watch;
 
 use super::*;
-use crate::protocol::fake::{Fake, StoppedClock, bulk, usual};
+use crate::server::fake::{Fake, StoppedClock, bulk, usual};
 
 /// What a Sentinel says, and how many of its questions it may answer. The others wait.
 #[derive(Clone, Copy)]

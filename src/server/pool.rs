@@ -11,9 +11,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::protocol::connect::{CONNECT_LIMIT, RESPONSE_LIMIT};
-use crate::protocol::failure;
-use crate::protocol::server::{FITNESS, Info};
+use crate::server::connector::{CONNECT_LIMIT, RESPONSE_LIMIT};
+use crate::server::failure;
+use crate::server::info::{FITNESS, Info};
 
 /// How long a caller may wait for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::events;
-use crate::protocol::failure;
-use crate::protocol::lane::Lane;
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
+use crate::server::failure;
+use crate::server::lane::Lane;
+use crate::telemetry::events;
 
 /// The sections of INFO that [`Info::check`] looks at.
 pub(crate) const FITNESS: [&str; 3] = ["server", "memory", "persistence"];

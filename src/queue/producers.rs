@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::batch::{Batcher, Prefix};
-use crate::durability::Durability;
 use crate::error::{Applied, Error, ErrorKind};
-use crate::metrics::Meters;
+use crate::model::durability::Durability;
 use crate::protocol::keys::Keys;
-use crate::protocol::lane::{Lane, PATIENCE};
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
+use crate::server::lane::{Lane, PATIENCE};
+use crate::telemetry::metrics::Meters;
 
 /// How many durabilities besides `Memory` a queue keeps ready: each has a connection. The one that was asked for longest ago
 /// makes room, after what is under way.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::due::Due;
+use crate::model::due::Due;
 
 /// How a delivery is to be settled: what a handler returns, directly or through [`IntoSettlement`].
 ///

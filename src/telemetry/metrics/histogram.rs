@@ -105,26 +105,26 @@ impl Histogram {
 }
 
 /// What times are recorded into.
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     counts: Box<[AtomicU64]>,
     sum_us: AtomicU64,
 }
 
 impl Recorder {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             counts: (0..=BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             sum_us: AtomicU64::new(0),
         }
     }
 
-    pub(super) fn record(&self, time: Duration) {
+    pub(crate) fn record(&self, time: Duration) {
         let us = u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
         self.counts[place(us)].fetch_add(1, Ordering::Relaxed);
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    pub(super) fn snapshot(&self) -> Histogram {
+    pub(crate) fn snapshot(&self) -> Histogram {
         // The sum first: a time that comes in between is then missing from it, and not from the buckets, which are the count.
         let sum_us = self.sum_us.load(Ordering::Relaxed);
         Histogram {

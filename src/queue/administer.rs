@@ -1,11 +1,11 @@
 //! What operators do with a whole queue: pause, resume, requeue all, purge, delete.
 
 use crate::error::{Error, ErrorKind};
-use crate::outcome::State;
-use crate::protocol::lane::{Repeat, patiently};
+use crate::model::outcomes::State;
 use crate::protocol::limits::MAX_ITEMS;
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
+use crate::server::lane::{Repeat, patiently};
 
 impl Queue {
     /// Whether there is such a queue: it exists from its first push, pause or configure on, until it is deleted.

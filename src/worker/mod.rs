@@ -1,5 +1,7 @@
 //! A worker: the public face of a node, and the one place where its parts are put together.
 
+pub(crate) mod settlement;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,18 +12,18 @@ use uuid::Uuid;
 
 use crate::delivery::Delivery;
 use crate::error::{Error, ErrorKind};
-use crate::events;
-use crate::id::compact;
+use crate::model::id::compact;
+use crate::model::retry::Retry;
 use crate::node::claimer::{Claimer, Nudge};
 use crate::node::conductor::{self, Conductor};
 use crate::node::faults::Faults;
 use crate::node::handler::Handling;
 use crate::node::notices;
-use crate::node::settlement::IntoSettlement;
 use crate::node::wake::WakeUps;
 use crate::protocol::limits;
 use crate::queue::Queue;
-use crate::retry::Retry;
+use crate::telemetry::events;
+use crate::worker::settlement::IntoSettlement;
 
 /// Handles the messages of a queue as they become due: promotes, claims, extends leases, settles, reaps what others lost.
 ///

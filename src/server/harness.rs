@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::{RedisError, Value};
 
 use crate::error::{Applied, Error};
-use crate::protocol::failure;
 use crate::protocol::keys::{Keys, queue_of_meta};
-use crate::protocol::scripts::Verb;
+use crate::protocol::verbs::Verb;
+use crate::server::failure;
 
 /// Sees every script call of this process.
 pub trait Observer: Send + Sync + 'static {

@@ -1,0 +1,8 @@
+//! What callers say and hear: messages, ids, due times, retries, outcomes. Pure: no Redis, no tokio, no clock.
+
+pub(crate) mod due;
+pub(crate) mod durability;
+pub(crate) mod id;
+pub(crate) mod message;
+pub(crate) mod outcomes;
+pub(crate) mod retry;

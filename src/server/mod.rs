@@ -1,0 +1,21 @@
+//! Redis servers and the connections to them: where a server is, calling its scripts, blocking on it, subscribing to it.
+//!
+//! Only this folder and `client` name the Redis crates.
+
+pub(crate) mod blocking;
+pub(crate) mod clock;
+pub(crate) mod connector;
+pub(crate) mod durable;
+pub(crate) mod failure;
+#[cfg(test)]
+pub(crate) mod fake;
+pub(crate) mod functions;
+#[cfg(feature = "harness")]
+pub mod harness;
+pub(crate) mod info;
+pub(crate) mod lane;
+mod master;
+pub(crate) mod options;
+pub(crate) mod pool;
+pub(crate) mod sentinel;
+pub(crate) mod subscription;
