@@ -435,7 +435,10 @@ fn readme_says_what_to_do_about_every_error() {
 #[test]
 fn reliability_and_security_name_tests_that_exist() {
     // A page, the folder that its files are named from, and how many tests it names at least.
-    for (page, folder, least) in [("docs/reliability/README.md", "tests", 50), ("SECURITY.md", "", 25)] {
+    for (page, folder, least) in [
+        ("docs/reliability/README.md", "tests", 50),
+        ("SECURITY.md", "", 25),
+    ] {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let text = fs::read_to_string(root.join(page)).expect("a page");
         let mut count = 0;
