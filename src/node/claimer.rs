@@ -12,8 +12,8 @@ use tokio_util::task::TaskTracker;
 use crate::batch::BATCH_ITEMS;
 use crate::delivery::Delivery;
 use crate::node::Event;
-use crate::node::handler::Handling;
-use crate::node::leased::Leased;
+use crate::node::claim_lease::ClaimLease;
+use crate::node::handler_runner::HandlerRunner;
 use crate::node::wake::WakeUps;
 use crate::queue::Queue;
 use crate::queue::claim::Claim;
@@ -35,7 +35,7 @@ const GATHER: Duration = Duration::from_millis(1);
 /// flight at once. Handlers never wait for settles then, and a worker whose settles stall stops claiming.
 const UNSETTLED: usize = 2 * BATCH_ITEMS;
 
-/// How the conductor tells an idle claimer that something is due this very moment.
+/// How the coordinator tells an idle claimer that something is due this very moment.
 pub(crate) struct Nudge {
     /// A place for each handler that may run.
     places: Arc<Semaphore>,
@@ -87,7 +87,7 @@ pub(crate) struct Claimer<H> {
     pub(crate) lease: Duration,
     pub(crate) lease_ms: u64,
     pub(crate) nudge: Arc<Nudge>,
-    pub(crate) handling: Arc<Handling<H>>,
+    pub(crate) handling: Arc<HandlerRunner<H>>,
     pub(crate) handlers: TaskTracker,
     pub(crate) events: UnboundedSender<Event>,
     pub(crate) stop: CancellationToken,
@@ -100,7 +100,7 @@ enum Woken {
     KnowsMore,
     /// Or by a beat that found something ready, or because something was left a moment ago.
     ByWakeUp,
-    /// The conductor waits for an answer.
+    /// The coordinator waits for an answer.
     ByNudge,
     ToStop,
 }
@@ -176,7 +176,7 @@ where
         ring(&self.queue, self.lease_ms).await;
     }
 
-    /// Waits for the wake-up list, or for the conductor. Whatever came, a nudge that was given is answered.
+    /// Waits for the wake-up list, or for the coordinator. Whatever came, a nudge that was given is answered.
     async fn wait(&mut self, left: bool) -> Woken {
         self.nudge.waits.store(true, Ordering::Release);
         let mut woken = tokio::select! {
@@ -220,20 +220,20 @@ where
             .map(|granted| Delivery::new(self.queue.clone(), granted))
             .collect();
         *number += 1;
-        let leased = Arc::new(Leased::new(
+        let lease = Arc::new(ClaimLease::new(
             *number,
             deliveries.clone(),
             claimed,
             self.lease,
         ));
-        let _ = self.events.send(Event::Claimed(Arc::clone(&leased)));
+        let _ = self.events.send(Event::Claimed(Arc::clone(&lease)));
         for (place, delivery) in deliveries.into_iter().enumerate() {
             let Some((running, held)) = places.split() else {
                 return;
             };
-            let occupied = leased.occupied(place, self.events.clone(), held);
+            let guard = lease.guard(place, self.events.clone(), held);
             self.handlers
-                .spawn(Arc::clone(&self.handling).handle(delivery, occupied, running));
+                .spawn(Arc::clone(&self.handling).handle(delivery, guard, running));
         }
     }
 }

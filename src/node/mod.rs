@@ -1,20 +1,20 @@
-//! A node: one process's worker of one queue. What must be done when is kept by the agenda (pure), carried out by the
-//! conductor; the claimer feeds the handlers.
+//! A node: one process's worker of one queue. What must be done when is kept by the timers (pure), carried out by the
+//! coordinator; the claimer feeds the handlers.
 //!
 //! ```text
-//!   notices, reply headers ─► agenda ─► conductor ─► promote / reap / beat / extend
+//!   notices, reply headers ─► timers ─► coordinator ─► promote / reap / beat / extend
 //!   wake-up list ─► claimer ─► handlers ─► settles, sent together
 //! ```
 
-pub(crate) mod agenda;
-pub(crate) mod alarm;
+pub(crate) mod claim_lease;
 pub(crate) mod claimer;
-pub(crate) mod conductor;
-pub(crate) mod faults;
-pub(crate) mod handler;
-pub(crate) mod leased;
-pub(crate) mod newest;
+pub(crate) mod coordinator;
+pub(crate) mod handler_runner;
+pub(crate) mod newest_reply;
 pub(crate) mod notices;
+pub(crate) mod panics;
+pub(crate) mod precise_timer;
+pub(crate) mod timers;
 pub(crate) mod wake;
 
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::protocol::replies::Header;
-use leased::Leased;
+use claim_lease::ClaimLease;
 
-/// What the parts of a node tell the conductor.
+/// What the parts of a node tell the coordinator.
 pub(crate) enum Event {
     /// A reply of some call, with what it says about the queue.
     Header(Header),
@@ -33,7 +33,7 @@ pub(crate) enum Event {
     /// Notices may have been missed: look for yourself.
     Resync,
     /// Something was claimed, and handlers are about to start.
-    Claimed(Arc<Leased>),
+    Claimed(Arc<ClaimLease>),
     /// All deliveries of the claim of this number were settled, or given up.
     Finished(u64),
     /// A promote, or the claim in its place, was answered: how many messages it moved.
@@ -45,6 +45,6 @@ pub(crate) enum Event {
     /// A beat, sent at this instant, was answered.
     Beaten {
         sent: Instant,
-        result: Result<conductor::Beat, Error>,
+        result: Result<coordinator::Beat, Error>,
     },
 }

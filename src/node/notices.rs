@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::error::{Error, ErrorKind};
 use crate::node::Event;
-use crate::node::agenda::FLOOR;
+use crate::node::timers::FALLBACK_INTERVAL;
 use crate::server::connector::Connector;
 use crate::server::lane::reconnect_delays;
 use crate::server::subscription::Listening;
@@ -27,7 +27,7 @@ pub(crate) async fn listen(
     loop {
         let began = Instant::now();
         let Err(error) = listen_once(&connector, &channel, &sender).await;
-        failures = if began.elapsed() > FLOOR {
+        failures = if began.elapsed() > FALLBACK_INTERVAL {
             1
         } else {
             failures + 1
@@ -50,7 +50,7 @@ async fn listen_once(
     sender: &UnboundedSender<Event>,
 ) -> Result<std::convert::Infallible, Error> {
     let mut listening = Listening::to(connector, channel).await?;
-    // What was published before this is not coming any more: look at the head. The conductor outlives us.
+    // What was published before this is not coming any more: look at the head. The coordinator outlives us.
     let _ = sender.send(Event::Resync);
     loop {
         let _ = sender.send(Event::Notice(listening.notice().await?));

@@ -15,10 +15,10 @@ use crate::error::{Error, ErrorKind};
 use crate::model::id::compact;
 use crate::model::retry::Retry;
 use crate::node::claimer::{Claimer, Nudge};
-use crate::node::conductor::{self, Conductor};
-use crate::node::faults::Faults;
-use crate::node::handler::Handling;
+use crate::node::coordinator::{self, Coordinator};
+use crate::node::handler_runner::HandlerRunner;
 use crate::node::notices;
+use crate::node::panics::TaskPanics;
 use crate::node::wake::WakeUps;
 use crate::protocol::limits;
 use crate::queue::Queue;
@@ -150,7 +150,7 @@ impl Worker {
         } = self;
         let (name, node) = (queue.name().to_owned(), compact(Uuid::now_v7()));
         let control = Arc::clone(queue.control());
-        match conductor::beat(&control, &queue, &node, b"stay").await {
+        match coordinator::beat(&control, &queue, &node, b"stay").await {
             Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => {
                 return Err(error);
             }
@@ -173,15 +173,15 @@ impl Worker {
         );
         let nudge = Arc::new(Nudge::new(concurrency));
         events::worker_started(&name, &node, concurrency, lease_ms);
-        let faults = Faults::default();
-        let conductor = Conductor::new(
+        let panics = TaskPanics::default();
+        let coordinator = Coordinator::new(
             node.clone(),
             queue.clone(),
             Arc::clone(&control),
             sender.clone(),
             leaving.clone(),
             Arc::clone(&nudge),
-            faults.clone(),
+            panics.clone(),
         );
         let handlers = TaskTracker::new();
         let claimer = Claimer {
@@ -190,7 +190,7 @@ impl Worker {
             lease,
             lease_ms,
             nudge,
-            handling: Arc::new(Handling {
+            handling: Arc::new(HandlerRunner {
                 handler,
                 retry,
                 time_limit,
@@ -201,15 +201,15 @@ impl Worker {
             events: sender.clone(),
             stop: stopping.clone(),
         };
-        let conductor = faults.spawn("conductor", conductor.run(events));
+        let coordinator = panics.spawn("coordinator", coordinator.run(events));
         let listening = notices::listen(name.clone(), connector, keys.notice.clone(), sender);
         let listening = leaving.clone().run_until_cancelled_owned(listening);
-        faults.spawn("listener", async { listening.await.unwrap_or_default() });
-        let claimer = faults.spawn("claimer", claimer.run());
+        panics.spawn("listener", async { listening.await.unwrap_or_default() });
+        let claimer = panics.spawn("claimer", claimer.run());
 
         // Without one of its parts the worker would do nothing for ever, or lose its leases.
         let ended = async {
-            faults.happened().await;
+            panics.happened().await;
             stopping.cancel();
             abort.cancel();
         };
@@ -223,18 +223,18 @@ impl Worker {
         tokio::select! {
             () = handlers.wait() => {}
             () = tokio::time::sleep(grace) => {}
-            () = faults.happened() => {}
+            () = panics.happened() => {}
         }
         abort.cancel();
         handlers.wait().await;
         leaving.cancel();
-        let _ = conductor.await;
-        if faults.first().is_some() {
-            // The conductor may not have said it. Without it the node counts as alive for 3 s more.
-            let _ = conductor::beat(&control, &queue, &node, b"leave").await;
+        let _ = coordinator.await;
+        if panics.first().is_some() {
+            // The coordinator may not have said it. Without it the node counts as alive for 3 s more.
+            let _ = coordinator::beat(&control, &queue, &node, b"leave").await;
         }
         drop(guards);
         events::worker_stopped(&name, &node);
-        faults.first().map_or(Ok(()), Err)
+        panics.first().map_or(Ok(()), Err)
     }
 }

@@ -13,7 +13,7 @@ use crate::node::Event;
 use crate::telemetry::events;
 
 /// The deliveries of one claim, each in its place until it is settled.
-pub(crate) struct Leased {
+pub(crate) struct ClaimLease {
     pub(crate) number: u64,
     /// When the claim was sent: no lease of it began sooner.
     claimed: Instant,
@@ -23,18 +23,18 @@ pub(crate) struct Leased {
 
 /// The place of a delivery, and its share of what the worker may hold: empty once this is dropped, whatever becomes of the
 /// handler's task.
-pub(crate) struct Occupied {
-    leased: Arc<Leased>,
+pub(crate) struct HandlerGuard {
+    lease: Arc<ClaimLease>,
     place: usize,
     events: UnboundedSender<Event>,
     _held: OwnedSemaphorePermit,
 }
 
-impl Drop for Occupied {
+impl Drop for HandlerGuard {
     fn drop(&mut self) {
-        if self.leased.finish(self.place) {
-            // If the conductor has stopped nobody needs to know.
-            let _ = self.events.send(Event::Finished(self.leased.number));
+        if self.lease.finish(self.place) {
+            // If the coordinator has stopped nobody needs to know.
+            let _ = self.events.send(Event::Finished(self.lease.number));
         }
     }
 }
@@ -52,7 +52,7 @@ struct Place {
     extending: bool,
 }
 
-impl Leased {
+impl ClaimLease {
     pub(crate) fn new(
         number: u64,
         deliveries: Vec<Delivery>,
@@ -81,14 +81,14 @@ impl Leased {
         self.claimed + self.lease / 3
     }
 
-    pub(crate) fn occupied(
+    pub(crate) fn guard(
         self: &Arc<Self>,
         place: usize,
         events: UnboundedSender<Event>,
         held: OwnedSemaphorePermit,
-    ) -> Occupied {
-        Occupied {
-            leased: Arc::clone(self),
+    ) -> HandlerGuard {
+        HandlerGuard {
+            lease: Arc::clone(self),
             place,
             events,
             _held: held,
@@ -179,47 +179,47 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
     const LEASE: Duration = Duration::from_secs(30);
 
-    fn leased(count: usize, claimed: Instant) -> (Leased, Vec<Delivery>) {
+    fn lease(count: usize, claimed: Instant) -> (ClaimLease, Vec<Delivery>) {
         let deliveries: Vec<_> = (0..).take(count).map(Delivery::unconnected).collect();
         (
-            Leased::new(1, deliveries.clone(), claimed, LEASE),
+            ClaimLease::new(1, deliveries.clone(), claimed, LEASE),
             deliveries,
         )
     }
 
     /// Which are to be extended, and in how many seconds to look again.
-    fn look(leased: &Leased, claimed: Instant, after_s: u32) -> (Vec<usize>, Option<u64>) {
-        let (extend, next) = leased.look(claimed + after_s * S);
+    fn look(lease: &ClaimLease, claimed: Instant, after_s: u32) -> (Vec<usize>, Option<u64>) {
+        let (extend, next) = lease.look(claimed + after_s * S);
         let places = extend.into_iter().map(|(place, _)| place).collect();
         (places, next.map(|next| (next - claimed).as_secs()))
     }
 
     #[test]
     fn each_place_ends_once_and_the_last_one_is_told() {
-        let (leased, _) = leased(3, Instant::now());
-        assert!(!leased.finish(1));
-        assert!(!leased.finish(1));
-        assert!(!leased.finish(0));
-        assert!(!leased.finish(9), "there is no such place");
-        assert!(leased.finish(2));
-        assert!(!leased.finish(2));
+        let (lease, _) = lease(3, Instant::now());
+        assert!(!lease.finish(1));
+        assert!(!lease.finish(1));
+        assert!(!lease.finish(0));
+        assert!(!lease.finish(9), "there is no such place");
+        assert!(lease.finish(2));
+        assert!(!lease.finish(2));
     }
 
     #[test]
     fn what_still_runs_is_extended_one_call_at_a_time() {
         let claimed = Instant::now();
-        let (leased, _) = leased(3, claimed);
-        assert_eq!(leased.first_look(), claimed + 10 * S);
-        leased.finish(1);
-        assert_eq!(look(&leased, claimed, 10), (vec![0, 2], Some(20)));
+        let (lease, _) = lease(3, claimed);
+        assert_eq!(lease.first_look(), claimed + 10 * S);
+        lease.finish(1);
+        assert_eq!(look(&lease, claimed, 10), (vec![0, 2], Some(20)));
         assert_eq!(
-            look(&leased, claimed, 20),
+            look(&lease, claimed, 20),
             (vec![], Some(30)),
             "both are under way"
         );
-        assert!(leased.extended(0, claimed + 10 * S, &Ok(Extended::Until(1))));
+        assert!(lease.extended(0, claimed + 10 * S, &Ok(Extended::Until(1))));
         assert_eq!(
-            look(&leased, claimed, 25),
+            look(&lease, claimed, 25),
             (vec![0], Some(30)),
             "the other one's lease ends sooner"
         );
@@ -228,12 +228,12 @@ mod tests {
     #[test]
     fn what_has_run_out_is_lost_and_the_others_are_not() {
         let claimed = Instant::now();
-        let (leased, deliveries) = leased(2, claimed);
-        assert_eq!(look(&leased, claimed, 10).0, [0, 1]);
-        assert!(leased.extended(0, claimed + 10 * S, &Ok(Extended::Until(1))));
-        assert_eq!(look(&leased, claimed, 29).1, Some(30));
+        let (lease, deliveries) = lease(2, claimed);
+        assert_eq!(look(&lease, claimed, 10).0, [0, 1]);
+        assert!(lease.extended(0, claimed + 10 * S, &Ok(Extended::Until(1))));
+        assert_eq!(look(&lease, claimed, 29).1, Some(30));
         assert_eq!(
-            look(&leased, claimed, 30),
+            look(&lease, claimed, 30),
             (vec![], Some(40)),
             "and the first is asked for since 29"
         );
@@ -241,7 +241,7 @@ mod tests {
             deliveries.iter().map(Delivery::is_lost).collect::<Vec<_>>(),
             [false, true]
         );
-        assert_eq!(look(&leased, claimed, 40), (vec![], None));
+        assert_eq!(look(&lease, claimed, 40), (vec![], None));
         assert!(
             deliveries[0].is_lost(),
             "a call that is not answered extends nothing"
@@ -250,12 +250,12 @@ mod tests {
 
     #[test]
     fn a_place_is_left_whatever_becomes_of_the_task_and_the_last_one_tells() {
-        let (leased, _) = leased(2, Instant::now());
-        let (leased, (sender, mut events)) =
-            (Arc::new(leased), tokio::sync::mpsc::unbounded_channel());
+        let (lease, _) = lease(2, Instant::now());
+        let (lease, (sender, mut events)) =
+            (Arc::new(lease), tokio::sync::mpsc::unbounded_channel());
         let held = Arc::new(Semaphore::new(2));
         let permit = || Arc::clone(&held).try_acquire_owned().expect("a permit");
-        let [first, second] = [0, 1].map(|place| leased.occupied(place, sender.clone(), permit()));
+        let [first, second] = [0, 1].map(|place| lease.guard(place, sender.clone(), permit()));
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
             let _occupied = first;
             panic!("in the middle of the task");
@@ -271,25 +271,25 @@ mod tests {
     #[test]
     fn a_lease_is_extended_while_its_settle_waits() {
         let claimed = Instant::now();
-        let (leased, deliveries) = leased(1, claimed);
+        let (lease, deliveries) = lease(1, claimed);
         let settling = deliveries[0].settling();
-        assert_eq!(look(&leased, claimed, 10), (vec![0], Some(20)));
-        assert_eq!(look(&leased, claimed, 29).1, Some(30));
+        assert_eq!(look(&lease, claimed, 10), (vec![0], Some(20)));
+        assert_eq!(look(&lease, claimed, 29).1, Some(30));
         assert_eq!(
-            look(&leased, claimed, 30),
+            look(&lease, claimed, 30),
             (vec![], Some(40)),
             "it ran out, and the answer tells what that means"
         );
-        assert!(leased.extended(0, claimed + 35 * S, &Ok(Extended::Until(1))));
-        assert_eq!(look(&leased, claimed, 40), (vec![0], Some(50)));
+        assert!(lease.extended(0, claimed + 35 * S, &Ok(Extended::Until(1))));
+        assert_eq!(look(&lease, claimed, 40), (vec![0], Some(50)));
         drop(settling);
-        assert_eq!(look(&leased, claimed, 65), (vec![], None));
+        assert_eq!(look(&lease, claimed, 65), (vec![], None));
         assert!(deliveries[0].is_lost());
     }
 
     #[test]
     fn what_a_settle_is_on_its_way_for_is_not_lost_because_an_extension_finds_it_gone() {
-        let (_, deliveries) = leased(1, Instant::now());
+        let (_, deliveries) = lease(1, Instant::now());
         let (first, second) = (deliveries[0].settling(), deliveries[0].settling());
         deliveries[0].found_gone();
         drop(first);
@@ -303,9 +303,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_after_the_end_is_nobodys() {
-        let (leased, _) = leased(1, Instant::now());
-        leased.finish(0);
-        assert!(!leased.extended(0, Instant::now(), &Ok(Extended::Lost)));
-        assert_eq!(leased.look(Instant::now()).1, None);
+        let (lease, _) = lease(1, Instant::now());
+        lease.finish(0);
+        assert!(!lease.extended(0, Instant::now(), &Ok(Extended::Lost)));
+        assert_eq!(lease.look(Instant::now()).1, None);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 /// A thread that sleeps until an instant and then wakes a task. Dropped, it ends.
-pub(crate) struct Alarm {
+pub(crate) struct PreciseTimer {
     shared: Arc<Shared>,
     /// Without a thread of its own, tokio's timer has to do.
     has_thread: bool,
@@ -26,7 +26,7 @@ struct State {
     over: bool,
 }
 
-impl Alarm {
+impl PreciseTimer {
     pub(crate) fn start() -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -35,7 +35,7 @@ impl Alarm {
         });
         let thread = Arc::clone(&shared);
         let started = std::thread::Builder::new()
-            .name("dueq-alarm".to_owned())
+            .name("dueq-timer".to_owned())
             .spawn(move || thread.run());
         if let Err(error) = &started {
             crate::telemetry::events::no_timer(error);
@@ -67,7 +67,7 @@ impl Alarm {
     }
 }
 
-impl Drop for Alarm {
+impl Drop for PreciseTimer {
     fn drop(&mut self) {
         self.shared.lock().over = true;
         self.shared.changed.notify_one();
@@ -123,18 +123,18 @@ mod tests {
 
     #[tokio::test]
     async fn an_earlier_instant_takes_the_place_of_a_later_one() {
-        let (alarm, start) = (Alarm::start(), Instant::now());
-        begin(alarm.wait(Some(start + Duration::from_secs(3_600)))).await;
+        let (timer, start) = (PreciseTimer::start(), Instant::now());
+        begin(timer.wait(Some(start + Duration::from_secs(3_600)))).await;
         let near = start + Duration::from_millis(20);
-        alarm.wait(Some(near)).await;
+        timer.wait(Some(near)).await;
         assert!(Instant::now() >= near);
     }
 
     #[tokio::test]
     async fn its_thread_ends_with_it() {
-        let alarm = Alarm::start();
-        let shared = Arc::downgrade(&alarm.shared);
-        drop(alarm);
+        let timer = PreciseTimer::start();
+        let shared = Arc::downgrade(&timer.shared);
+        drop(timer);
         while shared.strong_count() > 0 {
             tokio::task::yield_now().await;
         }

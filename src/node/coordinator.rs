@@ -1,4 +1,4 @@
-//! The task that owns a node's agenda: it sleeps until something is to be done, and has it done.
+//! The task that owns a node's timers: it sleeps until something is to be done, and has it done.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::node::Event;
-use crate::node::agenda::{Action, Agenda, BEAT_EVERY, FLOOR, TICK};
-use crate::node::alarm::Alarm;
+use crate::node::claim_lease::ClaimLease;
 use crate::node::claimer::Nudge;
-use crate::node::faults::Faults;
-use crate::node::leased::Leased;
-use crate::node::newest::{Newest, News};
+use crate::node::newest_reply::{NewestReply, News};
+use crate::node::panics::TaskPanics;
+use crate::node::precise_timer::PreciseTimer;
+use crate::node::timers::{Action, BEAT_EVERY, FALLBACK_INTERVAL, NodeTimers, TICK};
 use crate::protocol::replies::{Header, Reply};
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
@@ -32,18 +32,18 @@ const RESYNC_PAUSE: Duration = Duration::from_millis(100);
 /// How many events are taken in at most before what is due is done.
 const EVENTS: usize = 1_024;
 
-pub(crate) struct Conductor {
+pub(crate) struct Coordinator {
     pub(crate) node: String,
     pub(crate) queue: Queue,
     pub(crate) lane: Arc<Lane>,
     pub(crate) sender: UnboundedSender<Event>,
     pub(crate) stop: CancellationToken,
     nudge: Arc<Nudge>,
-    faults: Faults,
-    agenda: Agenda,
+    panics: TaskPanics,
+    timers: NodeTimers,
     /// What is not settled, by the number of the claim, with the timer of its next look.
-    leased: HashMap<u64, (Arc<Leased>, Option<Key>)>,
-    newest: Newest,
+    lease: HashMap<u64, (Arc<ClaimLease>, Option<Key>)>,
+    newest: NewestReply,
     last_beat: Instant,
     /// How many calls failed since the last beat that did not.
     failures: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Conductor {
     failed_beats: u32,
 }
 
-impl Conductor {
+impl Coordinator {
     pub(crate) fn new(
         node: String,
         queue: Queue,
@@ -59,10 +59,10 @@ impl Conductor {
         sender: UnboundedSender<Event>,
         stop: CancellationToken,
         nudge: Arc<Nudge>,
-        faults: Faults,
+        panics: TaskPanics,
     ) -> Self {
         let now = Instant::now();
-        let agenda = Agenda::new(now, fastrand::u64(..));
+        let timers = NodeTimers::new(now, fastrand::u64(..));
         Self {
             node,
             queue,
@@ -70,10 +70,10 @@ impl Conductor {
             sender,
             stop,
             nudge,
-            faults,
-            agenda,
-            leased: HashMap::new(),
-            newest: Newest::default(),
+            panics,
+            timers,
+            lease: HashMap::new(),
+            newest: NewestReply::default(),
             last_beat: now,
             failures: 0,
             failed_beats: 0,
@@ -83,14 +83,14 @@ impl Conductor {
     /// Runs until `stop`; then says goodbye, so that another node takes the leader at once.
     pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
         let now = Instant::now();
-        self.agenda.beat_at(now, now);
-        let alarm = Alarm::start();
+        self.timers.beat_at(now, now);
+        let timer = PreciseTimer::start();
         loop {
-            let next = self.agenda.next();
+            let next = self.timers.next();
             tokio::select! {
                 () = self.stop.cancelled() => break,
                 Some(event) = events.recv() => self.take(event),
-                () = alarm.wait(next) => {}
+                () = timer.wait(next) => {}
             }
             // What has happened comes before what its absence would make due, such as a look after a claim.
             for _ in 0..EVENTS {
@@ -98,17 +98,17 @@ impl Conductor {
                 self.take(event);
             }
             let now = Instant::now();
-            while let Some(action) = self.agenda.pop(now) {
+            while let Some(action) = self.timers.pop(now) {
                 self.perform(action, now);
             }
         }
         // A beat that is under way must not come after the goodbye: it would bring a node back that is no more, with the leader.
-        let faults = self.faults.clone();
-        while self.agenda.is_in_flight(Action::Beat) {
+        let panics = self.panics.clone();
+        while self.timers.is_in_flight(Action::Beat) {
             tokio::select! {
                 Some(event) = events.recv() => self.take(event),
                 // It may have been the beat that panicked: then no answer comes.
-                () = faults.happened() => break,
+                () = panics.happened() => break,
             }
         }
         if let Err(error) = beat(&self.lane, &self.queue, &self.node, b"leave").await {
@@ -130,34 +130,34 @@ impl Conductor {
             Event::Notice(due_ms) => {
                 if self.newest.has_no_queue() {
                     // The first word of a new queue: its leader is free, and who has it fires on the dot.
-                    self.agenda.beat_at(now, now);
+                    self.timers.beat_at(now, now);
                 }
                 let at = due_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
-                self.agenda.head_is(at, now);
+                self.timers.head_is(at, now);
             }
             Event::Resync => self
-                .agenda
+                .timers
                 .beat_at((self.last_beat + RESYNC_PAUSE).max(now), now),
-            Event::Claimed(leased) => {
+            Event::Claimed(lease) => {
                 let look = self
-                    .agenda
-                    .schedule(Action::Extend(leased.number), leased.first_look());
-                self.leased.insert(leased.number, (leased, look));
+                    .timers
+                    .schedule(Action::Extend(lease.number), lease.first_look());
+                self.lease.insert(lease.number, (lease, look));
             }
             Event::Finished(number) => {
-                if let Some((_, look)) = self.leased.remove(&number) {
-                    self.agenda.unschedule(look);
+                if let Some((_, look)) = self.lease.remove(&number) {
+                    self.timers.unschedule(look);
                 }
             }
-            Event::Promoted(result) => self.landed(Action::Promote, result, now),
+            Event::Promoted(result) => self.completed(Action::Promote, result, now),
             Event::NotTaken => {
-                self.agenda.landed(Action::Promote, now, Duration::ZERO);
-                self.agenda.head_at(now, now);
+                self.timers.completed(Action::Promote, now, Duration::ZERO);
+                self.timers.head_at(now, now);
             }
-            Event::Reaped(result) => self.landed(Action::Reap, result, now),
+            Event::Reaped(result) => self.completed(Action::Reap, result, now),
             Event::Beaten { sent, result } => {
-                self.agenda.landed(Action::Beat, now, Duration::ZERO);
-                self.agenda.beat_at(sent + BEAT_EVERY, now);
+                self.timers.completed(Action::Beat, now, Duration::ZERO);
+                self.timers.beat_at(sent + BEAT_EVERY, now);
                 match result {
                     Ok(Beat {
                         header,
@@ -170,11 +170,11 @@ impl Conductor {
                             events::recovered(self.queue.name(), "beat", self.failed_beats);
                             self.failed_beats = 0;
                         }
-                        self.agenda.set_lead(leader, nodes, sent);
+                        self.timers.set_leader(leader, nodes, sent);
                         if self.absorb(&header, now) {
                             let head_ms = header.head_ms.filter(|_| !header.paused);
                             let at = head_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
-                            self.agenda.head_is(at, now);
+                            self.timers.head_is(at, now);
                         }
                         if ready > 0 && !header.paused {
                             self.nudge.look();
@@ -201,7 +201,7 @@ impl Conductor {
                     events::store_emptied(self.queue.name());
                 }
                 // The leader of a new queue is free.
-                self.agenda.beat_at(now, now);
+                self.timers.beat_at(now, now);
             }
         }
         // For a head that is past, this call has rung: whoever is free claims it, promoted or not.
@@ -216,21 +216,21 @@ impl Conductor {
             .lease_deadline_ms
             .and_then(|ms| self.lane.clock().instant_of_ms(ms))
         {
-            self.agenda.lease_ends_at(at, now);
+            self.timers.lease_ends_at(at, now);
         }
         true
     }
 
     fn head_ms(&mut self, due_ms: u64, now: Instant) {
         if let Some(at) = self.lane.clock().instant_of_ms(due_ms) {
-            self.agenda.head_at(at, now);
+            self.timers.head_at(at, now);
         }
     }
 
     /// A promote or reap is back. If something is due by Redis's clock and yet nothing was moved, it cannot be moved just
     /// now (the ready window is full, the queue is on hold), and asking again at once would only spin; if it is not due yet,
     /// we were early by less than a millisecond.
-    fn landed(&mut self, action: Action, result: Result<(Header, u64), Error>, now: Instant) {
+    fn completed(&mut self, action: Action, result: Result<(Header, u64), Error>, now: Instant) {
         match result {
             Ok((header, moved)) => {
                 let now_ms = u64::try_from(header.now_us / 1_000).unwrap_or(0);
@@ -241,19 +241,19 @@ impl Conductor {
                 };
                 let pause = match first {
                     _ if moved > 0 => Duration::ZERO,
-                    Some(ms) if ms <= now_ms => FLOOR,
+                    Some(ms) if ms <= now_ms => FALLBACK_INTERVAL,
                     _ => TICK,
                 };
-                self.agenda.landed(action, now, pause);
+                self.timers.completed(action, now, pause);
                 self.absorb(&header, now);
             }
             Err(error) => {
                 let pause = if error.is_retryable() {
                     Duration::ZERO
                 } else {
-                    FLOOR
+                    FALLBACK_INTERVAL
                 };
-                self.agenda.landed(action, now, pause);
+                self.timers.completed(action, now, pause);
                 self.failed(
                     if action == Action::Promote {
                         "promote"
@@ -271,7 +271,7 @@ impl Conductor {
         match action {
             // Claimed at once instead, if that takes nothing from other nodes that are as idle.
             Action::Promote
-                if self.agenda.leads(now) && self.nudge.take(self.agenda.is_alone()) => {}
+                if self.timers.leads(now) && self.nudge.take(self.timers.is_alone()) => {}
             Action::Promote => self.spawn(|queue, lane| async move {
                 Event::Promoted(step(&lane, &queue, Verb::Promote, &[b"", STEP, b""]).await)
             }),
@@ -294,16 +294,16 @@ impl Conductor {
 
     /// Looks after the leases of what is left of a claim.
     fn extend(&mut self, number: u64, now: Instant) {
-        let Some((leased, look)) = self.leased.get_mut(&number) else {
+        let Some((lease, look)) = self.lease.get_mut(&number) else {
             return;
         };
-        let (extend, next) = leased.look(now);
-        *look = next.and_then(|at| self.agenda.schedule(Action::Extend(number), at));
+        let (extend, next) = lease.look(now);
+        *look = next.and_then(|at| self.timers.schedule(Action::Extend(number), at));
         for (place, delivery) in extend {
-            let leased = Arc::clone(leased);
-            self.faults.spawn(
+            let lease = Arc::clone(lease);
+            self.panics.spawn(
                 "extension",
-                async move { leased.extend(place, &delivery).await },
+                async move { lease.extend(place, &delivery).await },
             );
         }
     }
@@ -316,8 +316,8 @@ impl Conductor {
             call(self.queue.clone(), Arc::clone(&self.lane)),
             self.sender.clone(),
         );
-        self.faults.spawn("call", async move {
-            // The conductor may have stopped meanwhile.
+        self.panics.spawn("call", async move {
+            // The coordinator may have stopped meanwhile.
             let _ = sender.send(work.await);
         });
     }
@@ -333,7 +333,7 @@ impl Conductor {
         );
         if error.is_retryable() {
             self.failures += 1;
-            self.agenda.beat_at(
+            self.timers.beat_at(
                 now + reconnect_delays().delay(self.failures, fastrand::f64()),
                 now,
             );

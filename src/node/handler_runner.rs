@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::model::due::MAX_DELAY_MS;
 use crate::model::outcomes::{Retried, Settled};
 use crate::model::retry::Retry;
-use crate::node::leased::Occupied;
+use crate::node::claim_lease::HandlerGuard;
 use crate::server::lane::reconnect_delays;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
@@ -26,7 +26,7 @@ use crate::worker::settlement::{IntoSettlement, Settlement};
 const MAX_DELAY: Duration = Duration::from_millis(MAX_DELAY_MS);
 
 /// What all handlers of a node share.
-pub(crate) struct Handling<H> {
+pub(crate) struct HandlerRunner<H> {
     pub(crate) handler: H,
     pub(crate) retry: Retry,
     pub(crate) time_limit: Option<Duration>,
@@ -36,7 +36,7 @@ pub(crate) struct Handling<H> {
     pub(crate) abort: CancellationToken,
 }
 
-impl<H, F, S> Handling<H>
+impl<H, F, S> HandlerRunner<H>
 where
     H: Fn(Delivery) -> F,
     F: Future<Output = S>,
@@ -46,7 +46,7 @@ where
     pub(crate) async fn handle(
         self: Arc<Self>,
         delivery: Delivery,
-        occupied: Occupied,
+        guard: HandlerGuard,
         running: OwnedSemaphorePermit,
     ) {
         // Now and not when the task was spawned: what it waited for a thread is lateness too.
@@ -62,7 +62,7 @@ where
             let settlement = self.run(&delivery, began, &span).await;
             drop(running);
             events::outcome(&span, self.end(&delivery, settlement).await);
-            drop(occupied);
+            drop(guard);
         };
         work.instrument(span.clone()).await;
     }
@@ -254,7 +254,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_lost_or_is_too_late_before_it_began_is_given_back_unseen() {
         let handler = |_: Delivery| std::future::ready(());
-        let handling = |abort: &CancellationToken| Handling {
+        let handling = |abort: &CancellationToken| HandlerRunner {
             handler,
             retry: Retry::default(),
             time_limit: None,

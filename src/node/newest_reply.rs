@@ -6,7 +6,7 @@ use crate::protocol::replies::Header;
 
 /// The newest reply that was taken in.
 #[derive(Default)]
-pub(crate) struct Newest(Option<Taken>);
+pub(crate) struct NewestReply(Option<Taken>);
 
 struct Taken {
     incarnation: String,
@@ -28,7 +28,7 @@ pub(crate) enum News {
     Emptied,
 }
 
-impl Newest {
+impl NewestReply {
     /// Takes a reply in at this instant, unless it is older than the newest.
     pub(crate) fn take(&mut self, header: &Header, at: Instant) -> News {
         let news = match &self.0 {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_late_reply_of_the_old_queue_is_stale() {
-        let (start, mut newest) = (Instant::now(), Newest::default());
+        let (start, mut newest) = (Instant::now(), NewestReply::default());
         assert!(newest.has_no_queue());
         assert_eq!(newest.take(&header(start, "", 0, 1_000), start), News::Made);
         assert!(newest.has_no_queue());
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn in_one_queue_seq_decides_and_then_the_clock() {
-        let (start, mut newest) = (Instant::now(), Newest::default());
+        let (start, mut newest) = (Instant::now(), NewestReply::default());
         newest.take(&header(start, "a", 5, 2_000), start + MS);
         assert_eq!(
             newest.take(&header(start, "a", 4, 3_000), start + MS),
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_call_sent_later_is_newer_whatever_it_says() {
-        let (start, mut newest) = (Instant::now(), Newest::default());
+        let (start, mut newest) = (Instant::now(), NewestReply::default());
         newest.take(&header(start, "a", 500, 9_000_000), start + MS);
         // A replica that lagged, and whose clock is behind, has taken over.
         assert_eq!(

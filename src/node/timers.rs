@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use crate::wheel::{Key, Wheel};
 
 /// The most that a due message waits if every hint is lost.
-pub(crate) const FLOOR: Duration = Duration::from_secs(1);
+pub(crate) const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 /// From one beat of a node to the next: so that what it finds is claimed within the floor.
 pub(crate) const BEAT_EVERY: Duration = Duration::from_millis(900);
 /// The least time between two promotes that found nothing.
 pub(crate) const TICK: Duration = Duration::from_micros(100);
 /// A leader that was not renewed for so long is somebody else's.
-const LEAD_LIFE: Duration = Duration::from_millis(2_500);
+const LEADER_TTL: Duration = Duration::from_millis(2_500);
 /// A node without the leader leaves it this much time, and then a share of up to as much for each live node.
 const STAND_IN_MS: u64 = 25;
 const MAX_STAND_IN_MS: u64 = 1_000;
@@ -27,7 +27,7 @@ pub(crate) enum Action {
 }
 
 /// The timers of a node, in microseconds since it started.
-pub(crate) struct Agenda {
+pub(crate) struct NodeTimers {
     start: Instant,
     wheel: Wheel<Action>,
     promote: Slot,
@@ -51,7 +51,7 @@ struct Slot {
     not_before: Option<Instant>,
 }
 
-impl Agenda {
+impl NodeTimers {
     pub(crate) fn new(start: Instant, hash: u64) -> Self {
         Self {
             start,
@@ -73,7 +73,7 @@ impl Agenda {
     }
 
     /// What is to be done at `now`, earliest first; call it until it returns nothing. A promote, reap or beat that it names
-    /// is in flight until [`landed`](Agenda::landed) is called.
+    /// is in flight until [`completed`](NodeTimers::completed) is called.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Action> {
         let tick = u64::try_from(now.saturating_duration_since(self.start).as_micros())
             .unwrap_or(u64::MAX);
@@ -86,7 +86,7 @@ impl Agenda {
     }
 
     /// A promote, reap or beat was answered, and the next one makes no sense before `pause` is over.
-    pub(crate) fn landed(&mut self, action: Action, now: Instant, pause: Duration) {
+    pub(crate) fn completed(&mut self, action: Action, now: Instant, pause: Duration) {
         let Some(slot) = self.slot(action) else {
             return;
         };
@@ -97,7 +97,7 @@ impl Agenda {
         }
     }
 
-    /// Whether a promote, reap or beat was named and has not landed yet.
+    /// Whether a promote, reap or beat was named and has not completed yet.
     pub(crate) fn is_in_flight(&mut self, action: Action) -> bool {
         self.slot(action)
             .is_some_and(|slot| slot.in_flight.is_some())
@@ -132,8 +132,8 @@ impl Agenda {
     }
 
     /// A beat that was sent at `sent` said who leads and how many nodes live.
-    pub(crate) fn set_lead(&mut self, leader: bool, nodes: u64, sent: Instant) {
-        self.leader_until = leader.then(|| sent + LEAD_LIFE);
+    pub(crate) fn set_leader(&mut self, leader: bool, nodes: u64, sent: Instant) {
+        self.leader_until = leader.then(|| sent + LEADER_TTL);
         self.nodes = nodes.max(1);
     }
 
@@ -219,185 +219,4 @@ impl Agenda {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    fn leading(start: Instant) -> Agenda {
-        let mut agenda = Agenda::new(start, 7);
-        agenda.set_lead(true, 1, start);
-        agenda
-    }
-
-    fn due(agenda: &mut Agenda, now: Instant) -> Vec<Action> {
-        std::iter::from_fn(|| agenda.pop(now)).collect()
-    }
-
-    #[test]
-    fn the_lead_acts_on_the_dot_and_never_early() {
-        let start = Instant::now();
-        let mut agenda = leading(start);
-        agenda.head_at(start + 10 * MS, start);
-        assert_eq!(due(&mut agenda, start + 9 * MS), []);
-        assert_eq!(due(&mut agenda, start + 10 * MS), [Action::Promote]);
-    }
-
-    #[test]
-    fn a_fraction_of_a_microsecond_is_waited_for() {
-        let start = Instant::now();
-        let mut agenda = leading(start);
-        agenda.head_at(start + Duration::from_nanos(10_001), start);
-        assert_eq!(due(&mut agenda, start + Duration::from_micros(10)), []);
-        assert_eq!(
-            due(&mut agenda, start + Duration::from_micros(11)),
-            [Action::Promote]
-        );
-    }
-
-    #[test]
-    fn who_stands_in_does_not_once_the_head_has_moved_on_and_the_lead_forgets_nothing() {
-        let start = Instant::now();
-        let mut stand_in = Agenda::new(start, 7);
-        stand_in.set_lead(false, 2, start);
-        stand_in.head_at(start + 10 * MS, start);
-        stand_in.head_is(None, start + 11 * MS);
-        assert_eq!(due(&mut stand_in, start + 900 * MS), []);
-        stand_in.head_at(start + 910 * MS, start + 900 * MS);
-        stand_in.head_is(Some(start + 1_500 * MS), start + 911 * MS);
-        assert_eq!(due(&mut stand_in, start + 1_500 * MS), []);
-        assert_eq!(due(&mut stand_in, start + 1_600 * MS), [Action::Promote]);
-
-        let mut leader = leading(start);
-        leader.head_at(start + 10 * MS, start);
-        leader.head_is(Some(start + 20 * MS), start);
-        assert_eq!(due(&mut leader, start + 10 * MS), [Action::Promote]);
-    }
-
-    #[test]
-    fn a_later_head_never_cancels_a_nearer_one_and_a_nearer_one_always_counts() {
-        let start = Instant::now();
-        let mut agenda = leading(start);
-        agenda.head_at(start + 50 * MS, start);
-        agenda.head_at(start + 90 * MS, start);
-        agenda.head_at(start + 20 * MS, start);
-        assert_eq!(due(&mut agenda, start + 19 * MS), []);
-        assert_eq!(
-            due(&mut agenda, start + 100 * MS),
-            [Action::Promote],
-            "one timer, consumed when it fires"
-        );
-    }
-
-    #[test]
-    fn one_call_in_flight_at_a_time() {
-        let start = Instant::now();
-        let mut agenda = leading(start);
-        agenda.head_at(start, start);
-        assert_eq!(due(&mut agenda, start), [Action::Promote]);
-        agenda.head_at(start, start + MS);
-        agenda.head_at(start + MS, start + MS);
-        assert_eq!(due(&mut agenda, start + MS), []);
-        agenda.landed(Action::Promote, start + 2 * MS, Duration::ZERO);
-        assert_eq!(
-            due(&mut agenda, start + 2 * MS),
-            [Action::Promote],
-            "for what the first one cannot have known"
-        );
-        agenda.head_at(start + MS, start + 3 * MS);
-        agenda.landed(Action::Promote, start + 3 * MS, Duration::ZERO);
-        assert_eq!(
-            due(&mut agenda, start + 9 * MS),
-            [],
-            "what was due when it was sent is its business"
-        );
-    }
-
-    #[test]
-    fn what_becomes_known_while_a_call_is_in_flight_is_not_forgotten() {
-        let start = Instant::now();
-        let mut agenda = leading(start);
-        agenda.head_at(start, start);
-        agenda.beat_at(start, start);
-        assert_eq!(due(&mut agenda, start), [Action::Promote, Action::Beat]);
-        agenda.head_at(start + 9 * MS, start);
-        agenda.head_at(start + 5 * MS, start);
-        agenda.head_at(start + 7 * MS, start);
-        agenda.beat_at(start + 6 * MS, start);
-        assert_eq!(due(&mut agenda, start + 2 * MS), []);
-        agenda.landed(Action::Promote, start + 3 * MS, Duration::ZERO);
-        assert_eq!(due(&mut agenda, start + 4 * MS), []);
-        assert_eq!(due(&mut agenda, start + 5 * MS), [Action::Promote]);
-        agenda.landed(Action::Beat, start + 6 * MS, Duration::ZERO);
-        assert_eq!(due(&mut agenda, start + 6 * MS), [Action::Beat]);
-    }
-
-    #[test]
-    fn what_is_stuck_is_not_tried_again_before_its_pause_is_over() {
-        let start = Instant::now();
-        let mut agenda = leading(start);
-        agenda.head_at(start, start);
-        assert_eq!(due(&mut agenda, start), [Action::Promote]);
-        agenda.landed(Action::Promote, start + MS, FLOOR);
-        agenda.head_at(start, start + MS);
-        assert_eq!(due(&mut agenda, start + 999 * MS), []);
-        assert_eq!(due(&mut agenda, start + 1_001 * MS), [Action::Promote]);
-    }
-
-    #[test]
-    fn what_is_stuck_does_not_delay_what_is_due_later() {
-        let start = Instant::now();
-        let mut agenda = leading(start);
-        agenda.head_at(start, start);
-        assert_eq!(due(&mut agenda, start), [Action::Promote]);
-        agenda.landed(Action::Promote, start + MS, FLOOR);
-        // Others have taken what was due; the next one is due within the floor.
-        agenda.head_at(start + 300 * MS, start + 2 * MS);
-        assert_eq!(due(&mut agenda, start + 299 * MS), []);
-        assert_eq!(due(&mut agenda, start + 300 * MS), [Action::Promote]);
-    }
-
-    #[test]
-    fn without_the_lead_a_node_waits_a_little_and_not_beyond_a_second() {
-        let start = Instant::now();
-        for (hash, nodes) in [(1, 1), (2, 3), (u64::MAX, 50), (3, 10_000)] {
-            let mut agenda = Agenda::new(start, hash);
-            agenda.set_lead(false, nodes, start);
-            agenda.head_at(start + 10 * MS, start);
-            assert_eq!(due(&mut agenda, start + 34 * MS), [], "{hash} {nodes}");
-            assert_eq!(
-                due(&mut agenda, start + 1_010 * MS),
-                [Action::Promote],
-                "{hash} {nodes}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_lead_that_was_not_renewed_is_over() {
-        let start = Instant::now();
-        let mut agenda = leading(start);
-        let later = start + LEAD_LIFE;
-        agenda.head_at(later, later);
-        assert_eq!(
-            due(&mut agenda, later),
-            [],
-            "it stands in like everybody else"
-        );
-    }
-
-    #[test]
-    fn timers_of_claims_are_many_and_can_be_taken_back() {
-        let start = Instant::now();
-        let mut agenda = leading(start);
-        let first = agenda.schedule(Action::Extend(1), start + 5 * MS);
-        agenda.schedule(Action::Extend(2), start + 5 * MS);
-        agenda.schedule(Action::Extend(3), start + 6 * MS);
-        agenda.unschedule(first);
-        assert_eq!(
-            due(&mut agenda, start + 6 * MS),
-            [Action::Extend(2), Action::Extend(3)]
-        );
-        assert_eq!(agenda.next(), None);
-    }
-}
+mod tests;

@@ -6,23 +6,23 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::node::handler::{caught, text_of};
+use crate::node::handler_runner::{caught, text_of};
 
 /// Whether one of them panicked. Cheap to clone; clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Faults {
+pub(crate) struct TaskPanics {
     happened: CancellationToken,
     first: Arc<OnceLock<Error>>,
 }
 
-impl Faults {
+impl TaskPanics {
     /// Spawns a task without which the worker cannot go on.
     pub(crate) fn spawn(
         &self,
         task: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<()> {
-        let faults = self.clone();
+        let panics = self.clone();
         tokio::spawn(async move {
             let Err(panic) = caught(|| work).await else {
                 return;
@@ -32,10 +32,10 @@ impl Faults {
                 text_of(&*panic)
             );
             // A later panic adds nothing.
-            let _ = faults
+            let _ = panics
                 .first
                 .set(Error::new(ErrorKind::Internal, Applied::Unknown, message));
-            faults.happened.cancel();
+            panics.happened.cancel();
         })
     }
 
@@ -56,22 +56,22 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_panic_is_kept() {
-        let faults = Faults::default();
-        faults.spawn("claimer", async {}).await.expect("no panic");
-        assert!(faults.first().is_none() && !faults.happened.is_cancelled());
-        faults
-            .spawn("conductor", async { panic!("one") })
+        let panics = TaskPanics::default();
+        panics.spawn("claimer", async {}).await.expect("no panic");
+        assert!(panics.first().is_none() && !panics.happened.is_cancelled());
+        panics
+            .spawn("coordinator", async { panic!("one") })
             .await
             .expect("caught");
-        faults.happened().await;
-        faults
+        panics.happened().await;
+        panics
             .spawn("listener", async { panic!("two") })
             .await
             .expect("caught");
-        let error = faults.first().expect("a panic");
+        let error = panics.first().expect("a panic");
         assert_eq!(error.kind(), ErrorKind::Internal);
         assert!(
-            error.to_string().contains("conductor panicked: one;"),
+            error.to_string().contains("coordinator panicked: one;"),
             "{error}"
         );
     }
