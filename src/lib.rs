@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+#![doc = include_str!("lib.md")]
 
 mod acl;
 mod batch;
@@ -42,7 +42,19 @@ pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::Worker;
 pub use worker::settlement::{IntoSettlement, Settlement};
 
-/// The examples of that page compile.
+/// The Rust examples of these pages compile.
 #[cfg(doctest)]
-#[doc = include_str!("../TELEMETRY.md")]
-struct Telemetry;
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/telemetry.md")]
+    struct Telemetry;
+    #[doc = include_str!("../docs/guide/quick-start.md")]
+    struct QuickStart;
+    #[doc = include_str!("../docs/guide/retries.md")]
+    struct Retries;
+    #[doc = include_str!("../docs/guide/durability.md")]
+    struct Durability;
+    #[doc = include_str!("../docs/guide/deployment.md")]
+    struct Deployment;
+}

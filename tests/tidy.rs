@@ -96,7 +96,7 @@ fn what_is_told_is_in_one_file_and_on_the_page_about_it() {
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a file")
     };
     let (page, events, counts) = (
-        read("TELEMETRY.md"),
+        read("docs/telemetry.md"),
         read("src/telemetry/events.rs"),
         read("src/telemetry/metrics/count.rs"),
     );
@@ -111,7 +111,7 @@ fn what_is_told_is_in_one_file_and_on_the_page_about_it() {
     for name in &named {
         assert!(
             page.contains(&format!("| `{name}` |")),
-            "TELEMETRY.md has no line on {name}"
+            "docs/telemetry.md has no line on {name}"
         );
     }
     for name in page
@@ -120,7 +120,7 @@ fn what_is_told_is_in_one_file_and_on_the_page_about_it() {
     {
         assert!(
             named.contains(&name),
-            "TELEMETRY.md names {name}, which is not told"
+            "docs/telemetry.md names {name}, which is not told"
         );
     }
     for name in counts
@@ -130,7 +130,7 @@ fn what_is_told_is_in_one_file_and_on_the_page_about_it() {
     {
         assert!(
             page.contains(&format!("`{}`", name.1)),
-            "TELEMETRY.md does not name the count {}",
+            "docs/telemetry.md does not name the count {}",
             name.1
         );
     }
@@ -399,18 +399,16 @@ fn protocol_names_every_script() {
 }
 
 #[test]
-fn readme_says_what_to_do_about_every_error() {
+fn troubleshooting_covers_every_error() {
     let read = |name| {
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a page")
     };
-    let (contract, readme) = (read("PROTOCOL.md"), read("README.md"));
+    let (contract, guide) = (read("PROTOCOL.md"), read("docs/guide/troubleshooting.md"));
     let (_, errors) = contract
         .split_once("\n## 12. Errors\n")
         .expect("section 12");
     let (errors, _) = errors.split_once("\n## ").expect("section 13");
-    let (_, table) = readme
-        .split_once("| error | cause | run |")
-        .expect("the table");
+    let (_, table) = guide.split_once("\n## Errors\n").expect("the table");
     let codes = errors
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
@@ -421,7 +419,7 @@ fn readme_says_what_to_do_about_every_error() {
     {
         assert!(
             table.contains(&format!("`{code}")),
-            "README.md does not say what to do about {code}"
+            "docs/guide/troubleshooting.md does not say what to do about {code}"
         );
         count += 1;
     }

@@ -1,4 +1,4 @@
-//! What is told by `tracing`: every name, level and field in one place. TELEMETRY.md says what they mean, and a test holds
+//! What is told by `tracing`: every name, level and field in one place. docs/telemetry.md says what they mean, and a test holds
 //! the two together.
 //!
 //! The arguments are borrowed, and turned into text only if somebody listens.

@@ -1,4 +1,4 @@
-//! Spans and events: names, levels and fields are what TELEMETRY.md says, and stay so.
+//! Spans and events: names, levels and fields are what docs/telemetry.md says, and stay so.
 //!
 //! A collector hears one thread, so these tests run on one.
 
