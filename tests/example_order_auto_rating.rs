@@ -113,7 +113,7 @@ fn races_at_breakneck_speed_are_lost_by_the_books() -> Result<()> {
 }
 
 #[test]
-fn nothing_is_left_of_the_queue_and_the_books_are_kept_where_asked() -> Result<()> {
+fn the_queue_is_removed_and_the_books_are_kept_where_asked() -> Result<()> {
     let mut run = Run::new(&sixty(), &[])?;
     let database = run.server.folder().join("books.sqlite");
     run.command.arg("--database").arg(&database);

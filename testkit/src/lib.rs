@@ -319,8 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_came_too_late_for_its_port_is_not_taken_for_the_one_that_has_it() -> Result<()>
-    {
+    fn server_that_lost_its_port_is_not_mistaken_for_the_winner() -> Result<()> {
         let first = Server::start(&[])?;
         let folder = folder(first.port())?;
         let mut second = spawn(&first.program, first.port(), &folder, &[], &[])?;

@@ -8,6 +8,7 @@ mod faults;
 mod functions;
 mod input;
 mod lifecycle;
+mod peer_failures;
 mod secrets;
 mod support;
 mod telemetry;

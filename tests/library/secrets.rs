@@ -106,7 +106,7 @@ async fn no_error_holds_a_password() -> Result<()> {
 }
 
 #[tokio::test]
-async fn certificates_are_not_shown_and_tls_is_not_switched_off_by_a_url() -> Result<()> {
+async fn certificates_stay_hidden_and_a_url_cannot_disable_tls() -> Result<()> {
     let options = ClientOptions::new()
         .ca_certificates(SECRET)
         .client_certificate(SECRET, SECRET);

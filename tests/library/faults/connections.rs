@@ -118,8 +118,7 @@ async fn every_verb_survives_that_its_idle_connection_was_closed() -> Result<()>
 
 /// Of a call that must not be repeated, a connection that was closed long ago must not leave the caller not knowing.
 #[tokio::test]
-async fn what_must_not_be_repeated_is_not_sent_on_a_connection_that_was_closed_long_ago()
--> Result<()> {
+async fn unrepeatable_call_avoids_a_connection_closed_long_ago() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let mut redis = setup.redis().await?;
@@ -153,7 +152,7 @@ async fn what_must_not_be_repeated_is_not_sent_on_a_connection_that_was_closed_l
 }
 
 #[tokio::test]
-async fn a_server_without_room_for_another_client_is_told_apart_and_waited_for() -> Result<()> {
+async fn full_client_table_is_reported_as_such_and_waited_for() -> Result<()> {
     let setup = setup().await?;
     let mut redis = setup.redis().await?;
     command::<u64>(

@@ -156,7 +156,7 @@ async fn who_waits_for_a_replica_stands_in_nobodys_way() -> Result<()> {
 /// Longer than a command without a wait may take: who stood behind such a wait was told that nobody knows, and the server did
 /// it all the same, seconds later, whatever the caller had done about it meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_stands_behind_a_long_wait_is_not_given_up_and_done_later() -> Result<()> {
+async fn call_behind_a_long_wait_is_not_both_failed_and_applied() -> Result<()> {
     let setup = setup_with(&[]).await?;
     assert_eq!(
         setup

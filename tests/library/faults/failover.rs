@@ -203,7 +203,7 @@ async fn a_new_master_that_evicts_is_refused_until_it_is_set_right() -> Result<(
 /// As many failovers as `DUEQ_FAILOVERS` says, two if it says nothing; with `DUEQ_FAILOVER_MEMORY` set, pushes wait for nobody,
 /// and what is lost is only told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn work_goes_on_after_failovers_and_nothing_that_all_replicas_had_is_lost() -> Result<()> {
+async fn failovers_lose_nothing_that_all_replicas_had() -> Result<()> {
     let count: usize = std::env::var("DUEQ_FAILOVERS")
         .ok()
         .map_or(Ok(2), |count| count.parse())?;
@@ -326,7 +326,7 @@ fn cut_off(servers: &Failover) -> Result<usize> {
 
 /// The window that is declared: what `Memory` acknowledged and no replica had. `Replicated` does not acknowledge it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_replica_had_is_lost_and_its_grants_are_known_by_their_token() -> Result<()> {
+async fn failover_loses_unreplicated_writes_and_tokens_reveal_it() -> Result<()> {
     let mut servers = start(1).await?;
     let queue = Client::connect(&servers.url()).await?.queue("orders")?;
     let replicated = Durability::Replicated {

@@ -62,7 +62,7 @@ async fn a_user_without_channels_gets_everything_within_the_floor() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_subscriber_killed_every_10_ms_everything_fires_within_the_floor() -> Result<()> {
+async fn fires_within_fallback_while_the_subscriber_is_killed() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = lateness(&setup.queue);
     let mut redis = setup.redis().await?;

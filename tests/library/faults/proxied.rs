@@ -36,7 +36,7 @@ pub(super) async fn proxied() -> Result<(Setup, Proxy, Queue)> {
 }
 
 #[tokio::test]
-async fn a_push_whose_reply_is_lost_is_repeated_and_the_message_exists_once() -> Result<()> {
+async fn push_with_a_lost_reply_is_repeated_and_stored_once() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     proxy.cut_reply_of(PUSH);
     assert_eq!(
@@ -86,8 +86,7 @@ async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
 
 /// Delivered and acked between the push and its repetition: it must not run twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_meanwhile()
--> Result<()> {
+async fn repeated_push_of_an_acked_message_delivers_nothing() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let (worker, mut seen) = crate::support::acking(setup.queue.worker());
     for round in 0..20 {
@@ -109,8 +108,7 @@ async fn a_push_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_mea
 
 /// The same of many: Redis remembers their call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_meanwhile()
--> Result<()> {
+async fn repeated_batch_of_acked_messages_delivers_nothing() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let (handled, mut seen) = crate::support::seen();
     let worker = Running::start(setup.queue.worker(), move |delivery: dueq::Delivery| {
@@ -162,7 +160,7 @@ async fn a_call_whose_reply_is_lost_is_not_delivered_again_when_it_was_acked_mea
 }
 
 #[tokio::test]
-async fn a_batch_whose_reply_is_lost_tells_each_caller_what_is_true_for_it() -> Result<()> {
+async fn batch_with_a_lost_reply_answers_each_caller_correctly() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     queue
         .push(Message::new("old").id("there").due(HOUR))
@@ -240,7 +238,7 @@ async fn a_cancel_whose_reply_is_lost_still_says_cancelled() -> Result<()> {
 
 /// Somebody pushed the id anew before the repetition arrived: that is another message.
 #[tokio::test]
-async fn a_cancel_whose_reply_is_lost_leaves_alone_what_was_pushed_meanwhile() -> Result<()> {
+async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     for (due, state) in [(HOUR, State::Scheduled), (Duration::ZERO, State::Leased)] {
         queue.push(Message::new("old").id("id").due(HOUR)).await?;

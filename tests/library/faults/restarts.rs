@@ -52,7 +52,7 @@ async fn work_goes_on_after_the_server_was_killed_and_nothing_is_lost() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_scheduled_ready_leased_or_dead_is_so_after_a_restart() -> Result<()> {
+async fn every_state_survives_a_restart_of_the_server() -> Result<()> {
     let mut setup = setup_with(&DURABLE).await?;
     let queue = &setup.queue;
     push_all(queue, messages(30)).await?;

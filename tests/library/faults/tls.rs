@@ -13,7 +13,7 @@ use crate::support::acking;
 use crate::support::child::{Part, Process};
 
 #[tokio::test]
-async fn a_server_whose_certificate_is_trusted_is_used_and_another_is_not() -> Result<()> {
+async fn only_a_trusted_certificate_is_accepted() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("dueq-test-tls-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let tested = with_certificates(&folder).await;

@@ -44,7 +44,7 @@ async fn refused(url: &str, kind: ErrorKind, limit: Duration) -> Result<String> 
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_at_once_with_the_address_and_without_the_password() -> Result<()> {
+async fn refused_connection_names_the_address_without_the_password() -> Result<()> {
     let port = TcpListener::bind("127.0.0.1:0").await?.local_addr()?.port();
     let url = format!("redis://alice:hunter2@127.0.0.1:{port}/");
     let text = refused(&url, ErrorKind::Unavailable, Duration::from_secs(10)).await?;
@@ -140,7 +140,7 @@ async fn what_is_no_url_is_refused_without_repeating_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn something_that_speaks_another_language_is_an_error_not_a_hang() -> Result<()> {
+async fn server_of_another_protocol_is_an_error_not_a_hang() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("redis://:hunter2@{}/", listener.local_addr()?);
     tokio::spawn(async move {

@@ -116,7 +116,7 @@ async fn a_reschedule_answers_for_every_state() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_reschedule_with_an_expected_time_is_refused_if_somebody_was_faster() -> Result<()> {
+async fn reschedule_with_an_outdated_expected_time_is_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push(Message::new("").id("id").due(HOUR)).await?;
@@ -210,7 +210,7 @@ async fn a_requeued_message_starts_anew_and_only_dead_ones_can_be() -> Result<()
 }
 
 #[tokio::test]
-async fn all_that_is_dead_can_be_revived_and_what_is_not_is_left_alone() -> Result<()> {
+async fn requeue_revives_all_dead_and_leaves_the_others_alone() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.requeue_all().await?, 0);

@@ -110,7 +110,7 @@ async fn every_id_works_for_every_verb() -> Result<()> {
 
 /// A claim stops at 4 MiB, and takes at least one.
 #[tokio::test]
-async fn payloads_of_the_largest_size_are_taken_and_granted_one_at_a_time() -> Result<()> {
+async fn largest_payloads_are_stored_and_granted_one_at_a_time() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue

@@ -37,7 +37,7 @@ async fn a_delay_never_ends_early_for_one_who_claims_without_pause() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_never_handles_early_and_keeps_the_order_of_due_times() -> Result<()> {
+async fn worker_is_never_early_and_keeps_the_due_order() -> Result<()> {
     let setup = setup().await?;
     let mut redis = setup.redis().await?;
     let (sender, mut seen) = seen();

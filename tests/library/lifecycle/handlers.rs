@@ -177,7 +177,7 @@ async fn a_panic_is_a_failure_like_any_other() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_beyond_its_time_limit_is_dropped_and_its_message_retried() -> Result<()> {
+async fn handler_beyond_its_time_limit_is_dropped_and_retried() -> Result<()> {
     let setup = setup().await?;
     let (dropped, mut drops) = seen();
     let handler = move |_| {
@@ -208,7 +208,7 @@ async fn a_handler_beyond_its_time_limit_is_dropped_and_its_message_retried() ->
 
 /// It never waits: whenever it is looked at it uses up all that a task may do in one go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_always_has_something_to_do_ends_at_its_time_limit() -> Result<()> {
+async fn busy_handler_that_never_yields_ends_at_its_time_limit() -> Result<()> {
     let setup = setup().await?;
     let worker = setup
         .queue
@@ -278,7 +278,7 @@ impl Drop for Guard {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_settlement_that_cannot_be_made_is_a_failure_not_a_stuck_message() -> Result<()> {
+async fn invalid_settlement_counts_as_a_failure() -> Result<()> {
     let impossible = |_| async { Settlement::again(Duration::MAX) };
     let stored = handled(&setup().await?, hourly(), impossible)
         .await?

@@ -76,7 +76,7 @@ async fn twenty_attempts_are_the_limit_unless_said() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_kills_its_consumers_dies_at_the_limit_of_crashes() -> Result<()> {
+async fn message_that_kills_its_consumers_dies_at_max_crashes() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(Limits::new().max_crashes(1)).await?;
@@ -149,7 +149,7 @@ async fn limits_can_be_set_read_and_are_kept_when_others_are_set() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dead_messages_beyond_their_number_or_age_are_trimmed_by_a_worker() -> Result<()> {
+async fn worker_trims_dead_messages_by_number_and_age() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(10)).await?;

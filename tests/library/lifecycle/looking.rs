@@ -83,7 +83,7 @@ async fn pages_of_any_size_show_every_message_once_and_in_order() -> Result<()> 
 }
 
 #[tokio::test]
-async fn a_page_goes_on_where_it_ended_though_its_last_message_is_gone() -> Result<()> {
+async fn next_page_continues_though_the_last_message_is_gone() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let base_ms = 4_000_000_000_000;
@@ -150,7 +150,7 @@ async fn a_message_is_shown_in_every_state() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_queue_that_does_not_exist_is_empty_and_looking_does_not_make_it() -> Result<()> {
+async fn reading_an_absent_queue_finds_it_empty_and_creates_nothing() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.stats().await?, Stats::default());

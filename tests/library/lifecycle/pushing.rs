@@ -148,7 +148,7 @@ async fn on_conflict_moves_or_replaces_what_waits_and_nothing_else() -> Result<(
 }
 
 #[tokio::test]
-async fn many_pushes_are_answered_in_their_order_and_a_bad_one_hurts_no_other() -> Result<()> {
+async fn push_all_answers_in_order_and_an_invalid_item_fails_alone() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
@@ -266,7 +266,7 @@ async fn a_push_that_is_polled_no_more_stands_in_nobodys_way() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_what_is_new_and_takes_it_when_there_is_room() -> Result<()> {
+async fn full_queue_refuses_new_messages_until_there_is_room() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(Limits::new().max_messages(Some(3))).await?;

@@ -86,7 +86,7 @@ async fn again_schedules_with_the_attempts_counted_from_none() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_retry_charges_one_failure_keeps_its_error_and_is_never_early() -> Result<()> {
+async fn retry_charges_one_failure_and_is_never_early() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let delivery = push_and_claim(queue, Message::new("").id("id")).await?;
@@ -173,7 +173,7 @@ async fn an_extension_only_ever_makes_a_lease_longer() -> Result<()> {
 
 /// Some worker must live for leases to be reaped: without any, nobody is known to have had a chance to extend.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_ran_out_is_charged_a_crash_and_its_token_is_worth_nothing() -> Result<()> {
+async fn expired_lease_charges_a_crash_and_voids_the_token() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push(Message::new("").id("id")).await?;
@@ -188,7 +188,7 @@ async fn a_lease_that_ran_out_is_charged_a_crash_and_its_token_is_worth_nothing(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failures_and_crashes_are_counted_apart_and_make_the_attempt_together() -> Result<()> {
+async fn attempt_is_the_sum_of_failures_and_crashes_plus_one() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     // A worker that has no hands: it beats and reaps, and its only handler is busy.

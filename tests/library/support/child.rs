@@ -65,10 +65,6 @@ impl Process {
     }
 
     /// As `kill -9`; waits until it is dead.
-    #[allow(
-        dead_code,
-        reason = "tests/others, which shares this file, is where processes are killed"
-    )]
     pub(crate) async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }

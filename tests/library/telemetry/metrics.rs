@@ -78,7 +78,7 @@ async fn each_answer_to_a_producer_is_counted_once() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_end_of_a_delivery_is_counted_once_and_each_time_recorded() -> Result<()> {
+async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let handler = |delivery: Delivery| async move {
@@ -167,7 +167,7 @@ async fn each_end_of_a_delivery_is_counted_once_and_each_time_recorded() -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_in_hand_is_known_and_what_a_stop_gives_back_is_released() -> Result<()> {
+async fn stop_counts_returned_deliveries_as_released() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().concurrency(3).grace(Duration::ZERO));
     push_all(&setup.queue, messages(5)).await?;
@@ -188,7 +188,7 @@ async fn what_is_in_hand_is_known_and_what_a_stop_gives_back_is_released() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_due_while_no_handler_is_free_is_counted_as_promoted() -> Result<()> {
+async fn messages_due_while_handlers_are_busy_count_as_promoted() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().concurrency(1).grace(Duration::ZERO));
     push_all(&setup.queue, messages(1)).await?;
@@ -255,7 +255,7 @@ async fn a_lost_lease_is_counted_once_and_a_late_settle_too() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_worker_that_takes_back_a_crashed_ones_messages_counts_them() -> Result<()> {
+async fn reaping_worker_counts_the_crashed_deliveries() -> Result<()> {
     let setup = setup().await?;
     let long_due = messages(3)
         .into_iter()

@@ -39,8 +39,7 @@ async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_handler_is_told_that_its_lease_is_lost_and_its_late_settle_does_nothing() -> Result<()>
-{
+async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
     let setup = setup().await?;
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {

@@ -12,7 +12,7 @@ use crate::support::child::{Part, Process};
 use crate::support::{Running, acking, holding, ids, messages, push_all, seen, setup, stats_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_share_a_thousand_messages_and_handle_none_twice() -> Result<()> {
+async fn two_processes_handle_a_thousand_messages_once_each() -> Result<()> {
     let setup = setup().await?;
     let url = setup.server.url();
     // The queue must exist for workers to be counted.
@@ -133,7 +133,7 @@ async fn a_full_worker_keeps_no_message_from_a_free_one() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_messages_than_the_ready_window_holds_are_all_handled_once() -> Result<()> {
+async fn messages_beyond_the_ready_limit_are_all_handled_once() -> Result<()> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(5_000)).await?;
     let (one, mut by_one) = acking(setup.queue.worker());
@@ -149,7 +149,7 @@ async fn more_messages_than_the_ready_window_holds_are_all_handled_once() -> Res
 
 /// A client may have more queues and workers than its pool has connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_queues_and_workers_than_pooled_connections_do_not_starve_each_other() -> Result<()> {
+async fn more_workers_than_pooled_connections_do_not_starve() -> Result<()> {
     let setup = setup().await?;
     let queues = (0..24)
         .map(|n| setup.client.queue(&format!("queue {n}")))

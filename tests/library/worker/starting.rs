@@ -1,4 +1,4 @@
-//! Workers while nothing may be done. How they start before their queue, and after it, is in `tests/others`.
+//! Workers while nothing may be done. How they start before their queue, and after it, is in `peer_failures`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use dueq::Message;
 use crate::support::{Running, acking, seen, setup, stats_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_waits_while_its_queue_is_paused_and_goes_on_when_it_is_resumed() -> Result<()> {
+async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.pause().await?;

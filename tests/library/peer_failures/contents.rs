@@ -10,7 +10,7 @@ use crate::support::{
     stats_until,
 };
 
-const PUSH: &str = include_str!("../../lua/dist/push.lua");
+const PUSH: &str = include_str!("../../../lua/dist/push.lua");
 /// More than Lua can unpack at once, which is a little less than 8,000.
 const CROWD: usize = 12_000;
 
@@ -143,7 +143,7 @@ async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
 /// The same for leases that run out together: BullMQ's, bee-queue's and delayqueue's way back from a dead consumer had that
 /// limit too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_than_8000_leases_that_run_out_at_once_wedge_every_recovery() -> Result<()> {
+async fn more_than_8000_expired_leases_wedge_every_recovery() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(CROWD)).await?;

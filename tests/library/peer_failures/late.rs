@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 use dueq::{Client, Count, Message};
 
-use crate::held::Holding;
+use super::held::Holding;
 use crate::support::{HOUR, LONG, acking, setup, stats_until, until};
 
-const CLAIM: &str = include_str!("../../lua/dist/claim.lua");
+const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
 
 /// A claim is answered, and its reply is on its way while the store is emptied and a new queue is made. The reply names the old
 /// queue: that is no second change.

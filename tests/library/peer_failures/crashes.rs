@@ -54,7 +54,7 @@ async fn pop_without_lease_loses_on_crash() -> Result<()> {
 /// had written, stays active for ever. Here claim and lease are written by one transition, which is whole or not at all,
 /// wherever the append-only file is torn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_active_id_without_a_lease_is_never_scanned() -> Result<()> {
+async fn torn_append_only_file_never_parts_claim_from_lease() -> Result<()> {
     let mut setup = setup_with(&[
         "--appendonly",
         "yes",
@@ -116,7 +116,7 @@ async fn an_active_id_without_a_lease_is_never_scanned() -> Result<()> {
 
 /// Even one whose lease a stranger removed has another after a third of it, as long as its handler lives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_active_id_whose_lease_was_removed_gets_one_while_its_handler_lives() -> Result<()> {
+async fn removed_lease_is_restored_while_its_handler_runs() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(1)));
     setup.queue.push(Message::new("").id("id")).await?;

@@ -7,14 +7,14 @@ use dueq::{Client, Delivery, Message, Queue};
 use dueq_testkit::Server;
 use redis::aio::MultiplexedConnection;
 
-use crate::held::Holding;
+use super::held::Holding;
 use crate::support::{
     HOUR, Running, Seen, acking, claim_one, command, connection, seen, server_us, setup,
     setup_with, stats_until, until,
 };
 
-const BEAT: &str = include_str!("../../lua/dist/beat.lua");
-const PUSH: &str = include_str!("../../lua/dist/push.lua");
+const BEAT: &str = include_str!("../../../lua/dist/beat.lua");
+const PUSH: &str = include_str!("../../../lua/dist/push.lua");
 /// The floor is 1 s; the rest is for a slow machine.
 const FLOOR: Duration = Duration::from_secs(1 + 9);
 

@@ -19,7 +19,7 @@ const SLOW: Duration = Duration::from_secs(9);
 
 /// All 50 leases of a killed process end within its lease and the floor; each is charged one crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_kill_9_of_a_worker_within_lease_and_floor() -> Result<()> {
+async fn killed_worker_recovers_within_lease_and_fallback() -> Result<()> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(50)).await?;
     let mut victim = Process::start(Part::Hold, &setup.server.url(), &[])?;
@@ -79,7 +79,7 @@ type Started = (String, u32, u64, u64);
 
 /// A leader is killed some milliseconds before twenty messages are due, and its standby promotes them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_killed_just_before_due_within_the_floor() -> Result<()> {
+async fn recovers_within_fallback_from_a_leader_killed_before_due() -> Result<()> {
     let setup = setup().await?;
     // Nodes beat, and one leads, once there is a queue.
     setup
@@ -220,7 +220,7 @@ async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<
 
 /// Notices and wake-up list dead: the user has no right to channels, and the wake-up list's key is somebody else's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_notices_and_bell_within_the_floor() -> Result<()> {
+async fn fires_within_fallback_without_notices_and_wake_ups() -> Result<()> {
     let server = Server::start(&[])?;
     let mut admin = connection(&server.url()).await?;
     let rule = [
@@ -250,7 +250,7 @@ async fn without_notices_and_bell_within_the_floor() -> Result<()> {
 
 /// The wake-up list rings, and nobody hears it: eight strangers take its tokens, as connections do whose machine is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_notices_and_with_stolen_wake_tokens_within_the_floor() -> Result<()> {
+async fn recovers_within_fallback_without_notices_and_wake_tokens() -> Result<()> {
     let setup = setup().await?;
     setup
         .command::<()>(&["ACL", "SETUSER", "default", "resetchannels"])
@@ -303,7 +303,7 @@ async fn saboteur(server: &Server) -> Result<JoinHandle<Result<()>>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_bell_and_subscription_killed_every_10_ms_within_the_floor() -> Result<()> {
+async fn recovers_within_fallback_while_hints_are_cut_every_10_ms() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = lateness(&setup.queue);
     let saboteur = saboteur(&setup.server).await?;
@@ -320,7 +320,7 @@ async fn with_bell_and_subscription_killed_every_10_ms_within_the_floor() -> Res
 
 /// Counted from the moment at which the server answers again, however long it was away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_restart_of_the_server_within_a_second() -> Result<()> {
+async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
     let mut setup = setup_with(&["--appendonly", "yes", "--appendfsync", "always"]).await?;
     // A claim whose reply the kill took along is back after this lease.
     let (worker, mut seen) = acking(setup.queue.worker().lease(FLOOR));
