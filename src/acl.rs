@@ -75,7 +75,7 @@ const OPERATOR: Grants = &[(
 /// The rules of `ACL SETUSER` that give a user exactly the rights of this role in the queue of this name; each is one
 /// argument. They begin with `reset`: name, `on` and password are the caller's to add.
 ///
-/// Redis judges commands and keys, not scripts: PROTOCOL.md says what that can keep apart, and what it cannot.
+/// Redis judges commands and keys, not scripts: docs/protocol/operations.md says what that can keep apart, and what it cannot.
 ///
 /// ```
 /// let rules = dueq::acl_rules("orders", dueq::Role::Producer)?;

@@ -18,7 +18,7 @@ back and read what waits, and read the tokens of leases, but change no lease; a 
 nothing.
 A producer counts what it pushes, and so may add a number to any field of the queue's meta by hand: that pauses the queue,
 changes its limits, has every client refuse it, or lets callers bring a clock of their own (`dueq doctor` finds that one).
-PROTOCOL.md (section 18) says what is kept apart and what cannot be.
+docs/protocol/operations.md says what is kept apart and what cannot be.
 
 Example, which prints the password that it sets:
   pw=$(openssl rand -hex 32)

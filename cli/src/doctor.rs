@@ -21,7 +21,7 @@ what follows from each finding and what mends it.
 In small steps, safe while workers and producers go on; it reads each id once.
 
 With --repair it mends the queues, never the server: what had no state is put among the dead, so that nothing is lost and
-nothing runs twice unasked; what had no payload is removed. PROTOCOL.md says it of each finding.
+nothing runs twice unasked; what had no payload is removed. docs/protocol/verbs says it of each finding.
 
 Exit code 0 if nothing was found, 1 if something was, mended or not, or if a queue could not be read. A remark, such as
 on dead messages, is no finding, nor is what could not be checked for lack of a right.

@@ -12,7 +12,7 @@ use crate::{Common, output};
 #[command(after_help = "\
 Redis keeps the functions with its data: load them once, and any client can call
   FCALL dueq_push 10 KEYS... '' '' ID +DELAY_MS PAYLOAD ''
-with the ten keys that `dueq keys QUEUE` prints. PROTOCOL.md describes every function.")]
+with the ten keys that `dueq keys QUEUE` prints. docs/protocol describes every function.")]
 pub(crate) struct Functions {
     #[command(subcommand)]
     command: Command,

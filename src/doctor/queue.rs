@@ -36,7 +36,7 @@ pub(crate) struct Raw {
 
 impl Queue {
     /// Looks whether the queue is as it must be: each id in exactly one state, its payload, claim and attributes there, the
-    /// sentinels, the numbers in its meta, encodings, the wake-up list. With `mend` it mends what can be mended; PROTOCOL.md says of
+    /// sentinels, the numbers in its meta, encodings, the wake-up list. With `mend` it mends what can be mended; docs/protocol/verbs says of
     /// each finding into what. Takes the rights of an operator.
     ///
     /// In bounded steps, each of which decides and mends in one script call: safe while producers and workers go on.

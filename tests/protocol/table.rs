@@ -1,6 +1,7 @@
-//! Every cell of the tables "Verb × state" in PROTOCOL.md, done on a server: the reply and the state that results.
+//! Every cell of the tables "Verb × state" in docs/protocol/states.md, on a server: the reply and the
+//! state that results.
 //!
-//! The document is the expectation: a cell that says something else than the scripts do fails here, and so does a verb
+//! The page is the expectation: a cell that says something else than the scripts do fails here, and so does a verb
 //! without a row.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -9,7 +10,7 @@ use crate::queue::{Calls, Queue, SECOND, T0, attempt, token};
 use crate::reply::words;
 use crate::scripts::SCRIPTS;
 
-const PROTOCOL: &str = include_str!("../../PROTOCOL.md");
+const STATES: &str = include_str!("../../docs/protocol/states.md");
 
 /// What the tables do not have rows for: these do not act on a message.
 const NO_ROW: [&str; 8] = [
@@ -31,9 +32,7 @@ const LEASE: u64 = 30 * SECOND;
 
 /// The rows of the table whose first line begins so.
 fn rows(heading: &str) -> Result<Vec<Vec<&'static str>>> {
-    let table = PROTOCOL
-        .lines()
-        .skip_while(|line| !line.starts_with(heading));
+    let table = STATES.lines().skip_while(|line| !line.starts_with(heading));
     let rows: Vec<Vec<&str>> = table
         .take_while(|line| line.starts_with('|'))
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
@@ -109,7 +108,7 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
             queue.ok("configure", T0, words!["max_attempts", "1"])?;
             T0
         }
-        ("hold", _) => beats(&[27, 31])?,
+        ("before reap_after", _) => beats(&[27, 31])?,
         ("lease runs", _) => beats(&[20, 22, 24, 26])?,
         ("ran out" | "", "reap") => beats(&[25, 27, 29, 30])?,
         ("ran out, limit", "reap") => {
@@ -163,7 +162,7 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
                 "on_conflict=replace"
             ],
         ),
-        "push without an attempt" => item("push", words!["", ID, ELSEWHEN, "other", ""]),
+        "push without a key" => item("push", words!["", ID, ELSEWHEN, "other", ""]),
         "ack" => item(row, words![claimed, 1, ID]),
         "release" => item(row, words![ID, claimed]),
         "again" => Ok(timed(

@@ -1,4 +1,4 @@
-//! Whether a queue that does what PROTOCOL.md says may have answered this.
+//! Whether a queue that does what docs/protocol says may have answered this.
 
 use super::context::Context;
 use super::life::{Gone, Life, Place};

@@ -1,6 +1,6 @@
 //! The checker: from the histories of all processes, whether the queue kept its promises.
 //!
-//! The order of what happened is Redis's own, by `seq`. Each id is judged by itself, against what PROTOCOL.md says that a
+//! The order of what happened is Redis's own, by `seq`. Each id is judged by itself, against what docs/protocol says that a
 //! queue does. Calls without an answer may have been applied: what one of them can have done, once and in its time, is no
 //! violation (`excuses`).
 

@@ -1,4 +1,4 @@
-//! A queue in memory that does what PROTOCOL.md says, or all but one thing of it, driven at random, with replies that are lost.
+//! A queue in memory that does what docs/protocol says, or all but one thing of it, driven at random, with replies that are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -294,7 +294,7 @@ fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
 #[test]
 fn the_rights_that_the_document_names_are_enough() -> Result<()> {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let protocol = words(include_str!("../../../PROTOCOL.md"));
+    let page = words(include_str!("../../../docs/protocol/operations.md"));
     for (role, name) in [
         (Role::Producer, "producer"),
         (Role::Consumer, "consumer"),
@@ -303,8 +303,8 @@ fn the_rights_that_the_document_names_are_enough() -> Result<()> {
         let rules = dueq::acl_rules("orders", role)?.join(" ");
         let line = format!("ACL SETUSER orders-{name} {rules} on >PASSWORD");
         ensure!(
-            protocol.contains(&words(&line)),
-            "PROTOCOL.md does not say: {line}"
+            page.contains(&words(&line)),
+            "docs/protocol/operations.md does not have: {line}"
         );
     }
     let mut queue = Queue::start()?;
