@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use redis::Value;
-
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::durability::Durability;
-use crate::protocol::keys::{Keys, META_PATTERN, queue_of_meta};
+use crate::protocol::keys::{META_PATTERN, queue_of_meta};
 use crate::queue::Queue;
 use crate::server::connector::Connector;
 use crate::server::info::FITNESS;
-use crate::server::lane::{Lanes, Patience, Repeat};
+use crate::server::lane::{Patience, Repeat};
+use crate::server::link::ServerLink;
 use crate::server::options::ClientOptions;
 use crate::telemetry::events;
 
@@ -27,7 +26,7 @@ use crate::telemetry::events;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    lanes: Arc<Lanes>,
+    link: Arc<ServerLink>,
     durability: Durability,
 }
 
@@ -60,17 +59,6 @@ impl Client {
         Self::connect_with(url, &ClientOptions::new()).await
     }
 
-    /// One that has asked no server anything.
-    #[cfg(test)]
-    pub(crate) fn unconnected() -> Self {
-        let connector =
-            Connector::new("redis://127.0.0.1:1", &ClientOptions::new()).expect("a URL");
-        Self {
-            lanes: Arc::new(Lanes::new(&Arc::new(connector))),
-            durability: Durability::Memory,
-        }
-    }
-
     /// As [`Client::connect`], with options: certificates for TLS.
     ///
     /// # Errors
@@ -78,7 +66,7 @@ impl Client {
     pub async fn connect_with(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         let connector = Arc::new(Connector::new(url, options)?);
         let client = Self {
-            lanes: Arc::new(Lanes::new(&connector)),
+            link: Arc::new(ServerLink::new(&connector)),
             durability: Durability::Memory,
         };
         let mut patience = Patience::new();
@@ -92,7 +80,7 @@ impl Client {
                 Ok(()) => break,
             }
         }
-        client.lanes.control.time().await?;
+        client.link.control.time().await?;
         Ok(client)
     }
 
@@ -100,7 +88,7 @@ impl Client {
     ///
     /// Asks nothing of the server.
     pub fn queue(&self, name: &str) -> Result<Queue, Error> {
-        Ok(Queue::new(self.clone(), name)?.durability(self.durability))
+        Ok(Queue::new(name, Arc::clone(&self.link))?.durability(self.durability))
     }
 
     /// A client whose queues ask for this [`Durability`], unless a queue or a message asks for another. It shares the
@@ -124,7 +112,7 @@ impl Client {
                 .arg(1_000)
                 .arg("TYPE")
                 .arg("hash");
-            let answer = self.lanes.control.query(&scan).await?;
+            let answer = self.link.control.query(&scan).await?;
             let (next, found): (u64, Vec<String>) =
                 redis::from_redis_value(answer).map_err(|error| {
                     Error::new(
@@ -149,48 +137,25 @@ impl Client {
     /// How many connections it has opened since it was made. It opens one for each of four kinds of calls when the first is
     /// made, one for each queue and durability besides `Memory`, and two for each worker; what is more has replaced a lost one.
     pub fn connections_opened(&self) -> u64 {
-        self.lanes.control.connector().opened()
+        self.link.connector().opened()
     }
 
     /// Where the server is, as far as is known: `HOST:PORT`, without user and password.
     pub fn address(&self) -> String {
-        self.lanes.control.connector().address()
+        self.link.connector().address()
     }
 
-    /// Removes all keys of a queue in one command, if each is absent or has the type that it has in a queue.
-    pub(crate) async fn delete(&self, keys: &Keys) -> Result<bool, Error> {
-        for (key, due) in keys.typed() {
-            let kind = self.lanes.control.type_of(key).await?;
-            if kind != due && kind != "none" {
-                let message = format!(
-                    "nothing deleted: {key} is a {kind}, not a {due}, so another program wrote it: rename that key first"
-                );
-                return Err(Error::new(ErrorKind::Server, Applied::No, message));
-            }
-        }
-        let mut unlink = redis::cmd("UNLINK");
-        unlink.arg(&keys.vector[..]).arg(&keys.wake);
-        match self.lanes.control.command(&unlink).await? {
-            Value::Int(removed) => Ok(removed > 0),
-            other => Err(Error::new(
-                ErrorKind::Server,
-                Applied::Unknown,
-                format!("UNLINK answered {other:?}"),
-            )),
-        }
-    }
-
-    pub(crate) fn lanes(&self) -> &Lanes {
-        &self.lanes
+    pub(crate) fn link(&self) -> &ServerLink {
+        &self.link
     }
 
     async fn check_server(&self, accept_unfit: bool) -> Result<(), Error> {
-        let info = match self.lanes.control.info(&FITNESS).await {
+        let info = match self.link.control.info(&FITNESS).await {
             Ok(info) => info,
             Err(error)
                 if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") =>
             {
-                events::server_unchecked(&self.lanes.control.connector().address());
+                events::server_unchecked(&self.link.connector().address());
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -198,14 +163,14 @@ impl Client {
         if accept_unfit {
             return Ok(());
         }
-        info.check(&self.lanes.control.connector().address())
+        info.check(&self.link.connector().address())
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("address", &self.lanes.control.connector().address())
+            .field("address", &self.link.connector().address())
             .finish()
     }
 }

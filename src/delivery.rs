@@ -13,9 +13,9 @@ use crate::batch::{Batcher, Item, OfClaim};
 use crate::error::Error;
 use crate::model::due::Due;
 use crate::model::outcomes::{Extended, Retried, Settled};
+use crate::partition::{Granted, Partition};
 use crate::protocol::limits;
 use crate::protocol::replies::ItemReply;
-use crate::queue::Queue;
 use crate::server::lane::Repeat;
 use crate::telemetry::events::{self, Subject};
 use crate::telemetry::metrics::Count;
@@ -30,12 +30,12 @@ use crate::telemetry::metrics::Count;
 /// while no [`Worker`](crate::Worker) runs, in any process, it stays leased, and can still be settled and extended.
 ///
 /// A worker extends the lease until the delivery is settled, and settles what the handler has not. After a claim by hand
-/// ([`Queue::claim`]) the caller does both. Cheap to clone: clones are the same delivery.
+/// ([`Queue::claim`](crate::Queue::claim)) the caller does both. Cheap to clone: clones are the same delivery.
 #[derive(Clone)]
 pub struct Delivery(Arc<Inner>);
 
 struct Inner {
-    queue: Queue,
+    partition: Arc<Partition>,
     id: Vec<u8>,
     payload: Vec<u8>,
     due_ms: u64,
@@ -52,23 +52,10 @@ struct Inner {
     loss: Notify,
 }
 
-/// What a claim answered for one message.
-pub(crate) struct Granted {
-    pub(crate) id: Vec<u8>,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) due_ms: u64,
-    pub(crate) attempt: u32,
-    pub(crate) token: [u8; 16],
-    pub(crate) deadline_ms: u64,
-    /// Redis's time at the claim.
-    pub(crate) claimed_us: i64,
-    pub(crate) trace_parent: Option<String>,
-}
-
 impl Delivery {
-    pub(crate) fn new(queue: Queue, granted: Granted) -> Self {
+    pub(crate) fn new(partition: Arc<Partition>, granted: Granted) -> Self {
         Self(Arc::new(Inner {
-            queue,
+            partition,
             id: granted.id,
             payload: granted.payload,
             due_ms: granted.due_ms,
@@ -88,8 +75,8 @@ impl Delivery {
     pub(crate) fn begin(&self, at: Instant) {
         let estimate_us = self
             .0
-            .queue
-            .control()
+            .partition
+            .link()
             .clock()
             .server_us(at)
             .unwrap_or_default();
@@ -97,7 +84,7 @@ impl Delivery {
         self.0
             .started_us
             .fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
-        self.0.queue.meters().late(self.lateness());
+        self.0.partition.meters().late(self.lateness());
     }
 
     /// The message's id as text; bytes that are no UTF-8 are replaced.
@@ -184,18 +171,19 @@ impl Delivery {
     /// As with every settle: repeated by the library while Redis is away, for 10 s; a dropped future may or may not have
     /// acted.
     pub async fn ack(&self) -> Result<Settled, Error> {
-        self.settle(&self.0.queue.batchers().ack, []).await
+        self.settle(&self.0.partition.settlers().ack, []).await
     }
 
     /// The same by a worker, behind the handler's back: with others that end within a millisecond or so.
     pub(crate) async fn ack_behind(&self) -> Result<Settled, Error> {
-        self.settle(&self.0.queue.batchers().ack_behind, []).await
+        self.settle(&self.0.partition.settlers().ack_lingering, [])
+            .await
     }
 
     /// Done for this time: the message is due again at `due`, with its attempts counted from none. For what repeats.
     pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
         let due = due.into().encode()?;
-        self.settle(&self.0.queue.batchers().again, [due.into_bytes()])
+        self.settle(&self.0.partition.settlers().again, [due.into_bytes()])
             .await
     }
 
@@ -210,7 +198,7 @@ impl Delivery {
             .to_vec();
         let reply = self
             .submit(
-                &self.0.queue.batchers().retry,
+                &self.0.partition.settlers().retry,
                 [after, error.as_bytes().to_vec()],
             )
             .await?;
@@ -227,20 +215,23 @@ impl Delivery {
 
     /// Not started or not finished, and nobody's fault: the message is due at once, with no attempt charged.
     pub async fn release(&self) -> Result<Settled, Error> {
-        self.settle(&self.0.queue.batchers().release, []).await
+        self.settle(&self.0.partition.settlers().release, []).await
     }
 
     /// Hopeless: the message is dead, with `reason` (its first 1,024 bytes) beside it, until somebody requeues it.
     pub async fn bury(&self, reason: &str) -> Result<Settled, Error> {
-        self.settle(&self.0.queue.batchers().bury, [reason.as_bytes().to_vec()])
-            .await
+        self.settle(
+            &self.0.partition.settlers().bury,
+            [reason.as_bytes().to_vec()],
+        )
+        .await
     }
 
     /// Makes the lease end `lease` (1 ms to a day) from now, or when it would have ended if that is later.
     pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
         let lease_ms = limits::lease_ms(lease)?.to_string();
         let reply = self
-            .submit(&self.0.queue.batchers().extend, [lease_ms.into_bytes()])
+            .submit(&self.0.partition.settlers().extend, [lease_ms.into_bytes()])
             .await?;
         match &*reply.word {
             "OK" => Ok(Extended::Until(reply.time_ms()?)),
@@ -253,9 +244,6 @@ impl Delivery {
     /// One of a queue without a server.
     #[cfg(test)]
     pub(crate) fn unconnected(number: u8) -> Self {
-        let queue = crate::client::Client::unconnected()
-            .queue("unconnected")
-            .expect("a name");
         let (id, token) = (vec![b'a', number], [7; 16]);
         let granted = Granted {
             id,
@@ -267,20 +255,20 @@ impl Delivery {
             claimed_us: 1,
             trace_parent: None,
         };
-        Self::new(queue, granted)
+        Self::new(Partition::unconnected(), granted)
     }
 
     /// As events name it.
     pub(crate) fn subject(&self) -> Subject<'_> {
         Subject {
-            queue: self.0.queue.name(),
+            queue: self.0.partition.queue_name(),
             id: &self.0.id,
             attempt: self.0.attempt,
         }
     }
 
-    pub(crate) fn queue(&self) -> &Queue {
-        &self.0.queue
+    pub(crate) fn partition(&self) -> &Partition {
+        &self.0.partition
     }
 
     /// Whether some settle has had its answer.
@@ -309,7 +297,7 @@ impl Delivery {
     /// It became known that the lease is lost.
     pub(crate) fn lose(&self, why: &'static str) {
         if !self.0.lost.swap(true, Ordering::AcqRel) {
-            self.0.queue.meters().add(Count::LeaseLost);
+            self.0.partition.meters().add(Count::LeaseLost);
             events::lease_lost(self.subject(), why);
             self.0.loss.notify_waiters();
         }

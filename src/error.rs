@@ -229,3 +229,24 @@ impl StdError for Error {
             .map(|source| source as &(dyn StdError + 'static))
     }
 }
+
+/// The most bytes of a server's text that an error quotes.
+const MAX_QUOTED_BYTES: usize = 1_000;
+
+/// Makes a server's text fit for logs: one line, control characters escaped, at most about 1,000
+/// bytes.
+pub(crate) fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len().min(MAX_QUOTED_BYTES));
+    for c in text.chars() {
+        if printable.len() >= MAX_QUOTED_BYTES {
+            printable.push('…');
+            break;
+        }
+        if c.is_control() {
+            printable.extend(c.escape_default())
+        } else {
+            printable.push(c)
+        }
+    }
+    printable
+}

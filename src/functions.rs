@@ -61,7 +61,7 @@ impl Client {
     /// Which Functions library the server has; of a cluster, the oldest that one of its primaries has.
     pub async fn functions(&self) -> Result<Functions, Error> {
         let mut oldest = None;
-        for lane in self.lanes().control.of_primaries().await? {
+        for lane in self.link().control.of_primaries().await? {
             let version = lane.functions_version().await?;
             oldest = Some(oldest.map_or(version, |oldest: Option<u64>| oldest.min(version)));
         }
@@ -76,7 +76,7 @@ impl Client {
     /// not need it. Harmless to repeat; failed halfway through a cluster, some have it.
     pub async fn load_functions(&self) -> Result<Functions, Error> {
         let before = self.functions().await?;
-        for lane in self.lanes().control.of_primaries().await? {
+        for lane in self.link().control.of_primaries().await? {
             let found = Functions::of(lane.functions_version().await?);
             if matches!(found, Functions::Absent | Functions::Older(_)) {
                 lane.load_functions().await?;

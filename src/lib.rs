@@ -12,8 +12,10 @@ mod error;
 mod functions;
 mod model;
 mod node;
+mod partition;
 mod protocol;
 mod queue;
+mod router;
 mod server;
 mod telemetry;
 pub mod timers;
@@ -33,6 +35,7 @@ pub use model::outcomes::{
     Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, State,
 };
 pub use model::retry::Retry;
+pub use model::settlement::{IntoSettlement, Settlement};
 pub use queue::Queue;
 pub use queue::inspect::{Cursor, Limits, Listed, Page, Stats, Stored};
 #[cfg(feature = "harness")]
@@ -40,7 +43,6 @@ pub use server::harness;
 pub use server::options::ClientOptions;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::Worker;
-pub use worker::settlement::{IntoSettlement, Settlement};
 
 /// The Rust examples of these pages compile.
 #[cfg(doctest)]

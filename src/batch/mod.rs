@@ -39,7 +39,7 @@ const ENOUGH: usize = 32;
 const ENOUGH_SETTLES: usize = 128;
 
 /// Between two calls for which nobody waits: at full load a life costs Redis a twentieth less by that.
-const PACE: Duration = Duration::from_millis(1);
+const LINGER: Duration = Duration::from_millis(1);
 
 /// What one caller wants done.
 pub(crate) struct Item {
@@ -196,10 +196,10 @@ impl Batcher {
 
     /// The same, not used yet, for items whose answers nobody waits for: the next call goes a millisecond after the last one
     /// did, or when enough has gathered.
-    pub(crate) fn unhurried(self) -> Self {
+    pub(crate) fn with_linger(self) -> Self {
         Self {
             work: Arc::new(Work {
-                pace: PACE,
+                pace: LINGER,
                 ..Work::clone(&self.work)
             }),
             ..self

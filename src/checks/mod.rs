@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::model::outcomes::{Pushed, State};
+use crate::partition::Claim;
 use crate::protocol::replies::{Body, Header, ItemReply, Reply};
 use crate::protocol::verbs::Verb;
-use crate::queue::claim::Claim;
 use crate::queue::inspect::{Page, Stats, Stored};
 use crate::queue::pushed;
 use crate::server::info::{Info, too_old};

@@ -137,7 +137,7 @@ impl Queue {
     /// Names the keys that are somebody else's.
     async fn strangers(&self, checkup: &mut Checkup) -> Result<(), Error> {
         // A foreign wake-up list stops no call; `verify` finds it.
-        for (key, due) in self.all_keys().typed().take(self.keys().len()) {
+        for (key, due) in self.partition().keys().typed().take(self.keys().len()) {
             let kind = self.control().type_of(key).await;
             let Some(kind) = checkup.allowed("types of the keys (TYPE)", kind)? else {
                 return Ok(());

@@ -36,7 +36,7 @@ impl Client {
     pub async fn server_time(&self) -> Result<ServerTime, Error> {
         let mut best: Option<ServerTime> = None;
         for _ in 0..SAMPLES {
-            let (now_us, sent, round_trip) = self.lanes().control.time().await?;
+            let (now_us, sent, round_trip) = self.link().control.time().await?;
             let time = ServerTime {
                 unix_us: now_us.unsigned_abs(),
                 at: sent + round_trip / 2,
@@ -61,7 +61,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn examine(&self) -> Result<Checkup, Error> {
-        let (mut checkup, lane) = (Checkup::default(), &self.lanes().control);
+        let (mut checkup, lane) = (Checkup::default(), &self.link().control);
         let info = lane.info(&[]).await;
         if let Some(info) = checkup.allowed(
             "version, eviction policy, persistence, replicas, memory (INFO)",

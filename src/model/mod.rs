@@ -6,3 +6,4 @@ pub(crate) mod id;
 pub(crate) mod message;
 pub(crate) mod outcomes;
 pub(crate) mod retry;
+pub(crate) mod settlement;

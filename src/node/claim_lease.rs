@@ -148,7 +148,7 @@ impl ClaimLease {
         match result {
             Ok(Extended::Until(_)) => {}
             Ok(Extended::Gone | Extended::Lost) => delivery.found_gone(),
-            Err(error) => events::extend_failed(delivery.queue().name(), &error),
+            Err(error) => events::extend_failed(delivery.partition().queue_name(), &error),
         }
     }
 

@@ -11,15 +11,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::batch::BATCH_ITEMS;
 use crate::delivery::Delivery;
+use crate::model::settlement::IntoSettlement;
 use crate::node::Event;
 use crate::node::claim_lease::ClaimLease;
 use crate::node::handler_runner::HandlerRunner;
 use crate::node::wake::WakeUps;
-use crate::queue::Queue;
-use crate::queue::claim::Claim;
+use crate::partition::{Claim, Moved, Partition};
 use crate::server::lane::reconnect_delays;
 use crate::telemetry::events;
-use crate::worker::settlement::IntoSettlement;
 
 /// How many messages one claim takes at most.
 const MAX_CLAIM: usize = 256;
@@ -82,7 +81,7 @@ impl Nudge {
 }
 
 pub(crate) struct Claimer<H> {
-    pub(crate) queue: Queue,
+    pub(crate) partition: Arc<Partition>,
     pub(crate) wake: WakeUps,
     pub(crate) lease: Duration,
     pub(crate) lease_ms: u64,
@@ -124,7 +123,7 @@ where
                 places = Places::free(&nudge) => places,
                 () = self.wake.wait(), if self.wake.is_waiting() => {
                     // It rang for somebody with a place.
-                    ring(&self.queue, self.lease_ms).await;
+                    ring(&self.partition, self.lease_ms).await;
                     continue;
                 }
             };
@@ -145,10 +144,10 @@ where
             }
             let places = places.with_others(&nudge);
             let claimed = Instant::now();
-            match self.queue.claim_up_to(places.count(), self.lease_ms).await {
+            match self.partition.claim(places.count(), self.lease_ms).await {
                 Ok(claim) => {
                     if failures > 0 {
-                        events::recovered(self.queue.name(), "claim", failures);
+                        events::recovered(self.partition.queue_name(), "claim", failures);
                         failures = 0;
                     }
                     left = leaves(&claim);
@@ -158,7 +157,12 @@ where
                 Err(error) => {
                     failures += 1;
                     more = true;
-                    events::call_failed(self.queue.name(), "claim", &error, "it is repeated");
+                    events::call_failed(
+                        self.partition.queue_name(),
+                        "claim",
+                        &error,
+                        "it is repeated",
+                    );
                     if woken == Woken::ByNudge {
                         let _ = self.events.send(Event::Promoted(Err(error)));
                     }
@@ -173,7 +177,7 @@ where
         // A token that the dropped wait may have taken along is given back. The server may not have heard yet that nobody waits
         // here, and serve this wait first: then the second token wakes somebody, or the goodbye or any beat rings again.
         drop(self.wake);
-        ring(&self.queue, self.lease_ms).await;
+        ring(&self.partition, self.lease_ms).await;
     }
 
     /// Waits for the wake-up list, or for the coordinator. Whatever came, a nudge that was given is answered.
@@ -207,7 +211,11 @@ where
     ) {
         let _ = self.events.send(match woken {
             Woken::ByNudge => {
-                Event::Promoted(Ok((claim.header, claim.left + claim.granted.len() as u64)))
+                let count = claim.left + claim.granted.len() as u64;
+                Event::Promoted(Ok(Moved {
+                    header: claim.header,
+                    count,
+                }))
             }
             _ => Event::Header(claim.header),
         });
@@ -217,7 +225,7 @@ where
         // There are as many places as were asked for, and never more deliveries than that.
         let granted = claim.granted.into_iter().take(places.count());
         let deliveries: Vec<_> = granted
-            .map(|granted| Delivery::new(self.queue.clone(), granted))
+            .map(|granted| Delivery::new(Arc::clone(&self.partition), granted))
             .collect();
         *number += 1;
         let lease = Arc::new(ClaimLease::new(
@@ -239,10 +247,10 @@ where
 }
 
 /// Tells other nodes that there may be work, if there is.
-async fn ring(queue: &Queue, lease_ms: u64) {
-    if let Err(error) = queue.claim_up_to(0, lease_ms).await {
+async fn ring(partition: &Partition, lease_ms: u64) {
+    if let Err(error) = partition.claim(0, lease_ms).await {
         events::call_failed(
-            queue.name(),
+            partition.queue_name(),
             "ring",
             &error,
             "a beat rings for the other nodes within a second",

@@ -15,16 +15,13 @@ use crate::node::newest_reply::{NewestReply, News};
 use crate::node::panics::TaskPanics;
 use crate::node::precise_timer::PreciseTimer;
 use crate::node::timers::{Action, BEAT_EVERY, FALLBACK_INTERVAL, NodeTimers, TICK};
-use crate::protocol::replies::{Header, Reply};
-use crate::protocol::verbs::Verb;
-use crate::queue::Queue;
-use crate::server::lane::{Lane, reconnect_delays};
+use crate::partition::{Beat, Moved, Partition, Presence};
+use crate::protocol::replies::Header;
+use crate::server::lane::reconnect_delays;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
 use crate::wheel::Key;
 
-/// How many messages one promote or reap moves at most, so that it holds Redis for a millisecond, not more.
-const STEP: &[u8] = b"256";
 /// A resync that follows another one sooner than this is put off: a subscription that fails again and again must not make
 /// the node a burden.
 const RESYNC_PAUSE: Duration = Duration::from_millis(100);
@@ -34,8 +31,7 @@ const EVENTS: usize = 1_024;
 
 pub(crate) struct Coordinator {
     pub(crate) node: String,
-    pub(crate) queue: Queue,
-    pub(crate) lane: Arc<Lane>,
+    pub(crate) partition: Arc<Partition>,
     pub(crate) sender: UnboundedSender<Event>,
     pub(crate) stop: CancellationToken,
     nudge: Arc<Nudge>,
@@ -54,8 +50,7 @@ pub(crate) struct Coordinator {
 impl Coordinator {
     pub(crate) fn new(
         node: String,
-        queue: Queue,
-        lane: Arc<Lane>,
+        partition: Arc<Partition>,
         sender: UnboundedSender<Event>,
         stop: CancellationToken,
         nudge: Arc<Nudge>,
@@ -65,8 +60,7 @@ impl Coordinator {
         let timers = NodeTimers::new(now, fastrand::u64(..));
         Self {
             node,
-            queue,
-            lane,
+            partition,
             sender,
             stop,
             nudge,
@@ -111,9 +105,9 @@ impl Coordinator {
                 () = panics.happened() => break,
             }
         }
-        if let Err(error) = beat(&self.lane, &self.queue, &self.node, b"leave").await {
+        if let Err(error) = self.partition.beat(&self.node, Presence::Leave).await {
             events::call_failed(
-                self.queue.name(),
+                self.partition.queue_name(),
                 "leave",
                 &error,
                 "the node is forgotten in 3 s",
@@ -132,7 +126,7 @@ impl Coordinator {
                     // The first word of a new queue: its leader is free, and who has it fires on the dot.
                     self.timers.beat_at(now, now);
                 }
-                let at = due_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
+                let at = due_ms.and_then(|ms| self.partition.link().clock().instant_of_ms(ms));
                 self.timers.head_is(at, now);
             }
             Event::Resync => self
@@ -167,13 +161,18 @@ impl Coordinator {
                     }) => {
                         self.failures = 0;
                         if self.failed_beats > 0 {
-                            events::recovered(self.queue.name(), "beat", self.failed_beats);
+                            events::recovered(
+                                self.partition.queue_name(),
+                                "beat",
+                                self.failed_beats,
+                            );
                             self.failed_beats = 0;
                         }
                         self.timers.set_leader(leader, nodes, sent);
                         if self.absorb(&header, now) {
                             let head_ms = header.head_ms.filter(|_| !header.paused);
-                            let at = head_ms.and_then(|ms| self.lane.clock().instant_of_ms(ms));
+                            let at = head_ms
+                                .and_then(|ms| self.partition.link().clock().instant_of_ms(ms));
                             self.timers.head_is(at, now);
                         }
                         if ready > 0 && !header.paused {
@@ -197,8 +196,8 @@ impl Coordinator {
             News::Same => {}
             News::Made | News::Emptied => {
                 if news == News::Emptied {
-                    self.queue.meters().add(Count::StoreEmptied);
-                    events::store_emptied(self.queue.name());
+                    self.partition.meters().add(Count::StoreEmptied);
+                    events::store_emptied(self.partition.queue_name());
                 }
                 // The leader of a new queue is free.
                 self.timers.beat_at(now, now);
@@ -214,7 +213,7 @@ impl Coordinator {
         }
         if let Some(at) = header
             .lease_deadline_ms
-            .and_then(|ms| self.lane.clock().instant_of_ms(ms))
+            .and_then(|ms| self.partition.link().clock().instant_of_ms(ms))
         {
             self.timers.lease_ends_at(at, now);
         }
@@ -222,7 +221,7 @@ impl Coordinator {
     }
 
     fn head_ms(&mut self, due_ms: u64, now: Instant) {
-        if let Some(at) = self.lane.clock().instant_of_ms(due_ms) {
+        if let Some(at) = self.partition.link().clock().instant_of_ms(due_ms) {
             self.timers.head_at(at, now);
         }
     }
@@ -230,9 +229,12 @@ impl Coordinator {
     /// A promote or reap is back. If something is due by Redis's clock and yet nothing was moved, it cannot be moved just
     /// now (the ready window is full, the queue is on hold), and asking again at once would only spin; if it is not due yet,
     /// we were early by less than a millisecond.
-    fn completed(&mut self, action: Action, result: Result<(Header, u64), Error>, now: Instant) {
+    fn completed(&mut self, action: Action, result: Result<Moved, Error>, now: Instant) {
         match result {
-            Ok((header, moved)) => {
+            Ok(Moved {
+                header,
+                count: moved,
+            }) => {
                 let now_ms = u64::try_from(header.now_us / 1_000).unwrap_or(0);
                 let first = if action == Action::Promote {
                     header.head_ms
@@ -272,19 +274,19 @@ impl Coordinator {
             // Claimed at once instead, if that takes nothing from other nodes that are as idle.
             Action::Promote
                 if self.timers.leads(now) && self.nudge.take(self.timers.is_alone()) => {}
-            Action::Promote => self.spawn(|queue, lane| async move {
-                Event::Promoted(step(&lane, &queue, Verb::Promote, &[b"", STEP, b""]).await)
-            }),
-            Action::Reap => self.spawn(|queue, lane| async move {
-                Event::Reaped(step(&lane, &queue, Verb::Reap, &[b"", STEP]).await)
-            }),
+            Action::Promote => {
+                self.spawn(|partition| async move { Event::Promoted(partition.promote().await) })
+            }
+            Action::Reap => {
+                self.spawn(|partition| async move { Event::Reaped(partition.reap().await) })
+            }
             Action::Beat => {
                 self.last_beat = now;
                 let node = self.node.clone();
-                self.spawn(move |queue, lane| async move {
+                self.spawn(move |partition| async move {
                     Event::Beaten {
                         sent: now,
-                        result: beat(&lane, &queue, &node, b"stay").await,
+                        result: partition.beat(&node, Presence::Stay).await,
                     }
                 });
             }
@@ -310,12 +312,9 @@ impl Coordinator {
 
     fn spawn<F: Future<Output = Event> + Send + 'static>(
         &self,
-        call: impl FnOnce(Queue, Arc<Lane>) -> F,
+        call: impl FnOnce(Arc<Partition>) -> F,
     ) {
-        let (work, sender) = (
-            call(self.queue.clone(), Arc::clone(&self.lane)),
-            self.sender.clone(),
-        );
+        let (work, sender) = (call(Arc::clone(&self.partition)), self.sender.clone());
         self.panics.spawn("call", async move {
             // The coordinator may have stopped meanwhile.
             let _ = sender.send(work.await);
@@ -326,7 +325,7 @@ impl Coordinator {
     /// floor because one connection was lost.
     fn failed(&mut self, what: &'static str, error: &Error, now: Instant) {
         events::call_failed(
-            self.queue.name(),
+            self.partition.queue_name(),
             what,
             error,
             "the next beat is within a second",
@@ -339,55 +338,4 @@ impl Coordinator {
             );
         }
     }
-}
-
-async fn step(
-    lane: &Lane,
-    queue: &Queue,
-    verb: Verb,
-    args: &[&[u8]],
-) -> Result<(Header, u64), Error> {
-    let answer = lane.call(verb, queue.all_keys(), args).await;
-    let Reply { header, mut body } =
-        answer.inspect_err(|error| queue.meters().call_failed(error))?;
-    let moved = body.count()?;
-    if verb == Verb::Promote {
-        queue.meters().add_many(Count::Promoted, moved);
-    } else if moved > 0 {
-        queue.meters().add_many(Count::Reaped, moved);
-        events::reaped(queue.name(), moved);
-    }
-    Ok((header, moved))
-}
-
-/// What a beat answered.
-pub(crate) struct Beat {
-    header: Header,
-    /// Whether this node has the leader.
-    leader: bool,
-    /// How many nodes live.
-    nodes: u64,
-    /// How many messages wait for a claim.
-    ready: u64,
-}
-
-/// Says that this node lives, or that it leaves.
-pub(crate) async fn beat(
-    lane: &Lane,
-    queue: &Queue,
-    node: &str,
-    word: &[u8],
-) -> Result<Beat, Error> {
-    let answer = lane
-        .call(Verb::Beat, queue.all_keys(), &[b"", node.as_bytes(), word])
-        .await;
-    let Reply { header, mut body } =
-        answer.inspect_err(|error| queue.meters().call_failed(error))?;
-    let (leader, nodes, _hold) = (body.integer()? == 1, body.count()?, body.integer()?);
-    Ok(Beat {
-        header,
-        leader,
-        nodes,
-        ready: body.count()?,
-    })
 }

@@ -16,11 +16,11 @@ use crate::error::{Error, ErrorKind};
 use crate::model::due::MAX_DELAY_MS;
 use crate::model::outcomes::{Retried, Settled};
 use crate::model::retry::Retry;
+use crate::model::settlement::{IntoSettlement, Settlement};
 use crate::node::claim_lease::HandlerGuard;
 use crate::server::lane::reconnect_delays;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
-use crate::worker::settlement::{IntoSettlement, Settlement};
 
 /// A worker's delays may grow without limit; what Redis is asked for has one.
 const MAX_DELAY: Duration = Duration::from_millis(MAX_DELAY_MS);
@@ -72,7 +72,7 @@ where
         if self.abort.is_cancelled() || delivery.is_lost() {
             return Settlement::Release;
         }
-        let meters = delivery.queue().meters();
+        let meters = delivery.partition().meters();
         let in_hand = meters.hold();
         let settlement = self.judged(delivery).await;
         drop(in_hand);
@@ -99,13 +99,13 @@ where
                 let handling = (self.handler)(delivery.clone());
                 async { handling.await.into_settlement() }
             }) => result.unwrap_or_else(|panic| {
-                delivery.queue().meters().add(Count::HandlerPanicked);
+                delivery.partition().meters().add(Count::HandlerPanicked);
                 Settlement::retry(format_args!("the handler panicked: {}", text_of(&*panic)))
             }),
             () = self.abort.cancelled() => Settlement::Release,
             // Heard even if the handler uses up what a task may do in one go, each time.
             () = tokio::task::unconstrained(time_up) => {
-                delivery.queue().meters().add(Count::HandlerTimedOut);
+                delivery.partition().meters().add(Count::HandlerTimedOut);
                 Settlement::retry(format_args!("the handler exceeded its time limit of {:?}", self.time_limit.unwrap_or_default()))
             }
         }
@@ -136,7 +136,7 @@ where
                 }
                 ErrorKind::Unavailable | ErrorKind::Timeout if !self.stop.is_cancelled() => {
                     events::call_failed(
-                        delivery.queue().name(),
+                        delivery.partition().queue_name(),
                         "settle",
                         &error,
                         "it is repeated",
@@ -276,7 +276,7 @@ mod tests {
             .await;
         assert_eq!(settlement, Settlement::Release);
         assert_eq!(
-            kept.queue().meters().snapshot().handling.count(),
+            kept.partition().meters().snapshot().handling.count(),
             1,
             "only what began was handled"
         );

@@ -14,6 +14,7 @@ pub(crate) mod newest_reply;
 pub(crate) mod notices;
 pub(crate) mod panics;
 pub(crate) mod precise_timer;
+pub(crate) mod run;
 pub(crate) mod timers;
 pub(crate) mod wake;
 
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::Error;
+use crate::partition::{Beat, Moved};
 use crate::protocol::replies::Header;
 use claim_lease::ClaimLease;
 
@@ -37,14 +39,14 @@ pub(crate) enum Event {
     /// All deliveries of the claim of this number were settled, or given up.
     Finished(u64),
     /// A promote, or the claim in its place, was answered: how many messages it moved.
-    Promoted(Result<(Header, u64), Error>),
+    Promoted(Result<Moved, Error>),
     /// The claimer was told that something is due, and stopped instead.
     NotTaken,
     /// A reap was answered: how many leases it ended.
-    Reaped(Result<(Header, u64), Error>),
+    Reaped(Result<Moved, Error>),
     /// A beat, sent at this instant, was answered.
     Beaten {
         sent: Instant,
-        result: Result<coordinator::Beat, Error>,
+        result: Result<Beat, Error>,
     },
 }

@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use redis::Value;
 
-use crate::error::{Applied, Error, ErrorKind};
+use crate::error::{Applied, Error, ErrorKind, printable};
 use crate::protocol::limits;
 use crate::protocol::verbs::Verb;
-use crate::server::failure;
 
 /// What every reply begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -302,7 +301,7 @@ impl Options {
 }
 
 fn unexpected(verb: Verb, what: &str) -> Error {
-    let what = failure::shown(&what.chars().take(200).collect::<String>());
+    let what = printable(&what.chars().take(200).collect::<String>());
     Error::new(
         ErrorKind::Server,
         Applied::Unknown,

@@ -12,7 +12,7 @@ impl Queue {
     ///
     /// Takes no more rights than any role has.
     pub async fn exists(&self) -> Result<bool, Error> {
-        patiently(|| self.control().has(self.all_keys().meta())).await
+        patiently(|| self.control().has(self.partition().keys().meta())).await
     }
 
     /// Revives all messages that are dead now, the oldest first, a thousand a call; returns how many. One that dies again
@@ -89,7 +89,7 @@ impl Queue {
         match self.call(Verb::Stats, &[], Repeat::Harmless).await {
             // A damaged queue can be deleted, too: of a foreign key its type tells.
             Err(error) if error.kind() != ErrorKind::Server => Err(error),
-            _ => self.client().delete(self.all_keys()).await,
+            _ => self.control().delete_keys(self.partition().keys()).await,
         }
     }
 }

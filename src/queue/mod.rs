@@ -1,27 +1,26 @@
 //! A named queue: pushing, and changing what waits.
 
 mod administer;
-pub(crate) mod claim;
+mod claim;
 pub(crate) mod inspect;
-mod producers;
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::batch::{Batcher, Group, Item, Prefix};
-use crate::client::Client;
+use crate::batch::{Batcher, Group, Item};
 use crate::error::Error;
 use crate::model::due::Due;
 use crate::model::durability::Durability;
 use crate::model::message::Message;
 use crate::model::outcomes::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
-use crate::protocol::keys::Keys;
+use crate::partition::{Partition, Producers};
 use crate::protocol::limits;
 use crate::protocol::replies::{ItemReply, Reply};
 use crate::protocol::verbs::Verb;
-use crate::queue::producers::{Producing, Sets};
-use crate::server::lane::{Lane, Lanes, Repeat};
-use crate::telemetry::metrics::{Count, Meters, Metrics};
+use crate::router::Router;
+use crate::server::lane::{Lane, Repeat};
+use crate::server::link::ServerLink;
+use crate::telemetry::metrics::{Count, Metrics};
 use crate::worker::Worker;
 
 /// A named delay queue. Cheap to clone; clones share their connections and send their calls together.
@@ -31,93 +30,46 @@ use crate::worker::Worker;
 /// most 4,096 calls of a verb, or 16 MiB, wait for their answers at once: one beyond that waits for room first, however long
 /// that takes, and its 10 s begin then. A dropped future may or may not have taken effect.
 #[derive(Clone)]
-pub struct Queue(Arc<Inner>, Durability);
-
-struct Inner {
-    name: String,
-    client: Client,
-    keys: Arc<Keys>,
-    meters: Arc<Meters>,
-    sets: Sets,
-    batchers: Batchers,
-}
-
-/// One for each verb of consumers that takes many items.
-pub(crate) struct Batchers {
-    pub(crate) ack: Batcher,
-    /// Of workers, whose handlers have gone on when they settle.
-    pub(crate) ack_behind: Batcher,
-    pub(crate) again: Batcher,
-    pub(crate) retry: Batcher,
-    pub(crate) release: Batcher,
-    pub(crate) bury: Batcher,
-    pub(crate) extend: Batcher,
+pub struct Queue {
+    router: Router,
+    durability: Durability,
 }
 
 impl Queue {
-    pub(crate) fn new(client: Client, name: &str) -> Result<Self, Error> {
-        let keys = Arc::new(Keys::of_queue(name)?);
-        let (meters, lanes) = (Arc::new(Meters::new()), client.lanes());
-        let batcher_on = |verb, lane: &Arc<Lane>| {
-            Batcher::new(
-                verb,
-                Prefix::Nothing,
-                Arc::clone(&keys),
-                Arc::clone(lane),
-                Arc::clone(&meters),
-            )
-        };
-        let batcher = |verb| batcher_on(verb, &lanes.settles);
-        let batchers = Batchers {
-            ack: batcher(Verb::Ack),
-            ack_behind: batcher(Verb::Ack).unhurried(),
-            again: batcher(Verb::Again),
-            retry: batcher(Verb::Retry),
-            release: batcher(Verb::Release),
-            bury: batcher(Verb::Bury),
-            // Settles that stall must not keep leases from being extended.
-            extend: batcher_on(Verb::Extend, &lanes.control),
-        };
-        let sets = Sets::new(&keys, &lanes.pushes, &meters);
-        let name = name.to_owned();
-        Ok(Self(
-            Arc::new(Inner {
-                name,
-                client,
-                keys,
-                meters,
-                sets,
-                batchers,
-            }),
-            Durability::Memory,
-        ))
+    pub(crate) fn new(name: &str, link: Arc<ServerLink>) -> Result<Self, Error> {
+        Ok(Self {
+            router: Router::new(name, link)?,
+            durability: Durability::Memory,
+        })
     }
 
     /// The queue's name.
     pub fn name(&self) -> &str {
-        &self.0.name
+        self.partition().queue_name()
     }
 
     /// The same queue, asking for this [`Durability`] unless a message asks for another.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.1 = durability;
+        self.durability = durability;
         self
     }
 
     /// What this handle, its clones and the workers on them have done and seen: see [`Metrics`]. Asks nothing of the server.
     pub fn metrics(&self) -> Metrics {
-        self.0.meters.snapshot()
+        self.partition().meters().snapshot()
     }
 
     /// The item of a push. One that is not even sent was refused all the same.
     fn push_item(&self, message: Message) -> Result<Item, Error> {
-        push_item(message).inspect_err(|_| self.0.meters.add(Count::PushRefused))
+        push_item(message).inspect_err(|_| self.partition().meters().add(Count::PushRefused))
     }
 
-    async fn producing(&self, durability: Durability) -> Result<Arc<Producing>, Error> {
-        durability.check()?;
-        self.0.sets.get(durability).await
+    fn producers(
+        &self,
+        durability: Durability,
+    ) -> impl Future<Output = Result<Arc<Producers>, Error>> {
+        self.partition().producers(durability)
     }
 
     /// Stores a message, to be delivered when it is due.
@@ -134,9 +86,12 @@ impl Queue {
     /// the server's memory is; in both cases nothing is stored. [`Applied::Unknown`](crate::Applied::Unknown) if Redis went away for 10 s: then
     /// [`Error::message_id`] tells the id.
     pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
-        let (id, durability) = (message.id.clone(), message.durability.unwrap_or(self.1));
+        let (id, durability) = (
+            message.id.clone(),
+            message.durability.unwrap_or(self.durability),
+        );
         let item = self.push_item(message)?;
-        let reply = self.producing(durability).await?.push.submit(item).await;
+        let reply = self.producers(durability).await?.push.submit(item).await;
         pushed(reply.map_err(|error| error.of_message(&id))?, &id)
     }
 
@@ -148,9 +103,13 @@ impl Queue {
         &self,
         messages: impl IntoIterator<Item = Message>,
     ) -> Vec<Result<Pushed, Error>> {
-        let (mut answers, mut group, mut durability) = (Vec::new(), Group::default(), self.1);
+        let (mut answers, mut group, mut durability) =
+            (Vec::new(), Group::default(), self.durability);
         for message in messages {
-            let (id, wanted) = (message.id.clone(), message.durability.unwrap_or(self.1));
+            let (id, wanted) = (
+                message.id.clone(),
+                message.durability.unwrap_or(self.durability),
+            );
             let answer = match self.push_item(message) {
                 Ok(item) => {
                     if wanted != durability || !group.has_room_for(&item) {
@@ -184,8 +143,8 @@ impl Queue {
             return;
         }
         // Not kept: one that nobody needs any more makes room for the next durability.
-        match self.producing(durability).await {
-            Ok(producing) => producing.push.enqueue(group).await,
+        match self.producers(durability).await {
+            Ok(producers) => producers.push.enqueue(group).await,
             Err(error) => group.fail(&error),
         }
     }
@@ -197,14 +156,17 @@ impl Queue {
     /// the master has no such message, and nothing of replicas: a failover to one that lags may bring the message back.
     /// Repeated by the library because the reply was lost, it leaves alone what was pushed under the id meanwhile.
     pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        self.cancel_by(&self.producing(self.1).await?.cancel, id.as_ref())
+        self.cancel_by(&self.producers(self.durability).await?.cancel, id.as_ref())
             .await
     }
 
     /// As [`cancel`](Queue::cancel), and removes a dead message too.
     pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        self.cancel_by(&self.producing(self.1).await?.cancel_dead, id.as_ref())
-            .await
+        self.cancel_by(
+            &self.producers(self.durability).await?.cancel_dead,
+            id.as_ref(),
+        )
+        .await
     }
 
     async fn cancel_by(&self, batcher: &Batcher, id: &[u8]) -> Result<Cancelled, Error> {
@@ -255,7 +217,13 @@ impl Queue {
         };
         let expected = expected_ms.map(|ms| ms.to_string()).unwrap_or_default();
         let rest = [due.encode()?.into_bytes(), expected.into_bytes()];
-        let reply = submit_id(&self.producing(self.1).await?.reschedule, id, rest, repeat).await?;
+        let reply = submit_id(
+            &self.producers(self.durability).await?.reschedule,
+            id,
+            rest,
+            repeat,
+        )
+        .await?;
         match &*reply.word {
             "MOVED" => Ok(Rescheduled::Moved(reply.time_ms()?)),
             "CONFLICT" => Ok(Rescheduled::Conflict(reply.time_ms()?)),
@@ -269,7 +237,7 @@ impl Queue {
     /// Makes a scheduled message due now. Not repeated when the reply is lost.
     pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
         let reply = submit_id(
-            &self.producing(self.1).await?.run_now,
+            &self.producers(self.durability).await?.run_now,
             id.as_ref(),
             [],
             Repeat::Unsafe,
@@ -288,7 +256,7 @@ impl Queue {
     /// Revives a dead message: due now, its attempts counted from none. Not repeated when the reply is lost.
     pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
         let reply = submit_id(
-            &self.producing(self.1).await?.requeue,
+            &self.producers(self.durability).await?.requeue,
             id.as_ref(),
             [],
             Repeat::Unsafe,
@@ -306,61 +274,38 @@ impl Queue {
 
     /// The names of the ten keys that every script of this queue takes, in that order: for calling them from elsewhere.
     pub fn keys(&self) -> &[String; 10] {
-        &self.0.keys.vector
+        &self.partition().keys().vector
     }
 
     /// A worker of this queue, to be configured and run.
     pub fn worker(&self) -> Worker {
-        Worker::new(self.clone())
+        Worker::new(Arc::clone(self.partition()))
     }
 
     /// Calls a script that takes no batch; `now` is put in front.
-    pub(crate) async fn call(
+    pub(crate) fn call(
         &self,
         verb: Verb,
         args: &[&[u8]],
         repeat: Repeat,
-    ) -> Result<Reply, Error> {
-        let args: Vec<&[u8]> = [&b""[..]].into_iter().chain(args.iter().copied()).collect();
-        let failed = |error: &Error| self.0.meters.call_failed(error);
-        self.0
-            .client
-            .lanes()
-            .control
-            .call_patiently(verb, &self.0.keys, &args, repeat, failed)
-            .await
+    ) -> impl Future<Output = Result<Reply, Error>> {
+        self.partition().call(verb, args, repeat)
     }
 
-    pub(crate) fn batchers(&self) -> &Batchers {
-        &self.0.batchers
+    pub(crate) fn partition(&self) -> &Arc<Partition> {
+        self.router.partition()
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        &self.0.client
-    }
-
-    pub(crate) fn lanes(&self) -> &Lanes {
-        self.0.client.lanes()
-    }
-
-    /// The lane for what takes no batch.
+    /// The connection for calls that are not batched.
     pub(crate) fn control(&self) -> &Arc<Lane> {
-        &self.0.client.lanes().control
-    }
-
-    pub(crate) fn meters(&self) -> &Meters {
-        &self.0.meters
-    }
-
-    pub(crate) fn all_keys(&self) -> &Arc<Keys> {
-        &self.0.keys
+        self.partition().control()
     }
 }
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
-            .field("name", &self.0.name)
+            .field("name", &self.name())
             .finish_non_exhaustive()
     }
 }

@@ -2,10 +2,7 @@
 
 use redis::{ErrorKind as RedisKind, RedisError};
 
-use crate::error::{Applied, Error, ErrorKind};
-
-/// How much of what a server says is told, in bytes.
-const LONGEST: usize = 1_000;
+use crate::error::{Applied, Error, ErrorKind, printable};
 
 /// An error of a call that was sent to `address`.
 pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
@@ -27,7 +24,7 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
             _ => {
                 let message = format!(
                     "the reply of redis at {address} cannot be read: {}",
-                    shown(&error.to_string())
+                    printable(&error.to_string())
                 );
                 Error::with_source(ErrorKind::Server, Applied::Unknown, message, error)
             }
@@ -37,7 +34,10 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     let in_script = error
         .detail()
         .is_some_and(|detail| detail.contains("script: "));
-    let (code, detail) = (shown(&code), shown(error.detail().unwrap_or_default()));
+    let (code, detail) = (
+        printable(&code),
+        printable(error.detail().unwrap_or_default()),
+    );
     let (kind, applied) = match code.as_str() {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "ASK"
         | "MISCONF" | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
@@ -139,24 +139,7 @@ fn lost(address: &str, error: RedisError) -> Error {
 fn reason(error: &RedisError) -> String {
     error
         .detail()
-        .map_or_else(|| shown(&error.to_string()), shown)
-}
-
-/// What a server says goes into logs: on one line, without what steers a terminal, and not at any length.
-pub(crate) fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len().min(LONGEST));
-    for c in text.chars() {
-        if shown.len() >= LONGEST {
-            shown.push('…');
-            break;
-        }
-        if c.is_control() {
-            shown.extend(c.escape_default())
-        } else {
-            shown.push(c)
-        }
-    }
-    shown
+        .map_or_else(|| printable(&error.to_string()), printable)
 }
 
 /// No answer came although one was owed.

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::error::{Applied, Error, ErrorKind};
+use crate::error::{Applied, Error, ErrorKind, printable};
+use crate::protocol::keys::Keys;
 use crate::protocol::verbs::Verb;
-use crate::server::failure;
 use crate::server::lane::Lane;
 use crate::telemetry::events;
 
@@ -97,6 +97,29 @@ impl Lane {
         }
     }
 
+    /// Removes all keys of a queue in one command, if each is absent or has the type that it has in a queue.
+    pub(crate) async fn delete_keys(&self, keys: &Keys) -> Result<bool, Error> {
+        for (key, due) in keys.typed() {
+            let kind = self.type_of(key).await?;
+            if kind != due && kind != "none" {
+                let message = format!(
+                    "nothing deleted: {key} is a {kind}, not a {due}, so another program wrote it: rename that key first"
+                );
+                return Err(Error::new(ErrorKind::Server, Applied::No, message));
+            }
+        }
+        let mut unlink = redis::cmd("UNLINK");
+        unlink.arg(&keys.vector[..]).arg(&keys.wake);
+        match self.command(&unlink).await? {
+            Value::Int(removed) => Ok(removed > 0),
+            other => Err(Error::new(
+                ErrorKind::Server,
+                Applied::Unknown,
+                format!("UNLINK answered {other:?}"),
+            )),
+        }
+    }
+
     /// The server's clock in Unix microseconds, when it was asked, and how long the answer took.
     pub(crate) async fn time(&self) -> Result<(i64, Instant, Duration), Error> {
         let sent = Instant::now();
@@ -111,7 +134,7 @@ impl Lane {
 }
 
 fn unexpected(command: &str, answer: &dyn Debug) -> Error {
-    let answer = failure::shown(&format!("{answer:?}"));
+    let answer = printable(&format!("{answer:?}"));
     Error::new(
         ErrorKind::Server,
         Applied::No,

@@ -40,28 +40,6 @@ pub(crate) enum Repeat {
     Unsafe,
 }
 
-/// The lanes of a client, shared by all its queues: a bulk push does not stand before a settle, nor either before a beat,
-/// nor four megabytes of claimed payloads before any of them.
-pub(crate) struct Lanes {
-    pub(crate) pushes: Arc<Lane>,
-    pub(crate) settles: Arc<Lane>,
-    pub(crate) claims: Arc<Lane>,
-    pub(crate) control: Arc<Lane>,
-}
-
-impl Lanes {
-    pub(crate) fn new(connector: &Arc<Connector>) -> Self {
-        let clock = Arc::new(Clock::new());
-        let lane = || Arc::new(Lane::new(Arc::clone(connector), Arc::clone(&clock)));
-        Self {
-            pushes: lane(),
-            settles: lane(),
-            claims: lane(),
-            control: lane(),
-        }
-    }
-}
-
 /// A way to Redis. Taking a used connection from the pool costs a round trip, so a lane holds on to its own.
 pub(crate) struct Lane {
     connector: Arc<Connector>,

@@ -14,6 +14,7 @@ pub(crate) mod functions;
 pub mod harness;
 pub(crate) mod info;
 pub(crate) mod lane;
+pub(crate) mod link;
 mod master;
 pub(crate) mod options;
 pub(crate) mod pool;

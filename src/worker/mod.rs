@@ -1,34 +1,23 @@
-//! A worker: the public face of a node, and the one place where its parts are put together.
+//! The public settings of a worker. `node::run` does the work.
 
-pub(crate) mod settlement;
-
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use uuid::Uuid;
+use tokio::sync::Semaphore;
 
 use crate::delivery::Delivery;
-use crate::error::{Error, ErrorKind};
-use crate::model::id::compact;
+use crate::error::Error;
 use crate::model::retry::Retry;
-use crate::node::claimer::{Claimer, Nudge};
-use crate::node::coordinator::{self, Coordinator};
-use crate::node::handler_runner::HandlerRunner;
-use crate::node::notices;
-use crate::node::panics::TaskPanics;
-use crate::node::wake::WakeUps;
+use crate::model::settlement::IntoSettlement;
+use crate::node::run::{self as node, Settings};
+use crate::partition::Partition;
 use crate::protocol::limits;
-use crate::queue::Queue;
-use crate::telemetry::events;
-use crate::worker::settlement::IntoSettlement;
 
 /// Handles the messages of a queue as they become due: promotes, claims, extends leases, settles, reaps what others lost.
 ///
-/// Made by [`Queue::worker`]. Any number of workers in any number of processes share a queue. What those of a handle do is
-/// counted in its [`Queue::metrics`]; each handler runs in a `tracing` span `dueq.handle`.
+/// Made by [`Queue::worker`](crate::Queue::worker). Any number of workers in any number of processes share a queue. What those of a handle do is
+/// counted in its [`Queue::metrics`](crate::Queue::metrics); each handler runs in a `tracing` span `dueq.handle`.
 ///
 /// ```no_run
 /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
@@ -49,9 +38,9 @@ use crate::worker::settlement::IntoSettlement;
 ///     .await
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Worker {
-    queue: Queue,
+    partition: Arc<Partition>,
     concurrency: usize,
     lease: Duration,
     retry: Retry,
@@ -60,9 +49,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(queue: Queue) -> Self {
+    pub(crate) fn new(partition: Arc<Partition>) -> Self {
         Self {
-            queue,
+            partition,
             concurrency: 64,
             lease: Duration::from_secs(30),
             retry: Retry::default(),
@@ -124,8 +113,8 @@ impl Worker {
     /// are dropped, their deliveries released.
     ///
     /// # Errors
-    /// At the start [`ErrorKind::InvalidInput`] for settings out of range, [`ErrorKind::Denied`] and
-    /// [`ErrorKind::Unsupported`] as the server says. Later only [`ErrorKind::Internal`], if a task of the worker itself
+    /// At the start [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for settings out of range, [`ErrorKind::Denied`](crate::ErrorKind::Denied) and
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) as the server says. Later only [`ErrorKind::Internal`](crate::ErrorKind::Internal), if a task of the worker itself
     /// panics: handlers are dropped and their deliveries released before it returns.
     pub async fn run<H, F, S>(self, handler: H, stop: impl Future<Output = ()>) -> Result<(), Error>
     where
@@ -139,102 +128,29 @@ impl Worker {
                 self.concurrency
             )));
         }
-        let lease_ms = limits::lease_ms(self.lease)?;
-        let Self {
-            queue,
-            concurrency,
-            lease,
-            retry,
-            time_limit,
-            grace,
-        } = self;
-        let (name, node) = (queue.name().to_owned(), compact(Uuid::now_v7()));
-        let control = Arc::clone(queue.control());
-        match coordinator::beat(&control, &queue, &node, b"stay").await {
-            Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => {
-                return Err(error);
-            }
-            // Redis may be away just now: the node keeps trying.
-            _ => {}
-        }
-
-        let (stopping, abort, leaving) = (
-            CancellationToken::new(),
-            CancellationToken::new(),
-            CancellationToken::new(),
-        );
-        // Whoever drops this future stops the node all the same.
-        let guards =
-            [stopping.clone(), abort.clone(), leaving.clone()].map(CancellationToken::drop_guard);
-        let (sender, events) = mpsc::unbounded_channel();
-        let (connector, keys) = (
-            Arc::clone(control.connector()),
-            Arc::clone(queue.all_keys()),
-        );
-        let nudge = Arc::new(Nudge::new(concurrency));
-        events::worker_started(&name, &node, concurrency, lease_ms);
-        let panics = TaskPanics::default();
-        let coordinator = Coordinator::new(
-            node.clone(),
-            queue.clone(),
-            Arc::clone(&control),
-            sender.clone(),
-            leaving.clone(),
-            Arc::clone(&nudge),
-            panics.clone(),
-        );
-        let handlers = TaskTracker::new();
-        let claimer = Claimer {
-            queue: queue.clone(),
-            wake: WakeUps::new(queue.name(), Arc::clone(&connector), keys.wake.clone()),
-            lease,
-            lease_ms,
-            nudge,
-            handling: Arc::new(HandlerRunner {
-                handler,
-                retry,
-                time_limit,
-                stop: stopping.clone(),
-                abort: abort.clone(),
-            }),
-            handlers: handlers.clone(),
-            events: sender.clone(),
-            stop: stopping.clone(),
+        limits::lease_ms(self.lease)?;
+        let settings = Settings {
+            partition: self.partition,
+            concurrency: self.concurrency,
+            lease: self.lease,
+            retry: self.retry,
+            time_limit: self.time_limit,
+            grace: self.grace,
         };
-        let coordinator = panics.spawn("coordinator", coordinator.run(events));
-        let listening = notices::listen(name.clone(), connector, keys.notice.clone(), sender);
-        let listening = leaving.clone().run_until_cancelled_owned(listening);
-        panics.spawn("listener", async { listening.await.unwrap_or_default() });
-        let claimer = panics.spawn("claimer", claimer.run());
+        // Boxed: rustc's limit on nested futures would otherwise reach callers with deep futures.
+        Box::pin(node::run(settings, handler, stop)).await
+    }
+}
 
-        // Without one of its parts the worker would do nothing for ever, or lose its leases.
-        let ended = async {
-            panics.happened().await;
-            stopping.cancel();
-            abort.cancel();
-        };
-        tokio::select! {
-            () = stop => {}
-            () = ended => {}
-        }
-        stopping.cancel();
-        let _ = claimer.await;
-        handlers.close();
-        tokio::select! {
-            () = handlers.wait() => {}
-            () = tokio::time::sleep(grace) => {}
-            () = panics.happened() => {}
-        }
-        abort.cancel();
-        handlers.wait().await;
-        leaving.cancel();
-        let _ = coordinator.await;
-        if panics.first().is_some() {
-            // The coordinator may not have said it. Without it the node counts as alive for 3 s more.
-            let _ = coordinator::beat(&control, &queue, &node, b"leave").await;
-        }
-        drop(guards);
-        events::worker_stopped(&name, &node);
-        panics.first().map_or(Ok(()), Err)
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("queue", &self.partition.queue_name())
+            .field("concurrency", &self.concurrency)
+            .field("lease", &self.lease)
+            .field("retry", &self.retry)
+            .field("time_limit", &self.time_limit)
+            .field("grace", &self.grace)
+            .finish()
     }
 }

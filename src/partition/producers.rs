@@ -19,7 +19,7 @@ const DURABLE: usize = 4;
 const PLACES: usize = 16;
 
 /// One batcher for each verb.
-pub(crate) struct Producing {
+pub(crate) struct Producers {
     pub(crate) push: Batcher,
     pub(crate) cancel: Batcher,
     pub(crate) cancel_dead: Batcher,
@@ -28,7 +28,7 @@ pub(crate) struct Producing {
     pub(crate) requeue: Batcher,
 }
 
-impl Producing {
+impl Producers {
     fn new(
         keys: &Arc<Keys>,
         lane: &Arc<Lane>,
@@ -58,18 +58,18 @@ impl Producing {
 
 /// The sets of a queue. What waits for replicas stands in nobody's way but its own kind's: one call, and one WAIT, for all that
 /// ask for the same.
-pub(crate) struct Sets {
+pub(crate) struct ProducerPool {
     keys: Arc<Keys>,
     lane: Arc<Lane>,
     meters: Arc<Meters>,
-    memory: Arc<Producing>,
-    durable: Mutex<Vec<(Durability, Arc<Producing>)>>,
+    memory: Arc<Producers>,
+    durable: Mutex<Vec<(Durability, Arc<Producers>)>>,
     places: Arc<Semaphore>,
 }
 
-impl Sets {
+impl ProducerPool {
     pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>) -> Self {
-        let memory = Arc::new(Producing::new(keys, lane, meters, Durability::Memory));
+        let memory = Arc::new(Producers::new(keys, lane, meters, Durability::Memory));
         let (durable, places) = (Mutex::new(Vec::new()), Arc::new(Semaphore::new(PLACES)));
         let (keys, lane, meters) = (Arc::clone(keys), Arc::clone(lane), Arc::clone(meters));
         Self {
@@ -83,7 +83,7 @@ impl Sets {
     }
 
     /// The set for this durability; a new one waits for a place.
-    pub(crate) async fn get(&self, durability: Durability) -> Result<Arc<Producing>, Error> {
+    pub(crate) async fn get(&self, durability: Durability) -> Result<Arc<Producers>, Error> {
         if durability == Durability::Memory {
             return Ok(Arc::clone(&self.memory));
         }
@@ -99,7 +99,7 @@ impl Sets {
     }
 
     /// The set for this durability; if there is none, the one that was asked for longest ago makes room.
-    fn known(&self, durability: Durability) -> Option<Arc<Producing>> {
+    fn known(&self, durability: Durability) -> Option<Arc<Producers>> {
         let mut durable = self.lock();
         let Some(place) = durable.iter().position(|(known, _)| *known == durability) else {
             if durable.len() >= DURABLE {
@@ -112,13 +112,13 @@ impl Sets {
         Some(set)
     }
 
-    fn add(&self, durability: Durability, place: OwnedSemaphorePermit) -> Arc<Producing> {
+    fn add(&self, durability: Durability, place: OwnedSemaphorePermit) -> Arc<Producers> {
         let lane = Lane::apart(
             Arc::clone(self.lane.connector()),
             Arc::clone(self.lane.clock()),
             place,
         );
-        let set = Arc::new(Producing::new(
+        let set = Arc::new(Producers::new(
             &self.keys,
             &Arc::new(lane),
             &self.meters,
@@ -128,7 +128,7 @@ impl Sets {
         set
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Durability, Arc<Producing>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Durability, Arc<Producers>)>> {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

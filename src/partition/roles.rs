@@ -1,0 +1,84 @@
+//! The calls of a node that keep a queue going: beat, promote, reap.
+
+use crate::error::Error;
+use crate::partition::Partition;
+use crate::protocol::replies::{Header, Reply};
+use crate::protocol::verbs::Verb;
+use crate::telemetry::events;
+use crate::telemetry::metrics::Count;
+
+/// How many messages one promote or reap moves at most, so that it occupies Redis for about 1 ms.
+const STEP: &[u8] = b"256";
+
+/// What a beat says of its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// The node is alive.
+    Stay,
+    /// The node stops.
+    Leave,
+}
+
+/// The reply to a beat.
+pub(crate) struct Beat {
+    pub(crate) header: Header,
+    /// Whether this node is the leader.
+    pub(crate) leader: bool,
+    /// How many nodes are alive.
+    pub(crate) nodes: u64,
+    /// How many messages are ready to be claimed.
+    pub(crate) ready: u64,
+}
+
+/// The reply to a promote or a reap.
+pub(crate) struct Moved {
+    pub(crate) header: Header,
+    /// How many messages it moved.
+    pub(crate) count: u64,
+}
+
+impl Partition {
+    /// Records that a node is alive or stops. Sent once, without a repetition.
+    pub(crate) async fn beat(&self, node: &str, presence: Presence) -> Result<Beat, Error> {
+        let word: &[u8] = match presence {
+            Presence::Stay => b"stay",
+            Presence::Leave => b"leave",
+        };
+        let Reply { header, mut body } =
+            self.call_once(Verb::Beat, &[node.as_bytes(), word]).await?;
+        let leader = body.integer()? == 1;
+        let nodes = body.count()?;
+        let _leader_until = body.integer()?;
+        Ok(Beat {
+            header,
+            leader,
+            nodes,
+            ready: body.count()?,
+        })
+    }
+
+    /// Moves up to 256 due messages to the ready list. Sent once, without a repetition.
+    pub(crate) async fn promote(&self) -> Result<Moved, Error> {
+        let moved = self.step(Verb::Promote, &[STEP, b""]).await?;
+        self.meters().add_many(Count::Promoted, moved.count);
+        Ok(moved)
+    }
+
+    /// Takes back up to 256 expired leases. Sent once, without a repetition.
+    pub(crate) async fn reap(&self) -> Result<Moved, Error> {
+        let moved = self.step(Verb::Reap, &[STEP]).await?;
+        if moved.count > 0 {
+            self.meters().add_many(Count::Reaped, moved.count);
+            events::reaped(self.queue_name(), moved.count);
+        }
+        Ok(moved)
+    }
+
+    async fn step(&self, verb: Verb, args: &[&[u8]]) -> Result<Moved, Error> {
+        let Reply { header, mut body } = self.call_once(verb, args).await?;
+        Ok(Moved {
+            header,
+            count: body.count()?,
+        })
+    }
+}
