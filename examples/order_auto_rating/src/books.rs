@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_order_is_said_to_be_unknown_and_nothing_is_written() {
+    fn unknown_order_is_reported_and_nothing_is_written() {
         let books = books();
         assert!(!fired("b", 1).write(&books).expect("no error"));
         assert_eq!(count(&books, "true"), 0);

@@ -40,7 +40,7 @@ use crate::staff::Staff;
 #[command(args_conflicts_with_subcommands = true)]
 struct Args {
     /// The orders: CSV with order_id, delivered_at, reviewed_at, review_score
-    #[arg(long, value_name = "FILE", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/order_auto_rating/orders.csv"))]
+    #[arg(long, value_name = "FILE", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/orders.csv"))]
     input: PathBuf,
     /// How many worker processes rate the orders
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
