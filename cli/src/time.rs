@@ -7,7 +7,7 @@ use jiff::fmt::temporal::Pieces;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, SpanRelativeTo, Timestamp, Zoned};
 
-/// A delay: `48h`, `1500ms`, `1h 30m`, `2 days` (of 24 hours), `PT48H`.
+/// Reads a delay: `48h`, `1500ms`, `1h 30m`, `2 days` (of 24 hours), `PT48H`.
 pub(crate) fn delay(text: &str) -> Result<Duration, String> {
     const EXAMPLES: &str = "write a number and a unit, such as 48h, 1500ms, '1h 30m' or '2 days'";
     let span: jiff::Span = text
@@ -24,15 +24,20 @@ pub(crate) fn delay(text: &str) -> Result<Duration, String> {
     Ok(duration.unsigned_abs())
 }
 
-/// A time zone by its IANA name.
+/// Finds a time zone by its IANA name.
 pub(crate) fn zone(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name).map_err(|_| {
         format!("{name:?} is no time zone: write its IANA name, such as Asia/Shanghai or UTC")
     })
 }
 
-/// A moment: Unix milliseconds, or with its offset or zone (`2026-12-01T20:00:00+08:00`, `2026-12-01T20:00:00[Asia/Shanghai]`), or as clocks in
-/// `zone` show it (`2026-12-01 20:00`, `today 20:00`, `tomorrow 20:00`). What they never show, or show twice, is refused.
+/// Reads a moment in one of these notations:
+///
+/// - `now`, or Unix milliseconds;
+/// - a time with its offset or zone: `2026-12-01T20:00:00+08:00`, `2026-12-01T20:00:00[Asia/Shanghai]`;
+/// - a time of clocks in `zone`: `2026-12-01 20:00`, `today 20:00`, `tomorrow 20:00`.
+///
+/// A time that these clocks skip, or show twice, is refused.
 pub(crate) fn moment(
     text: &str,
     zone: Option<&TimeZone>,
@@ -40,7 +45,7 @@ pub(crate) fn moment(
 ) -> Result<SystemTime, String> {
     let no_moment = || {
         format!(
-            "{text:?} is no moment: write 2026-12-01T20:00:00+08:00, 2026-12-01T20:00:00[Asia/Shanghai], \
+            "{text:?} is no moment: write now, 2026-12-01T20:00:00+08:00, 2026-12-01T20:00:00[Asia/Shanghai], \
              Unix milliseconds such as 1796126400000, or with --tz '2026-12-01 20:00', 'today 20:00' or 'tomorrow 20:00'"
         )
     };
@@ -50,8 +55,11 @@ pub(crate) fn moment(
         )
     };
 
+    if text == "now" {
+        return Ok(now.into());
+    }
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // From 2001 until 2286: neither seconds nor a date without separators has 13 digits.
+        // 13 digits reach from 2001 to 2286. Unix seconds, and dates without separators, have fewer or more.
         let ms = text
             .parse()
             .ok()
@@ -80,7 +88,7 @@ pub(crate) fn moment(
         .time()
         .ok_or_else(|| format!("{text:?} has no time of day: write '{text} 20:00'"))?;
     if pieces.offset().is_some() {
-        // A timestamp's parser skips a zone in brackets, and that must agree with the offset.
+        // `Timestamp` ignores a zone in brackets; `Zoned` checks that it agrees with the offset.
         if pieces.time_zone_annotation().is_none() {
             return text
                 .parse::<Timestamp>()
@@ -101,7 +109,7 @@ pub(crate) fn moment(
     )
 }
 
-/// The moment at which clocks in this zone show this, if there is exactly one.
+/// The only moment at which clocks in this zone show this time.
 fn shown_once(shown: DateTime, zone: &TimeZone) -> Result<SystemTime, String> {
     let out_of_range = |error: jiff::Error| format!("{shown}: {error}");
     let (before, after, why) = match zone.to_ambiguous_timestamp(shown).offset() {
@@ -137,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_as_people_write_them() {
+    fn delay_accepts_common_notations() {
         for (text, ms) in [
             ("48h", 172_800_000),
             ("1500ms", 1_500),
@@ -152,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_that_are_none_are_refused_with_the_reason() {
+    fn delay_refuses_other_text_with_a_reason() {
         for text in [
             "",
             "48",
@@ -172,7 +180,7 @@ mod tests {
 
     fn at(text: &str, name: Option<&str>) -> Result<u64, String> {
         let zone = name.map(|name| zone(name).expect("a zone"));
-        // In Shanghai it is the 1st of December already, 00:30.
+        // 00:30 on December 1st in Shanghai.
         let now = "2026-11-30T16:30:00Z".parse().expect("a timestamp");
         let moment = moment(text, zone.as_ref(), now)?;
         Ok(moment
@@ -182,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn one_moment_in_many_notations() {
+    fn moment_accepts_many_notations() {
         for text in [
             "1796126400000",
             "2026-12-01T12:00:00Z",
@@ -195,9 +203,13 @@ mod tests {
             assert_eq!(
                 at(text, Some("America/New_York")),
                 Ok(NOON),
-                "{text} says its zone itself"
+                "{text} carries its own zone"
             );
         }
+        let now = "2026-11-30T16:30:00Z"
+            .parse::<Timestamp>()
+            .expect("a timestamp");
+        assert_eq!(at("now", None), Ok(now.as_second().unsigned_abs()));
         for text in [
             "2026-12-01 20:00",
             "2026-12-01T20:00:00",
@@ -218,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clocks_skip_or_show_twice_is_refused_with_both_candidates() {
+    fn skipped_and_repeated_times_are_refused_with_both_candidates() {
         for text in ["2027-03-14 02:30", "2027-03-14T02:30:00[America/New_York]"] {
             let reason = at(text, Some("America/New_York")).expect_err("a gap");
             assert!(reason.contains("does not exist"), "{reason}");
@@ -235,7 +247,7 @@ mod tests {
                 "{reason}"
             );
         }
-        // Each candidate can be pasted.
+        // A user can paste each candidate.
         assert_eq!(
             at("2026-10-25T02:30:00+02:00", None).map(|first| first + 3_600),
             at("2026-10-25T02:30:00+01:00", None)
@@ -244,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_that_are_none_are_refused_with_the_way_out() {
+    fn moment_refuses_other_text_with_the_way_out() {
         for (text, word) in [
             ("soon", "no moment"),
             ("1796126400", "milliseconds"),

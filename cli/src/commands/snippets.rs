@@ -37,28 +37,28 @@ type Replacements = &'static [(&'static str, &'static str)];
 fn producer(lang: Lang) -> (&'static str, Replacements) {
     match lang {
         Lang::Sh => (
-            include_str!("../../examples/clients/push.sh"),
+            include_str!("../../../examples/clients/push.sh"),
             &[(
                 "queue=$1 id=$2 delay_ms=$3 payload=$4",
                 "queue=NAME id=$1 delay_ms=$2 payload=$3",
             )],
         ),
         Lang::Python => (
-            include_str!("../../examples/clients/push.py"),
+            include_str!("../../../examples/clients/push.py"),
             &[(
                 "queue, id, delay_ms, payload = sys.argv[1:]",
                 "queue, (id, delay_ms, payload) = NAME, sys.argv[1:]",
             )],
         ),
         Lang::Node => (
-            include_str!("../../examples/clients/push.js"),
+            include_str!("../../../examples/clients/push.js"),
             &[(
                 "const [queue, id, delayMs, payload] = process",
                 "const queue = NAME;\n  const [id, delayMs, payload] = process",
             )],
         ),
         Lang::Go => (
-            include_str!("../../examples/clients/push.go"),
+            include_str!("../../../examples/clients/push.go"),
             &[
                 ("len(args) != 4", "len(args) != 3"),
                 (
@@ -68,7 +68,7 @@ fn producer(lang: Lang) -> (&'static str, Replacements) {
             ],
         ),
         Lang::Java => (
-            include_str!("../../examples/clients/Push.java"),
+            include_str!("../../../examples/clients/Push.java"),
             &[
                 ("args.length != 4", "args.length != 3"),
                 (

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::figures::Figures;
+use crate::commands::bench::figures::Figures;
 
 const CALLERS: usize = 64;
 const HANDLERS: usize = 256;

@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStringExt;
 use clap::{Args, ValueEnum};
 use dueq::{Message, OnConflict, Pushed, State};
 
+use crate::commands::push_file::FileFlags;
 use crate::durable::Durable;
 use crate::failure::dueq;
 use crate::ndjson::Defaults;
 use crate::output::Outcome;
-use crate::push_file::FileFlags;
 use crate::when::When;
 use crate::{Common, output};
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use dueq::Limits;
 
+use crate::commands::stats;
 use crate::output::Outcome;
-use crate::{Common, existing, output, stats, time};
+use crate::{Common, existing, output, time};
 
 #[derive(Args)]
 #[command(

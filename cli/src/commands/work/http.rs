@@ -9,9 +9,9 @@ use reqwest::{Client, Response, StatusCode, Url, redirect};
 use serde::de::IgnoredAny;
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::work::address::{self, PublicOnly};
+use crate::commands::work::signature::Secrets;
 use crate::output;
-use crate::work::address::{self, PublicOnly};
-use crate::work::signature::Secrets;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// A receiver may ask for patience: at least this, so that it cannot make us spin, and at most that.

@@ -259,7 +259,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         // Only to have the library choose a TLS provider.
         let _ = dueq::Client::connect("redis://127.0.0.1:1/").await;
-        crate::work::http::install_provider();
+        crate::commands::work::http::install_provider();
         let client = reqwest::Client::builder()
             .no_proxy()
             .dns_resolver(PublicOnly)

@@ -5,8 +5,8 @@ use std::io;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
-use crate::bench::figures::{Bar, Figures, PERCENTILES};
-use crate::bench::load::Throughput;
+use crate::commands::bench::figures::{Bar, Figures, PERCENTILES};
+use crate::commands::bench::load::Throughput;
 use crate::output;
 
 /// How many characters the longest bar has.

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
+use crate::commands::snippets::{Lang, snippet};
 use crate::output::Outcome;
-use crate::snippets::{Lang, snippet};
 use crate::{Common, output};
 
 #[derive(Args)]

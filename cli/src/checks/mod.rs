@@ -1,0 +1,45 @@
+//! Checks of everything that parses input from outside, as functions of bytes that panic if an invariant does not hold.
+//!
+//! A test runs them on the files of `fuzz/corpus` and on mutations of those; `make fuzz` runs them for longer.
+
+mod ndjson;
+mod redisson;
+mod text;
+mod time;
+
+pub use self::ndjson::ndjson;
+pub use self::redisson::redisson;
+pub use self::text::shown;
+pub use self::time::{delay, moment};
+use crate::shown::steers;
+
+/// Panics if an invariant does not hold for these bytes.
+pub type Check = fn(&[u8]);
+
+/// A check, by the name of its folder in `fuzz/corpus`.
+pub const CHECKS: [(&str, Check); 5] = [
+    ("delay", delay),
+    ("moment", moment),
+    ("ndjson", ndjson),
+    ("shown", shown),
+    ("redisson", redisson),
+];
+
+/// The reason of a refusal has words, has a bounded length, and cannot steer a terminal.
+fn check_reason(reason: &str, given: &str) {
+    assert!(
+        !reason.is_empty() && reason.len() < 400 + 8 * given.len(),
+        "{reason:?}"
+    );
+    assert!(!reason.contains(steers), "{reason:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_corpus_and_its_mutations_hold() {
+        for (name, check) in super::CHECKS {
+            dueq_testkit::fuzz(name, check);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Elements of Redisson.
+
+use serde_json::value::RawValue;
+
+use super::check_reason;
+use crate::commands::import::codec::Codec;
+use crate::commands::import::frame;
+use crate::shown::visible;
+
+/// Elements of Redisson: only a complete frame is accepted, and JSON without Java's types is still JSON.
+pub fn redisson(bytes: &[u8]) {
+    if let Some(found) = frame::parse(bytes) {
+        let length = (found.value.len() as u64).to_le_bytes();
+        let current = [&[found.id.len() as u8], found.id, &length, found.value].concat();
+        let old = [found.id, &length, found.value].concat();
+        assert!(
+            bytes == current || bytes == old && found.id.len() == 8,
+            "{found:?}"
+        );
+    }
+    assert_eq!(Codec::Raw.payload(bytes).as_deref(), Ok(bytes));
+    match Codec::String.payload(bytes) {
+        Ok(payload) => assert!(payload == bytes && std::str::from_utf8(bytes).is_ok()),
+        Err(reason) => check_reason(&reason, ""),
+    }
+    match Codec::Json.payload(bytes) {
+        Ok(payload) => {
+            let _: &RawValue = serde_json::from_slice(&payload).expect("JSON");
+            let read = |bytes| serde_json::from_slice::<serde_json::Value>(bytes);
+            // A huge number is JSON, but no `Value`.
+            let (Ok(plain), Ok(typed)) = (read(&payload), read(bytes)) else {
+                return;
+            };
+            // The codec removes types and adds nothing. Without types the JSON is unchanged.
+            assert!(size(&plain) <= size(&typed));
+            assert!(!mentions_class(&plain));
+            if !bytes.contains(&b'.') && !mentions_class(&typed) && !bytes.contains(&b'[') {
+                assert_eq!(plain, typed);
+            }
+        }
+        Err(reason) => assert!(!visible(reason.as_bytes()).is_empty()),
+    }
+}
+
+fn size(value: &serde_json::Value) -> usize {
+    match value {
+        serde_json::Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        serde_json::Value::Object(properties) => 1 + properties.values().map(size).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+fn mentions_class(value: &serde_json::Value) -> bool {
+    match value {
+        serde_json::Value::Array(items) => items.iter().any(mentions_class),
+        serde_json::Value::Object(properties) => {
+            properties.contains_key("@class") || properties.values().any(mentions_class)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,167 @@
+//! Delays and moments.
+
+use std::time::Duration;
+
+use dueq::Due;
+use jiff::civil::DateTime;
+use jiff::fmt::temporal::{Pieces, PiecesOffset};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, Timestamp};
+
+use super::check_reason;
+use crate::time;
+
+/// `--delay`: an accepted delay equals what was written and has a fixed length; a refusal gives its reason.
+pub fn delay(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let read = time::delay(text);
+    if let Some(expected) = plain_delay(text) {
+        assert_eq!(read, Ok(expected), "{text:?}");
+    }
+    match read {
+        Ok(delay) => {
+            assert!(!text.trim().is_empty());
+            assert!(
+                text.contains(|c: char| c.is_ascii_digit()),
+                "{text:?} is {delay:?}"
+            );
+            let span: Span = text.parse().expect("an accepted delay is a span");
+            assert_eq!(
+                (span.get_years(), span.get_months()),
+                (0, 0),
+                "{text:?} has no fixed length"
+            );
+            let again = format!("PT{}.{:09}S", delay.as_secs(), delay.subsec_nanos());
+            // The format holds this many seconds. Hours and minutes together can exceed it.
+            if delay.as_secs() <= 631_107_417_600 {
+                assert_eq!(time::delay(&again), Ok(delay), "{text:?}");
+            }
+            let _ = Due::from(delay);
+        }
+        Err(reason) => check_reason(&reason, text),
+    }
+}
+
+/// Reads a number of at most six digits with one unit, independently of the parser under test.
+fn plain_delay(text: &str) -> Option<Duration> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = &text[..text.len() - unit.len()];
+    let number: u32 = Some(number)
+        .filter(|number| number.len() <= 6)?
+        .parse()
+        .ok()?;
+    let ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    Some(Duration::from_millis(ms * u64::from(number)))
+}
+
+/// 2026-10-24T22:00:00Z, a day before clocks are put back in Europe.
+const NOW: i64 = 1_792_879_200;
+
+/// `--at`: clocks in the zone show the written time at the accepted moment, and at no other moment. A refusal gives its
+/// reason. The first byte selects the zone of `--tz`.
+pub fn moment(bytes: &[u8]) {
+    let Some((which, rest)) = bytes.split_first() else {
+        return;
+    };
+    let Ok(text) = std::str::from_utf8(rest) else {
+        return;
+    };
+    let name = [
+        "Asia/Shanghai",
+        "Europe/Berlin",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "UTC",
+    ];
+    let zone = name
+        .get(usize::from(which % 8))
+        .map(|name| time::zone(name).expect("a zone"));
+    let now = Timestamp::from_second(NOW).expect("a moment");
+    match time::moment(text, zone.as_ref(), now) {
+        Ok(at) => {
+            let at = Timestamp::try_from(at).expect("a timestamp");
+            if text == "now" {
+                assert_eq!(at, now);
+                return;
+            }
+            if let Some((day, clock)) = text
+                .split_once(' ')
+                .filter(|(day, _)| matches!(*day, "today" | "tomorrow"))
+            {
+                let zone = zone.expect("a day without a date needs a zone");
+                let today = now.to_zoned(zone.clone()).date();
+                let date = if day == "today" {
+                    today
+                } else {
+                    today.tomorrow().expect("a day")
+                };
+                let time = clock.trim().parse().expect("a time of day");
+                check_shown_once(at, &zone, date.to_datetime(time));
+                return;
+            }
+            if let Ok(ms) = text.parse::<i64>() {
+                assert_eq!(at.as_millisecond(), ms, "{text:?}");
+                return;
+            }
+            let pieces = Pieces::parse(text).expect("an accepted moment has pieces");
+            let written = pieces
+                .date()
+                .to_datetime(pieces.time().expect("a time of day"));
+            let named = pieces.to_time_zone().ok().flatten();
+            match (pieces.offset(), named) {
+                // `Z` fixes the moment; a zone beside it only says where to show it.
+                (Some(PiecesOffset::Zulu), _) => {
+                    assert_eq!(
+                        TimeZone::UTC.to_timestamp(written).ok(),
+                        Some(at),
+                        "{text:?}"
+                    )
+                }
+                (Some(_), Some(zone)) => {
+                    let (written_offset, offset) = (
+                        pieces.to_numeric_offset().expect("an offset"),
+                        zone.to_offset(at),
+                    );
+                    // Old offsets have seconds, and a notation may leave them out.
+                    assert!(
+                        (written_offset.seconds() - offset.seconds()).abs() < 60,
+                        "{text:?}: zone and offset disagree"
+                    );
+                    assert_eq!(offset.to_timestamp(written).ok(), Some(at), "{text:?}");
+                }
+                (Some(_), None) => {
+                    let offset = pieces.to_numeric_offset().expect("an offset");
+                    assert_eq!(offset.to_timestamp(written).ok(), Some(at), "{text:?}");
+                }
+                (None, named) => check_shown_once(at, &named.or(zone).expect("a zone"), written),
+            }
+        }
+        Err(reason) => check_reason(&reason, text),
+    }
+    if let Err(reason) = time::zone(text) {
+        check_reason(&reason, text);
+    }
+}
+
+/// Checks up to three hours around `at`: no zone puts its clocks back by more.
+fn check_shown_once(at: Timestamp, zone: &TimeZone, written: DateTime) {
+    assert_eq!(zone.to_datetime(at), written, "{at} in {zone:?}");
+    for minutes in (-180..=180).step_by(30).filter(|minutes| *minutes != 0) {
+        if let Ok(other) = at.checked_add(SignedDuration::from_mins(minutes)) {
+            assert_ne!(
+                zone.to_datetime(other),
+                written,
+                "{written} is shown at {at}, and at {other} too"
+            );
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! One file or folder for each command.
+
+pub(crate) mod acl;
+pub(crate) mod bench;
+pub(crate) mod completions;
+pub(crate) mod configure;
+pub(crate) mod dev;
+pub(crate) mod doctor;
+pub(crate) mod functions;
+pub(crate) mod ids;
+pub(crate) mod import;
+pub(crate) mod inspect;
+pub(crate) mod keys;
+pub(crate) mod push;
+mod push_file;
+pub(crate) mod queues;
+pub(crate) mod reschedule;
+mod snippets;
+pub(crate) mod stats;
+pub(crate) mod work;
