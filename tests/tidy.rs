@@ -390,7 +390,6 @@ const TOO_LONG: &[&str] = &[
     "chaos/src/recovery.rs",
     "chaos/tests/checker/simulation.rs",
     "chaos/tests/checker/story.rs",
-    "cli/src/commands/import/redisson.rs",
     "cli/tests/cli/doctor.rs",
     "cli/tests/cli/hostile.rs",
     "cli/tests/cli/lost.rs",

@@ -1,4 +1,4 @@
-//! The flags that say what must hold a change before the program calls it done.
+//! The flags for durability: which servers must confirm a change before the call returns.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use crate::time;
 
 #[derive(Args)]
 pub(crate) struct Durable {
-    /// Done once so many replicas have it too; else it fails, though it may have been done
+    /// Succeed only when N replicas have the change too; the change stays even if this fails
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     replicas: Option<u32>,
-    /// Done once it is on the server's disk, and with --replicas on so many replicas' (Redis 7.2 or newer, or Valkey)
+    /// Succeed only when the change is on the server's disk, and with --replicas on the disks of N
+    /// replicas (Redis 7.2 or newer, or Valkey)
     #[arg(long)]
     fsync: bool,
-    /// How long to wait for replicas and disks, a minute at most
+    /// How long to wait for replicas and disks; 1m at most
     #[arg(long, value_name = "TIME", value_parser = time::delay, default_value = "1s")]
     durability_timeout: Duration,
 }

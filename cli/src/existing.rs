@@ -1,4 +1,4 @@
-//! Queues that do not exist: the verbs of operators say so, suggest near names, and make none.
+//! Queues that do not exist: operators' commands report them, suggest near names, and create none.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use dueq::{Client, Queue};
 use crate::Common;
 use crate::output::visible;
 
-/// How long to look for near names: a server may hold a hundred million keys.
+/// How long to search for near names: a server may hold a hundred million keys.
 const SEARCH: Duration = Duration::from_secs(2);
 /// How many near names are suggested.
 const SUGGESTED: usize = 3;
 
-/// What is printed of a queue that a verb has made.
+/// The word for a queue that the command has created.
 pub(crate) const MADE: &str = "made the new queue";
 
 /// Fails if there is no such queue.
@@ -24,20 +24,21 @@ pub(crate) async fn require(client: &Client, queue: &Queue) -> anyhow::Result<()
     }
 }
 
-/// Notes on standard error that there is no such queue. A failure to ask is not told: the caller has done its work.
+/// Notes on standard error that there is no such queue. Ignores a failed query: the command itself
+/// has already finished.
 pub(crate) async fn note(common: &Common, client: &Client, queue: &Queue) {
     if let Ok(Some(reason)) = absence(client, queue).await {
         common.remark(&reason);
     }
 }
 
-/// What to say of a queue that does not exist; nothing if it does.
+/// The message about a queue that does not exist, with near names; `None` if it exists.
 pub(crate) async fn absence(client: &Client, queue: &Queue) -> anyhow::Result<Option<String>> {
     if queue.exists().await? {
         return Ok(None);
     }
     let advice = match &near(client, queue.name()).await[..] {
-        [] => "`dueq queues` lists those that there are".to_owned(),
+        [] => "`dueq queues` lists the existing ones".to_owned(),
         names => format!("did you mean {}?", listed(names)),
     };
     Ok(Some(format!(
@@ -46,7 +47,7 @@ pub(crate) async fn absence(client: &Client, queue: &Queue) -> anyhow::Result<Op
     )))
 }
 
-/// The queues with names near this one, the nearest first. None if the user may not look.
+/// The queues with names near this one, the nearest first. Empty if the user may not SCAN.
 async fn near(client: &Client, name: &str) -> Vec<String> {
     match tokio::time::timeout(SEARCH, client.queues()).await {
         Ok(Ok(names)) => nearest(name, names),
@@ -54,7 +55,7 @@ async fn near(client: &Client, name: &str) -> Vec<String> {
     }
 }
 
-/// Notes on standard error which names are near that of a queue that was made: it may be mistyped.
+/// Notes near names on standard error after the command created a queue: its name may be mistyped.
 pub(crate) async fn note_near(common: &Common, client: &Client, name: &str) {
     let names = near(client, name).await;
     if !names.is_empty() {
@@ -62,7 +63,7 @@ pub(crate) async fn note_near(common: &Common, client: &Client, name: &str) {
     }
 }
 
-/// Names as people write them.
+/// Joins names for people.
 fn listed(names: &[String]) -> String {
     names
         .iter()
@@ -71,7 +72,7 @@ fn listed(names: &[String]) -> String {
         .join(" or ")
 }
 
-/// Those of `names` that a typing error could have made `name` of.
+/// The `names` that a typing error could turn into `name`.
 fn nearest(name: &str, names: Vec<String>) -> Vec<String> {
     let (wanted, limit) = (name.to_lowercase(), ((name.chars().count() + 1) / 3).max(1));
     let mut near: Vec<(usize, String)> = names
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_are_those_a_typing_error_apart() {
+    fn near_names_differ_by_a_typing_error() {
         let names = || {
             ["orders", "order", "mail", "x", "Orders2", "payments"]
                 .map(str::to_owned)

@@ -1,26 +1,30 @@
-//! What an error of the library leaves open: whether the call took effect, and how to find out.
+//! Adds to an error of the library whether the call took effect, and how to find out.
 
 use std::fmt;
 
 use dueq::{Applied, Error, ErrorKind, shell_word};
 
-/// An error in words of this program, which say what the call may have done.
+/// An error of the library with the program's explanation of what the call may have done.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Explained {
     text: String,
     pub(crate) error: Error,
 }
 
-impl Told {
-    /// The error as it is told of a call to `queue`, if it was to one.
+impl Explained {
+    /// Explains the error of a call, which was a call to `queue` if that is given.
     pub(crate) fn of(error: &Error, queue: Option<&str>) -> Self {
         Self {
-            text: format!("{error}{}", doubt(error, queue)),
+            text: format!(
+                "{}{}",
+                with_queue(&error.to_string(), queue),
+                doubt(error, queue)
+            ),
             error: error.clone(),
         }
     }
 
-    /// The same of one line of a file.
+    /// Adds the line of the file.
     pub(crate) fn of_line(self, number: u64) -> Self {
         Self {
             text: format!("line {number}: {}; {}", self.text, again(number)),
@@ -28,8 +32,8 @@ impl Told {
         }
     }
 
-    /// The same of a push whose id was made here: who knows it can push the same message again.
-    pub(crate) fn of_made_id(self, id: &[u8]) -> Self {
+    /// Adds the generated id of a push, so that the user can push the same message again.
+    pub(crate) fn of_generated_id(self, id: &[u8]) -> Self {
         match self.error.was_applied() {
             Applied::No => self,
             _ => Self {
@@ -44,15 +48,15 @@ impl Told {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for Explained {}
 
-/// How to go on with a file from this line.
+/// How to continue with a file from this line.
 pub(crate) fn again(number: u64) -> String {
     format!(
         "the same command again pushes the rest, and once more each line whose message was delivered or cancelled meanwhile; \
@@ -60,7 +64,7 @@ pub(crate) fn again(number: u64) -> String {
     )
 }
 
-/// The word for scripts.
+/// Whether the call took effect, as a word for scripts.
 pub(crate) fn applied(error: &Error) -> &'static str {
     match error.was_applied() {
         Applied::No => "no",
@@ -69,7 +73,20 @@ pub(crate) fn applied(error: &Error) -> &'static str {
     }
 }
 
-/// That nobody knows whether it was done, and what shows it.
+/// Fills the placeholder QUEUE in the commands of the library's texts, ready to paste.
+pub(crate) fn with_queue(text: &str, queue: Option<&str>) -> String {
+    let Some(queue) = queue else {
+        return text.to_owned();
+    };
+    let mut text = text.to_owned();
+    for verb in ["configure", "doctor"] {
+        let placeholder = format!("dueq {verb} QUEUE");
+        text = text.replace(&placeholder, &dueq(verb, &[queue.as_bytes()]));
+    }
+    text
+}
+
+/// The warning that the call may have taken effect, and the command that shows whether it did.
 fn doubt(error: &Error, queue: Option<&str>) -> String {
     if error.was_applied() != Applied::Unknown {
         return String::new();
@@ -82,7 +99,7 @@ fn doubt(error: &Error, queue: Option<&str>) -> String {
         Some(id) => dueq("show", &[queue, id]),
         None => dueq("stats", &[queue]),
     };
-    // A damaged queue, or rights that do not suffice: the call may be half done.
+    // The queue is damaged, or rights are missing: the call may be half done.
     let repair = match error.kind() {
         ErrorKind::Server | ErrorKind::Denied => format!(" and {}", dueq("doctor", &[queue])),
         _ => String::new(),
@@ -90,7 +107,7 @@ fn doubt(error: &Error, queue: Option<&str>) -> String {
     format!("; it may have been done: run {look}{repair}")
 }
 
-/// A command to paste.
+/// A command to paste, with its words quoted for a shell.
 pub(crate) fn dueq(verb: &str, words: &[&[u8]]) -> String {
     let separator = if words.iter().any(|word| word.starts_with(b"-")) {
         " --"

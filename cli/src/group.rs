@@ -1,4 +1,4 @@
-//! Process groups: what dueq starts, it ends, with all that was started from there.
+//! Process groups: dueq ends every process that it started, with all their descendants.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-/// How long a group may take to end by itself once it was asked to.
+/// How long a group may take to end after SIGTERM.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long the kernel may take to clear away what was killed. Zombies that nobody reaps are not waited for.
+/// How long the kernel may take to remove killed processes. A zombie that its parent never reaps
+/// is not awaited for longer.
 const CLEARING: Duration = Duration::from_secs(1);
 
-/// Ends every process of a group: asks by SIGTERM, and kills what is left after `patience`.
+/// Ends every process of a group by SIGTERM, and after `patience` by SIGKILL.
 pub(crate) async fn end(group: Pid, patience: Duration) {
     if kill_process_group(group, Signal::TERM).is_err() || is_gone_within(group, patience).await {
         return;
@@ -22,7 +23,7 @@ pub(crate) async fn end(group: Pid, patience: Duration) {
     is_gone_within(group, CLEARING).await;
 }
 
-/// The end of a group has no event that an unrelated process could await: this looks, ever less often.
+/// Polls at growing intervals: the kernel reports the end of a group to no unrelated process.
 async fn is_gone_within(group: Pid, limit: Duration) -> bool {
     let (start, mut pause) = (Instant::now(), Duration::from_millis(1));
     while test_kill_process_group(group).is_ok() {
@@ -35,10 +36,10 @@ async fn is_gone_within(group: Pid, limit: Duration) -> bool {
     true
 }
 
-/// A process beside this one that ends the groups that are left if this one is killed with no chance to do it itself.
+/// A helper process that ends the remaining groups if this process is killed by SIGKILL.
 ///
-/// It reads the groups' numbers from a pipe, whose end tells it that this process is gone. It is a shell in a group of its
-/// own, so that Ctrl-C in a terminal does not reach it.
+/// It reads the groups' numbers from a pipe; the end of the pipe means that this process is gone.
+/// The helper is a shell in its own group, so that Ctrl-C in a terminal does not reach it.
 pub(crate) struct Guard {
     shell: Mutex<Child>,
 }
@@ -79,7 +80,7 @@ impl Guard {
         self.say('-', group);
     }
 
-    /// A guard that somebody has killed is no reason to stop.
+    /// Ignores errors: the work goes on if someone has killed the guard.
     fn say(&self, sign: char, group: Pid) {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipe) = &mut shell.stdin {
@@ -89,7 +90,7 @@ impl Guard {
 }
 
 impl Drop for Guard {
-    /// The end of its input ends it.
+    /// Closes the guard's input, which ends it.
     fn drop(&mut self) {
         let shell = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner);
         drop(shell.stdin.take());

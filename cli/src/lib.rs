@@ -1,6 +1,7 @@
 //! The program `dueq` as a library, so that tests and fuzz targets can call its parts.
 //!
-//! `main.rs` only calls [`main`]. Nothing else here is a public API, and no release promises to keep it.
+//! `main.rs` only calls [`main`]. Nothing else here is a public API, and no release promises to
+//! keep it.
 
 #[cfg(any(test, feature = "harness"))]
 pub mod checks;
@@ -29,23 +30,26 @@ use commands::{
 };
 use output::Outcome;
 
-/// Delay queues on Redis: push a message with a time, and one live worker gets it at that time.
+/// Delay queues on Redis: push a message with a due time, and one live worker receives it at that
+/// time.
 ///
-/// The server is named by --redis or REDIS_URL: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS,
-/// or redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE].
-/// Without both it is redis://127.0.0.1/; `dueq dev` runs a server there.
-/// Put a URL with a password into REDIS_URL: other users of this machine can read its command lines.
+/// --redis or the variable REDIS_URL names the server:
+///   redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS,
+///   redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]
+/// Without both the server is redis://127.0.0.1/, where `dueq dev` runs one.
+/// Put a URL with a password into REDIS_URL: other users of this machine can read command lines.
 #[derive(Parser)]
 #[command(
     name = "dueq",
     version,
+    verbatim_doc_comment,
     after_help = "\
 Examples:
   dueq push orders 'rate order 42' --id order:42 --delay 48h
   dueq work orders --print
   dueq stats orders
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage."
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage or a wrong value."
 )]
 struct Cli {
     #[command(flatten)]
@@ -54,7 +58,8 @@ struct Cli {
     command: Command,
 }
 
-/// Where the help lists what every subcommand takes: after its own options.
+/// The heading of the options that every command takes. The help lists them after the command's
+/// own.
 const COMMON: &str = "Common options";
 
 #[derive(Args)]
@@ -62,74 +67,76 @@ struct Common {
     /// The server [default: redis://127.0.0.1/]
     #[arg(long, global = true, help_heading = COMMON, value_name = "URL", env = "REDIS_URL", hide_env_values = true)]
     redis: Option<String>,
-    /// Certificates, in PEM, of those who may have signed the server's, instead of those that this machine trusts
+    /// The CA certificates (PEM) that the server's certificate is checked against, instead of this
+    /// machine's
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_CACERT", hide_env_values = true)]
     cacert: Option<PathBuf>,
-    /// The certificate that the server asks for, in PEM
+    /// The client certificate (PEM), if the server asks for one
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_CERT", hide_env_values = true)]
     cert: Option<PathBuf>,
-    /// The key of that certificate, in PEM
+    /// The key (PEM) of the client certificate
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_KEY", hide_env_values = true)]
     key: Option<PathBuf>,
-    /// Print JSON, one object a line, for programs
+    /// Print JSON for programs, one object a line
     #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
-    /// How warnings and errors are written to standard error
+    /// The format of warnings and errors on standard error
     #[arg(long, global = true, help_heading = COMMON, value_enum, default_value_t = log::Style::Text, value_name = "FORMAT")]
     log: log::Style,
-    /// How much of the log is written: off, error, warn, info, debug or trace; overrides RUST_LOG [default: warn]
+    /// The least level that is logged: off, error, warn, info, debug or trace; overrides RUST_LOG
+    /// [default: warn]
     #[arg(long, global = true, help_heading = COMMON, value_enum, value_name = "LEVEL", hide_possible_values = true)]
     log_level: Option<log::Level>,
-    /// The queue that the command is about: errors name it.
+    /// The queue of the command, for error messages.
     #[arg(skip)]
     about: OnceLock<String>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Store a message, or a file of them, to be delivered when due
+    /// Store a message, or a file of messages, for delivery at a due time
     Push(push::Push),
     /// Handle the messages of a queue as they become due, until Ctrl-C
     Work(work::Work),
-    /// Take back messages that wait
+    /// Remove waiting messages, so that they are never delivered
     Cancel(ids::Cancel),
-    /// Give a message that waits another due time
+    /// Change the due time of a waiting message
     Reschedule(reschedule::Reschedule),
-    /// Make messages that wait due now
+    /// Make waiting messages due now
     RunNow(ids::RunNow),
-    /// One message, whatever its state
+    /// Show one message, in any state
     Show(inspect::Show),
-    /// The messages of a queue in one state, in the order of their times
+    /// List the messages of a queue in one state, in the order of their times
     Ls(inspect::Ls),
-    /// What a queue, or each queue, holds and has done
+    /// Show the counts and limits of a queue, or of all queues
     Stats(stats::Stats),
-    /// The names of all queues on the server
+    /// List the names of all queues on the server
     Queues(queues::Queues),
-    /// Stop deliveries of a queue; pushes and running handlers go on
+    /// Stop the deliveries of a queue; pushes and running handlers continue
     Pause(queues::Pause),
-    /// End a pause
+    /// End the pause of a queue
     Resume(queues::Resume),
-    /// Give dead messages another life, due now
+    /// Make dead messages due now, with their attempts counted from zero
     Requeue(ids::Requeue),
-    /// Remove all messages of a queue that are in one state
+    /// Remove all messages of a queue in one state
     Purge(queues::Purge),
-    /// Remove a queue with everything in it
+    /// Remove a queue with all its messages
     DeleteQueue(queues::DeleteQueue),
     /// Show or set the limits of a queue
     Configure(configure::Configure),
-    /// What is wrong with the server and its queues, and what mends it
+    /// Check the server and its queues, and name the remedy for each problem
     Doctor(doctor::Doctor),
-    /// The rights that a producer, a consumer or an operator of a queue needs
+    /// Print the Redis rights that a producer, a consumer or an operator of a queue needs
     Acl(acl::Acl),
-    /// The Redis Functions library, for clients in other languages
+    /// Load the Redis Functions library, for clients in other languages
     Functions(functions::Functions),
-    /// The ten keys of a queue, or a producer for it in another language
+    /// Print the ten keys of a queue, or a producer for it in another language
     Keys(keys::Keys),
-    /// Take over what waits in another program's queue
+    /// Import the messages of another program's queue
     Import(import::Import),
-    /// Measure throughput and lateness on the server, in 20 s
+    /// Measure throughput and lateness on your server, in 20 s
     Bench(bench::Bench),
-    /// Run a private Redis or Valkey, for trying things out, until Ctrl-C
+    /// Run a private Redis or Valkey for experiments, until Ctrl-C
     Dev(dev::Dev),
     /// Print a completion script for a shell
     Completions(completions::Completions),
@@ -137,7 +144,7 @@ enum Command {
 
 /// Runs the program with the arguments of this process.
 pub fn main() -> ExitCode {
-    // Without a word of the user's: help, not an error, even if REDIS_URL is set.
+    // Without arguments: print the help, even if REDIS_URL is set.
     let args: Vec<OsString> = if std::env::args_os().len() == 1 {
         vec!["dueq".into(), "--help".into()]
     } else {
@@ -151,11 +158,11 @@ pub fn main() -> ExitCode {
     match run(cli.command, &cli.common) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Refused) => ExitCode::FAILURE,
-        // Whoever reads our output has seen enough.
+        // The reader of the pipe has enough.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             cli.common.complain(&error);
-            if error.is::<output::Usage>() {
+            if is_wrong_usage(&error) {
                 ExitCode::from(2)
             } else {
                 ExitCode::FAILURE
@@ -164,13 +171,26 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Help, or what is wrong with the command line. It may have come from anywhere: what would steer a terminal is shown.
+/// Whether the command line is at fault: a wrong combination, or a value that the library or the
+/// server refused as out of its range.
+fn is_wrong_usage(error: &anyhow::Error) -> bool {
+    let of_library = error.downcast_ref::<dueq::Error>();
+    let of_library = of_library.or_else(|| {
+        error
+            .downcast_ref::<failure::Explained>()
+            .map(|explained| &explained.error)
+    });
+    error.is::<output::Usage>()
+        || of_library.is_some_and(|error| error.kind() == dueq::ErrorKind::InvalidInput)
+}
+
+/// Prints the help, or the error of the command line, with terminal controls escaped.
 fn refuse(refusal: &clap::Error) -> ExitCode {
     let plain = refusal.render().to_string();
     if plain.contains(|c| c != '\n' && shown::steers(c)) {
         output::note(plain.trim_end());
     } else {
-        // Nobody may read it; that is no failure.
+        // Standard error may be closed.
         let _ = refusal.print();
     }
     if refusal.use_stderr() {

@@ -1,4 +1,4 @@
-//! The log on standard error: which events it shows, and how often it repeats the same error.
+//! The log on standard error: which events it shows, and how often it repeats an error.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -17,13 +17,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::output;
 
-/// For so long a repeated error is only counted.
+/// How long a repeated error is only counted.
 const PERIOD: Duration = Duration::from_secs(60);
-/// The event of a failed attempt, which the program tells itself.
+/// The event of a failed attempt. The program emits it.
 pub(crate) const ATTEMPT_FAILED: &str = "dueq.attempt_failed";
 /// The event of a worker that cannot reach the server yet.
 pub(crate) const NOT_STARTED: &str = "dueq.not_started";
-/// How many lines of one error a period may have: failed attempts name different messages.
+/// How many lines a period may have for one error of failed attempts, which name different
+/// messages.
 const ATTEMPTS: u32 = 10;
 /// How many errors are remembered.
 const REMEMBERED: usize = 1_000;
@@ -46,7 +47,7 @@ pub(crate) enum Level {
     Trace,
 }
 
-/// Starts the log. `level` counts more than RUST_LOG, and that more than warnings, the default.
+/// Starts the log. `level` overrides RUST_LOG; the default is warnings.
 pub(crate) fn start(style: Style, level: Option<Level>) {
     let chosen = match level {
         Some(Level::Warn) => None,
@@ -54,7 +55,7 @@ pub(crate) fn start(style: Style, level: Option<Level>) {
         Some(level) => Some(EnvFilter::new(format!("warn,dueq={}", level.name()))),
         None => EnvFilter::try_from_default_env().ok(),
     };
-    // A person at a prompt wants to know why a call takes ten seconds. Those who chose a level get that level.
+    // By default, also show why a call takes up to ten seconds: it is repeated.
     let is_default = chosen.is_none();
     let waits = filter_fn(move |metadata: &Metadata<'_>| {
         is_default && metadata.name() == "dueq.call_repeated"
@@ -101,7 +102,7 @@ impl Level {
     }
 }
 
-/// A format that leaves out what [`Floods`] withholds, and says how much that was.
+/// A format that omits the events that [`Floods`] withholds, and reports their number.
 struct Sparing<F> {
     format: F,
     json: bool,
@@ -128,8 +129,8 @@ where
         };
         match judged {
             Judged::Withhold => Ok(()),
-            Judged::Tell(0) => self.format.format_event(context, to, event),
-            Judged::Tell(withheld) => {
+            Judged::Show(0) => self.format.format_event(context, to, event),
+            Judged::Show(withheld) => {
                 let mut line = String::new();
                 self.format
                     .format_event(context, Writer::new(&mut line), event)?;
@@ -139,7 +140,7 @@ where
     }
 }
 
-/// A line of the log that also says how often it was withheld.
+/// Adds to a line of the log how often it was withheld.
 fn with_count(line: &str, withheld: u64, json: bool) -> String {
     match line.strip_suffix('}').filter(|_| json) {
         Some(object) => format!("{object},\"withheld\":{withheld}}}"),
@@ -147,7 +148,7 @@ fn with_count(line: &str, withheld: u64, json: bool) -> String {
     }
 }
 
-/// What decides whether an event is told.
+/// The fields of an event that decide whether it is shown.
 #[derive(Default)]
 struct Fields {
     queue: String,
@@ -174,22 +175,22 @@ impl Visit for Fields {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Judged {
-    /// Tell it, and that it was withheld so often.
-    Tell(u64),
+    /// Show it, and report how often it was withheld.
+    Show(u64),
     Withhold,
 }
 
-/// What was told: of each error one line in each period, and one line when an outage is over.
+/// The recent errors: each has one line a period, and the end of an outage has one line.
 #[derive(Default)]
 struct Floods {
-    told: HashMap<String, Told>,
-    /// Queue and call of what fails and says when it works again.
+    shown: HashMap<String, Shown>,
+    /// Queue and call of the failing calls whose recovery is an event.
     failing: HashSet<(String, String)>,
-    /// Whether a line told of a failure since the last one that told of its end.
-    is_outage_told: bool,
+    /// Whether a failure was shown since the last shown recovery.
+    is_outage_shown: bool,
 }
 
-struct Told {
+struct Shown {
     since: Instant,
     lines: u32,
     withheld: u64,
@@ -208,42 +209,42 @@ impl Floods {
             | "dueq.extend_failed"
             | "dueq.master_unknown"
             | NOT_STARTED => 1,
-            _ => return Judged::Tell(0),
+            _ => return Judged::Show(0),
         };
         if name == "dueq.call_failed" && matches!(&*fields.call, "claim" | "beat") {
             self.failing
                 .insert((fields.queue.clone(), fields.call.clone()));
         }
-        if self.told.len() >= REMEMBERED {
-            self.told
-                .retain(|_, told| now.duration_since(told.since) < PERIOD);
+        if self.shown.len() >= REMEMBERED {
+            self.shown
+                .retain(|_, shown| now.duration_since(shown.since) < PERIOD);
         }
-        if self.told.len() >= REMEMBERED {
-            self.told.clear();
+        if self.shown.len() >= REMEMBERED {
+            self.shown.clear();
         }
-        let told = self.told.entry(fields.error.clone()).or_insert(Told {
+        let shown = self.shown.entry(fields.error.clone()).or_insert(Shown {
             since: now,
             lines: 0,
             withheld: 0,
         });
-        if now.duration_since(told.since) >= PERIOD {
-            (told.since, told.lines) = (now, 0);
+        if now.duration_since(shown.since) >= PERIOD {
+            (shown.since, shown.lines) = (now, 0);
         }
-        if told.lines >= most {
-            told.withheld += 1;
+        if shown.lines >= most {
+            shown.withheld += 1;
             return Judged::Withhold;
         }
-        told.lines += 1;
-        self.is_outage_told |= most == 1;
-        Judged::Tell(std::mem::take(&mut told.withheld))
+        shown.lines += 1;
+        self.is_outage_shown |= most == 1;
+        Judged::Show(std::mem::take(&mut shown.withheld))
     }
 
-    /// The end of an outage is told once, when nothing fails any more.
+    /// Shows the end of an outage once, when no call fails any more.
     fn recovered(&mut self, fields: &Fields) -> Judged {
         self.failing
             .remove(&(fields.queue.clone(), fields.call.clone()));
-        if self.failing.is_empty() && std::mem::take(&mut self.is_outage_told) {
-            Judged::Tell(0)
+        if self.failing.is_empty() && std::mem::take(&mut self.is_outage_shown) {
+            Judged::Show(0)
         } else {
             Judged::Withhold
         }
@@ -273,49 +274,49 @@ mod tests {
     }
 
     #[test]
-    fn one_error_is_told_once_a_minute_with_a_count() {
+    fn one_error_has_one_line_a_minute_with_a_count() {
         let (mut floods, start) = (Floods::default(), Instant::now());
         let mut lines = Vec::new();
         for tenth in 0..1_300 {
             let at = start + Duration::from_millis(100) * tenth;
-            if let Judged::Tell(withheld) = failed(&mut floods, "claim", "READONLY", at) {
+            if let Judged::Show(withheld) = failed(&mut floods, "claim", "READONLY", at) {
                 lines.push((tenth, withheld));
             }
         }
         assert_eq!(lines, [(0, 0), (600, 599), (1_200, 599)]);
         assert_eq!(
             failed(&mut floods, "claim", "MISCONF", start),
-            Judged::Tell(0),
-            "another error is told at once"
+            Judged::Show(0),
+            "another error is shown at once"
         );
     }
 
     #[test]
-    fn the_end_of_an_outage_is_told_once_after_all_calls_work() {
+    fn recovery_is_shown_once_after_all_calls_work() {
         let (mut floods, now) = (Floods::default(), Instant::now());
         assert_eq!(
             recovered(&mut floods, "beat", now),
             Judged::Withhold,
-            "no failure was told"
+            "no failure was shown"
         );
-        assert_eq!(failed(&mut floods, "claim", "away", now), Judged::Tell(0));
+        assert_eq!(failed(&mut floods, "claim", "away", now), Judged::Show(0));
         assert_eq!(failed(&mut floods, "beat", "away", now), Judged::Withhold);
         assert_eq!(
             recovered(&mut floods, "beat", now),
             Judged::Withhold,
             "claims still fail"
         );
-        assert_eq!(recovered(&mut floods, "claim", now), Judged::Tell(0));
+        assert_eq!(recovered(&mut floods, "claim", now), Judged::Show(0));
         assert_eq!(failed(&mut floods, "claim", "away", now), Judged::Withhold);
         assert_eq!(
             recovered(&mut floods, "claim", now),
             Judged::Withhold,
-            "its failure was not told again"
+            "its failure was not shown again"
         );
     }
 
     #[test]
-    fn failed_attempts_of_one_error_have_ten_lines_a_minute() {
+    fn failed_attempts_have_ten_lines_a_minute_for_each_error() {
         let (mut floods, now) = (Floods::default(), Instant::now());
         let mut lines = |at| {
             let fields = Fields {
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_fits_a_line_for_people_and_an_object() {
+    fn withheld_count_is_added_to_text_and_json() {
         assert_eq!(
             with_count("failed error=x", 7, false),
             "failed error=x (and 7 more times since the last such line)"
@@ -346,6 +347,6 @@ mod tests {
         for number in 0..10 * REMEMBERED {
             failed(&mut floods, "claim", &number.to_string(), now);
         }
-        assert!(floods.told.len() <= REMEMBERED);
+        assert!(floods.shown.len() <= REMEMBERED);
     }
 }

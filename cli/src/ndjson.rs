@@ -1,4 +1,4 @@
-//! Reading messages as lines of JSON.
+//! Reads messages from lines of JSON.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read};
@@ -12,17 +12,17 @@ use serde_json::value::RawValue;
 use crate::time;
 use crate::when::When;
 
-/// No line is longer: 16 MiB of payload, each byte written as \u00xx.
+/// The longest possible line: a payload of 16 MiB, each byte written as \u00xx.
 const MAX_LINE_BYTES: u64 = 100 * 1024 * 1024;
-/// A chunk ends with the line that reaches one of these: memory is bounded.
+/// A chunk ends with the line that reaches one of these limits, which bounds the memory.
 const CHUNK_LINES: usize = 4_096;
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
-/// What a line may hold. A word that is not known is refused: a `dealy` would else be due at once.
+/// The fields of a line. Unknown names are refused: a message with `dealy` would be due at once.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line<'a> {
-    /// Text, or any other JSON value.
+    /// A string, or any other JSON value.
     #[serde(borrow)]
     payload: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -38,9 +38,9 @@ struct Line<'a> {
     traceparent: Option<Cow<'a, str>>,
 }
 
-/// What holds for each line that does not say otherwise.
+/// The values for fields that a line leaves out.
 pub(crate) struct Defaults {
-    /// Names the file in the ids of lines without one.
+    /// The name of the file, which is hashed into the ids of lines without an id.
     pub(crate) source: String,
     pub(crate) due: Option<Due>,
     pub(crate) when: When,
@@ -49,7 +49,7 @@ pub(crate) struct Defaults {
     pub(crate) traceparent: Option<String>,
 }
 
-/// Some lines, parsed: what was on them, by number, and how far the file was read.
+/// Some parsed lines, each with its number, and how far the file was read.
 #[derive(Default)]
 pub(crate) struct Chunk {
     pub(crate) messages: Vec<(u64, Message)>,
@@ -58,7 +58,7 @@ pub(crate) struct Chunk {
     pub(crate) bytes: u64,
 }
 
-/// Reads chunks of a file; its lines are counted from 1.
+/// Reads a file in chunks. Lines are numbered from 1.
 pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     defaults: Defaults,
@@ -85,7 +85,8 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The next lines; none at the end of the file. Unless bad lines are skipped, a chunk ends with the first.
+    /// Reads the next lines; `None` at the end of the file. The chunk ends with the first bad line,
+    /// unless bad lines are skipped.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Chunk>> {
         let mut chunk = Chunk::default();
         while chunk.messages.len() + chunk.bad.len() < CHUNK_LINES
@@ -106,7 +107,7 @@ impl<R: Read> Lines<R> {
             if read as u64 == MAX_LINE_BYTES {
                 self.reader.skip_until(b'\n')?;
             }
-            // A slow writer's lines are not kept waiting for those that it has not written yet.
+            // Push the lines of a slow writer now, before it has filled a chunk.
             let more = !self.reader.buffer().is_empty();
             let text = self
                 .buffer
@@ -118,7 +119,7 @@ impl<R: Read> Lines<R> {
                 continue;
             }
             let message = if read as u64 == MAX_LINE_BYTES {
-                Err(format!("longer than {MAX_LINE_BYTES} bytes"))
+                Err(format!("the line is longer than {MAX_LINE_BYTES} bytes"))
             } else {
                 self.defaults.message(text, self.line)
             };
@@ -140,11 +141,13 @@ impl<R: Read> Lines<R> {
 }
 
 impl Defaults {
-    /// The message on a line.
+    /// Parses a line.
     fn message(&self, text: &[u8], number: u64) -> Result<Message, String> {
-        // A list would be taken for the values of the fields in their order, whatever that is.
+        // Serde would read a list as the values of the fields in their order.
         if text.starts_with(b"[") {
-            return Err("a list, not an object such as {\"payload\": \"...\"}".to_owned());
+            return Err(
+                "the line is a list; write an object such as {\"payload\": \"...\"}".to_owned(),
+            );
         }
         let line: Line<'_> = serde_json::from_slice(text).map_err(|error| {
             let reason = error.to_string();
@@ -156,14 +159,16 @@ impl Defaults {
             (None, Some(payload)) => STANDARD
                 .decode(payload.as_bytes())
                 .map_err(|error| format!("payload_base64: {error}"))?,
-            (None, None) => return Err("neither payload nor payload_base64".to_owned()),
-            _ => return Err("both payload and payload_base64".to_owned()),
+            (None, None) => {
+                return Err("the line has neither payload nor payload_base64; add one".to_owned());
+            }
+            _ => return Err("the line has both payload and payload_base64; remove one".to_owned()),
         };
         let due = match (line.delay, line.at) {
             (Some(delay), None) => Some(Due::from(time::delay(&delay)?)),
             (None, Some(at)) => Some(self.when.moment(&at)?),
             (None, None) => self.due,
-            _ => return Err("both delay and at".to_owned()),
+            _ => return Err("the line has both delay and at; remove one".to_owned()),
         };
         let mut message = Message::new(payload).on_conflict(self.on_conflict);
         message = match line.id {
@@ -182,15 +187,17 @@ impl Defaults {
         Ok(message)
     }
 
-    /// The same for the same line of the same file, so that a second run changes nothing; another if either changes.
+    /// An id computed from file, line number and text. A second run of the same file finds the same
+    /// ids and changes nothing.
     fn stable_id(&self, text: &[u8], number: u64) -> String {
         let hash = fnv1a(fnv1a(FNV_START, self.source.as_bytes()), text);
-        // Padded: of messages due in the same millisecond the lesser id is first, and so is the earlier line.
+        // Padded, so that messages due in the same millisecond are delivered in the order of their
+        // lines.
         format!("line:{number:010}:{hash:016x}")
     }
 }
 
-/// The characters of a text; any other JSON value as it is written.
+/// The characters of a string; the text of any other JSON value.
 fn bytes_of(payload: &RawValue) -> Result<Vec<u8>, String> {
     let json = payload.get();
     if !json.starts_with('"') {

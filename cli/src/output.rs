@@ -1,6 +1,6 @@
-//! Writing to the terminal: what others chose must not steer it.
+//! All output of the program. Text from outside cannot steer the terminal.
 //!
-//! All that the program prints goes through here; `shown` has the characters that never reach a terminal as they are.
+//! The module `shown` knows the characters that must be escaped for a terminal.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -13,12 +13,12 @@ use serde_json::{Map, Value};
 pub(crate) use crate::shown::visible;
 use crate::shown::{guarded, guarded_json};
 
-/// Whether what was asked took place: a script branches on the exit code.
+/// Whether the server did what was asked: scripts branch on the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Exit code 0.
     Done,
-    /// Exit code 1: the server decided otherwise, and the output says how.
+    /// Exit code 1: the server refused, and the output gives the reason.
     Refused,
 }
 
@@ -27,13 +27,13 @@ impl Outcome {
         if done { Self::Done } else { Self::Refused }
     }
 
-    /// Refused, if one of both is.
+    /// `Done` only if both are.
     pub(crate) fn and(self, other: Self) -> Self {
         Self::done_if(self == Self::Done && other == Self::Done)
     }
 }
 
-/// Wrong usage that only shows after the command line was read: exit code 2.
+/// A wrong value or combination that the parser of the command line cannot detect: exit code 2.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -45,7 +45,7 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// A failure that takes more than a line to explain, in words of our own: its line ends are kept.
+/// A failure whose explanation has several lines. It contains no text from outside.
 #[derive(Debug)]
 pub(crate) struct Advice(pub(crate) &'static str);
 
@@ -57,7 +57,8 @@ impl fmt::Display for Advice {
 
 impl std::error::Error for Advice {}
 
-/// What became of one message: `WORD [(DETAIL)] ID`, or an object with id, outcome and whatever else `fields` names.
+/// Prints the outcome of one message: `WORD [(DETAIL)] ID`, or an object with id, outcome and
+/// `fields`.
 pub(crate) fn message(
     json: bool,
     id: &[u8],
@@ -83,7 +84,7 @@ pub(crate) fn message(
     line(&format!("{word}{detail} {}", shown_id(id)))
 }
 
-/// What became of a queue: `WORD [COUNT] QUEUE`, or an object.
+/// Prints the outcome of a call on a queue: `WORD [COUNT] QUEUE`, or an object.
 pub(crate) fn queue(json: bool, queue: &str, word: &str, count: Option<u64>) -> io::Result<()> {
     if json {
         let mut object = serde_json::json!({ "queue": queue, "outcome": word });
@@ -96,7 +97,7 @@ pub(crate) fn queue(json: bool, queue: &str, word: &str, count: Option<u64>) -> 
     line(&format!("{word}{count} {}", visible(queue.as_bytes())))
 }
 
-/// An id for a program: as text, and byte for byte where it is none.
+/// An id for programs: as text, and also in base64 if it is not UTF-8.
 pub(crate) fn id_fields(id: &[u8]) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("id".to_owned(), String::from_utf8_lossy(id).into());
@@ -106,7 +107,7 @@ pub(crate) fn id_fields(id: &[u8]) -> Map<String, Value> {
     object
 }
 
-/// A payload for a program: as text where it is text, and byte for byte always.
+/// A payload for programs: in base64, and also as text if it is UTF-8.
 pub(crate) fn payload_fields(object: &mut Map<String, Value>, payload: &[u8]) {
     if let Ok(text) = std::str::from_utf8(payload) {
         object.insert("payload".to_owned(), text.into());
@@ -114,7 +115,7 @@ pub(crate) fn payload_fields(object: &mut Map<String, Value>, payload: &[u8]) {
     object.insert("payload_base64".to_owned(), STANDARD.encode(payload).into());
 }
 
-/// An id for people, in words that can be pasted: where it is no text, as a shell writes it.
+/// An id for people, ready to paste: as text, or as a shell word if it is not UTF-8.
 pub(crate) fn shown_id(id: &[u8]) -> String {
     if std::str::from_utf8(id).is_ok() {
         visible(id)
@@ -123,22 +124,24 @@ pub(crate) fn shown_id(id: &[u8]) -> String {
     }
 }
 
-/// Writes a line at once, so that whoever reads along sees it. Its own line ends are kept.
+/// Writes a line and flushes it, so that a reader of a pipe sees it at once. Keeps line ends
+/// inside.
 pub(crate) fn line(text: &str) -> io::Result<()> {
     text_as_it_is(&format!("{}\n", guarded(text)))
 }
 
-/// Writes an object on a line of its own.
+/// Writes an object on one line.
 pub(crate) fn json_line(value: &Value) -> io::Result<()> {
     text_as_it_is(&format!("{}\n", json(value)))
 }
 
-/// An object on one line. What would steer a terminal is escaped as JSON does, so nothing is lost to who reads JSON.
+/// An object on one line. Characters that steer a terminal are escaped in JSON's way, so a JSON
+/// reader gets the original value.
 pub(crate) fn json(value: &Value) -> String {
     guarded_json(&value.to_string()).into_owned()
 }
 
-/// Writes bytes that somebody asked for as they are; to a terminal, made visible.
+/// Writes raw bytes; to a terminal, in their visible form.
 pub(crate) fn bytes(bytes: &[u8]) -> io::Result<()> {
     if is_terminal() {
         return line(&visible(bytes));
@@ -148,14 +151,14 @@ pub(crate) fn bytes(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a text of our own, such as a script.
+/// Writes text that the program itself contains, such as a script.
 pub(crate) fn text_as_it_is(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Clears the screen, if there is one, and goes to its upper left corner.
+/// Clears the terminal, if there is one, and moves to its upper left corner.
 pub(crate) fn clear_screen() -> io::Result<()> {
     if is_terminal() {
         text_as_it_is("\x1b[2J\x1b[H")
@@ -164,12 +167,12 @@ pub(crate) fn clear_screen() -> io::Result<()> {
     }
 }
 
-/// Writes a line to standard error. Nobody may read it; that is no failure.
+/// Writes a line to standard error. Ignores errors: standard error may be closed.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", guarded(text));
 }
 
-/// Standard error for the log: an event is written at once, and stays one line.
+/// Standard error for the log: one line for each event, written at once.
 pub(crate) struct Log {
     pub(crate) json: bool,
 }
@@ -192,7 +195,7 @@ impl Write for Log {
     }
 }
 
-/// A moment for people: `2026-12-01T12:00:00.25Z`.
+/// Formats a moment for people: `2026-12-01T12:00:00.25Z`.
 pub(crate) fn moment(unix_ms: u64) -> String {
     i64::try_from(unix_ms)
         .ok()
@@ -207,7 +210,7 @@ fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether the reader of our output has gone away.
+/// Whether the reader of standard output has closed the pipe.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()

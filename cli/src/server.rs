@@ -1,4 +1,4 @@
-//! Which server is meant, how to connect to it, and what to do about errors of it.
+//! Connects to the server of the command, and explains its errors.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use dueq::{Client, ClientOptions, Error, ErrorKind, Queue, shell_word};
 
-use crate::failure::{self, Told};
+use crate::failure::{self, Explained};
 use crate::log::Style;
 use crate::output::Usage;
 use crate::{Common, existing, output};
 
-/// The server if none is named.
+/// The server without --redis and REDIS_URL.
 const DEFAULT: &str = "redis://127.0.0.1/";
 /// How the library's remedies name the server.
 const NAMED: &str = " -u \"$REDIS_URL\"";
@@ -25,7 +25,8 @@ impl Common {
         Ok(Client::connect_with(self.url(), &self.options()?).await?)
     }
 
-    /// For verbs that only read: they also look at a server that must not hold queues, and warn.
+    /// For commands that only read: they also accept a server that is unfit to hold queues, with a
+    /// warning.
     pub(crate) async fn client_to_read(&self) -> anyhow::Result<Client> {
         match Client::connect_with(self.url(), &self.options()?).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
@@ -38,7 +39,7 @@ impl Common {
         }
     }
 
-    /// Which certificates to use.
+    /// The certificates of the command line.
     pub(crate) fn options(&self) -> anyhow::Result<ClientOptions> {
         let read = |path: &PathBuf| {
             fs::read(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()))
@@ -52,7 +53,18 @@ impl Common {
                 options = options.client_certificate(read(cert)?, read(key)?)
             }
             (None, None) => {}
-            _ => return Err(Usage("--cert and --key go together".to_owned()).into()),
+            (Some(_), None) => {
+                return Err(Usage(
+                    "--cert needs --key FILE, the key of the certificate".to_owned(),
+                )
+                .into());
+            }
+            (None, Some(_)) => {
+                return Err(Usage(
+                    "--key needs --cert FILE, the certificate of the key".to_owned(),
+                )
+                .into());
+            }
         }
         Ok(options)
     }
@@ -62,6 +74,8 @@ impl Common {
     }
 
     pub(crate) async fn client_and_queue(&self, name: &str) -> anyhow::Result<(Client, Queue)> {
+        // A wrong name is reported even if the server cannot be reached.
+        dueq::queue_keys(name)?;
         let client = self.client().await?;
         let queue = self.queue_of(&client, name)?;
         Ok((client, queue))
@@ -71,19 +85,20 @@ impl Common {
         &self,
         name: &str,
     ) -> anyhow::Result<(Client, Queue)> {
+        dueq::queue_keys(name)?;
         let client = self.client_to_read().await?;
         let queue = self.queue_of(&client, name)?;
         Ok((client, queue))
     }
 
-    /// The queue that the command is about.
+    /// Opens the queue of the command, and remembers its name for error messages.
     pub(crate) fn queue_of(&self, client: &Client, name: &str) -> anyhow::Result<Queue> {
         let queue = client.queue(name)?;
         let _ = self.about.set(name.to_owned());
         Ok(queue)
     }
 
-    /// The same of one that must exist.
+    /// Opens a queue that must exist.
     pub(crate) async fn existing_queue(&self, name: &str) -> anyhow::Result<Queue> {
         let (client, queue) = self.client_and_queue(name).await?;
         existing::require(&client, &queue).await?;
@@ -96,12 +111,12 @@ impl Common {
         Ok(queue)
     }
 
-    /// An error of the library, with what it leaves open.
-    pub(crate) fn told(&self, error: &Error) -> Told {
-        Told::of(error, self.about.get().map(String::as_str))
+    /// Explains an error of the library.
+    pub(crate) fn explain(&self, error: &Error) -> Explained {
+        Explained::of(error, self.about.get().map(String::as_str))
     }
 
-    /// Commands to paste, with redis-cli at the server of this call: it does not read REDIS_URL by itself.
+    /// Names the server of this call in commands to paste: redis-cli does not read REDIS_URL.
     pub(crate) fn remedy(&self, text: &str) -> String {
         let Some(url) = &self.redis else {
             return text.replace(NAMED, "");
@@ -113,13 +128,13 @@ impl Common {
         }
         let server = match url.rsplit_once('@') {
             None if is_for_redis_cli(url) => shell_word(url.as_bytes()),
-            // A password is not repeated.
+            // Repeats no password.
             _ => "URL".to_owned(),
         };
         text.replace(NAMED, &format!(" -u {server}"))
     }
 
-    /// What to look at, or to do, after an error that the library cannot explain by itself.
+    /// Advice that the library cannot give: it concerns flags, the URL or the port.
     fn way_out(&self, error: &Error) -> Option<&'static str> {
         let (text, tls) = (error.to_string(), self.url().starts_with("rediss"));
         let says = |words: &str| text.contains(words);
@@ -150,17 +165,21 @@ impl Common {
         }
     }
 
-    pub(crate) fn explained(&self, error: &anyhow::Error) -> String {
-        let of_library = error.downcast_ref::<Error>().map(|error| self.told(error));
-        let told = of_library.as_ref().or_else(|| error.downcast_ref::<Told>());
-        let text = self.remedy(&told.map_or_else(|| error.to_string(), ToString::to_string));
-        match told.and_then(|told| self.way_out(&told.error)) {
+    pub(crate) fn message_of(&self, error: &anyhow::Error) -> String {
+        let of_library = error
+            .downcast_ref::<Error>()
+            .map(|error| self.explain(error));
+        let explained = of_library
+            .as_ref()
+            .or_else(|| error.downcast_ref::<Explained>());
+        let text = self.remedy(&explained.map_or_else(|| error.to_string(), ToString::to_string));
+        match explained.and_then(|explained| self.way_out(&explained.error)) {
             Some(way_out) => format!("{text} ({way_out})"),
             None => text,
         }
     }
 
-    /// What is worth a look, and no failure.
+    /// Notes something that is no failure.
     pub(crate) fn remark(&self, text: &str) {
         match self.log {
             Style::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
@@ -171,14 +190,16 @@ impl Common {
     }
 
     pub(crate) fn complain(&self, error: &anyhow::Error) {
-        let text = self.explained(error);
+        let text = self.message_of(error);
         match self.log {
             Style::Text if error.is::<output::Advice>() => output::note(&format!("dueq: {error}")),
             Style::Text => output::note(&format!("dueq: {}", output::visible(text.as_bytes()))),
             Style::Json => {
                 let mut object = serde_json::json!({ "level": "ERROR", "message": text });
-                let told = error.downcast_ref::<Told>().map(|told| &told.error);
-                if let Some(error) = error.downcast_ref::<Error>().or(told) {
+                let explained = error
+                    .downcast_ref::<Explained>()
+                    .map(|explained| &explained.error);
+                if let Some(error) = error.downcast_ref::<Error>().or(explained) {
                     object["applied"] = failure::applied(error).into();
                 }
                 output::note(&output::json(&object));
@@ -187,7 +208,7 @@ impl Common {
     }
 }
 
-/// Whether redis-cli understands it: it knows no Sentinels and no sockets in URLs.
+/// Whether redis-cli understands the URL: it knows no URLs of Sentinels and sockets.
 fn is_for_redis_cli(url: &str) -> bool {
     url.starts_with("redis://") || url.starts_with("rediss://")
 }

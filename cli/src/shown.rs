@@ -1,8 +1,9 @@
-//! Making text harmless to a terminal: what steers the cursor, colours or the direction of writing is shown, not obeyed.
+//! Makes text harmless to a terminal: characters that steer the cursor, the colours or the
+//! direction of writing are escaped.
 
 use std::borrow::Cow;
 
-/// Text with whatever would steer a terminal made visible, so that a payload cannot move the cursor or change colours.
+/// Escapes every character that steers a terminal, line ends included.
 pub(crate) fn visible(bytes: &[u8]) -> String {
     escaped(
         &String::from_utf8_lossy(bytes),
@@ -12,12 +13,12 @@ pub(crate) fn visible(bytes: &[u8]) -> String {
     .into_owned()
 }
 
-/// The same, but ends of lines stay: for texts of our own, whatever has got into them.
+/// Like [`visible`], but keeps line ends: for the program's own texts, which may quote others.
 pub(crate) fn guarded(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n', |out, c| out.extend(c.escape_default()))
 }
 
-/// The same for JSON, which has escapes of its own: it means what it meant.
+/// Like [`guarded`], with JSON's escapes, so that the JSON keeps its value.
 pub(crate) fn guarded_json(json: &str) -> Cow<'_, str> {
     escaped(
         json,
@@ -50,8 +51,8 @@ fn escaped(
     Cow::Owned(shown)
 }
 
-/// Whether a terminal obeys it instead of showing it: control characters of both sets, those that reverse or isolate the
-/// direction of what follows, and other ends of lines.
+/// Whether a terminal obeys the character instead of showing it: control characters of both sets,
+/// characters that reverse or isolate the direction of writing, and Unicode's other line ends.
 pub(crate) fn steers(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_shown_and_not_obeyed() {
+    fn control_characters_are_escaped() {
         assert_eq!(visible(b"a\x1b[2Jb\n\0"), "a\\u{1b}[2Jb\\n\\u{0}");
         assert_eq!(
             visible("f\u{fc}r \u{1f600}".as_bytes()),
@@ -85,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn no_control_and_no_bidirectional_character_is_left() {
+    fn every_control_and_bidirectional_character_is_escaped() {
         for c in ('\0'..=char::MAX).filter(|c| steers(*c)) {
             let text = format!("a{c}b");
             assert!(!visible(text.as_bytes()).contains(steers), "{c:?}");
         }
-        // Those of the Unicode bidirectional algorithm, and both sets of control characters.
+        // The controls of Unicode's bidirectional algorithm, and both sets of control characters.
         for c in
             "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}".chars()
         {
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_what_it_meant() {
+    fn escaped_json_keeps_its_value() {
         let value = serde_json::json!({ "a\u{9b}b": "\x7f\x1b[31m\u{202e}\u{1f600}\n" });
         let shown = guarded_json(&value.to_string()).into_owned();
         assert!(!shown.contains(steers), "{shown}");

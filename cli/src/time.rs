@@ -34,7 +34,8 @@ pub(crate) fn zone(name: &str) -> Result<TimeZone, String> {
 /// Reads a moment in one of these notations:
 ///
 /// - `now`, or Unix milliseconds;
-/// - a time with its offset or zone: `2026-12-01T20:00:00+08:00`, `2026-12-01T20:00:00[Asia/Shanghai]`;
+/// - a time with its offset or zone: `2026-12-01T20:00:00+08:00`,
+///   `2026-12-01T20:00:00[Asia/Shanghai]`;
 /// - a time of clocks in `zone`: `2026-12-01 20:00`, `today 20:00`, `tomorrow 20:00`.
 ///
 /// A time that these clocks skip, or show twice, is refused.
@@ -59,7 +60,8 @@ pub(crate) fn moment(
         return Ok(now.into());
     }
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // 13 digits reach from 2001 to 2286. Unix seconds, and dates without separators, have fewer or more.
+        // 13 digits reach from 2001 to 2286. Unix seconds, and dates without separators, have fewer
+        // or more.
         let ms = text
             .parse()
             .ok()

@@ -91,7 +91,8 @@ fn bytes(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The members of a captured ZSET: id, due, value; taken apart at the places where Redisson's frames have them.
+/// The members of a captured ZSET: id, due, value; taken apart at the places where Redisson's
+/// frames have them.
 fn delayed(capture: &str, name: &str, id_at: usize) -> Vec<(String, u64, Vec<u8>)> {
     let key = format!("zset\tredisson_delay_queue_timeout:{name}\t");
     let members = capture
@@ -212,8 +213,8 @@ async fn a_repetition_creates_nothing_even_after_all_was_handled_and_forgotten()
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 17, 0, 0]);
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 0, 17, 0]);
 
-    // What is due is handled: three that waited in the destination and seven that were to be in half a minute. Then the
-    // queue's own memory of them runs out.
+    // What is due is handled: three that waited in the destination and seven that were to be in
+    // half a minute. Then the queue's own memory of them runs out.
     let queue = queue(&server, "text").await?;
     let mut work = Command::new(env!("CARGO_BIN_EXE_dueq"))
         .args(["--redis", &server.url(), "work", "text", "--print"])
@@ -330,7 +331,8 @@ async fn what_cannot_be_read_is_counted_and_named_and_the_rest_is_imported() -> 
         "{told}"
     );
 
-    // A second codec takes what the first could not, where that helps; and what no queue takes is refused, alone.
+    // A second codec takes what the first could not, where that helps; and what no queue takes is
+    // refused, alone.
     let large = "return redis.call('RPUSH', KEYS[1], string.rep('x', 2097152), 'after')";
     server.command(&["EVAL", large, "1", "text"])?;
     let (report, code) = import(&server, &["text"])?;

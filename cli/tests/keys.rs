@@ -40,7 +40,8 @@ fn a_bad_name_and_an_unknown_language_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Each with the program that says whether it can be read, where there is one. What the files do is tested with them.
+/// Each with the program that says whether it can be read, where there is one. What the files do is
+/// tested with them.
 #[test]
 fn each_language_can_read_its_producer() -> Result<()> {
     let name = r#"it's "so" \ $HOME `x` größe"#;

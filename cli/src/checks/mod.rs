@@ -1,6 +1,8 @@
-//! Checks of everything that parses input from outside, as functions of bytes that panic if an invariant does not hold.
+//! Checks of everything that parses input from outside, as functions of bytes that panic if an
+//! invariant does not hold.
 //!
-//! A test runs them on the files of `fuzz/corpus` and on mutations of those; `make fuzz` runs them for longer.
+//! A test runs them on the files of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
+//! for longer.
 
 mod ndjson;
 mod redisson;

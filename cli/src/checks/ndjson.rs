@@ -16,7 +16,8 @@ use crate::shown::{steers, visible};
 use crate::time;
 use crate::when::When;
 
-/// `push --ndjson`: each line is a message, is blank or is refused with a reason, for every size of the reads.
+/// `push --ndjson`: each line is a message, is blank or is refused with a reason, for every size of
+/// the reads.
 pub fn ndjson(bytes: &[u8]) {
     let (whole, read) = lines(bytes, 1, true, 1 << 16);
     assert_eq!(read, bytes.len() as u64, "every byte was read");

@@ -7,7 +7,8 @@ use crate::commands::import::codec::Codec;
 use crate::commands::import::frame;
 use crate::shown::visible;
 
-/// Elements of Redisson: only a complete frame is accepted, and JSON without Java's types is still JSON.
+/// Elements of Redisson: only a complete frame is accepted, and JSON without Java's types is still
+/// JSON.
 pub fn redisson(bytes: &[u8]) {
     if let Some(found) = frame::parse(bytes) {
         let length = (found.value.len() as u64).to_le_bytes();

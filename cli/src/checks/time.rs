@@ -11,7 +11,8 @@ use jiff::{SignedDuration, Span, Timestamp};
 use super::check_reason;
 use crate::time;
 
-/// `--delay`: an accepted delay equals what was written and has a fixed length; a refusal gives its reason.
+/// `--delay`: an accepted delay equals what was written and has a fixed length; a refusal gives its
+/// reason.
 pub fn delay(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -66,8 +67,8 @@ fn plain_delay(text: &str) -> Option<Duration> {
 /// 2026-10-24T22:00:00Z, a day before clocks are put back in Europe.
 const NOW: i64 = 1_792_879_200;
 
-/// `--at`: clocks in the zone show the written time at the accepted moment, and at no other moment. A refusal gives its
-/// reason. The first byte selects the zone of `--tz`.
+/// `--at`: clocks in the zone show the written time at the accepted moment, and at no other moment.
+/// A refusal gives its reason. The first byte selects the zone of `--tz`.
 pub fn moment(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else {
         return;

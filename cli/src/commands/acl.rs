@@ -1,4 +1,5 @@
-//! `dueq acl`: the rights that a producer, a consumer or an operator of one queue needs, and no more.
+//! `dueq acl`: the rights that a producer, a consumer or an operator of one queue needs, and no
+//! more.
 
 use clap::{Args, ValueEnum};
 use dueq::Role;
@@ -9,16 +10,16 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints one ACL SETUSER command, for the prompt or the standard input of redis-cli; put a password in the place of PASSWORD.
-The user may do the work of the role in this queue, by EVALSHA and FCALL alike, and touches no other queue. No server is
-asked. A producer needs a queue that exists: an operator makes it, with any `dueq configure`.
+Prints one ACL SETUSER command, for the prompt or the standard input of redis-cli; replace PASSWORD by a password. The
+user can do the work of the role in this queue, by EVALSHA and by FCALL, and can touch no other queue. The command asks no
+server. A producer needs an existing queue: an operator creates it with `dueq configure`.
 
-Redis judges commands and keys, not scripts: what a role's scripts do, its user may do by hand, too. A producer can take
-back and read what waits, and read the tokens of leases, but change no lease; a consumer can finish any message, but pushes
-nothing.
-A producer counts what it pushes, and so may add a number to any field of the queue's meta by hand: that pauses the queue,
-changes its limits, has every client refuse it, or lets callers bring a clock of their own (`dueq doctor` finds that one).
-docs/protocol/operations.md says what is kept apart and what cannot be.
+Redis checks commands and keys, not scripts. So the user of a role can also send the commands of its scripts by hand:
+  - A producer can read and remove waiting messages, and read the tokens of leases, but cannot change a lease.
+  - A producer increments counters in the queue's meta key, and so can add a number to any field of it. That can pause
+    the queue, change its limits, make every client refuse it, or let callers set the clock (`dueq doctor` finds this).
+  - A consumer can finish any message, but cannot push.
+The protocol's documentation lists what the roles can and cannot separate.
 
 Example, which prints the password that it sets:
   pw=$(openssl rand -hex 32)
@@ -26,7 +27,7 @@ Example, which prints the password that it sets:
 pub(crate) struct Acl {
     /// The role
     #[arg(value_enum)]
-    role: Who,
+    role: RoleName,
     /// The queue
     queue: String,
     /// The user [default: QUEUE-ROLE]
@@ -35,10 +36,10 @@ pub(crate) struct Acl {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Who {
-    /// Pushes, cancels, reschedules, looks at messages
+enum RoleName {
+    /// Pushes, cancels, reschedules and reads messages
     Producer,
-    /// Works the queue
+    /// Handles the messages of the queue
     Consumer,
     /// Everything in this queue
     Operator,
@@ -47,9 +48,9 @@ enum Who {
 impl Acl {
     pub(crate) fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let (role, word) = match self.role {
-            Who::Producer => (Role::Producer, "producer"),
-            Who::Consumer => (Role::Consumer, "consumer"),
-            Who::Operator => (Role::Operator, "operator"),
+            RoleName::Producer => (Role::Producer, "producer"),
+            RoleName::Consumer => (Role::Consumer, "consumer"),
+            RoleName::Operator => (Role::Operator, "operator"),
         };
         let rules = dueq::acl_rules(&self.queue, role)?;
         let user = self
@@ -61,7 +62,7 @@ impl Acl {
                 .any(|c| c.is_whitespace() || c.is_control() || "()'\"\\".contains(c))
         {
             return Err(Usage(format!(
-                "{user:?} is no name of a user: no blanks, quotes or parentheses"
+                "{user:?} is no user name: use no blanks, quotes, backslashes or parentheses"
             ))
             .into());
         }
@@ -70,10 +71,10 @@ impl Acl {
             output::json_line(&object)?;
         } else {
             let command = format!("ACL SETUSER {user} {} on >PASSWORD", rules.join(" "));
-            // It is to be pasted: made visible it would be about another queue.
+            // The command is for pasting. Escaped, it would name another queue.
             if command.contains(steers) {
                 let reason =
-                    "the name of the queue, or of the user, holds characters that steer a terminal";
+                    "the name of the queue or of the user has characters that steer a terminal";
                 return Err(Usage(format!("{reason}: take the rules from --json")).into());
             }
             output::line(&command)?;

@@ -1,4 +1,4 @@
-//! `dueq completions`: what a shell needs to complete our command line.
+//! `dueq completions`: completion scripts for shells.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -8,6 +8,9 @@ use crate::{Cli, output};
 
 #[derive(Args)]
 #[command(after_help = "\
+Prints the script to standard output. Write it to the file that your shell reads; new shells then complete the commands
+and options of dueq.
+
 Examples:
   dueq completions bash > ~/.local/share/bash-completion/completions/dueq
   dueq completions zsh > ~/.zfunc/_dueq

@@ -13,8 +13,8 @@ use crate::{Common, existing, output, time};
 #[command(
     arg_required_else_help = true,
     after_help = "\
-What is not named stays as it is. The queue is made if there is none, and the first line of the output says so. Without
-any limit it shows those of the queue.
+Sets the named limits and keeps the others. Without a limit it prints the limits of the queue. If the queue does not
+exist, the command creates it, and the first line of the output says so.
 
 Examples:
   dueq configure orders
@@ -30,27 +30,29 @@ pub(crate) struct Configure {
 
 #[derive(Args)]
 struct Flags {
-    /// A message is dead after so many failed attempts, unless it has a limit of its own; 20 unless set
+    /// A message is dead after N failed attempts, unless it was pushed with its own limit [default:
+    /// 20]
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
-    /// A message survives so many crashes, which are leases that ran out; 5 unless set
+    /// A message survives N crashes, which are leases that ran out [default: 5]
     #[arg(long, value_name = "N")]
     max_crashes: Option<u32>,
-    /// The queue holds so many messages, whatever their state, and refuses more; 'none' for no limit, the default
+    /// The queue holds at most N messages in all states, and refuses more; none for no limit
+    /// [default: none]
     #[arg(long, value_name = "N", value_parser = number_or_none)]
     max_messages: Option<MaxMessages>,
-    /// The largest payload that is taken; 1048576 unless set, 16777216 at most
+    /// The largest accepted payload, at most 16777216 [default: 1048576]
     #[arg(long, value_name = "BYTES")]
     max_payload_bytes: Option<u32>,
-    /// Dead messages are removed after so long; 30d unless set
+    /// Dead messages are removed after this time [default: 30d]
     #[arg(long, value_name = "TIME", value_parser = time::delay)]
     keep_dead_for: Option<Duration>,
-    /// So many dead messages are kept, the youngest; 100000 unless set
+    /// The N youngest dead messages are kept, older ones removed [default: 100000]
     #[arg(long, value_name = "N")]
     keep_dead: Option<u64>,
 }
 
-/// `None` takes the limit away.
+/// `None` removes the limit.
 #[derive(Clone, Copy)]
 struct MaxMessages(Option<u64>);
 

@@ -1,4 +1,4 @@
-//! `dueq dev`: a private server for people who have none.
+//! `dueq dev`: a private server for experiments.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -18,7 +18,7 @@ use crate::group::{self, Guard};
 use crate::{Common, output};
 
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
-/// How long the server may take to write what it has to.
+/// How long the server may take to write its data at the end.
 const SHUTDOWN: Duration = Duration::from_secs(30);
 const INSTALL: &str = "\
 no redis-server or valkey-server on PATH. Install one (Redis 7.0, Valkey 7.2 or newer):
@@ -30,17 +30,18 @@ or run one in a container, which needs no `dueq dev`:
 
 #[derive(Args)]
 #[command(after_help = "\
-It is for trying things out on one machine: it listens on 127.0.0.1 only and has no password. It never evicts a key, and
-writes each change to an append-only file, once a second to the disk; the next `dueq dev` goes on with it.
+Runs the redis-server or valkey-server of this machine, for experiments. The server listens on 127.0.0.1 only, has no
+password and never evicts a key. It writes each change to an append-only file, which reaches the disk once a second; the
+next `dueq dev` continues with this data.
 
 Examples:
   dueq dev
   dueq dev --port 7000 --dir /tmp/orders    then: export REDIS_URL=redis://127.0.0.1:7000/")]
 pub(crate) struct Dev {
-    /// The port at 127.0.0.1; 0 takes a free one
+    /// The port on 127.0.0.1; 0 chooses a free one
     #[arg(long, default_value_t = 6379)]
     port: u16,
-    /// Where the data is kept [default: $XDG_DATA_HOME/dueq, else ~/.local/share/dueq]
+    /// The folder of the data [default: $XDG_DATA_HOME/dueq, else ~/.local/share/dueq]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 }
@@ -51,16 +52,17 @@ impl Dev {
         let dir = match self.dir {
             Some(dir) => dir,
             None => data_folder()
-                .context("neither XDG_DATA_HOME nor HOME is set: name a folder with --dir")?,
+                .context("neither XDG_DATA_HOME nor HOME is set: name a folder by --dir")?,
         };
-        // What is in the queues is nobody else's to read.
+        // Only this user may read the data.
         let made = fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&dir);
         made.map_err(|error| anyhow!("cannot make {}: {error}", dir.display()))?;
         let dir = dir.canonicalize()?;
-        // Two servers that append to one file would ruin it. Held by the server too, which may outlive this process.
+        // Two servers would ruin the append-only file. The server holds the lock too, because it
+        // may outlive this process.
         let lock = lock(&dir)?;
         let port = free(self.port)?;
         let url = if port == 6379 {
@@ -102,10 +104,11 @@ impl Dev {
 
 fn on_path() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let places = |name| std::env::split_paths(&path).map(move |folder: PathBuf| folder.join(name));
+    let candidates =
+        |name| std::env::split_paths(&path).map(move |folder: PathBuf| folder.join(name));
     PROGRAMS
         .iter()
-        .flat_map(places)
+        .flat_map(candidates)
         .find(|program| program.is_file())
 }
 
@@ -127,7 +130,7 @@ fn lock(dir: &Path) -> anyhow::Result<File> {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {
             bail!(
-                "another `dueq dev` uses {}: use that one, or name another folder with --dir",
+                "another `dueq dev` uses {}: use that server, or name another folder by --dir",
                 dir.display()
             )
         }
@@ -135,12 +138,12 @@ fn lock(dir: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// The port, if nobody listens there: else the answer might be a stranger's.
+/// Returns the port if it is free. On a port in use, another program's server might answer.
 fn free(port: u16) -> anyhow::Result<u16> {
     match TcpListener::bind(("127.0.0.1", port)) {
         Ok(listener) => Ok(listener.local_addr()?.port()),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
-            "something listens on 127.0.0.1:{port} already: if it is a Redis, use it (--redis redis://127.0.0.1:{port}/); else choose another --port"
+            "another program listens on 127.0.0.1:{port}: if it is a Redis, use it by --redis redis://127.0.0.1:{port}/; else choose another --port"
         ),
         Err(error) => bail!("cannot listen on 127.0.0.1:{port}: {error}"),
     }
@@ -167,7 +170,7 @@ fn spawn(program: &Path, port: u16, dir: &Path, lock: File) -> anyhow::Result<Ch
             "--maxmemory-policy",
             "noeviction",
         ])
-        // Its data go where it runs.
+        // The server writes its data into its working directory.
         .current_dir(dir)
         .stdin(lock)
         .stdout(log.try_clone()?)
@@ -177,7 +180,7 @@ fn spawn(program: &Path, port: u16, dir: &Path, lock: File) -> anyhow::Result<Ch
         .map_err(|error| anyhow!("cannot run {}: {error}", program.display()))
 }
 
-/// Until the server answers; a large append-only file takes its time.
+/// Waits until the server answers. Loading a large append-only file takes long.
 async fn ready(url: &str) -> anyhow::Result<()> {
     loop {
         match Client::connect(url).await {
@@ -196,10 +199,10 @@ fn ended(dir: &Path, status: &str) -> anyhow::Error {
     let last = log
         .lines()
         .rfind(|line| !line.trim().is_empty())
-        .unwrap_or("nothing");
+        .unwrap_or("(empty)");
     let last = output::visible(last.as_bytes());
     anyhow!(
-        "the server ended by itself ({status}); {} says last: {last}",
+        "the server ended ({status}); the last line of {} is: {last}",
         dir.join("log").display()
     )
 }

@@ -1,4 +1,4 @@
-//! `dueq doctor`: what is wrong with a server and its queues, what follows from it, and what mends it.
+//! `dueq doctor`: the problems of a server and its queues, their consequences and their remedies.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -7,38 +7,37 @@ use clap::Args;
 use dueq::{Checkup, Client, ErrorKind, Finding};
 
 use crate::output::Outcome;
-use crate::{Common, output};
+use crate::{Common, failure, output};
 
-/// By how much the server's clock may differ from this machine's.
+/// How much the server's clock may differ from this machine's.
 const OFFSET: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
-Looks at the server: version, eviction, persistence, replicas, memory, clients, buffers, round trip, clock, scripts and
-functions; and at each queue: whether due messages are delivered, and if not, why; whether every id is in one state, with
-its payload, claim and attributes; whether keys, sentinels, limits, encodings and the wake-up list are as they must be. It names
-what follows from each finding and what mends it.
-In small steps, safe while workers and producers go on; it reads each id once.
+Checks the server: version, eviction, persistence, replicas, memory, clients, buffers, round trip, clock, scripts and
+functions. Checks each queue: whether due messages are delivered, and if not, why; whether each id is in one state, with
+its payload, claim and attributes; and its keys, limits, encodings and wake-up list. Each finding comes with its
+consequence and its remedy. The checks run in small steps, so that workers and producers can continue.
 
-With --repair it mends the queues, never the server: what had no state is put among the dead, so that nothing is lost and
-nothing runs twice unasked; what had no payload is removed. docs/protocol/verbs says it of each finding.
+--repair repairs the queues, never the server. It moves messages without a state to the dead set, so that none is lost and
+none runs twice; it removes messages without a payload. The protocol's documentation describes the repair of each finding.
 
-Exit code 0 if nothing was found, 1 if something was, mended or not, or if a queue could not be read. A remark, such as
-on dead messages, is no finding, nor is what could not be checked for lack of a right.
+Exit code 0 without findings. Exit code 1 with findings, repaired or not, or if a queue could not be read. Remarks, such as
+on dead messages, and checks that this user may not make are no findings.
 
 Examples:
   dueq doctor
   dueq doctor orders --repair
   dueq doctor --json | jq -r 'select(.finding) | .remedy'")]
 pub(crate) struct Doctor {
-    /// The queue; all of them if not given
+    /// The queue [default: all queues]
     queue: Option<String>,
-    /// Mend what can be mended
+    /// Repair the findings that can be repaired
     #[arg(long)]
     repair: bool,
 }
 
-/// Counts what is printed.
+/// Prints the findings and counts them.
 struct Report<'a> {
     common: &'a Common,
     found: u64,
@@ -77,12 +76,13 @@ impl Doctor {
         for name in self.names(&client, &mut report).await? {
             let checkup = match client.queue(&name)?.examine(self.repair).await {
                 Ok(checkup) => checkup,
-                // What was found so far is told all the same. A server that is away is away for the other queues, too.
+                // Report the findings so far. If the server is unreachable, the other queues are
+                // too.
                 Err(error) => {
                     report.unchecked(
                         Some(&name),
                         "the queue",
-                        &common.remedy(&error.to_string()),
+                        &common.remedy(&failure::with_queue(&error.to_string(), Some(&name))),
                     )?;
                     unread = true;
                     if error.is_retryable() {
@@ -101,7 +101,7 @@ impl Doctor {
                         code: "absent",
                         subject: name.as_bytes(),
                         problem: "there is no such queue",
-                        consequence: "it is made by the first push; or the name is mistyped",
+                        consequence: "the first push creates it; or the name is mistyped",
                         remedy: "dueq queues",
                         mended: false,
                     },
@@ -118,7 +118,7 @@ impl Doctor {
         match client.queues().await {
             Ok(names) => Ok(names),
             Err(error) if error.kind() == ErrorKind::Denied => {
-                report.unchecked(None, "the queues: name one (SCAN)", &error.to_string())?;
+                report.unchecked(None, "the list of queues: name a queue", &error.to_string())?;
                 Ok(Vec::new())
             }
             Err(error) => Err(error.into()),
@@ -126,7 +126,7 @@ impl Doctor {
     }
 }
 
-/// A finding of the library's, or of this program's own.
+/// A finding or a remark, of the library or of this program.
 struct Line<'a> {
     code: &'a str,
     subject: &'a [u8],
@@ -149,7 +149,7 @@ impl<'a> From<&'a Finding> for Line<'a> {
     }
 }
 
-/// A fact as JSON has it.
+/// The JSON value of a fact.
 fn number_or_text(fact: &str) -> serde_json::Value {
     match fact {
         "true" | "false" => (fact == "true").into(),
@@ -157,7 +157,7 @@ fn number_or_text(fact: &str) -> serde_json::Value {
     }
 }
 
-/// Whether the server's clock is that far from this machine's.
+/// Whether the server's clock is too far from this machine's.
 fn is_off(offset_us: i128) -> bool {
     offset_us.unsigned_abs() > OFFSET.as_micros()
 }
@@ -170,9 +170,9 @@ impl Report<'_> {
         self.line(None, &Line {
             code: "clock",
             subject: b"clock",
-            problem: &format!("the server's clock is {} ms from this machine's", offset_us / 1_000),
-            consequence: "due times are by the server's clock: what is pushed with --at comes that much early or late by ours",
-            remedy: "chronyc tracking, on both machines",
+            problem: &format!("the server's clock differs from this machine's by {} ms", offset_us / 1_000),
+            consequence: "due times are times of the server's clock: a message with --at comes that much early or late by this machine's",
+            remedy: "chronyc tracking    # on both machines",
             mended: false,
         })
     }
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_of_difference_is_a_finding() {
+    fn clock_offset_above_a_second_is_a_finding() {
         for (offset_us, found) in [
             (0, false),
             (1_000_000, false),

@@ -1,4 +1,4 @@
-//! `dueq functions`: the library that other languages FCALL.
+//! `dueq functions`: the Redis Functions library that other languages call by FCALL.
 
 use std::io;
 
@@ -10,9 +10,15 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Redis keeps the functions with its data: load them once, and any client can call
+The library has one function for each call of the protocol. Redis keeps it with its data: load it once, and any client can
+push with
   FCALL dueq_push 10 KEYS... '' '' ID +DELAY_MS PAYLOAD ''
-with the ten keys that `dueq keys QUEUE` prints. docs/protocol describes every function.")]
+and the ten keys that `dueq keys QUEUE` prints. The protocol's documentation describes every function.
+
+Examples:
+  dueq functions load
+  dueq functions status --json | jq -r .outcome
+  dueq functions print > dueq.lua")]
 pub(crate) struct Functions {
     #[command(subcommand)]
     command: Command,
@@ -20,11 +26,11 @@ pub(crate) struct Functions {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Put the library on the server; a newer one there is left alone, and that is exit code 1
+    /// Load the library into the server; exit code 1, and no change, if the server has a newer one
     Load,
-    /// Print the library's text, as FUNCTION LOAD takes it
+    /// Print the source of the library, for FUNCTION LOAD
     Print,
-    /// Whether the server has the library: absent, older, current or newer
+    /// Print whether the server has the library: absent, older, current or newer
     Status,
 }
 
@@ -60,7 +66,7 @@ impl Functions {
     }
 }
 
-/// The word, this program's version, and under `name` the one that was found on the server.
+/// Prints the word, this program's version, and under `name` the version that the server had.
 fn print(json: bool, word: &str, found: Found, name: &str) -> io::Result<()> {
     let ours = dueq::functions_version();
     let theirs = match found {
@@ -77,7 +83,7 @@ fn print(json: bool, word: &str, found: Found, name: &str) -> io::Result<()> {
         ("before", Some(version)) => format!("the server had version {version}"),
         ("before", None) => "the server had none".to_owned(),
         (_, Some(version)) => format!("the server has version {version}"),
-        (_, None) => "the server has none: dueq functions load".to_owned(),
+        (_, None) => "the server has none; `dueq functions load` loads it".to_owned(),
     };
     output::line(&format!(
         "{word} (this program has version {ours}, {server})"

@@ -1,4 +1,4 @@
-//! `dueq cancel`, `run-now` and `requeue`: verbs that take ids and say what became of each.
+//! `dueq cancel`, `run-now` and `requeue`: commands that take ids and print an outcome for each.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -12,8 +12,10 @@ use crate::{Common, existing, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints a word for each id: cancelled, or why not: leased (a handler has it), dead, absent (no such message).
-Exit code 0 if all were cancelled, else 1. After cancelled a message is never delivered.
+A cancelled message is never delivered. A message that a handler has cannot be cancelled.
+
+Prints a word for each id: cancelled; or the reason why not: leased (a handler has it), dead, absent (no such message).
+Exit code 0 if all were cancelled, else 1.
 
 Examples:
   dueq cancel orders order:42 && echo 'in time'
@@ -24,7 +26,7 @@ pub(crate) struct Cancel {
     /// The ids
     #[arg(required = true, value_name = "ID")]
     ids: Vec<OsString>,
-    /// Dead messages too
+    /// Remove dead messages too
     #[arg(long)]
     dead: bool,
     #[command(flatten)]
@@ -61,8 +63,10 @@ impl Cancel {
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints a word for each id: moved, already (it was due), or why not: leased (a handler has it), dead, absent.
-Exit code 0 if all are due now, else 1.
+A worker receives the messages at once, instead of at their due time.
+
+Prints a word for each id: moved, already (it was due); or the reason why not: leased (a handler has it), dead, absent
+(no such message). Exit code 0 if all are due now, else 1.
 
 Example:
   dueq run-now orders order:42")]
@@ -102,8 +106,11 @@ impl RunNow {
 
 #[derive(Args)]
 #[command(after_help = "\
-A requeued message is due now, and its attempts are counted from none.
-Prints a word for each id: requeued, or why not: not_dead (and its state), absent. Exit code 0 if all were, else 1.
+A requeued message is due now, and its attempts and crashes are counted from zero. Requeue dead messages after the cause
+of their failures is fixed.
+
+Prints a word for each id: requeued; or the reason why not: not_dead (and its state), absent (no such message). Exit code
+0 if all were requeued, else 1.
 
 Examples:
   dueq requeue orders order:42
@@ -111,10 +118,10 @@ Examples:
 pub(crate) struct Requeue {
     /// The queue
     queue: String,
-    /// The ids, if not --all
+    /// The ids, unless --all
     #[arg(required_unless_present = "all", value_name = "ID")]
     ids: Vec<OsString>,
-    /// All messages that are dead now, the oldest first
+    /// Requeue all messages that are dead now, the oldest first
     #[arg(long, conflicts_with = "ids")]
     all: bool,
 }

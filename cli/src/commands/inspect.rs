@@ -1,4 +1,4 @@
-//! `dueq show` and `ls`: one message, and pages of them.
+//! `dueq show` and `ls`: one message, and pages of messages.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,12 +13,13 @@ use dueq::{Cursor, Listed, State};
 use crate::output::{Outcome, Usage};
 use crate::{Common, existing, output};
 
-/// A page of the protocol.
+/// The most messages that one call of the protocol lists.
 const PAGE: usize = 1_000;
 
 #[derive(Args)]
 #[command(after_help = "\
-If there is no such message, it prints absent and the exit code is 1.
+Prints state, due time, failures, crashes, the last error and the payload of a message. The due time is given for people
+and in Unix milliseconds. If there is no such message, the command prints absent, and the exit code is 1.
 
 Examples:
   dueq show orders order:42
@@ -29,7 +30,7 @@ pub(crate) struct Show {
     queue: String,
     /// The id
     id: OsString,
-    /// Only the payload, byte for byte (a terminal is shown what would steer it)
+    /// Print only the payload, byte for byte; on a terminal, control characters are escaped
     #[arg(long, conflicts_with = "json")]
     payload: bool,
 }
@@ -99,20 +100,21 @@ impl Show {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Listable {
-    /// Wait for their time
+    /// Messages that wait for their due time
     Scheduled,
-    /// Are due and wait for a handler
+    /// Due messages that wait for a handler
     Ready,
-    /// Are with a handler
+    /// Messages that a handler has
     Leased,
-    /// Were given up
+    /// Messages that were given up
     Dead,
 }
 
 #[derive(Args)]
 #[command(after_help = "\
-The time is when a message is due (scheduled, ready), its lease ends (leased) or it died (dead).
-If there are more, the last line names the cursor to go on with; with --json it is an object with that alone.
+Prints a line a message. Its time is the due time (scheduled, ready), the end of the lease (leased), or the time of death
+(dead). If there are more messages, the last line has the cursor for the next page; with --json this is an object with
+the cursor alone.
 
 Examples:
   dueq ls orders
@@ -120,13 +122,13 @@ Examples:
 pub(crate) struct Ls {
     /// The queue
     queue: String,
-    /// Which messages
+    /// The state of the messages
     #[arg(long, value_enum, default_value_t = Listable::Scheduled)]
     state: Listable,
-    /// Go on where another page ended
+    /// Continue where another page ended
     #[arg(long)]
     cursor: Option<String>,
-    /// How many
+    /// The number of messages
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
 }
@@ -178,7 +180,7 @@ fn decode(text: &str) -> Result<Cursor, Usage> {
     });
     let reason = || {
         Usage(format!(
-            "{text:?} is no cursor: paste the one at the end of another page"
+            "--cursor {text:?} is no cursor: paste the cursor at the end of another page"
         ))
     };
     bytes.map(Cursor::from_bytes).ok_or_else(reason)
@@ -216,7 +218,7 @@ fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
     }
 }
 
-/// What the time of a message in this state is.
+/// The name of the time that a message in this state has.
 fn time_name(state: State) -> &'static str {
     match state {
         State::Scheduled | State::Ready => "due",

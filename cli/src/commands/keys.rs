@@ -1,4 +1,4 @@
-//! `dueq keys`: what any Redis client needs to be a producer.
+//! `dueq keys`: the ten keys of a queue, and producers in other languages.
 
 use clap::Args;
 
@@ -8,15 +8,17 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-The keys are quoted for a shell, in the order that every script and function takes. No server is asked.
+Every script and function takes these ten keys in this order. They are quoted for a shell. --lang prints a complete
+producer instead, ready to run. The command asks no server.
 
-Example (after `dueq functions load`):
+Examples (after `dueq functions load`):
   eval redis-cli FCALL dueq_push 10 $(dueq keys orders) \"'' '' order:42 +1500 hello ''\"
+  dueq keys orders --lang redis-cli
   dueq keys orders --lang python > push.py && python push.py order:42 2000 'rate order 42'")]
 pub(crate) struct Keys {
     /// The queue
     queue: String,
-    /// Print a working producer in this language instead
+    /// Print a producer in this language instead
     #[arg(long)]
     lang: Option<Lang>,
 }

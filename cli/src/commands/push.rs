@@ -1,4 +1,4 @@
-//! `dueq push`: stores one message, or a file of them.
+//! `dueq push`: stores one message, or a file of messages.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -17,19 +17,24 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
+Without --delay and --at the message is due now. Pushing the same id again changes nothing while its message waits, so a
+push may be repeated. --on-conflict changes the waiting message instead.
+
 Prints a word and the id:
   created   the message is stored
-  exists    a message of this id is there, in the state that is told; nothing was changed. With --on-conflict reschedule
-            or replace that is a refusal (exit code 1): the message is dead, or a worker has it
-  moved     the message that waited has the new due time; with --on-conflict replace also the new payload and options
-  finished  an earlier attempt of this very call stored the message, and it is gone already: delivered or cancelled
-Exit code 0 if the message is, or was, in the queue as asked; 1 if not, or if an error leaves it open, which it then says.
+  exists    the queue has a message with this id, in the printed state; nothing was changed. With --on-conflict
+            reschedule or replace this is a refusal (exit code 1): the message is dead, or a worker has it
+  moved     the waiting message has the new due time; with --on-conflict replace also the new payload and options
+  finished  an earlier attempt of this call stored the message, which was delivered or cancelled since
+Exit code 0 if the queue has, or had, the message as asked. Exit code 1 if not, or if an error leaves that unknown; the
+error says so.
 
-A line of --ndjson holds payload or payload_base64; optionally id, delay or at, max_attempts and traceparent. A payload
-that is a text is stored without its quotes, any other JSON value as it is written. What a line does not say is taken
-from the flags. A line without id gets one made of file, line number and text: so an interrupted push can be run again,
-and changes no message that is still there. A line whose message was delivered or cancelled in the meantime is pushed
-once more: --from-line leaves it out.
+--ndjson pushes a file with one JSON object a line. A line has payload or payload_base64, and optionally id, delay or at,
+max_attempts and traceparent; the flags give the values that a line leaves out. A payload that is a JSON string is stored
+without its quotes, any other JSON value as its text.
+The id of a line without id is computed from file, line number and text. So an interrupted push can be run again: it
+changes no waiting message. It pushes again each line whose message was delivered or cancelled since; --from-line skips
+those lines.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
 
@@ -41,36 +46,36 @@ Examples:
   dueq push orders --ndjson orders.ndjson
   dueq push campaign --ndjson recipients.ndjson --at 'tomorrow 20:00' --tz Asia/Shanghai")]
 pub(crate) struct Push {
-    /// The queue: 1 to 128 bytes, none of / { }; it is made by its first push
+    /// The queue: 1 to 128 bytes, none of / { }; its first push creates it
     queue: String,
-    /// The payload; - or nothing reads it from standard input
+    /// The payload; - or no payload reads standard input
     payload: Option<OsString>,
-    /// The id, 1 to 200 bytes: pushing the same id again changes nothing; a fresh one if not given
+    /// The id, 1 to 200 bytes: pushing the same id again changes nothing [default: a new random id]
     #[arg(long)]
     id: Option<OsString>,
     #[command(flatten)]
     when: When,
     #[command(flatten)]
     file: FileFlags,
-    /// Dead after so many failed attempts, instead of the queue's limit
+    /// Dead after N failed attempts, instead of the queue's limit
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
-    /// What to do if the id waits already
+    /// What to do if a message with this id waits already
     #[arg(long, value_enum, default_value_t = Conflict::Keep)]
     on_conflict: Conflict,
-    /// The W3C trace context of the push, 00-TRACE-SPAN-FLAGS: handed on to whoever handles the message
+    /// The W3C trace context of the push, 00-TRACE-SPAN-FLAGS: the handler receives it
     #[arg(long, value_name = "TRACEPARENT")]
     traceparent: Option<String>,
     #[command(flatten)]
     durable: Durable,
 }
 
-/// Why a message was neither moved nor replaced, and what can be done.
+/// Why the server neither moved nor replaced the message, and what to do.
 pub(crate) fn refusal(queue: &str, id: &[u8], state: State) -> String {
     let (queue, shown) = (queue.as_bytes(), output::visible(id));
     if state != State::Dead {
         return format!(
-            "nothing was changed: a worker has {shown}; push it again when it has ended, or under another id"
+            "nothing was changed: a worker has {shown}; push it again when the worker is done, or under another id"
         );
     }
     let (requeue, cancel) = (
@@ -78,7 +83,7 @@ pub(crate) fn refusal(queue: &str, id: &[u8], state: State) -> String {
         dueq("cancel --dead", &[queue, id]),
     );
     format!(
-        "nothing was changed: {shown} is dead; {requeue} makes it due as it is, {cancel} makes room for a new push"
+        "nothing was changed: {shown} is dead; {requeue} makes it due again, {cancel} removes it for a new push"
     )
 }
 
@@ -94,8 +99,9 @@ enum Conflict {
 
 impl Push {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let (due, durability) = (self.when.due()?, self.durable.durability());
+        let durability = self.durable.durability();
         if let Some(path) = &self.file.ndjson {
+            let due = self.when.default_due()?;
             let queue = common.queue(&self.queue).await?.durability(durability);
             let (max_attempts, on_conflict) = (self.max_attempts, self.on_conflict.into());
             let (source, when, traceparent) = (String::new(), self.when, self.traceparent);
@@ -109,6 +115,7 @@ impl Push {
             };
             return self.file.run(path, queue, defaults, common).await;
         }
+        let due = self.when.due()?;
         let payload = match self.payload {
             Some(payload) if payload != "-" => payload.into_vec(),
             _ => {
@@ -140,8 +147,12 @@ impl Push {
             .push(message)
             .await
             .map_err(|error| {
-                let told = common.told(&error);
-                if has_id { told } else { told.of_made_id(&id) }
+                let explained = common.explain(&error);
+                if has_id {
+                    explained
+                } else {
+                    explained.of_generated_id(&id)
+                }
             })?;
         let (word, state) = match pushed {
             Pushed::Created => ("created", None),

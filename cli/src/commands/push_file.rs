@@ -1,4 +1,4 @@
-//! `dueq push --ndjson`: pushes a file of messages; it may be interrupted and run again.
+//! `dueq push --ndjson`: pushes a file of messages. An interrupted push can be run again.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -17,20 +17,20 @@ use crate::ndjson::{Chunk, Defaults, Lines};
 use crate::output::Outcome;
 use crate::{Common, failure, output};
 
-/// While one chunk is pushed the next one stands in line, so that no script call waits for us.
+/// While the server handles one chunk, the next is sent already, so that the server never waits.
 const IN_FLIGHT: usize = 2;
-/// So many skipped lines are told, the rest is counted.
-const TOLD: u64 = 10;
+/// How many skipped lines are shown. The rest is counted.
+const SHOWN: u64 = 10;
 
 #[derive(Args)]
 pub(crate) struct FileFlags {
     /// A file of messages, one JSON object a line; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["payload", "id"])]
     pub(crate) ndjson: Option<PathBuf>,
-    /// Leave out lines that are wrong, and count them, instead of stopping at the first
+    /// Skip and count wrong lines, instead of stopping at the first
     #[arg(long, requires = "ndjson")]
     skip_bad: bool,
-    /// Begin at this line of the file
+    /// Start at this line of the file
     #[arg(
         long,
         value_name = "N",
@@ -45,24 +45,25 @@ type Results = Vec<Result<Pushed, Error>>;
 
 #[derive(Default)]
 struct Counts {
-    /// Up to here every line was pushed or skipped.
+    /// Every line up to this one was pushed or skipped.
     line: u64,
     created: u64,
     exists: u64,
     moved: u64,
     finished: u64,
     skipped: u64,
-    /// Stored on the master; too few replicas or disks confirmed it.
+    /// Stored on the master, but confirmed by too few replicas or disks.
     unconfirmed: u64,
-    /// Perhaps stored.
+    /// Possibly stored: the reply was lost.
     unknown: u64,
     /// Not stored.
     failed: u64,
-    /// Of those that exist: dead or leased, so that they could not be moved or replaced.
+    /// Existing messages that could not be moved or replaced: dead or leased.
     refused: u64,
 }
 
-/// Opens a file; its length, if it has one; and what stands for it in the ids of its lines.
+/// Opens a file. Returns its length, or 0 for standard input, and its name for the ids of its
+/// lines.
 fn open(path: &Path) -> io::Result<(Box<dyn Read + Send>, u64, String)> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdin()), 0, "-".to_owned()));
@@ -80,7 +81,7 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read + Send>, u64, String)> {
 }
 
 impl FileFlags {
-    /// Pushes the lines of the file `path`; `defaults` gets its name.
+    /// Pushes the lines of the file `path`, whose name becomes `defaults.source`.
     pub(crate) async fn run(
         &self,
         path: &Path,
@@ -146,15 +147,17 @@ struct Push<'a> {
 }
 
 impl Push<'_> {
-    /// Whether it got to the end; not, if it was interrupted. After a line that fails nothing more is begun, and what was begun
-    /// is counted, unless it is interrupted again.
+    /// Pushes all lines. Returns false if it was interrupted.
+    ///
+    /// After a failure or an interrupt no further chunk is sent, but the results of the sent chunks
+    /// are counted. A second interrupt counts them as unknown.
     async fn run(&mut self, mut lines: Lines<Box<dyn Read + Send>>) -> anyhow::Result<bool> {
         let skip_bad = self.skip_bad;
         let (sender, mut chunks) = mpsc::channel(IN_FLIGHT);
-        // A thread of its own: a read of standard input can last for ever, and the program must end all the same.
+        // A separate thread, because a read of standard input can block for ever.
         std::thread::spawn(move || {
             while let Some(chunk) = lines.chunk().transpose() {
-                // What comes after the line that stops the push is not begun.
+                // Read nothing after the line that stops the push.
                 let failed = chunk
                     .as_ref()
                     .map_or(true, |chunk| !skip_bad && !chunk.bad.is_empty());
@@ -186,7 +189,7 @@ impl Push<'_> {
                 }
                 chunk = chunks.recv(), if room => match chunk {
                     Some(chunk) => {
-                        let mut chunk = chunk.map_err(|error| anyhow::anyhow!("cannot read on: {error}"))?;
+                        let mut chunk = chunk.map_err(|error| anyhow::anyhow!("cannot read the rest of the file: {error}"))?;
                         let (numbers, messages): (Vec<u64>, Vec<Message>) = chunk.messages.drain(..).unzip();
                         let queue = self.queue.clone();
                         let pushing = tokio::spawn(async move { queue.push_many(messages).await });
@@ -199,7 +202,7 @@ impl Push<'_> {
         Ok(finished)
     }
 
-    /// Counts what nobody has waited for.
+    /// Counts the messages in flight as unknown.
     fn give_up(&mut self, flight: &VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)>) -> bool {
         self.counts.unknown += flight
             .iter()
@@ -208,7 +211,7 @@ impl Push<'_> {
         false
     }
 
-    /// Counts what became of the lines of a chunk.
+    /// Counts the results of a chunk.
     fn settle(&mut self, chunk: Chunk, numbers: &[u64], results: Results) {
         for (&number, result) in numbers.iter().zip(results) {
             match result {
@@ -218,9 +221,9 @@ impl Push<'_> {
                     if self.on_conflict != OnConflict::Keep {
                         self.counts.refused += 1;
                         let reason = format!(
-                            "line {number}: nothing was changed: the message of its id is {state}"
+                            "line {number}: nothing was changed: the message with this id is {state}"
                         );
-                        self.tell(self.counts.refused, &reason);
+                        self.show(self.counts.refused, &reason);
                     }
                 }
                 Ok(Pushed::Moved) => self.counts.moved += 1,
@@ -238,7 +241,9 @@ impl Push<'_> {
                         _ => &mut self.counts.unknown,
                     };
                     *count += 1;
-                    self.fail(number, || self.common.told(&error).of_line(number).into());
+                    self.fail(number, || {
+                        self.common.explain(&error).of_line(number).into()
+                    });
                 }
             }
         }
@@ -252,7 +257,7 @@ impl Push<'_> {
         self.bar.set_message(format!("line {}", chunk.last_line));
     }
 
-    /// Notes the first line that failed; what comes after it is counted only.
+    /// Keeps the first line that failed. Later ones are only counted.
     fn fail(&mut self, number: u64, error: impl FnOnce() -> anyhow::Error) {
         if self.failure.is_none() {
             self.counts.line = number - 1;
@@ -264,21 +269,23 @@ impl Push<'_> {
         let reason = output::visible(reason.as_bytes());
         if self.skip_bad {
             self.counts.skipped += 1;
-            self.tell(
+            self.show(
                 self.counts.skipped,
                 &format!("skipped line {number}: {reason}"),
             );
         } else {
             let again = failure::again(number);
             self.fail(number, || {
-                anyhow::anyhow!("line {number}: {reason}; correct it, or add --skip-bad: {again}")
+                anyhow::anyhow!(
+                    "line {number}: {reason}; correct the line, or add --skip-bad: {again}"
+                )
             });
         }
     }
 
-    /// Tells the first few lines of a kind.
-    fn tell(&self, count: u64, text: &str) {
-        if count <= TOLD {
+    /// Shows the first few lines of a kind.
+    fn show(&self, count: u64, text: &str) {
+        if count <= SHOWN {
             self.bar.suspend(|| self.common.remark(text));
         }
     }
@@ -335,7 +342,7 @@ async fn either(one: &mut Signal, other: &mut Signal) {
     }
 }
 
-/// The answers to the oldest chunk.
+/// Awaits the results of the oldest chunk.
 async fn first(
     flight: &mut VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)>,
 ) -> anyhow::Result<Results> {
@@ -345,7 +352,7 @@ async fn first(
     }
 }
 
-/// On standard error, if that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 fn bar(length: u64) -> ProgressBar {
     if length == 0 {
         return ProgressBar::new_spinner();

@@ -1,4 +1,4 @@
-//! `dueq queues`, `pause`, `resume`, `purge` and `delete-queue`: what concerns a queue as a whole.
+//! `dueq queues`, `pause`, `resume`, `purge` and `delete-queue`: commands on whole queues.
 
 use clap::{Args, ValueEnum};
 use dueq::State;
@@ -7,9 +7,13 @@ use crate::output::Outcome;
 use crate::{Common, existing, output};
 
 #[derive(Args)]
-#[command(
-    after_help = "Scans the server's whole key space in small steps: for people, not for loops."
-)]
+#[command(after_help = "\
+Prints a name a line. The command scans all keys of the server in small steps, which takes seconds on a large server: do
+not call it in a loop.
+
+Examples:
+  dueq queues
+  dueq queues --json | jq -r .queue")]
 pub(crate) struct Queues {}
 
 impl Queues {
@@ -27,12 +31,17 @@ impl Queues {
 
 #[derive(Args)]
 #[command(after_help = "\
-While a queue is paused nothing is delivered. Pushes are taken, handlers finish what they have, and messages whose
-workers died are taken back. A queue that does not exist is not paused, for its name may be mistyped.")]
+Workers receive nothing from a paused queue. Producers continue to push, handlers finish their messages, and messages of
+crashed workers return to the queue. `dueq resume` ends the pause. A queue that does not exist is refused, because its
+name may be mistyped.
+
+Examples:
+  dueq pause orders
+  dueq pause campaign --create")]
 pub(crate) struct Pause {
     /// The queue
     queue: String,
-    /// Make the queue if there is none: one that is paused before its first push
+    /// Create the queue if it does not exist, so that it is paused before its first push
     #[arg(long)]
     create: bool,
 }
@@ -60,7 +69,11 @@ impl Pause {
 }
 
 #[derive(Args)]
-#[command(after_help = "What became due meanwhile is delivered at once, in due order.")]
+#[command(after_help = "\
+Workers receive at once, in due order, the messages that became due during the pause.
+
+Example:
+  dueq resume orders")]
 pub(crate) struct Resume {
     /// The queue
     queue: String,
@@ -76,28 +89,28 @@ impl Resume {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Purgeable {
-    /// Those that wait for their time
+    /// Messages that wait for their due time
     Scheduled,
-    /// Those that are due and wait for a handler
+    /// Due messages that wait for a handler
     Ready,
-    /// Those that were given up
+    /// Messages that were given up
     Dead,
 }
 
 #[derive(Args)]
 #[command(after_help = "\
-What is removed is never delivered and cannot be brought back. Messages that a handler has cannot be purged.
-Without --yes nothing is removed: the number is told, and the exit code is 1.
+The removed messages are never delivered and cannot be restored. Messages that a handler has cannot be purged.
+Without --yes the command removes nothing: it prints the number of messages, and the exit code is 1.
 
 Example:
   dueq purge orders --state dead --yes")]
 pub(crate) struct Purge {
     /// The queue
     queue: String,
-    /// Which messages
+    /// The state of the messages
     #[arg(long, value_enum)]
     state: Purgeable,
-    /// Do it
+    /// Remove them; without this flag nothing is removed
     #[arg(long)]
     yes: bool,
 }
@@ -119,7 +132,7 @@ impl Purge {
             };
             let name = output::visible(self.queue.as_bytes());
             anyhow::bail!(
-                "nothing removed: {name} has {count} {state} messages; to remove them for ever, add --yes"
+                "nothing was removed: {name} has {count} {state} messages; add --yes to remove them for ever"
             );
         }
         let count = queue.purge(state).await?;
@@ -130,16 +143,16 @@ impl Purge {
 
 #[derive(Args)]
 #[command(after_help = "\
-All messages, limits and counters of the queue are gone in one step. Handlers finish what they have, and find it gone.
-A queue of another layout is refused, and so is one of whose keys another program has made something else.
-Without --yes nothing is removed: the numbers are told, and the exit code is 1.
+Removes all messages, limits and counters of the queue in one step. Running handlers finish, but the server ignores their
+results. A queue of another layout is refused, and so is a queue with a key that another program uses.
+Without --yes the command removes nothing: it prints the numbers of messages, and the exit code is 1.
 
 Example:
   dueq delete-queue orders --yes")]
 pub(crate) struct DeleteQueue {
     /// The queue
     queue: String,
-    /// Do it
+    /// Remove them; without this flag nothing is removed
     #[arg(long)]
     yes: bool,
 }
@@ -151,8 +164,8 @@ impl DeleteQueue {
             existing::require(&client, &queue).await?;
             let (stats, name) = (queue.stats().await?, output::visible(self.queue.as_bytes()));
             anyhow::bail!(
-                "nothing removed: {name} has {} scheduled, {} ready, {} leased and {} dead messages; \
-                 to remove it for ever, add --yes",
+                "nothing was removed: {name} has {} scheduled, {} ready, {} leased and {} dead messages; \
+                 add --yes to remove them for ever",
                 stats.scheduled,
                 stats.ready,
                 stats.leased,

@@ -1,4 +1,4 @@
-//! `dueq reschedule`: another due time for a message that waits.
+//! `dueq reschedule`: another due time for a waiting message.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -13,8 +13,10 @@ use crate::{Common, existing, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints a word: moved (and when it is due now), or why not: conflict (it is due at another time than --expected),
-leased (a handler has it), dead, absent (no such message). Exit code 0 if it was moved, else 1.
+Moves a waiting message to an earlier or later time. Payload, attempts and options stay.
+
+Prints a word: moved (and the new due time); or the reason why not: conflict (the message is due at another time than
+--expected), leased (a handler has it), dead, absent (no such message). Exit code 0 if it was moved, else 1.
 
 Examples:
   dueq reschedule orders order:42 --delay 24h
@@ -27,7 +29,8 @@ pub(crate) struct Reschedule {
     id: OsString,
     #[command(flatten)]
     when: When,
-    /// Only if it is due at this Unix millisecond now, the due_ms of `dueq show QUEUE ID --json`
+    /// Move only if the message is due at this Unix millisecond, the due_ms of `dueq show QUEUE ID
+    /// --json`
     #[arg(long, value_name = "MS")]
     expected: Option<u64>,
     #[command(flatten)]
@@ -36,10 +39,12 @@ pub(crate) struct Reschedule {
 
 impl Reschedule {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let due = self
-            .when
-            .due()?
-            .ok_or_else(|| output::Usage("when? Name --delay or --at".to_owned()))?;
+        let due = self.when.due()?.ok_or_else(|| {
+            output::Usage(
+                "the due time is missing: add --delay or --at, such as --delay 1h or --at now"
+                    .to_owned(),
+            )
+        })?;
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         let (queue, id) = (
             queue.durability(self.durable.durability()),

@@ -1,11 +1,13 @@
-//! Producers in other languages: the files of `examples/clients/`, with the name of a queue filled in.
+//! Producers in other languages: the files of `examples/clients/`, with the queue's name filled in.
 
 use crate::output;
 
-/// A language that there is a producer in.
+/// The language of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Lang {
-    /// The shell, with redis-cli
+    /// One command for redis-cli, to paste into a shell
+    RedisCli,
+    /// A shell script, with redis-cli
     Sh,
     /// Python, with redis-py
     Python,
@@ -17,12 +19,15 @@ pub(crate) enum Lang {
     Java,
 }
 
-/// The producer in this language for this queue: a file to paste, which then takes ID DELAY_MS PAYLOAD.
+/// The producer in this language for this queue: a file that takes ID DELAY_MS PAYLOAD, or for
+/// redis-cli one command.
 pub(crate) fn snippet(lang: Lang, queue: &str) -> String {
-    let (file, replacements) = producer(lang);
+    let Some((file, replacements)) = producer(lang) else {
+        return redis_cli(queue);
+    };
     let name = match lang {
         Lang::Sh => dueq::shell_word(queue.as_bytes()),
-        // A string of JSON is one in all of them.
+        // A string of JSON is a string in each of these languages.
         _ => output::json(&queue.into()),
     };
     let with_usage = file.replacen("QUEUE ID DELAY_MS", "ID DELAY_MS", usize::MAX);
@@ -31,11 +36,26 @@ pub(crate) fn snippet(lang: Lang, queue: &str) -> String {
     })
 }
 
-/// What of a file is replaced by what; NAME stands for the name of the queue.
+/// A push of the README, ready to paste: the ten keys, then the arguments of `dueq_push`.
+fn redis_cli(queue: &str) -> String {
+    let keys = dueq::queue_keys(queue).unwrap_or_default();
+    let keys: Vec<String> = keys
+        .iter()
+        .map(|key| dueq::shell_word(key.as_bytes()))
+        .collect();
+    format!(
+        "redis-cli FCALL dueq_push 10 {} '' '' order:42 +2000 'rate order 42' ''\n",
+        keys.join(" ")
+    )
+}
+
+/// Parts of a file and their replacements, in which NAME is the name of the queue.
 type Replacements = &'static [(&'static str, &'static str)];
 
-fn producer(lang: Lang) -> (&'static str, Replacements) {
-    match lang {
+/// The file of a language; redis-cli has none.
+fn producer(lang: Lang) -> Option<(&'static str, Replacements)> {
+    Some(match lang {
+        Lang::RedisCli => return None,
         Lang::Sh => (
             include_str!("../../../examples/clients/push.sh"),
             &[(
@@ -77,7 +97,7 @@ fn producer(lang: Lang) -> (&'static str, Replacements) {
                 ),
             ],
         ),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -86,9 +106,11 @@ mod tests {
     use clap::ValueEnum;
 
     #[test]
-    fn the_name_is_filled_in_and_nothing_else_changes() {
+    fn only_the_queue_name_is_filled_in() {
         for lang in Lang::value_variants() {
-            let (file, replacements) = producer(*lang);
+            let Some((file, replacements)) = producer(*lang) else {
+                continue;
+            };
             for (from, _) in replacements {
                 assert_eq!(file.matches(from).count(), 1, "{lang:?}: {from}");
             }
@@ -111,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_escapes_from_its_quotes() {
+    fn queue_names_stay_inside_their_quotes() {
         let name = r#"it's "so" \ $HOME `x` ${y} größe"#;
         assert!(
             snippet(Lang::Sh, name)

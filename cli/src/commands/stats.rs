@@ -1,4 +1,4 @@
-//! `dueq stats`: what a queue, or each queue, holds and has done.
+//! `dueq stats`: the counts and limits of a queue, or of all queues.
 
 use std::time::Duration;
 
@@ -8,30 +8,31 @@ use dueq::{Client, Error, Stats as Counts};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Outcome;
-use crate::{Common, existing, output};
+use crate::{Common, existing, failure, output};
 
-/// How often --watch looks.
+/// How often --watch reads the counts.
 const EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
-overdue_ms is the one to watch: the age of the oldest message that is due and that nobody has claimed.
-The limits are those that `dueq configure` sets. A queue that cannot be read is named, with the reason; the others are
-shown all the same, and the exit code is 1.
+Prints how many messages are in each state, how many each call has handled since the queue was created, and the limits
+that `dueq configure` sets. Without a queue it prints a line for each queue.
+Watch overdue_ms: the age of the oldest due message that no worker has claimed.
+If a queue cannot be read, the command prints the reason and continues with the others; the exit code is 1.
 
 Examples:
   dueq stats
   dueq stats orders --watch
   dueq stats orders --json | jq .overdue_ms")]
 pub(crate) struct Stats {
-    /// The queue; all of them if not given
+    /// The queue [default: all queues]
     queue: Option<String>,
-    /// Look again each second, until Ctrl-C
+    /// Repeat every second, until Ctrl-C
     #[arg(long)]
     watch: bool,
 }
 
-/// What is printed of some queues, and whether all of them could be read.
+/// The output about some queues, and whether all of them could be read.
 struct Shown {
     text: String,
     outcome: Outcome,
@@ -47,11 +48,11 @@ impl Stats {
                 Err(error) if error.downcast_ref().is_some_and(Error::is_retryable) => {
                     return Err(error);
                 }
-                // A queue that cannot be read is told below.
+                // The code below reports a queue that cannot be read.
                 _ => {}
             }
         }
-        // From before the first output on: who has read it may stop us.
+        // Listen before the first output: its reader may send the signal at once.
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
             let Shown { text, outcome } = match &self.queue {
@@ -139,7 +140,7 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
     for name in client.queues().await? {
         let stats = match client.queue(&name)?.stats().await {
             Ok(stats) => stats,
-            // The others are shown all the same.
+            // Continue with the other queues.
             Err(error) => {
                 let reason = unread(&name, error, common)?;
                 lines.push_str(&if common.json {
@@ -179,12 +180,13 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
     Ok(Shown { text, outcome })
 }
 
-/// What is said of a queue that cannot be read. An error that is not the queue's ends the look at all of them.
+/// The reason why a queue cannot be read. An error of the server, not of the queue, ends the
+/// command.
 fn unread(name: &str, error: Error, common: &Common) -> anyhow::Result<String> {
     if error.is_retryable() {
         return Err(error.into());
     }
-    let reason = common.remedy(&error.to_string());
+    let reason = common.remedy(&failure::with_queue(&error.to_string(), Some(name)));
     Ok(format!(
         "{name} cannot be read: {reason}; run dueq doctor {}",
         dueq::shell_word(name.as_bytes())
@@ -216,18 +218,18 @@ fn object(name: &str, stats: &Counts) -> String {
 
 fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 19] {
     [
-        ("scheduled", stats.scheduled, "wait for their time"),
-        ("due", stats.due, "of these, past their time"),
+        ("scheduled", stats.scheduled, "wait for their due time"),
+        ("due", stats.due, "of these, past their due time"),
         ("ready", stats.ready, "due, wait for a free handler"),
         ("leased", stats.leased, "with a handler"),
         ("dead", stats.dead, "given up"),
         (
             "overdue_ms",
             stats.overdue_ms,
-            "age of the oldest due message that nobody has claimed",
+            "age of the oldest due message that no worker has claimed",
         ),
         ("nodes", stats.nodes, "live workers"),
-        ("pushed", stats.pushed, "since the queue was made"),
+        ("pushed", stats.pushed, "since the queue was created"),
         ("claimed", stats.claimed, ""),
         ("acked", stats.acked, ""),
         ("repeated", stats.repeated, ""),
@@ -258,7 +260,7 @@ pub(crate) fn limits(stats: &Counts) -> [(&'static str, Option<u64>, &'static st
         (
             "max_messages",
             Some(stats.max_messages).filter(|most| *most > 0),
-            "limit: messages that the queue holds",
+            "limit: messages in all states",
         ),
         (
             "max_payload_bytes",
@@ -268,12 +270,12 @@ pub(crate) fn limits(stats: &Counts) -> [(&'static str, Option<u64>, &'static st
         (
             "keep_dead_ms",
             Some(stats.keep_dead_ms),
-            "how long dead messages are kept",
+            "limit: how long dead messages are kept",
         ),
         (
             "keep_dead",
             Some(stats.keep_dead),
-            "how many dead messages are kept",
+            "limit: how many dead messages are kept",
         ),
     ]
 }

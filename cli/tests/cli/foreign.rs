@@ -1,4 +1,5 @@
-//! `delete-queue --yes` and what is not this release's to delete: another layout, and keys of other programs.
+//! `delete-queue --yes` and what is not this release's to delete: another layout, and keys of other
+//! programs.
 
 use anyhow::Result;
 use dueq_testkit::Server;

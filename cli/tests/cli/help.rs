@@ -1,4 +1,5 @@
-//! The help texts, held by the files below tests/help; `DUEQ_BLESS=1 cargo test -p dueq-cli` writes them anew.
+//! The help texts, held by the files below tests/help; `DUEQ_BLESS=1 cargo test -p dueq-cli` writes
+//! them anew.
 
 use std::fs;
 use std::path::Path;

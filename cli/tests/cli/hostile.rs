@@ -1,5 +1,5 @@
-//! Whatever a message, a name, a file or a server says: it does not steer the terminal of whoever looks at it, and programs
-//! get it as it is.
+//! Whatever a message, a name, a file or a server says: it does not steer the terminal of whoever
+//! looks at it, and programs get it as it is.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use crate::{DUEQ, command, text};
 
-/// As an id, or a name of a queue: red by the other set of control characters, and the direction of writing turned around.
+/// As an id, or a name of a queue: red by the other set of control characters, and the direction of
+/// writing turned around.
 const NAME: &str = "\u{9b}31m\u{202e}--\u{2066}it's $(x)";
 /// As a payload, an error: clears the screen, sets the title, rings, goes to the start of the line.
 const TEXT: &str = "\x1b[2J\x1b]0;title\x07\r\x7f\u{9b}31m\u{202e}\0end";

@@ -1,4 +1,5 @@
-//! Errors say whether the call took effect: replies that a proxy loses, scripts that stop halfway, waits that end.
+//! Errors say whether the call took effect: replies that a proxy loses, scripts that stop halfway,
+//! waits that end.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -120,7 +121,8 @@ async fn a_lost_reply_says_it_may_have_been_done() -> Result<()> {
     Ok(())
 }
 
-/// A made id is told, or nobody could look the message up, and a repetition would be a second message.
+/// A made id is told, or nobody could look the message up, and a repetition would be a second
+/// message.
 #[test]
 fn an_unknown_push_names_the_id_that_was_made() -> Result<()> {
     let server = Server::start(&[])?;

@@ -86,7 +86,8 @@ impl Drop for Work {
     }
 }
 
-/// Pushes with nothing of ours but lua/push.lua: by redis-cli where there is one, else by the bare protocol.
+/// Pushes with nothing of ours but lua/push.lua: by redis-cli where there is one, else by the bare
+/// protocol.
 fn push_without_dueq(
     server: &Server,
     queue: &str,

@@ -1,4 +1,5 @@
-//! `dueq acl`: users with the rights that it prints do the work of their role through this program, and no other's.
+//! `dueq acl`: users with the rights that it prints do the work of their role through this program,
+//! and no other's.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,4 +1,5 @@
-//! Passwords: in no output, log, error or process title, whatever goes wrong and however much is logged.
+//! Passwords: in no output, log, error or process title, whatever goes wrong and however much is
+//! logged.
 
 use std::process::{Command, Stdio};
 
@@ -83,7 +84,8 @@ fn a_password_is_in_nothing_that_is_written() -> Result<()> {
     Ok(())
 }
 
-/// Everybody on the machine can read a command line, and only its owner the environment of a process.
+/// Everybody on the machine can read a command line, and only its owner the environment of a
+/// process.
 #[test]
 fn a_password_of_the_environment_is_in_no_process_title() -> Result<()> {
     if !std::path::Path::new("/proc/self/cmdline").exists() {

@@ -8,7 +8,8 @@ use dueq::{Message, Pushed, State};
 
 use crate::support::{Dueq, command, group_lives, queue, stats, stored, until};
 
-/// Says its process group, and does not end by itself; nor does its child, which does not even listen to SIGTERM.
+/// Says its process group, and does not end by itself; nor does its child, which does not even
+/// listen to SIGTERM.
 const ENDLESS: &str =
     "(trap '' TERM; while :; do sleep 1; done) & echo $$; while :; do sleep 1; done";
 

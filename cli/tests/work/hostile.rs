@@ -8,7 +8,8 @@ use dueq_testkit::Server;
 
 use crate::support::{Dueq, Folder, queue, stored};
 
-/// Clears the screen, turns red by both sets of control characters, turns the direction of writing around.
+/// Clears the screen, turns red by both sets of control characters, turns the direction of writing
+/// around.
 const TEXT: &[u8] = b"\x1b[2J\x07\r\x7f\xc2\x9b31m\xe2\x80\xae\0\xff end";
 
 #[tokio::test]

@@ -34,7 +34,8 @@ impl Dueq {
         Ok(self.lines.next().context("the output has ended")??)
     }
 
-    /// All lines to the end of its output: until nobody holds it open, neither the program nor a command of its.
+    /// All lines to the end of its output: until nobody holds it open, neither the program nor a
+    /// command of its.
     pub(crate) fn rest(&mut self) -> Result<Vec<String>> {
         Ok(self.lines.by_ref().collect::<Result<_, _>>()?)
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The percentiles that are shown, by name and share.
+/// The printed percentiles: name and share.
 pub(super) const PERCENTILES: [(&str, f64); 6] = [
     ("p50", 0.5),
     ("p90", 0.9),
@@ -11,7 +11,7 @@ pub(super) const PERCENTILES: [(&str, f64); 6] = [
     ("p9999", 0.9999),
     ("max", 1.0),
 ];
-/// The histogram's first bar ends there; each further one reaches twice as far.
+/// The end of the histogram's first bar. Each further bar ends at twice the time.
 const FIRST_US: u64 = 250;
 
 pub(super) struct Figures(Vec<u64>);
@@ -19,7 +19,7 @@ pub(super) struct Figures(Vec<u64>);
 /// A bar of the histogram.
 #[derive(Debug, PartialEq)]
 pub(super) struct Bar {
-    /// Times up to here, in milliseconds, and above the bar before it.
+    /// The upper end of the bar, in milliseconds.
     pub(super) up_to_ms: f64,
     pub(super) count: u64,
 }
@@ -34,7 +34,7 @@ impl Figures {
         self.0.len()
     }
 
-    /// The time in milliseconds that this share does not exceed; 0 if there is none at all.
+    /// The time in milliseconds that this share of the times does not exceed; 0 without times.
     pub(super) fn percentile_ms(&self, share: f64) -> f64 {
         let rank = (share * self.0.len() as f64).ceil().max(1.0) as usize;
         self.0.get(rank - 1).map_or(0.0, |us| *us as f64 / 1_000.0)
@@ -49,7 +49,7 @@ impl Figures {
         )
     }
 
-    /// Bars from the shortest time to the longest, empty ones between them included.
+    /// The bars from the shortest time to the longest, including empty bars between them.
     pub(super) fn histogram(&self) -> Vec<Bar> {
         let (mut bars, mut from, mut up_to_us) = (Vec::new(), 0, FIRST_US);
         while from < self.0.len() {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_a_time_that_so_many_do_not_exceed() {
+    fn percentile_is_the_time_of_its_rank() {
         let figures = Figures::new((1..=1_000).rev().map(|ms| ms * 1_000).collect());
         assert_eq!(figures.percentile_ms(0.5), 500.0);
         assert_eq!(figures.percentile_ms(0.999), 999.0);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_histogram_has_each_time_in_one_bar_and_no_empty_end() {
+    fn histogram_counts_each_time_once_without_empty_ends() {
         let bar = |up_to_ms, count| Bar { up_to_ms, count };
         let figures = Figures::new(vec![0, 250, 251, 2_000, 2_000]);
         assert_eq!(

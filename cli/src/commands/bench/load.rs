@@ -1,4 +1,4 @@
-//! The load: callers, and one worker.
+//! The load: callers that push, and one worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,24 +15,24 @@ use crate::commands::bench::figures::Figures;
 const CALLERS: usize = 64;
 const HANDLERS: usize = 256;
 const PAYLOAD_BYTES: usize = 100;
-/// At most so many messages are pushed and not handled yet: the memory of the server is somebody else's.
-const ON_THE_WAY: u32 = 10_000;
-/// How far ahead messages are pushed whose lateness is taken, if there is time for that.
+/// The most messages in the queue, to bound the memory on the server.
+const IN_QUEUE: u32 = 10_000;
+/// The delay of the messages whose lateness is measured, unless the phase is too short.
 const AHEAD: Duration = Duration::from_secs(1);
-/// What is on the way at the end gets so long.
+/// How long the worker may take to empty the queue at the end.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// A running worker, and what its handlers saw.
+/// A running worker, and the measurements of its handlers.
 pub(super) struct Load {
     queue: Queue,
     stop: CancellationToken,
     leave: CancellationToken,
     worker: JoinHandle<Result<(), Error>>,
-    seen: Arc<Seen>,
+    measured: Arc<Measured>,
 }
 
-struct Seen {
-    places: Semaphore,
+struct Measured {
+    permits: Semaphore,
     handled: AtomicU64,
     late_us: Mutex<Vec<u64>>,
 }
@@ -45,15 +45,15 @@ pub(super) struct Throughput {
 
 impl Load {
     pub(super) fn start(queue: Queue, stop: CancellationToken) -> Self {
-        let seen = Arc::new(Seen {
-            places: Semaphore::new(ON_THE_WAY as usize),
+        let measured = Arc::new(Measured {
+            permits: Semaphore::new(IN_QUEUE as usize),
             handled: AtomicU64::new(0),
             late_us: Mutex::new(Vec::new()),
         });
         let leave = CancellationToken::new();
-        let (sees, leaving) = (Arc::clone(&seen), leave.clone());
+        let (measured_by_handler, leaving) = (Arc::clone(&measured), leave.clone());
         let handler = move |delivery: Delivery| {
-            sees.see(&delivery);
+            measured_by_handler.record(&delivery);
             std::future::ready(())
         };
         let worker = queue.worker().concurrency(HANDLERS);
@@ -63,27 +63,28 @@ impl Load {
             stop,
             leave,
             worker,
-            seen,
+            measured,
         }
     }
 
-    /// Callers push what is due at once, as fast as they get their answers.
+    /// Callers push messages that are due at once; each pushes again as soon as it has its answer.
     pub(super) async fn throughput(&self, length: Duration) -> anyhow::Result<Throughput> {
         let (start, mut callers) = (Instant::now(), JoinSet::new());
         for _ in 0..CALLERS {
-            let (queue, seen, stop) = (
+            let (queue, measured, stop) = (
                 self.queue.clone(),
-                Arc::clone(&self.seen),
+                Arc::clone(&self.measured),
                 self.stop.clone(),
             );
             callers.spawn(async move {
                 let mut push_us = Vec::new();
                 while start.elapsed() < length && !stop.is_cancelled() {
-                    // One at a time that is never waited for too long: the worker gives places back.
-                    let Some(place) = stop.run_until_cancelled(seen.places.acquire()).await else {
+                    // A permit is a message in the queue; the handler returns it.
+                    let Some(permit) = stop.run_until_cancelled(measured.permits.acquire()).await
+                    else {
                         break;
                     };
-                    place?.forget();
+                    permit?.forget();
                     let sent = Instant::now();
                     created(queue.push(Message::new(vec![b'x'; PAYLOAD_BYTES])).await?)?;
                     push_us.push(us(sent.elapsed()));
@@ -93,16 +94,17 @@ impl Load {
         }
         let push_us = self.all(callers).await?.concat();
         let life_per_s =
-            self.seen.handled.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
+            self.measured.handled.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
         self.drained().await?;
-        self.seen.take();
+        self.measured.take();
         Ok(Throughput {
             life_per_s,
             push_us: Figures::new(push_us),
         })
     }
 
-    /// Pushes at a steady rate, whether the pushes before have been answered or not; how late each was, in microseconds.
+    /// Pushes at a steady rate without awaiting the answers. Returns the lateness of each message,
+    /// in microseconds.
     pub(super) async fn lateness(&self, per_s: u64, length: Duration) -> anyhow::Result<Figures> {
         let ahead = AHEAD.min(length / 2);
         let count = (per_s as f64 * (length - ahead).as_secs_f64()).ceil() as u64;
@@ -116,17 +118,17 @@ impl Load {
             if waited.is_none() {
                 break;
             }
-            self.seen.places.acquire().await?.forget();
+            self.measured.permits.acquire().await?.forget();
             let queue = self.queue.clone();
             let message = Message::new(vec![b'x'; PAYLOAD_BYTES]).due(ahead);
             pushes.spawn(async move { created(queue.push(message).await?) });
         }
         self.all(pushes).await?;
         self.drained().await?;
-        Ok(Figures::new(self.seen.take()))
+        Ok(Figures::new(self.measured.take()))
     }
 
-    /// What all tasks return; the first failure stops the others, and is told when none of them pushes any more.
+    /// Awaits all tasks. The first failure stops the others, and is returned when all have ended.
     async fn all<T: 'static>(
         &self,
         mut tasks: JoinSet<anyhow::Result<T>>,
@@ -144,20 +146,22 @@ impl Load {
         failure.map_or(Ok(values), Err)
     }
 
-    /// Waits until nothing is on the way; not, if the user has no patience.
+    /// Waits until the queue is empty, or the user interrupts.
     async fn drained(&self) -> anyhow::Result<()> {
         let all = self
             .stop
-            .run_until_cancelled(self.seen.places.acquire_many(ON_THE_WAY));
+            .run_until_cancelled(self.measured.permits.acquire_many(IN_QUEUE));
         match tokio::time::timeout(DRAIN, all).await {
-            Ok(Some(places)) => drop(places?),
+            Ok(Some(permits)) => drop(permits?),
             Ok(None) => {}
-            Err(_) => bail!("what was pushed was not all delivered {DRAIN:?} after the last push"),
+            Err(_) => bail!(
+                "some messages were not delivered within {DRAIN:?} after the last push: see `dueq doctor`"
+            ),
         }
         Ok(())
     }
 
-    /// Stops the worker; its deliveries are settled then.
+    /// Stops the worker, which settles its deliveries first.
     pub(super) async fn end(self) -> anyhow::Result<()> {
         self.leave.cancel();
         self.worker
@@ -167,16 +171,16 @@ impl Load {
     }
 }
 
-impl Seen {
-    fn see(&self, delivery: &Delivery) {
+impl Measured {
+    fn record(&self, delivery: &Delivery) {
         self.late_us
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(us(delivery.lateness()));
-        // A second delivery of the same message, after a lost lease, must not make more places than there were.
+        // A second delivery of a message, after a lost lease, must not return a second permit.
         if delivery.attempt() == 1 {
             self.handled.fetch_add(1, Ordering::Relaxed);
-            self.places.add_permits(1);
+            self.permits.add_permits(1);
         }
     }
 
@@ -189,10 +193,10 @@ fn us(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A push that was repeated may find its own first try.
+/// Checks the outcome of a push. A repeated push may find its own first attempt.
 fn created(pushed: Pushed) -> anyhow::Result<()> {
     match pushed {
         Pushed::Created | Pushed::Exists(_) | Pushed::Finished => Ok(()),
-        Pushed::Moved => bail!("a push moved a message that is not ours"),
+        Pushed::Moved => bail!("a push moved a message of another program"),
     }
 }

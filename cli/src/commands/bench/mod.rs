@@ -1,4 +1,4 @@
-//! `dueq bench`: what the user's own server can do.
+//! `dueq bench`: the throughput and lateness of the user's own server.
 
 mod figures;
 mod load;
@@ -18,28 +18,30 @@ use crate::{Common, output, time};
 use load::Load;
 use report::Report;
 
-/// How often the progress is drawn.
+/// How often the progress bar is drawn.
 const TICK: Duration = Duration::from_millis(200);
 
 #[derive(Args)]
 #[command(after_help = "\
-For the first 40 % of the time 64 callers push messages of 100 bytes that are due at once, while a worker handles them; at
-most 10,000 are on the way. Then messages are pushed at --rate a second, each due a second later, and each handler's start
-is compared with the due time, by the server's clock.
-The queue must not exist; it is removed at the end, after Ctrl-C too. Other users of the server will notice the load.
+Measures in two phases:
+  throughput   in 40 % of the time, 64 callers push messages of 100 bytes, due at once, and a worker handles them; at most
+               10,000 messages are in the queue
+  lateness     in the rest of the time, --rate messages a second are pushed, each due a second later; the lateness is the
+               start of the handler minus the due time, by the server's clock
+The command creates the queue, and removes it at the end and after Ctrl-C. Other users of the server will notice the load.
 
 Examples:
   dueq bench
   dueq bench --redis redis://staging/ --rate 100 --for 60s
   dueq bench --json | jq .lateness_ms.p99")]
 pub(crate) struct Bench {
-    /// The queue to make, use and remove
+    /// The queue to create and remove; it must not exist
     #[arg(long, value_name = "NAME", default_value = "dueq-bench")]
     queue: String,
     /// How long to measure: 20s, 1m
     #[arg(long = "for", value_name = "TIME", value_parser = time::delay, default_value = "20s")]
     length: Duration,
-    /// How many messages a second to measure the lateness with; at most half of what the server was seen to manage
+    /// The messages a second for the lateness, at most half of the measured throughput
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000), default_value_t = 1_000)]
     rate: u64,
 }
@@ -47,7 +49,9 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         if self.length < Duration::from_secs(1) {
-            return Err(output::Usage("--for: at least 1s is needed".to_owned()).into());
+            return Err(
+                output::Usage("--for is too short: it needs at least 1s".to_owned()).into(),
+            );
         }
         let client = common.client().await?;
         let queue = client.queue(&self.queue)?;
@@ -59,8 +63,8 @@ impl Bench {
         };
         if client.queues().await?.contains(&self.queue) {
             bail!(
-                "the queue {name} is in use: name another with --queue; \
-                 if an earlier bench was killed, `dueq delete-queue --yes {dashes}{name}` removes it"
+                "the queue {name} is in use: name another by --queue; \
+                 if an earlier bench was killed, `dueq delete-queue --yes {dashes}{name}` removes its queue"
             );
         }
         let (mut interrupt, mut terminate) = (
@@ -75,7 +79,7 @@ impl Bench {
             _ = interrupt.recv() => interrupted(&stop, measuring).await,
             _ = terminate.recv() => interrupted(&stop, measuring).await,
         };
-        // Nobody pushes any more: what is removed now stays removed.
+        // All pushes have ended, so the queue stays removed.
         let deleted = queue.delete().await;
         let report = measured?;
         deleted?;
@@ -117,14 +121,14 @@ impl Bench {
     }
 }
 
-/// Ends what is under way in good order, so that no push comes after the queue was removed.
+/// Awaits the pushes in flight, so that none arrives after the removal of the queue.
 async fn interrupted(
     stop: &CancellationToken,
     measuring: impl Future<Output = anyhow::Result<Report>>,
 ) -> anyhow::Result<Report> {
     stop.cancel();
     measuring.await?;
-    bail!("interrupted: the queue is removed, nothing was measured to its end")
+    bail!("interrupted before the end of the measurement; the queue was removed")
 }
 
 fn bar(length: Duration) -> ProgressBar {

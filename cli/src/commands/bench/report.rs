@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! The report of a measurement, as text and as JSON.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use crate::commands::bench::figures::{Bar, Figures, PERCENTILES};
 use crate::commands::bench::load::Throughput;
 use crate::output;
 
-/// How many characters the longest bar has.
+/// The length of the longest bar, in characters.
 const WIDTH: u64 = 50;
 
 pub(super) struct Report {
     pub(super) queue: String,
     pub(super) throughput: Throughput,
-    /// How many messages a second the lateness was taken with.
+    /// The messages a second of the lateness phase.
     pub(super) rate: u64,
     pub(super) lateness: Figures,
 }
@@ -64,7 +64,7 @@ impl Report {
             column.set_cell_alignment(CellAlignment::Right);
         }
         format!(
-            "{:.0} messages a second pushed, delivered and acknowledged\n\n{}\n\nlateness of {} messages, by the server's clock: up to so much, how many\n{}",
+            "{:.0} messages a second pushed, delivered and acknowledged\n\n{}\n\nlateness of {} messages by the server's clock: up to this time, number of messages\n{}",
             self.throughput.life_per_s,
             table.trim_fmt(),
             self.lateness.count(),
@@ -81,7 +81,7 @@ fn bars(histogram: &[Bar]) -> String {
         .unwrap_or(0)
         .max(1);
     let lines = histogram.iter().map(|bar| {
-        // What is there is seen, however little.
+        // A bar with few messages is visible too.
         let length = (bar.count * WIDTH).div_ceil(most);
         let line = format!(
             "{:>9.2} ms {:>8} {}",
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_bar_fills_the_width_and_the_shortest_is_seen() {
+    fn longest_bar_fills_the_width_and_shortest_is_visible() {
         let figures = Figures::new([vec![400; 1_000], vec![900], vec![100]].concat());
         let shown = bars(&figures.histogram());
         let lengths: Vec<_> = shown

@@ -1,4 +1,4 @@
-//! From an element as Redisson's codec wrote it to the payload of a message.
+//! Converts an element that Redisson's codec wrote into the payload of a message.
 
 use std::fmt;
 
@@ -6,19 +6,20 @@ use clap::ValueEnum;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The deepest JSON that is taken.
+/// The deepest accepted nesting of JSON.
 const MAX_DEPTH: usize = 128;
 
-/// What becomes of an element.
+/// How to convert an element.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Codec {
-    /// The payload is the encoded element, byte for byte. For StringCodec that is the text itself, for the JSON codecs the
-    /// JSON with Java's type names; for Kryo (Redisson's default), Marshalling, Java serialization and others it is their
-    /// binary form, which only a Java worker with the same codec reads
+    /// The encoded element, byte for byte: for StringCodec the text itself, for the JSON codecs the
+    /// JSON with Java's type names. Kryo (Redisson's default), Marshalling, Java serialization and
+    /// others have binary forms, which only a Java worker with the same codec can read
     Raw,
     /// StringCodec: the text, checked to be UTF-8
     String,
-    /// JsonJacksonCodec: JSON without Java's type names ("@class", ["java.lang.Long", 7]), numbers and order untouched
+    /// JsonJacksonCodec: the JSON without Java's type names ("@class", ["java.lang.Long", 7]);
+    /// numbers and order stay
     Json,
 }
 
@@ -33,20 +34,21 @@ impl Codec {
                 let json: &RawValue = serde_json::from_slice(value)
                     .map_err(|error| format!("it is not JSON: {error}"))?;
                 let mut plain = String::with_capacity(value.len());
-                untyped(json, MAX_DEPTH, &mut plain)
-                    .map_err(|error| format!("its JSON cannot be freed of types: {error}"))?;
+                untyped(json, MAX_DEPTH, &mut plain).map_err(|error| {
+                    format!("Java's types cannot be removed from its JSON: {error}")
+                })?;
                 Ok(plain.into_bytes())
             }
         }
     }
 }
 
-/// Writes a JSON value without the types that Jackson added: the property `@class` of objects, and the pairs of class and
-/// value that stand for what JSON has no type for.
+/// Writes a JSON value without Jackson's types: without the property `@class` of objects, and with
+/// the value alone of each pair of class and value.
 fn untyped(json: &RawValue, depth: usize, out: &mut String) -> Result<(), serde_json::Error> {
     let depth = depth
         .checked_sub(1)
-        .ok_or_else(|| serde_json::Error::custom("it is nested too deeply"))?;
+        .ok_or_else(|| serde_json::Error::custom("it is nested deeper than 128 levels"))?;
     let text = json.get();
     if text.starts_with('[') {
         let items: Vec<&RawValue> = serde_json::from_str(text)?;
@@ -103,9 +105,11 @@ impl<'de> Visitor<'de> for Properties {
     }
 }
 
-/// Whether Java would write a class so: `java.util.ArrayList`, `[Lcom.shop.Order;`, `[B`, `com.shop.Order$Line`.
+/// Whether the text has the form of a Java class name: `java.util.ArrayList`, `[Lcom.shop.Order;`,
+/// `[B`, `com.shop.Order$Line`.
 ///
-/// A text of this form, first of two in an array of strings (which Jackson does not type), is taken for a type as well.
+/// A list of two strings, which Jackson does not type, loses its first string if that has this
+/// form.
 fn is_class_name(text: &str) -> bool {
     let element = text.trim_start_matches('[');
     if element.len() < text.len() && !element.starts_with('L') {
@@ -143,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn jacksons_types_go_and_all_else_stays() {
+    fn json_codec_removes_only_jacksons_types() {
         for (typed, plain) in [
             (r#""order:42""#, r#""order:42""#),
             ("2.50", "2.50"),
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused_and_deep_nesting_too() {
+    fn json_codec_refuses_other_text_and_deep_nesting() {
         for bad in ["", "plain", "{", "[1", "1 2"] {
             assert!(json(bad).is_err(), "{bad:?}");
         }

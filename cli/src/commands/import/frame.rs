@@ -1,29 +1,31 @@
-//! How Redisson frames a delayed element: a random id of its own, a length, the encoded value.
+//! The frame of a delayed element in Redisson: a random id, a length and the encoded value.
 //!
-//! Redisson packs it by the struct library of Redis's Lua, in the byte order and the sizes of Redis's machine:
+//! Redisson packs it by the struct library of Redis's Lua, with the byte order and the sizes of the
+//! server's machine:
 //!
-//! - `Bc0Lc0`, in Redisson 3.30 to 4.7 at least: the length of the id in one byte, the id, the length of the value as a C `long`,
-//!   the value;
-//! - `dLc0`, in Redisson 3.16 at least: the id as a `double`, the length of the value, the value.
+//! - `Bc0Lc0`, at least in Redisson 3.30 to 4.7: the length of the id in one byte, the id, the
+//!   length of the value as a C `long`, the value;
+//! - `dLc0`, at least in Redisson 3.16: the id as a `double`, the length of the value, the value.
 //!
-//! A `long` has 8 bytes, little-endian, on every machine that Redis is usual on; what a Redis built for 32 bits holds is not
-//! read. A frame is taken only if its lengths add up to exactly its size, and by the first reading that does.
+//! A `long` has 8 bytes, little-endian, on the usual machines; the frames of a 32-bit Redis are not
+//! readable here. The lengths of a frame must add up to its size. The first format that fits wins.
 
-/// An element taken apart.
+/// The parts of an element.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
-    /// Redisson's random id, which makes equal elements differ.
+    /// Redisson's random id, which distinguishes equal elements.
     pub(crate) id: &'a [u8],
     /// The element as Redisson's codec wrote it.
     pub(crate) value: &'a [u8],
 }
 
-/// Takes a member of the ZSET or of the list apart; `None` if it is no frame.
+/// Parses a member of the ZSET or of the list; `None` if it is no frame.
 pub(crate) fn parse(member: &[u8]) -> Option<Frame<'_>> {
     let current = member
         .split_first()
         .and_then(|(&length, rest)| rest.split_at_checked(usize::from(length)));
-    // One of 7 bytes, which Redisson never had, would look like a `double`; one beyond 64 does not fit into an id.
+    // Redisson never had ids of 7 bytes; a `double` can begin with a 7. Ids above 64 bytes would
+    // exceed the limit of a message id.
     let current = current.filter(|(id, _)| (8..=64).contains(&id.len()));
     [current, member.split_at_checked(8)]
         .into_iter()
@@ -36,7 +38,7 @@ pub(crate) fn parse(member: &[u8]) -> Option<Frame<'_>> {
         })
 }
 
-/// What follows its own length.
+/// The bytes after a length, if the length is theirs.
 fn counted(bytes: &[u8]) -> Option<&[u8]> {
     let (length, value) = bytes.split_first_chunk()?;
     (u64::from_le_bytes(*length) == value.len() as u64).then_some(value)
@@ -53,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn both_framings_at_every_size() {
+    fn both_frame_formats_are_parsed_at_every_size() {
         for value in [&b""[..], b"x", b"\0", &[0; 300], &[8; 70_000]] {
             let length = (value.len() as u64).to_le_bytes();
             for member in [
@@ -70,9 +72,9 @@ mod tests {
         }
     }
 
-    /// Met in a capture: one `double` in 256 begins with a 7, as a shorter id would.
+    /// One `double` in 256 begins with a 7, as an id of 7 bytes would. A capture had such a frame.
     #[test]
-    fn a_double_is_taken_for_no_shorter_id() {
+    fn double_id_is_not_mistaken_for_a_short_id() {
         for first in 0..=255 {
             let mut id = ID;
             id[0] = first;
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_add_up_is_no_frame() {
+    fn frame_with_wrong_lengths_is_refused() {
         let good = frame(&[&[8], &ID, &3_u64.to_le_bytes(), b"abc"]);
         for end in 0..good.len() {
             assert_eq!(parse(&good[..end]), None, "cut at {end}");

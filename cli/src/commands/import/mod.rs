@@ -1,6 +1,7 @@
-//! `dueq import`: takes over what waits in another program's queue.
+//! `dueq import`: imports the messages of another program's queue.
 
 pub(crate) mod codec;
+mod copy;
 pub(crate) mod frame;
 mod redisson;
 mod store;
@@ -10,6 +11,13 @@ use clap::{Args, Subcommand};
 use crate::Common;
 
 #[derive(Args)]
+#[command(after_help = "\
+The import reads the other program's keys and pushes their elements with their due times. It changes none of those keys,
+and it can be repeated: no element is imported twice.
+
+Examples:
+  dueq import redisson orders --dry-run
+  dueq import redisson orders")]
 pub(crate) struct Import {
     #[command(subcommand)]
     from: From,
@@ -17,7 +25,7 @@ pub(crate) struct Import {
 
 #[derive(Subcommand)]
 enum From {
-    /// Copy what a Redisson RDelayedQueue holds into a queue; Redisson's keys are only read
+    /// Copy the elements of a Redisson RDelayedQueue into a queue; Redisson's keys are only read
     Redisson(redisson::Redisson),
 }
 

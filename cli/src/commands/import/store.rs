@@ -1,17 +1,19 @@
-//! Reading keys that are not dueq's, and remembering what was imported.
+//! Reads Redisson's keys, and stores the ids of imported elements.
 //!
-//! The one file of the program that names the `redis` crate: Redisson's keys are no queues, so the public API has no call for
-//! them. No key of a dueq queue is touched here; everything about queues goes through the public API.
+//! This is the only file of the program that uses the `redis` crate, because the public API has no
+//! calls for keys of other programs. It touches no key of a queue.
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, FromRedisValue, Pipeline, cmd};
 
-/// So many elements are read in one step.
+use crate::output::Usage;
+
+/// How many elements one step reads.
 pub(crate) const STEP: usize = 256;
-/// How long a server may take to answer; some steps carry large elements.
+/// How long a server may take to answer. Some steps transfer large elements.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to a server.
@@ -19,13 +21,16 @@ pub(crate) struct Store(MultiplexedConnection);
 
 impl Store {
     pub(crate) async fn open(url: &str) -> Result<Self> {
-        let client = redis::Client::open(url)
-            .map_err(|_| anyhow!("--from is no URL such as redis://[USER:PASSWORD@]HOST:PORT/"))?;
+        let client = redis::Client::open(url).map_err(|_| {
+            Usage("--from is no URL such as redis://[USER:PASSWORD@]HOST:PORT/".to_owned())
+        })?;
         if matches!(
             client.get_connection_info().addr(),
             ConnectionAddr::TcpTls { insecure: true, .. }
         ) {
-            bail!("a URL that ends with #insecure would have TLS trust everybody");
+            bail!(
+                "the URL ends with #insecure, so that TLS would accept any certificate: remove it"
+            );
         }
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
@@ -38,8 +43,8 @@ impl Store {
             .with_context(|| format!("cannot connect to {}", client.get_connection_info().addr()))
     }
 
-    /// A step through a ZSET: the next cursor, and members with their scores. Members that are there all the while are seen,
-    /// some perhaps twice.
+    /// A step through a ZSET: returns the next cursor, and members with their scores. The scan
+    /// returns each member that stays in the ZSET at least once.
     pub(crate) async fn scan(
         &mut self,
         key: &str,
@@ -52,19 +57,19 @@ impl Store {
         .await
     }
 
-    /// A step through a list.
+    /// Reads the next elements of a list.
     pub(crate) async fn range(&mut self, key: &str, start: usize) -> Result<Vec<Vec<u8>>> {
         self.ask(key, cmd("LRANGE").arg(key).arg(start).arg(start + STEP - 1))
             .await
     }
 
-    /// The scores that members of a ZSET have.
+    /// Reads the scores of members of a ZSET.
     pub(crate) async fn scores(
         &mut self,
         key: &str,
         members: &[Vec<u8>],
     ) -> Result<Vec<Option<f64>>> {
-        // One by one, because Redis before 6.2 has no ZMSCORE, and the server that is left behind may be that old.
+        // No ZMSCORE: Redisson's server may be older than Redis 6.2.
         let mut pipeline = Pipeline::new();
         for member in members {
             pipeline.cmd("ZSCORE").arg(key).arg(member);
@@ -75,12 +80,12 @@ impl Store {
             .with_context(|| format!("cannot read {key}"))
     }
 
-    /// How many of these keys there are.
+    /// Counts the existing keys.
     pub(crate) async fn existing(&mut self, keys: &[&str]) -> Result<usize> {
         self.ask(keys[0], cmd("EXISTS").arg(keys)).await
     }
 
-    /// How many clients are subscribed to a channel.
+    /// Counts the subscribers of a channel.
     pub(crate) async fn subscribers(&mut self, channel: &str) -> Result<usize> {
         let (_, count): (Vec<u8>, usize) = self
             .ask(channel, cmd("PUBSUB").arg("NUMSUB").arg(channel))
@@ -88,12 +93,12 @@ impl Store {
         Ok(count)
     }
 
-    /// How many ids are remembered.
+    /// Counts the ids of the journal.
     pub(crate) async fn remembered(&mut self, journal: &str) -> Result<u64> {
         self.ask(journal, cmd("SCARD").arg(journal)).await
     }
 
-    /// Which of these ids are remembered.
+    /// Whether the journal has each of these ids.
     pub(crate) async fn remembers(&mut self, journal: &str, ids: &[&str]) -> Result<Vec<bool>> {
         if ids.is_empty() {
             return Ok(Vec::new());

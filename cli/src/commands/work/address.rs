@@ -1,6 +1,8 @@
-//! Which addresses a webhook may go to: those of the public Internet, unless the operator says otherwise.
+//! The check of a webhook's address: only public addresses, unless the operator allows private
+//! ones.
 //!
-//! A URL comes from whoever configures a receiver; without this check it could reach what only this machine can reach.
+//! Without this check, the person who sets the URL of a receiver could reach services that only
+//! this machine can reach.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,7 +11,10 @@ use anyhow::bail;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Whether an address is one of the public Internet: not of this machine, this network or a special range, in any notation.
+use crate::output::Usage;
+
+/// Whether an address is public: not of this machine, this network or a special range, in any
+/// notation.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -17,7 +22,7 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The IANA registry of special-purpose addresses, less what is reachable from everywhere.
+/// Follows the IANA registry of special-purpose addresses, without its globally reachable ones.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !matches!(
         address.octets(),
@@ -46,15 +51,15 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0x2000..=0x3fff, _, _, _, 0 | 0x200, 0x5efe, high, low] if !embedded(high, low) => false, // ISATAP
         [0x2001, 0..=0x1ff, ..] => false, // protocol assignments, Teredo among them
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false, // documentation
-        // Only 2000::/3 is given out: loopback, private, link-local, multicast and local NAT64 are outside of it.
+        // IANA allocates public addresses from 2000::/3 only.
         [first, ..] => first & 0xe000 == 0x2000,
     }
 }
 
-/// Refuses a URL whose host is a private address, or a name that has no other now.
+/// Refuses a URL whose host is a private address, or a name that has only private addresses now.
 pub(super) async fn check_host(url: &Url) -> anyhow::Result<()> {
     let Some(host) = url.host_str() else {
-        bail!("the URL has no host")
+        bail!(Usage("--http: the URL has no host".to_owned()))
     };
     let literal = host
         .trim_start_matches('[')
@@ -64,9 +69,9 @@ pub(super) async fn check_host(url: &Url) -> anyhow::Result<()> {
         Ok(address) => vec![address],
         Err(_) => match tokio::net::lookup_host((host, 0)).await {
             Ok(found) => found.map(|found| found.ip()).collect(),
-            // Names may be known later; each request asks again.
+            // The name may resolve later; each request resolves it again.
             Err(error) => {
-                tracing::warn!(host, %error, "the name is not known now");
+                tracing::warn!(host, %error, "the name of the receiver does not resolve now; each request tries again");
                 return Ok(());
             }
         },
@@ -74,12 +79,13 @@ pub(super) async fn check_host(url: &Url) -> anyhow::Result<()> {
     if addresses.iter().any(|address| is_public(*address)) {
         return Ok(());
     }
-    bail!(
-        "{host} is at no public address: --allow-private allows private, loopback and link-local ones"
-    )
+    bail!(Usage(format!(
+        "--http: {host} has no public address; --allow-private allows private, loopback and link-local ones"
+    )))
 }
 
-/// Resolves names to their public addresses only. The connection goes to what was checked: the name is not asked for again.
+/// Resolves names to their public addresses only. The connection uses the checked address: the name
+/// is not resolved again.
 pub(super) struct PublicOnly;
 
 impl Resolve for PublicOnly {
@@ -89,7 +95,7 @@ impl Resolve for PublicOnly {
             let public: Vec<SocketAddr> = found.filter(|found| is_public(found.ip())).collect();
             if public.is_empty() {
                 let refused = format!(
-                    "{} is at no public address, and --allow-private is not given",
+                    "{} has no public address, and --allow-private is not set",
                     name.as_str()
                 );
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused).into());
@@ -104,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_the_public_internet() {
+    fn public_addresses_are_allowed() {
         for text in [
             "1.1.1.1",
             "8.8.8.8",
@@ -126,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_in_all_their_forms() {
+    fn private_addresses_are_refused_in_all_forms() {
         for text in [
             "0.0.0.0",
             "0.1.2.3",
@@ -185,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn hosts_are_checked_however_they_are_written() {
+    async fn private_hosts_are_refused_in_every_notation() {
         for url in [
             "http://127.0.0.1/",
             "http://127.1/",
@@ -198,7 +204,7 @@ mod tests {
             "http://localhost/",
             "http://LOCALHOST/",
             "http://169.254.169.254/latest/meta-data",
-            // Nothing, octal, hexadecimal, with a full stop at the end, in other digits and other full stops.
+            // Zero, octal, hexadecimal, a full stop at the end, other digits and other full stops.
             "http://0/",
             "http://0.0.0.0/",
             "http://[::]/",
@@ -208,7 +214,8 @@ mod tests {
             "http://127.0.0.1.:80/",
             "http://\u{2460}\u{2461}\u{2466}.0.0.1/",
             "http://\u{ff11}\u{ff12}\u{ff17}\u{3002}0\u{3002}0\u{ff0e}1/",
-            // IPv4 within IPv6: compatible, mapped, translated, NAT64 and its local form, 6to4, Teredo.
+            // IPv4 within IPv6: compatible, mapped, translated, NAT64 and its local form, 6to4,
+            // Teredo.
             "http://[::127.0.0.1]/",
             "http://[0:0:0:0:0:ffff:7f00:1]/",
             "http://[::ffff:0:127.0.0.1]/",
@@ -222,7 +229,7 @@ mod tests {
             "http://[fe80::1]/",
             "http://[fec0::1]/",
             "http://[ff02::1]/",
-            // Names before the host, and what only looks like the host.
+            // User names before the host, and texts that look like the host.
             "http://1.1.1.1@127.0.0.1/",
             "http://user:1.1.1.1@127.0.0.1:80/",
             "http://1.1.1.1%2f@127.0.0.1/",
@@ -255,9 +262,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_does_not_connect_to_a_private_address_behind_a_name() -> anyhow::Result<()> {
+    async fn client_does_not_connect_to_a_names_private_address() -> anyhow::Result<()> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
-        // Only to have the library choose a TLS provider.
+        // Makes the library choose a TLS provider.
         let _ = dueq::Client::connect("redis://127.0.0.1:1/").await;
         crate::commands::work::http::install_provider();
         let client = reqwest::Client::builder()

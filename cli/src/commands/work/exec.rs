@@ -1,4 +1,4 @@
-//! `--exec`: a command a message, in a process group of its own.
+//! `--exec`: runs a command for each message, in its own process group.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,22 +18,24 @@ use tokio_util::task::TaskTracker;
 
 use crate::group::{self, Guard};
 
-/// The exit code that says: no further attempt will help (EX_DATAERR of sysexits.h).
+/// The exit code for "no further attempt will help": EX_DATAERR of sysexits.h.
 const BURY: i32 = 65;
-/// How much of what a command wrote to stderr is kept, from its end.
+/// How many bytes are kept of the end of a command's stderr.
 const TAIL: usize = 1_000;
-/// How long to wait for the end of stderr when all of the group is gone: somebody outside of it may hold it open.
+/// How long to wait for the end of stderr after the end of the group. A process outside of the
+/// group may keep stderr open.
 const STDERR_LIMIT: Duration = Duration::from_secs(1);
 
-/// A command begins when its group is known to the guard, and not at all if we are killed before that. A shell reads a line
-/// byte by byte: the payload behind it is left to the command.
+/// Waits for a line before it runs the command. The line comes when the guard knows the group; if
+/// the worker is killed before that, the command never runs. A shell reads a line byte by byte, and
+/// so leaves the payload to the command.
 const BEGIN: &str = "IFS= read -r go && exec sh -c \"$1\"";
 
 pub(super) struct Exec {
     command: String,
     queue: String,
     timeout: Option<Duration>,
-    /// The grace is over.
+    /// Cancelled at the end of the grace.
     over: CancellationToken,
     guard: Arc<Guard>,
     running: TaskTracker,
@@ -56,7 +58,7 @@ impl Exec {
         })
     }
 
-    /// Waits until no command is left, whoever dropped its handler.
+    /// Waits until no command runs, even if its handler was dropped.
     pub(super) async fn finish(&self) {
         self.running.close();
         self.running.wait().await;
@@ -68,7 +70,7 @@ impl Exec {
             Err(error) => return Settlement::retry(format_args!("cannot run sh: {error}")),
         };
         let dropped = CancellationToken::new();
-        // The command is looked after by a task of its own: this future may be dropped, and a drop cannot wait.
+        // A separate task ends the command: this future may be dropped, and a drop cannot wait.
         let _drop = dropped.clone().drop_guard();
         let (guard, timeout, over) = (Arc::clone(&self.guard), self.timeout, self.over.clone());
         let (id, delivery) = (delivery.id(), delivery.clone());
@@ -99,7 +101,7 @@ impl Exec {
                 "killed: it took longer than {:?}",
                 self.timeout.unwrap_or_default()
             )),
-            Ok(Ended::Itself(status, tail)) => settlement(status, &tail),
+            Ok(Ended::Exited(status, tail)) => settlement(status, &tail),
             Ok(Ended::Unknown(error)) => {
                 Settlement::retry(format_args!("cannot wait for the command: {error}"))
             }
@@ -109,7 +111,7 @@ impl Exec {
 
     fn spawn(&self, delivery: &Delivery) -> io::Result<Child> {
         let mut command = Command::new("sh");
-        // Ours, if we have one, is not the message's.
+        // The worker's own trace is not the message's.
         command.env_remove("TRACEPARENT").env_remove("TRACESTATE");
         if let Some(trace_parent) = delivery.trace_parent() {
             command.env("TRACEPARENT", trace_parent);
@@ -127,7 +129,7 @@ impl Exec {
     }
 }
 
-/// Why a command was ended before its time.
+/// Why the worker ended a command.
 enum Stop {
     Dropped,
     Lost,
@@ -136,12 +138,12 @@ enum Stop {
 }
 
 enum Ended {
-    Itself(ExitStatus, Vec<u8>),
+    Exited(ExitStatus, Vec<u8>),
     By(Stop),
     Unknown(io::Error),
 }
 
-/// Feeds a command, waits for its end or ends it, and leaves nothing of its group behind.
+/// Writes the payload to a command, awaits or enforces its end, and ends its whole group.
 async fn attend(
     mut child: Child,
     delivery: &Delivery,
@@ -152,18 +154,15 @@ async fn attend(
     if let Some(group) = group {
         guard.add(group);
     }
-    let stderr = child
-        .stderr
-        .take()
-        .map(|stderr| tokio::spawn(pass_on(stderr)));
+    let stderr = child.stderr.take().map(|stderr| tokio::spawn(copy(stderr)));
     let stdin = child.stdin.take();
     let feed = async {
         if let Some(mut stdin) = stdin {
-            // A command that does not read its input, or not all of it, is none the worse for it.
+            // A command need not read its input.
             let _ = stdin.write_all(b"\n").await;
             let _ = stdin.write_all(delivery.payload()).await;
         }
-        // Closed: the command sees the end of its input, and may go on for long after that.
+        // The input is closed now; the command may run for long after that.
         std::future::pending::<Stop>().await
     };
     let stopped = tokio::select! {
@@ -171,7 +170,7 @@ async fn attend(
         stop = stop => Ok(stop),
         stop = feed => Ok(stop),
     };
-    // Also after an orderly end: what it left in the background belongs to a message that is about to be settled.
+    // After a normal exit too: background processes belong to a message that will be settled now.
     let clear = async {
         if let Some(group) = group {
             group::end(group, group::PATIENCE).await;
@@ -181,13 +180,13 @@ async fn attend(
     match stopped {
         Err(Ok(status)) => {
             clear.await;
-            Ended::Itself(status, tail_of(stderr).await)
+            Ended::Exited(status, tail_of(stderr).await)
         }
         Err(Err(error)) => {
             clear.await;
             Ended::Unknown(error)
         }
-        // Reaped meanwhile: a zombie would keep its group alive.
+        // Reap the command at the same time: a zombie would keep its group alive.
         Ok(stop) => {
             let _ = tokio::join!(child.wait(), clear);
             Ended::By(stop)
@@ -195,11 +194,11 @@ async fn attend(
     }
 }
 
-/// Writes a command's stderr to ours as it comes, and keeps its end.
-async fn pass_on(mut from: ChildStderr) -> Vec<u8> {
+/// Copies a command's stderr to the worker's, and keeps its end.
+async fn copy(mut from: ChildStderr) -> Vec<u8> {
     let (mut to, mut chunk, mut tail) = (tokio::io::stderr(), [0; 4096], Vec::new());
     while let Ok(read @ 1..) = from.read(&mut chunk).await {
-        // Nobody may read ours; the command must not stall for that.
+        // The worker's stderr may be closed; the command must not stall for that.
         let _ = to.write_all(&chunk[..read]).await;
         let _ = to.flush().await;
         tail.extend_from_slice(&chunk[..read]);
@@ -240,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_codes_settle() {
+    fn exit_codes_map_to_settlements() {
         let exit =
             |code: i32, said: &str| settlement(ExitStatus::from_raw(code << 8), said.as_bytes());
         assert_eq!(exit(0, "only a warning\n"), Settlement::Ack);
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dropped_handler_leaves_nothing_running() -> anyhow::Result<()> {
+    async fn dropped_handler_leaves_no_process() -> anyhow::Result<()> {
         let server = dueq_testkit::Server::start(&[])?;
         let orders = dueq::Client::connect(&server.url())
             .await?

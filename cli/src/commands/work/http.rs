@@ -1,8 +1,8 @@
-//! `--http`: a signed POST a message, after the Standard Webhooks specification.
+//! `--http`: sends a signed POST for each message, after the Standard Webhooks specification.
 
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use dueq::{Delivery, Settlement};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
@@ -11,21 +11,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::work::address::{self, PublicOnly};
 use crate::commands::work::signature::Secrets;
-use crate::output;
+use crate::output::{self, Usage};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// A receiver may ask for patience: at least this, so that it cannot make us spin, and at most that.
-const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(24 * 3600)];
-/// How much of an answer is read: a short one, so that its connection can be used again.
+/// The least and the longest accepted Retry-After. The least prevents a busy loop.
+const RETRY_AFTER_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(24 * 3600)];
+/// How many bytes of an answer are read. A completely read answer lets its connection be reused.
 const ANSWER: usize = 16 * 1024;
-/// How much of an answer is kept as the error.
-const SAID: usize = 300;
+/// How many bytes of an answer are kept as the error.
+const KEPT: usize = 300;
 
 pub(super) struct Http {
     url: Url,
     client: Client,
     secrets: Secrets,
-    /// The grace is over.
+    /// Cancelled at the end of the grace.
     over: CancellationToken,
 }
 
@@ -39,7 +39,8 @@ impl Http {
     ) -> anyhow::Result<Self> {
         let url = parse(url)?;
         install_provider();
-        // Proxies of the environment are not used: they would connect to what is not checked here.
+        // No proxies of the environment: a proxy would connect to addresses that are not checked
+        // here.
         let mut client = Client::builder()
             .user_agent(concat!("dueq/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
@@ -61,7 +62,7 @@ impl Http {
     pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
         tokio::select! {
             settlement = self.post(delivery) => settlement,
-            // Nobody's failure; and what is lost is not settled at all.
+            // Neither is the receiver's failure. A message with a lost lease is not settled at all.
             () = self.over.cancelled() => Settlement::Release,
             () = delivery.lost() => Settlement::Release,
         }
@@ -93,7 +94,7 @@ impl Http {
                 let (status, headers) = (response.status(), response.headers().clone());
                 settlement(status, &headers, SystemTime::now(), &answer(response).await)
             }
-            // The URL may hold a secret, and the message's error is for many eyes.
+            // Without the URL, which may contain a secret: many people can read a message's error.
             Err(error) => Settlement::retry(format_args!(
                 "{:#}",
                 anyhow::Error::from(error.without_url())
@@ -102,23 +103,29 @@ impl Http {
     }
 }
 
-/// Gives the process the TLS provider that reqwest asks for: the library installs one for rediss:// only.
+/// Installs the TLS provider that reqwest needs. The library installs one for rediss:// only.
 pub(super) fn install_provider() {
-    // If there is one already, it stays.
+    // An installed provider stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 fn parse(text: &str) -> anyhow::Result<Url> {
-    let url = Url::parse(text).context("--http needs a URL such as https://example.com/hook")?;
+    let wrong = || {
+        Usage(
+            "--http needs an http:// or https:// URL, such as https://example.com/hook".to_owned(),
+        )
+    };
+    let url = Url::parse(text).map_err(|_| wrong())?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        bail!("--http needs an http:// or https:// URL");
+        bail!(wrong());
     }
     Ok(url)
 }
 
-/// The id as a header and the signature can hold it: visible ASCII as it is, the rest percent-encoded.
+/// The id for the header and the signature: visible ASCII as it is, other bytes percent-encoded.
 ///
-/// So are the percent sign, which keeps different ids different, and the full stop, which separates the parts of what is signed.
+/// The percent sign is encoded too, so that different ids stay different, and so is the full stop,
+/// which separates the signed parts.
 fn header_id(id: &[u8]) -> String {
     let mut text = String::with_capacity(id.len());
     for &byte in id {
@@ -131,7 +138,7 @@ fn header_id(id: &[u8]) -> String {
 }
 
 fn content_type(payload: &[u8]) -> &'static str {
-    // Without making anything of it: a small text can stand for a large value.
+    // Only validate: a small text can describe a large value.
     let is_json = std::str::from_utf8(payload)
         .is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
     if is_json {
@@ -141,7 +148,7 @@ fn content_type(payload: &[u8]) -> &'static str {
     }
 }
 
-/// The beginning of the answer, in one line that no control character can disturb.
+/// The first bytes of the answer, in one line without control characters.
 async fn answer(mut response: Response) -> String {
     let mut body = Vec::new();
     while body.len() < ANSWER
@@ -149,7 +156,7 @@ async fn answer(mut response: Response) -> String {
     {
         body.extend_from_slice(&chunk);
     }
-    body.truncate(SAID);
+    body.truncate(KEPT);
     output::visible(body.trim_ascii())
 }
 
@@ -161,21 +168,21 @@ fn settlement(status: StatusCode, headers: &HeaderMap, now: SystemTime, said: &s
     };
     match status.as_u16() {
         200..=299 => Settlement::Ack,
-        // The receiver refuses this payload, or says 410, which means never again. A wrong path, secret or right (401, 403,
-        // 404) is a mistake of a deployment, which must not bury a whole queue.
+        // The receiver refuses this payload, or is gone for ever (410). A wrong path, secret or
+        // right (401, 403, 404) is a mistake of a deployment, which must not bury a whole queue.
         400 | 410 | 413 | 415 | 422 => Settlement::bury(error),
         429 | 503 => match retry_after(headers, now) {
             Some(after) => Settlement::retry_after(after, error),
             None => Settlement::retry(error),
         },
         300..=399 => Settlement::retry(format_args!(
-            "{error}: redirects are not followed, give the last URL"
+            "{error}: redirects are not followed, set --http to the last URL"
         )),
         _ => Settlement::retry(error),
     }
 }
 
-/// Seconds, or a date.
+/// Reads Retry-After: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let after = match text.parse() {
@@ -185,7 +192,7 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
             .duration_since(now)
             .unwrap_or_default(),
     };
-    Some(after.clamp(PATIENCE[0], PATIENCE[1]))
+    Some(after.clamp(RETRY_AFTER_RANGE[0], RETRY_AFTER_RANGE[1]))
 }
 
 #[cfg(test)]
@@ -202,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_settle() {
+    fn statuses_map_to_settlements() {
         for code in [200, 201, 202, 204, 299] {
             assert_eq!(of(code), Settlement::Ack, "{code}");
         }
@@ -221,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_seconds_or_a_date_within_reason() {
+    fn retry_after_takes_seconds_or_a_date_within_bounds() {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").expect("a date");
         let after = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().expect("a value"))]);
@@ -244,13 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn different_ids_stay_different_and_fit_a_header() {
+    fn different_ids_have_different_header_values() {
         assert_eq!(header_id(b"order:42"), "order:42");
         assert_eq!(header_id("a b.c%\u{e9}".as_bytes()), "a%20b%2Ec%25%C3%A9");
     }
 
     #[test]
-    fn json_is_called_json() {
+    fn content_type_tells_json_from_other_bytes() {
         assert_eq!(content_type(b"{\"order\": 42}"), "application/json");
         assert_eq!(content_type(b"\xff"), "application/octet-stream");
         assert_eq!(content_type(b"\"\xff\""), "application/octet-stream");

@@ -1,4 +1,4 @@
-//! `dueq work`: handles messages as they become due.
+//! `dueq work`: handles messages when they become due.
 
 mod address;
 mod exec;
@@ -20,47 +20,49 @@ use crate::log::{self, Style};
 use crate::output::Usage;
 use crate::{Common, existing, group, output, time};
 
-/// What the ends of handlers may take after the grace, before the library drops them.
+/// How long handlers may take to end after the grace, before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
-const HOW: &str = "What to do with a message, one of";
+const HOW: &str = "How to handle a message, one of";
 
-/// A receiver that says nothing for so long has failed.
+/// How long a receiver may take to answer, without --timeout.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to wait before connecting is tried again at the start.
+/// The pause between two attempts to connect at the start.
 const START_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
---exec runs the command by sh -c, once a message. The payload is its standard input; its environment has
-  DUEQ_ID, DUEQ_ATTEMPT (1 is the first), DUEQ_DUE_MS (Unix milliseconds) and DUEQ_QUEUE; and TRACEPARENT, if the push
-  had one.
-  Exit code 0: done. 65: hopeless, set aside as dead. Anything else, or a signal: retried after a growing delay, until
-  the limit of attempts. The end of what it writes to stderr is remembered with the message.
-  It has a process group of its own. When it ends, when its lease is lost, at --timeout and at the end of the grace, all
-  that is left of the group gets SIGTERM, and SIGKILL 2 seconds later. Only what leaves the group (setsid) stays.
+Runs a worker: it claims messages when they become due, and handles each by --exec, --http or --print. Any number of
+workers can share a queue. A message is delivered at least once: if a worker dies, another one handles its messages
+again. So handling a message twice must do no harm; its id is the same each time.
 
---http posts the payload to a URL, signed after https://www.standardwebhooks.com: webhook-id is the message's id (what is
-  not visible ASCII, % and . percent-encoded), webhook-timestamp the time of this attempt, webhook-signature an
-  HMAC-SHA256; traceparent, if there is one, the push's. The secret, whsec_ and base64, comes from --secret-file or
-  DUEQ_WEBHOOK_SECRET; several, one a line, sign side by side while you change them.
-  2xx: done. 400, 410, 413, 415 and 422: hopeless, set aside as dead. Everything else, 401, 403 and 404 included, is
-  retried; 429 and 503 after what Retry-After says (1 second to a day). Redirects are not followed, proxies not used.
+--exec runs the command by sh -c for each message.
+  Input: the payload is the standard input. The environment has DUEQ_ID, DUEQ_ATTEMPT (1 is the first), DUEQ_DUE_MS (Unix
+    milliseconds), DUEQ_QUEUE, and TRACEPARENT if the push had one.
+  Result: exit code 0 means done; 65 means hopeless, so the message is dead; any other code, or a signal, means retry. The
+    message keeps the end of what the command wrote to stderr as its error.
+  End: the command has its own process group. When the command exits, when its lease is lost, at --timeout and at the end
+    of the grace, the rest of the group gets SIGTERM, and SIGKILL 2 s later. A process that left the group (setsid) stays.
 
-A failed attempt is retried after --retry-min, and after twice as long each time, up to --retry-max; each delay is
-  shortened by a random part of up to half of it. The limit of attempts is the message's, else the queue's.
+--http posts the payload to a URL, signed after https://www.standardwebhooks.com.
+  Headers: webhook-id is the message's id, in which % and . and everything but visible ASCII is percent-encoded;
+    webhook-timestamp is the time of this attempt; webhook-signature is an HMAC-SHA256; traceparent is the push's.
+  Secret: whsec_ and base64, from --secret-file or DUEQ_WEBHOOK_SECRET. Several secrets, one a line, all sign, so that you
+    can change them.
+  Result: 2xx means done; 400, 410, 413, 415 and 422 mean hopeless, so the message is dead; everything else, also 401, 403
+    and 404, means retry, for 429 and 503 after Retry-After (1 s to a day). Redirects are not followed, proxies not used.
 
-It writes to standard error that it has started, which attempts failed and why, and when an outage of the server begins
-  and ends. One error has one line a minute (failed attempts ten), with a count. --log-level error leaves out all that.
-  While the server is away, at the start too, it keeps trying.
+--print writes a line for each message and acks it. If it cannot write, because the disk is full or the reader has closed
+the pipe, it gives the message back and ends with exit code 1.
 
---print: a line that cannot be written, as the disk is full or the reader gone, gives its message back and ends the
-worker with exit code 1.
+Retries: the first after --retry-min, each further one after twice the time, up to --retry-max. Up to half of each delay
+is subtracted at random. After the limit of attempts, the message's or else the queue's, the message is dead.
 
-A message is delivered at least once: should a worker die, its messages run again elsewhere. So what handles a message
-must do no harm when it is done twice; the id tells.
+Standard error: the start, each failed attempt with its reason, and the start and end of an outage of the server. An error
+has one line a minute (failed attempts ten), with a count; --log-level error turns these lines off. While the server is
+unreachable, also at the start, the worker keeps trying.
 
-Stop it with Ctrl-C or SIGTERM: it claims no more, finishes what it has within the grace, and gives back the rest,
-uncharged. A second one ends the grace.
+Stop: Ctrl-C or SIGTERM. The worker claims no more, lets its handlers finish within the grace, and gives the rest back
+without counting an attempt. A second signal ends the grace.
 
 Examples:
   dueq work orders --print --json | jq .id
@@ -74,20 +76,22 @@ pub(crate) struct Work {
     /// How many messages are handled at once
     #[arg(long, value_name = "N", default_value_t = 64)]
     concurrency: usize,
-    /// How long a message is this worker's without a sign of life; it is renewed while the handler runs
+    /// The lease: if the worker dies, another one gets the message after this time; a live worker
+    /// renews it
     #[arg(long, value_parser = time::delay, default_value = "30s")]
     lease: Duration,
-    /// How long to let handlers finish after the stop
+    /// How long handlers may continue after the stop
     #[arg(long, value_parser = time::delay, default_value = "30s")]
     grace: Duration,
-    /// How long one message may take; then it has failed and is retried [default: none for --exec, 30s for --http]
+    /// How long an attempt may take before it fails [default: no limit for --exec, 30s for --http]
     #[arg(long, value_parser = limit, conflicts_with = "print")]
     timeout: Option<Duration>,
-    /// Set the queue's limit, for all its workers and until it is set again: dead after so many failed attempts (20 if
-    /// never set). A message pushed with a limit of its own keeps that
+    /// Set the queue's limit, for all its workers: a message is dead after N failed attempts. A
+    /// message that was pushed with its own limit keeps that [default: the queue's limit, which is
+    /// 20 if never set]
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
-    /// The delay after the first failed attempt of a message
+    /// The delay after the first failed attempt
     #[arg(long, value_parser = limit, value_name = "TIME", default_value = "1s")]
     retry_min: Duration,
     /// The longest delay between two attempts
@@ -100,10 +104,10 @@ pub(crate) struct Work {
 #[derive(Args)]
 #[command(next_help_heading = "Options of --http")]
 struct HttpOptions {
-    /// A file with the secret that signs; else it is in DUEQ_WEBHOOK_SECRET
+    /// The file with the secret for signatures, instead of DUEQ_WEBHOOK_SECRET
     #[arg(long, value_name = "FILE", requires = "http")]
     secret_file: Option<PathBuf>,
-    /// Post also to private, loopback and link-local addresses
+    /// Allow private, loopback and link-local addresses
     #[arg(long, requires = "http")]
     allow_private: bool,
 }
@@ -111,34 +115,37 @@ struct HttpOptions {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct How {
-    /// Run this command for each message: exit 0 done, 65 hopeless, anything else retry
+    /// Run this command for each message: exit code 0 done, 65 hopeless, any other retry
     #[arg(long, help_heading = HOW, value_name = "CMD", value_parser = not_blank)]
     exec: Option<String>,
     /// Print each message and ack it
     #[arg(long, help_heading = HOW)]
     print: bool,
-    /// Post each message to this URL: 2xx done, 400, 410, 413, 415 and 422 hopeless, anything else retry
+    /// Post each message to this URL: 2xx done; 400, 410, 413, 415 and 422 hopeless; any other
+    /// retry
     #[arg(long, help_heading = HOW, value_name = "URL")]
     http: Option<String>,
 }
 
-/// A command of nothing would succeed, and ack every message.
+/// Refuses an empty command, which would succeed and ack every message.
 fn not_blank(command: &str) -> Result<String, String> {
     match command.trim().is_empty() {
-        true => Err("the command is empty: is the variable set that it comes from?".to_owned()),
+        true => Err("the command is empty: is its shell variable set?".to_owned()),
         false => Ok(command.to_owned()),
     }
 }
 
-/// A time limit: no message could keep one of nothing.
+/// Reads a time limit. No handler could meet a limit of zero.
 fn limit(text: &str) -> Result<Duration, String> {
     match time::delay(text)? {
-        Duration::ZERO => Err("the limit must be above zero; leave it out for none".to_owned()),
+        Duration::ZERO => {
+            Err("the time must be above zero; leave the option out for the default".to_owned())
+        }
         limit => Ok(limit),
     }
 }
 
-/// What is done with a message.
+/// The handler of the command line.
 enum Handler {
     Exec(exec::Exec),
     Http(http::Http),
@@ -159,7 +166,7 @@ impl Work {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<()> {
         let retry = Retry::exponential(self.retry_min, self.retry_max)
             .map_err(|_| Usage("--retry-min must not be above --retry-max".to_owned()))?;
-        // Heard from now on: a signal must not kill us with a command half done.
+        // Listen from now on: a signal must not kill the worker during a command.
         let (mut interrupt, mut terminate) = (
             signal(SignalKind::interrupt())?,
             signal(SignalKind::terminate())?,
@@ -213,7 +220,7 @@ impl Work {
 
         announce(common, &client, queue.name(), self.concurrency, self.lease);
         let handling = Arc::clone(&handler);
-        // The library would release a message as soon as the grace is over; here its command is ended before.
+        // The library releases messages at the end of its grace; the commands must end before.
         let worker = queue
             .worker()
             .concurrency(self.concurrency)
@@ -228,7 +235,7 @@ impl Work {
                         if let Settlement::Retry { error, .. } = &settlement
                             && fails
                         {
-                            tell_failure(&delivery, error);
+                            log_failure(&delivery, error);
                         }
                         settlement
                     }
@@ -260,14 +267,14 @@ impl Work {
         result?;
         match &*handler {
             Handler::Print(print) => print.failure().map_or(Ok(()), |error| {
-                Err(anyhow!("cannot write to standard output: {error}; what was not written is given back, uncharged"))
+                Err(anyhow!("cannot write to standard output: {error}; the unwritten messages were given back, without counting an attempt"))
             }),
             _ => Ok(()),
         }
     }
 }
 
-/// Says on standard error what is worked, where and how; not to those who want errors alone.
+/// Notes the start on standard error, unless the log shows errors only.
 fn announce(common: &Common, client: &Client, queue: &str, concurrency: usize, lease: Duration) {
     if !tracing::enabled!(target: "dueq", tracing::Level::WARN) {
         return;
@@ -286,13 +293,13 @@ fn announce(common: &Common, client: &Client, queue: &str, concurrency: usize, l
     });
 }
 
-/// A client, once the server can be reached: a worker that starts while it is away waits, as one does that is at work.
+/// Connects. Waits while the server is unreachable, like a running worker does.
 async fn connected(common: &Common) -> anyhow::Result<Client> {
     loop {
         match common.client().await {
             Err(error) if error.downcast_ref::<dueq::Error>().is_some_and(is_away) => {
-                let error = common.explained(&error);
-                tracing::warn!(name: log::NOT_STARTED, target: "dueq", error, "not started yet: it goes on trying");
+                let error = common.message_of(&error);
+                tracing::warn!(name: log::NOT_STARTED, target: "dueq", error, "not started yet; trying again");
                 tokio::time::sleep(START_AGAIN).await;
             }
             result => return result,
@@ -304,7 +311,7 @@ fn is_away(error: &dueq::Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }
 
-fn tell_failure(delivery: &Delivery, error: &str) {
+fn log_failure(delivery: &Delivery, error: &str) {
     let (id, attempt) = (delivery.id(), delivery.attempt());
     tracing::warn!(name: log::ATTEMPT_FAILED, target: "dueq", %id, attempt, error, "an attempt failed");
 }

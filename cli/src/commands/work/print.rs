@@ -1,4 +1,4 @@
-//! `--print`: a line a message.
+//! `--print`: prints a line for each message.
 
 use std::io;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ pub(super) struct Print {
     json: bool,
     /// Stops the worker.
     stop: CancellationToken,
-    /// Why standard output cannot be written: it is full, or its reader is gone.
+    /// Why standard output cannot be written: the disk is full, or the reader has closed the pipe.
     failure: OnceLock<io::Error>,
 }
 
@@ -25,12 +25,13 @@ impl Print {
         }
     }
 
-    /// Why it stopped by itself, if it did.
+    /// The error that stopped the worker, if there was one.
     pub(super) fn failure(&self) -> Option<&io::Error> {
         self.failure.get()
     }
 
-    /// A message that cannot be printed goes back without a charge, and so do all that come after it: the worker stops.
+    /// Prints and acks the message. If it cannot be printed, releases it and all later ones,
+    /// without counting an attempt, and stops the worker.
     pub(super) fn handle(&self, delivery: &Delivery) -> Settlement {
         if self.failure.get().is_some() {
             return Settlement::Release;

@@ -1,4 +1,5 @@
-//! The signature of Standard Webhooks: `v1,` and the base64 of an HMAC-SHA256 over id, timestamp and payload.
+//! The signature of Standard Webhooks: `v1,` and the base64 of an HMAC-SHA256 over id, timestamp
+//! and payload.
 
 use std::path::Path;
 
@@ -8,15 +9,17 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-const MAKE_ONE: &str = "make one: echo \"whsec_$(openssl rand -base64 32)\" > secret, and give it by --secret-file or DUEQ_WEBHOOK_SECRET";
-/// What the specification asks for.
+use crate::output::Usage;
+
+const MAKE_ONE: &str = "make one: echo \"whsec_$(openssl rand -base64 32)\" > secret, and pass it by --secret-file or DUEQ_WEBHOOK_SECRET";
+/// The least length of a key in the specification, in bytes.
 const SHORTEST: usize = 24;
 
-/// One secret, or several while they are changed.
+/// One secret, or several during a change of secrets.
 pub(super) struct Secrets(Vec<Hmac<Sha256>>);
 
 impl Secrets {
-    /// From a file, else from the environment: a secret a line.
+    /// Reads the secrets, one a line, from the file or else from the environment.
     pub(super) fn load(file: Option<&Path>, environment: Option<&str>) -> anyhow::Result<Self> {
         match (file, environment) {
             (Some(file), _) => {
@@ -26,7 +29,9 @@ impl Secrets {
                 Self::parse(&text)
             }
             (None, Some(text)) => Self::parse(text),
-            (None, None) => bail!("--http signs what it posts and needs a secret; {MAKE_ONE}"),
+            (None, None) => bail!(usage(format!(
+                "--http signs its requests and needs a secret; {MAKE_ONE}"
+            ))),
         }
     }
 
@@ -38,12 +43,12 @@ impl Secrets {
             .map(key)
             .collect::<Result<_, _>>()?;
         if secrets.is_empty() {
-            bail!("the webhook secret is empty; {MAKE_ONE}");
+            bail!(usage(format!("the webhook secret is empty; {MAKE_ONE}")));
         }
         Ok(Self(secrets))
     }
 
-    /// The value of the header `webhook-signature`: one signature a secret.
+    /// The value of the header `webhook-signature`: one signature for each secret.
     pub(super) fn sign(&self, id: &str, seconds: u64, payload: &[u8]) -> String {
         let sign = |key: &Hmac<Sha256>| {
             let mac = key
@@ -56,18 +61,24 @@ impl Secrets {
     }
 }
 
-/// Never says what it could not read.
+fn usage(reason: String) -> anyhow::Error {
+    Usage(reason).into()
+}
+
+/// Reads a secret. Its errors never quote the secret.
 fn key(line: &str) -> anyhow::Result<Hmac<Sha256>> {
     let bytes = STANDARD
         .decode(line.strip_prefix("whsec_").unwrap_or(line))
         .map_err(|_| {
-            anyhow!("a webhook secret is whsec_ and base64, or base64 alone; {MAKE_ONE}")
+            usage(format!(
+                "a webhook secret is whsec_ and base64, or base64 alone; {MAKE_ONE}"
+            ))
         })?;
     if bytes.len() < SHORTEST {
-        bail!(
+        bail!(usage(format!(
             "a webhook secret has at least {SHORTEST} bytes, this one {}; {MAKE_ONE}",
             bytes.len()
-        );
+        )));
     }
     Hmac::new_from_slice(&bytes).map_err(|error| anyhow!("the webhook secret: {error}"))
 }
@@ -76,7 +87,7 @@ fn key(line: &str) -> anyhow::Result<Hmac<Sha256>> {
 mod tests {
     use super::*;
 
-    /// The example that the specification's own libraries are tested with.
+    /// The example in the tests of the specification's own libraries.
     const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const SIGNATURE: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
 
@@ -90,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_specifications_example() {
+    fn signature_matches_the_specifications_example() {
         assert_eq!(sign(SECRET), SIGNATURE);
         assert_eq!(sign(&format!("whsec_{SECRET}\n")), SIGNATURE);
     }
@@ -103,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused_and_not_repeated() {
+    fn malformed_secrets_are_refused_and_not_quoted() {
         for text in [
             "",
             " \n",
