@@ -533,7 +533,10 @@ fn reliability_and_security_name_tests_that_exist() {
 fn the_program_writes_through_one_file() {
     for (name, text) in files("cli/src", "rs") {
         // A command of --exec says what it says: its stderr goes on to ours.
-        if matches!(name.as_str(), "cli/src/output.rs" | "cli/src/commands/work/exec.rs") {
+        if matches!(
+            name.as_str(),
+            "cli/src/output.rs" | "cli/src/commands/work/exec.rs"
+        ) {
             continue;
         }
         for word in [

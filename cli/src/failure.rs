@@ -59,8 +59,8 @@ impl std::error::Error for Explained {}
 /// How to continue with a file from this line.
 pub(crate) fn again(number: u64) -> String {
     format!(
-        "the same command again pushes the rest, and once more each line whose message was delivered or cancelled meanwhile; \
-         --from-line {number} begins here"
+        "run the same command again for the rest; it pushes again each line whose message was delivered or cancelled \
+         since; --from-line {number} starts here"
     )
 }
 

@@ -234,7 +234,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_consistent() {
         super::Cli::command().debug_assert();
     }
 }

@@ -114,7 +114,7 @@ fn delayed(capture: &str, name: &str, id_at: usize) -> Vec<(String, u64, Vec<u8>
 }
 
 #[tokio::test]
-async fn ids_due_times_and_payloads_are_redissons_whatever_the_codec() -> Result<()> {
+async fn import_keeps_redissons_ids_due_times_and_payloads() -> Result<()> {
     for (capture, id_at) in [(CURRENT, 1), (OLD, 0)] {
         let server = load(capture)?;
         let before = digest(&server, capture)?;
@@ -164,7 +164,7 @@ async fn ids_due_times_and_payloads_are_redissons_whatever_the_codec() -> Result
 }
 
 #[tokio::test]
-async fn texts_are_the_texts_and_json_loses_javas_types_only() -> Result<()> {
+async fn string_and_json_codecs_convert_payloads() -> Result<()> {
     let server = load(CURRENT)?;
     assert_eq!(import(&server, &["text", "--codec", "string"])?.1, Some(0));
     assert_eq!(import(&server, &["json", "--codec", "json"])?.1, Some(0));
@@ -200,7 +200,7 @@ async fn texts_are_the_texts_and_json_loses_javas_types_only() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_repetition_creates_nothing_even_after_all_was_handled_and_forgotten() -> Result<()> {
+async fn repeated_import_creates_nothing_even_after_handling() -> Result<()> {
     let server = load(CURRENT)?;
     assert_eq!(
         counts(&import(&server, &["text", "--dry-run"])?.0),
@@ -246,7 +246,7 @@ async fn a_repetition_creates_nothing_even_after_all_was_handled_and_forgotten()
 }
 
 #[tokio::test]
-async fn killed_on_the_way_and_run_again_every_element_is_there_once() -> Result<()> {
+async fn killed_import_continues_without_duplicates() -> Result<()> {
     const COUNT: u64 = 30_000;
     let server = Server::start(&[])?;
     // As Redisson's script does it.
@@ -289,7 +289,7 @@ async fn killed_on_the_way_and_run_again_every_element_is_there_once() -> Result
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_counted_and_named_and_the_rest_is_imported() -> Result<()> {
+async fn unreadable_elements_are_reported_and_others_imported() -> Result<()> {
     let server = load(CURRENT)?;
     let (timeouts, list) = (
         "redisson_delay_queue_timeout:{text}",
@@ -315,7 +315,7 @@ async fn what_cannot_be_read_is_counted_and_named_and_the_rest_is_imported() -> 
         "{said}"
     );
     for (key, reason) in [
-        (timeouts, "framed"),
+        (timeouts, "no frame of Redisson"),
         (timeouts, "due time is inf"),
         (list, "no due time"),
         ("text", "not UTF-8"),
@@ -360,22 +360,23 @@ async fn what_cannot_be_read_is_counted_and_named_and_the_rest_is_imported() -> 
 }
 
 #[tokio::test]
-async fn refusals_say_why() -> Result<()> {
+async fn import_refusals_give_their_reason() -> Result<()> {
     let server = load(CURRENT)?;
     server.command(&["SET", "redisson_delay_queue_timeout:{other}", "x"])?;
-    for (args, reason) in [
-        (&["absent"][..], "no such RDelayedQueue"),
-        (&["other"], "WRONGTYPE"),
-        (&["{tagged}:text"], "--into"),
+    for (args, code, reason) in [
+        (&["absent"][..], 1, "no RDelayedQueue of this name"),
+        (&["other"], 1, "WRONGTYPE"),
+        (&["{tagged}:text"], 2, "--into"),
         (
             &["text", "--from", "redis://me:secret@127.0.0.1:1/"],
+            1,
             "127.0.0.1:1",
         ),
-        (&["text", "--from", "nonsense"], "--from is no URL"),
+        (&["text", "--from", "nonsense"], 2, "--from is no URL"),
     ] {
         let output = dueq(&server, &[&["import", "redisson"], args].concat())?;
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
         assert!(
             told.contains(reason) && !told.contains("secret"),
             "{args:?}: {told}"
@@ -390,7 +391,7 @@ async fn refusals_say_why() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_redisson_that_still_serves_the_queue_is_noticed() -> Result<()> {
+async fn active_redisson_client_is_refused_without_live() -> Result<()> {
     use std::io::{Read, Write};
     let server = load(CURRENT)?;
     let mut redisson = std::net::TcpStream::connect(("127.0.0.1", server.port()))?;

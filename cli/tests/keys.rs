@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result};
 
 fn keys(args: &[&str]) -> Result<Output> {
-    // No server is asked.
+    // The URL of no server: the command asks none.
     let mut command = Command::new(env!("CARGO_BIN_EXE_dueq"));
     command
         .arg("keys")
@@ -17,7 +17,7 @@ fn keys(args: &[&str]) -> Result<Output> {
 }
 
 #[test]
-fn the_ten_keys_are_printed_ready_to_paste() -> Result<()> {
+fn keys_are_printed_ready_to_paste() -> Result<()> {
     let output = keys(&["orders"])?;
     let names = "scheduled ready leases claims messages attrs dead recent nodes meta";
     let expected: String = names
@@ -32,9 +32,9 @@ fn the_ten_keys_are_printed_ready_to_paste() -> Result<()> {
 }
 
 #[test]
-fn a_bad_name_and_an_unknown_language_are_refused() -> Result<()> {
+fn bad_queue_name_and_unknown_language_are_wrong_usage() -> Result<()> {
     let refused = keys(&["a/b", "--lang", "sh"])?;
-    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(2), 0));
     assert!(String::from_utf8(refused.stderr)?.contains("queue name"));
     assert_eq!(keys(&["a", "--lang", "cobol"])?.status.code(), Some(2));
     Ok(())
@@ -43,7 +43,7 @@ fn a_bad_name_and_an_unknown_language_are_refused() -> Result<()> {
 /// Each with the program that says whether it can be read, where there is one. What the files do is
 /// tested with them.
 #[test]
-fn each_language_can_read_its_producer() -> Result<()> {
+fn printed_producer_is_valid_in_its_language() -> Result<()> {
     let name = r#"it's "so" \ $HOME `x` größe"#;
     let python = "import ast, sys; ast.parse(sys.stdin.buffer.read())";
     for (lang, checker) in [
@@ -84,7 +84,7 @@ fn each_language_can_read_its_producer() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_printed_producer_pushes_into_its_queue() -> Result<()> {
+async fn printed_producer_pushes_into_its_queue() -> Result<()> {
     if Command::new("redis-cli").arg("--version").output().is_err() {
         writeln!(
             std::io::stderr(),

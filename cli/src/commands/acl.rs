@@ -10,14 +10,18 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints one ACL SETUSER command, for the prompt or the standard input of redis-cli; replace PASSWORD by a password. The
-user can do the work of the role in this queue, by EVALSHA and by FCALL, and can touch no other queue. The command asks no
-server. A producer needs an existing queue: an operator creates it with `dueq configure`.
+Prints one ACL SETUSER command, for the prompt or the standard input of redis-cli; replace PASSWORD
+by a password. The user can do the work of the role in this queue, by EVALSHA and by FCALL, and can
+touch no other queue. The command asks no server. A producer needs an existing queue: an operator
+creates it with `dueq configure`.
 
-Redis checks commands and keys, not scripts. So the user of a role can also send the commands of its scripts by hand:
-  - A producer can read and remove waiting messages, and read the tokens of leases, but cannot change a lease.
-  - A producer increments counters in the queue's meta key, and so can add a number to any field of it. That can pause
-    the queue, change its limits, make every client refuse it, or let callers set the clock (`dueq doctor` finds this).
+Redis checks commands and keys, not scripts. So the user of a role can also send the commands of its
+scripts by hand:
+  - A producer can read and remove waiting messages, and read the tokens of leases, but cannot
+    change a lease.
+  - A producer increments counters in the queue's meta key, and so can add a number to any field of
+    it. That can pause the queue, change its limits, make every client refuse it, or let callers set
+    the clock (`dueq doctor` finds this).
   - A consumer can finish any message, but cannot push.
 The protocol's documentation lists what the roles can and cannot separate.
 

@@ -8,8 +8,8 @@ use crate::{Cli, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints the script to standard output. Write it to the file that your shell reads; new shells then complete the commands
-and options of dueq.
+Prints the script to standard output. Write it to the file that your shell reads; new shells then
+complete the commands and options of dueq.
 
 Examples:
   dueq completions bash > ~/.local/share/bash-completion/completions/dueq

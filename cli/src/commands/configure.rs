@@ -13,8 +13,8 @@ use crate::{Common, existing, output, time};
 #[command(
     arg_required_else_help = true,
     after_help = "\
-Sets the named limits and keeps the others. Without a limit it prints the limits of the queue. If the queue does not
-exist, the command creates it, and the first line of the output says so.
+Sets the named limits and keeps the others. Without a limit it prints the limits of the queue. If
+the queue does not exist, the command creates it, and the first line of the output says so.
 
 Examples:
   dueq configure orders

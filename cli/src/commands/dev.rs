@@ -30,9 +30,9 @@ or run one in a container, which needs no `dueq dev`:
 
 #[derive(Args)]
 #[command(after_help = "\
-Runs the redis-server or valkey-server of this machine, for experiments. The server listens on 127.0.0.1 only, has no
-password and never evicts a key. It writes each change to an append-only file, which reaches the disk once a second; the
-next `dueq dev` continues with this data.
+Runs the redis-server or valkey-server of this machine, for experiments. The server listens on
+127.0.0.1 only, has no password and never evicts a key. It writes each change to an append-only
+file, which reaches the disk once a second; the next `dueq dev` continues with this data.
 
 Examples:
   dueq dev

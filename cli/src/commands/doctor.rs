@@ -14,16 +14,18 @@ const OFFSET: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
-Checks the server: version, eviction, persistence, replicas, memory, clients, buffers, round trip, clock, scripts and
-functions. Checks each queue: whether due messages are delivered, and if not, why; whether each id is in one state, with
-its payload, claim and attributes; and its keys, limits, encodings and wake-up list. Each finding comes with its
-consequence and its remedy. The checks run in small steps, so that workers and producers can continue.
+Checks the server: version, eviction, persistence, replicas, memory, clients, buffers, round trip,
+clock, scripts and functions. Checks each queue: whether due messages are delivered, and if not,
+why; whether each id is in one state, with its payload, claim and attributes; and its keys, limits,
+encodings and wake-up list. Each finding comes with its consequence and its remedy. The checks run
+in small steps, so that workers and producers can continue.
 
---repair repairs the queues, never the server. It moves messages without a state to the dead set, so that none is lost and
-none runs twice; it removes messages without a payload. The protocol's documentation describes the repair of each finding.
+--repair repairs the queues, never the server. It moves messages without a state to the dead set, so
+that none is lost and none runs twice; it removes messages without a payload. The protocol's
+documentation describes the repair of each finding.
 
-Exit code 0 without findings. Exit code 1 with findings, repaired or not, or if a queue could not be read. Remarks, such as
-on dead messages, and checks that this user may not make are no findings.
+Exit code 0 without findings. Exit code 1 with findings, repaired or not, or if a queue could not be
+read. Remarks, such as on dead messages, and checks that this user may not make are no findings.
 
 Examples:
   dueq doctor

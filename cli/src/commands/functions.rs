@@ -10,10 +10,11 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-The library has one function for each call of the protocol. Redis keeps it with its data: load it once, and any client can
-push with
+The library has one function for each call of the protocol. Redis keeps it with its data: load it
+once, and any client can push with
   FCALL dueq_push 10 KEYS... '' '' ID +DELAY_MS PAYLOAD ''
-and the ten keys that `dueq keys QUEUE` prints. The protocol's documentation describes every function.
+and the ten keys that `dueq keys QUEUE` prints. The protocol's documentation describes every
+function.
 
 Examples:
   dueq functions load

@@ -14,8 +14,8 @@ use crate::{Common, existing, output};
 #[command(after_help = "\
 A cancelled message is never delivered. A message that a handler has cannot be cancelled.
 
-Prints a word for each id: cancelled; or the reason why not: leased (a handler has it), dead, absent (no such message).
-Exit code 0 if all were cancelled, else 1.
+Prints a word for each id: cancelled; or the reason why not: leased (a handler has it), dead, absent
+(no such message). Exit code 0 if all were cancelled, else 1.
 
 Examples:
   dueq cancel orders order:42 && echo 'in time'
@@ -65,8 +65,8 @@ impl Cancel {
 #[command(after_help = "\
 A worker receives the messages at once, instead of at their due time.
 
-Prints a word for each id: moved, already (it was due); or the reason why not: leased (a handler has it), dead, absent
-(no such message). Exit code 0 if all are due now, else 1.
+Prints a word for each id: moved, already (it was due); or the reason why not: leased (a handler has
+it), dead, absent (no such message). Exit code 0 if all are due now, else 1.
 
 Example:
   dueq run-now orders order:42")]
@@ -106,11 +106,11 @@ impl RunNow {
 
 #[derive(Args)]
 #[command(after_help = "\
-A requeued message is due now, and its attempts and crashes are counted from zero. Requeue dead messages after the cause
-of their failures is fixed.
+A requeued message is due now, and its attempts and crashes are counted from zero. Requeue dead
+messages after the cause of their failures is fixed.
 
-Prints a word for each id: requeued; or the reason why not: not_dead (and its state), absent (no such message). Exit code
-0 if all were requeued, else 1.
+Prints a word for each id: requeued; or the reason why not: not_dead (and its state), absent (no
+such message). Exit code 0 if all were requeued, else 1.
 
 Examples:
   dueq requeue orders order:42

@@ -18,8 +18,9 @@ const PAGE: usize = 1_000;
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints state, due time, failures, crashes, the last error and the payload of a message. The due time is given for people
-and in Unix milliseconds. If there is no such message, the command prints absent, and the exit code is 1.
+Prints state, due time, failures, crashes, the last error and the payload of a message. The due time
+is given for people and in Unix milliseconds. If there is no such message, the command prints
+absent, and the exit code is 1.
 
 Examples:
   dueq show orders order:42
@@ -112,9 +113,9 @@ enum Listable {
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints a line a message. Its time is the due time (scheduled, ready), the end of the lease (leased), or the time of death
-(dead). If there are more messages, the last line has the cursor for the next page; with --json this is an object with
-the cursor alone.
+Prints a line a message. Its time is the due time (scheduled, ready), the end of the lease (leased),
+or the time of death (dead). If there are more messages, the last line has the cursor for the next
+page; with --json this is an object with the cursor alone.
 
 Examples:
   dueq ls orders

@@ -8,8 +8,8 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Every script and function takes these ten keys in this order. They are quoted for a shell. --lang prints a complete
-producer instead, ready to run. The command asks no server.
+Every script and function takes these ten keys in this order. They are quoted for a shell. --lang
+prints a complete producer instead, ready to run. The command asks no server.
 
 Examples (after `dueq functions load`):
   eval redis-cli FCALL dueq_push 10 $(dueq keys orders) \"'' '' order:42 +1500 hello ''\"

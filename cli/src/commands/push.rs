@@ -17,24 +17,27 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Without --delay and --at the message is due now. Pushing the same id again changes nothing while its message waits, so a
-push may be repeated. --on-conflict changes the waiting message instead.
+Without --delay and --at the message is due now. Pushing the same id again changes nothing while its
+message waits, so a push may be repeated. --on-conflict changes the waiting message instead.
 
 Prints a word and the id:
   created   the message is stored
-  exists    the queue has a message with this id, in the printed state; nothing was changed. With --on-conflict
-            reschedule or replace this is a refusal (exit code 1): the message is dead, or a worker has it
-  moved     the waiting message has the new due time; with --on-conflict replace also the new payload and options
-  finished  an earlier attempt of this call stored the message, which was delivered or cancelled since
-Exit code 0 if the queue has, or had, the message as asked. Exit code 1 if not, or if an error leaves that unknown; the
-error says so.
+  exists    the queue has a message with this id, in the printed state; nothing was changed. With
+            --on-conflict reschedule or replace this is a refusal (exit code 1): the message is
+            dead, or a worker has it
+  moved     the waiting message has the new due time; with --on-conflict replace also the new
+    payload and options
+  finished  an earlier attempt of this call stored the message, which was delivered or cancelled
+    since
+Exit code 0 if the queue has, or had, the message as asked. Exit code 1 if not, or if an error
+leaves that unknown; the error says so.
 
---ndjson pushes a file with one JSON object a line. A line has payload or payload_base64, and optionally id, delay or at,
-max_attempts and traceparent; the flags give the values that a line leaves out. A payload that is a JSON string is stored
-without its quotes, any other JSON value as its text.
-The id of a line without id is computed from file, line number and text. So an interrupted push can be run again: it
-changes no waiting message. It pushes again each line whose message was delivered or cancelled since; --from-line skips
-those lines.
+--ndjson pushes a file with one JSON object a line. A line has payload or payload_base64, and
+optionally id, delay or at, max_attempts and traceparent; the flags give the values that a line
+leaves out. A payload that is a JSON string is stored without its quotes, any other JSON value as
+its text. The id of a line without id is computed from file, line number and text. So an interrupted
+push can be run again: it changes no waiting message. It pushes again each line whose message was
+delivered or cancelled since; --from-line skips those lines.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
 

@@ -8,8 +8,8 @@ use crate::{Common, existing, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints a name a line. The command scans all keys of the server in small steps, which takes seconds on a large server: do
-not call it in a loop.
+Prints a name a line. The command scans all keys of the server in small steps, which takes seconds
+on a large server: do not call it in a loop.
 
 Examples:
   dueq queues
@@ -31,9 +31,9 @@ impl Queues {
 
 #[derive(Args)]
 #[command(after_help = "\
-Workers receive nothing from a paused queue. Producers continue to push, handlers finish their messages, and messages of
-crashed workers return to the queue. `dueq resume` ends the pause. A queue that does not exist is refused, because its
-name may be mistyped.
+Workers receive nothing from a paused queue. Producers continue to push, handlers finish their
+messages, and messages of crashed workers return to the queue. `dueq resume` ends the pause. A queue
+that does not exist is refused, because its name may be mistyped.
 
 Examples:
   dueq pause orders
@@ -99,8 +99,9 @@ enum Purgeable {
 
 #[derive(Args)]
 #[command(after_help = "\
-The removed messages are never delivered and cannot be restored. Messages that a handler has cannot be purged.
-Without --yes the command removes nothing: it prints the number of messages, and the exit code is 1.
+The removed messages are never delivered and cannot be restored. Messages that a handler has cannot
+be purged. Without --yes the command removes nothing: it prints the number of messages, and the exit
+code is 1.
 
 Example:
   dueq purge orders --state dead --yes")]
@@ -143,9 +144,10 @@ impl Purge {
 
 #[derive(Args)]
 #[command(after_help = "\
-Removes all messages, limits and counters of the queue in one step. Running handlers finish, but the server ignores their
-results. A queue of another layout is refused, and so is a queue with a key that another program uses.
-Without --yes the command removes nothing: it prints the numbers of messages, and the exit code is 1.
+Removes all messages, limits and counters of the queue in one step. Running handlers finish, but the
+server ignores their results. A queue of another layout is refused, and so is a queue with a key
+that another program uses. Without --yes the command removes nothing: it prints the numbers of
+messages, and the exit code is 1.
 
 Example:
   dueq delete-queue orders --yes")]

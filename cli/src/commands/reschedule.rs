@@ -15,8 +15,9 @@ use crate::{Common, existing, output};
 #[command(after_help = "\
 Moves a waiting message to an earlier or later time. Payload, attempts and options stay.
 
-Prints a word: moved (and the new due time); or the reason why not: conflict (the message is due at another time than
---expected), leased (a handler has it), dead, absent (no such message). Exit code 0 if it was moved, else 1.
+Prints a word: moved (and the new due time); or the reason why not: conflict (the message is due at
+another time than --expected), leased (a handler has it), dead, absent (no such message). Exit code
+0 if it was moved, else 1.
 
 Examples:
   dueq reschedule orders order:42 --delay 24h

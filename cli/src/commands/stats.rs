@@ -15,10 +15,10 @@ const EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints how many messages are in each state, how many each call has handled since the queue was created, and the limits
-that `dueq configure` sets. Without a queue it prints a line for each queue.
-Watch overdue_ms: the age of the oldest due message that no worker has claimed.
-If a queue cannot be read, the command prints the reason and continues with the others; the exit code is 1.
+Prints how many messages are in each state, how many each call has handled since the queue was
+created, and the limits that `dueq configure` sets. Without a queue it prints a line for each queue.
+Watch overdue_ms: the age of the oldest due message that no worker has claimed. If a queue cannot be
+read, the command prints the reason and continues with the others; the exit code is 1.
 
 Examples:
   dueq stats

@@ -45,7 +45,7 @@ fn refused(server: &Server, args: &[&str]) -> Result<Output> {
 }
 
 #[test]
-fn verbs_on_an_absent_queue_fail_and_suggest_a_near_name() -> Result<()> {
+fn commands_on_an_absent_queue_suggest_a_near_name() -> Result<()> {
     let server = server()?;
     for (verb, rest) in [
         ("pause", &[][..]),
@@ -85,7 +85,7 @@ fn verbs_on_an_absent_queue_fail_and_suggest_a_near_name() -> Result<()> {
 }
 
 #[test]
-fn verbs_with_ids_print_absent_and_name_the_missing_queue() -> Result<()> {
+fn commands_with_ids_print_absent_and_the_missing_queue() -> Result<()> {
     let server = server()?;
     for (verb, rest) in [
         ("show", &["m3"][..]),
@@ -114,7 +114,7 @@ fn verbs_with_ids_print_absent_and_name_the_missing_queue() -> Result<()> {
 }
 
 #[test]
-fn pause_makes_a_queue_only_if_asked() -> Result<()> {
+fn pause_creates_a_queue_only_with_create() -> Result<()> {
     let server = server()?;
     refused(&server, &["pause", "ordres"])?;
     let output = dueq(&server, &["pause", "new", "--create"])?;
@@ -132,7 +132,7 @@ fn pause_makes_a_queue_only_if_asked() -> Result<()> {
 }
 
 #[test]
-fn configure_says_that_it_made_a_queue() -> Result<()> {
+fn configure_reports_that_it_created_a_queue() -> Result<()> {
     let server = server()?;
     let output = dueq(&server, &["configure", "ordres", "--max-attempts", "3"])?;
     assert_eq!(
@@ -159,7 +159,7 @@ fn configure_says_that_it_made_a_queue() -> Result<()> {
 }
 
 #[test]
-fn work_on_an_absent_queue_warns_and_goes_on() -> Result<()> {
+fn work_on_an_absent_queue_warns_and_waits() -> Result<()> {
     let server = server()?;
     let mut work = command(&server)
         .env("RUST_LOG", "warn")
@@ -188,7 +188,7 @@ fn work_on_an_absent_queue_warns_and_goes_on() -> Result<()> {
 
 /// Only a user who may SCAN can be told near names; the others are told the rest.
 #[test]
-fn who_may_not_scan_is_told_without_suggestions() -> Result<()> {
+fn user_without_scan_gets_no_near_names() -> Result<()> {
     let server = server()?;
     let line = text(&dueq(&server, &["acl", "operator", "ordres", "--user", "op"])?.stdout);
     let line = line.trim().replace(">PASSWORD", ">secret");

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{command, dueq, text};
 
 #[test]
-fn it_measures_and_leaves_nothing_behind() -> Result<()> {
+fn bench_measures_and_removes_its_queue() -> Result<()> {
     let server = Server::start(&[])?;
     let output = dueq(&server, &["bench", "--for", "1s", "--rate", "50", "--json"])?;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -42,7 +42,7 @@ fn it_measures_and_leaves_nothing_behind() -> Result<()> {
 }
 
 #[test]
-fn a_queue_that_exists_is_refused_and_untouched() -> Result<()> {
+fn bench_refuses_an_existing_queue() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(
         &server,
@@ -62,7 +62,7 @@ fn a_queue_that_exists_is_refused_and_untouched() -> Result<()> {
 }
 
 #[test]
-fn ctrl_c_leaves_nothing_behind() -> Result<()> {
+fn interrupted_bench_removes_its_queue() -> Result<()> {
     let server = Server::start(&[])?;
     for signal in ["-INT", "-TERM"] {
         let mut bench = command(&server)

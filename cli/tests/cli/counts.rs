@@ -17,7 +17,7 @@ fn objects(bytes: &[u8]) -> Result<Vec<Value>> {
 }
 
 #[test]
-fn stats_names_a_bad_queue_and_shows_the_others() -> Result<()> {
+fn stats_reports_an_unreadable_queue_and_continues() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "good", "x", "--delay", "1h"])?;
     dueq(&server, &["push", "wrong", "x", "--delay", "1h"])?;
@@ -129,7 +129,7 @@ fn stats_and_configure_show_the_limits() -> Result<()> {
 }
 
 #[test]
-fn reading_works_with_a_warning_where_keys_may_be_evicted() -> Result<()> {
+fn reads_on_an_evicting_server_succeed_with_a_warning() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "q", "x", "--id", "a", "--delay", "1h"])?;
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])?;
@@ -153,7 +153,7 @@ fn reading_works_with_a_warning_where_keys_may_be_evicted() -> Result<()> {
 }
 
 #[test]
-fn a_pause_is_told_with_the_command_that_ends_it() -> Result<()> {
+fn stats_of_a_paused_queue_names_the_resume_command() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "q", "x"])?;
     dueq(&server, &["pause", "q"])?;

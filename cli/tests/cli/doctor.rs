@@ -80,7 +80,7 @@ fn run(server: &Server, command: &[&str]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn each_planted_fault_of_a_queue_is_found_and_mended() -> Result<()> {
+async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
     let server = server()?;
     let leased = one_in_each_state(&server).await?;
     well(&server)?;
@@ -167,7 +167,7 @@ async fn each_planted_fault_of_a_queue_is_found_and_mended() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_only_a_person_can_mend_is_found_each_time() -> Result<()> {
+async fn doctor_finds_faults_that_it_cannot_repair() -> Result<()> {
     let server = server()?;
     let _leased = one_in_each_state(&server).await?;
     let stale = dueq::functions_code().replace(
@@ -244,7 +244,7 @@ async fn what_only_a_person_can_mend_is_found_each_time() -> Result<()> {
 }
 
 #[test]
-fn a_primary_that_acknowledges_alone_and_a_replica_are_found() -> Result<()> {
+fn doctor_finds_a_lone_primary_and_a_replica() -> Result<()> {
     let server = server()?;
     let port = server.port().to_string();
     let replica = Server::start(&["--appendonly", "yes", "--replicaof", "127.0.0.1", &port])?;
@@ -264,7 +264,7 @@ fn a_primary_that_acknowledges_alone_and_a_replica_are_found() -> Result<()> {
 }
 
 #[tokio::test]
-async fn people_read_what_follows_and_what_to_run() -> Result<()> {
+async fn doctor_prints_consequence_and_remedy() -> Result<()> {
     let server = server()?;
     let _leased = one_in_each_state(&server).await?;
     run(&server, &["ZREM", "dueq:{q}:scheduled", "waits"])?;
@@ -342,7 +342,7 @@ fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
 }
 
 #[tokio::test]
-async fn dead_messages_are_a_remark_and_no_finding() -> Result<()> {
+async fn dead_messages_are_a_remark() -> Result<()> {
     let server = server()?;
     let _leased = one_in_each_state(&server).await?;
     let (code, lines) = doctor(&server, &["q"])?;
@@ -364,7 +364,7 @@ async fn dead_messages_are_a_remark_and_no_finding() -> Result<()> {
 }
 
 #[test]
-fn doctor_finds_that_too_few_replicas_stop_all_writes() -> Result<()> {
+fn doctor_finds_too_few_replicas_for_writes() -> Result<()> {
     let server = server()?;
     dueq(&server, &["push", "q", "x", "--id", "a", "--at", LONG_AGO])?;
     run(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"])?;
@@ -394,7 +394,7 @@ fn doctor_finds_that_too_few_replicas_stop_all_writes() -> Result<()> {
 }
 
 #[test]
-fn doctor_says_what_a_failed_snapshot_stops() -> Result<()> {
+fn doctor_explains_a_failed_snapshot() -> Result<()> {
     let server = Server::start(&["--enable-protected-configs", "yes", "--save", "3600 1"])?;
     dueq(&server, &["push", "q", "x", "--delay", "1h"])?;
     let folder = server.folder().join("gone");

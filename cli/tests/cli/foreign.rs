@@ -19,7 +19,7 @@ fn queue() -> Result<Server> {
 }
 
 #[test]
-fn delete_queue_leaves_a_queue_of_another_layout_alone() -> Result<()> {
+fn delete_queue_refuses_another_layout() -> Result<()> {
     let server = queue()?;
     server.command(&["HSET", "dueq:{q}:meta", "layout", "2"])?;
     let before = server.command(&["DBSIZE"])?;
@@ -35,7 +35,7 @@ fn delete_queue_leaves_a_queue_of_another_layout_alone() -> Result<()> {
 }
 
 #[test]
-fn delete_queue_leaves_a_key_of_a_foreign_type_alone() -> Result<()> {
+fn delete_queue_refuses_a_key_of_another_program() -> Result<()> {
     let suffixes = [
         "scheduled",
         "ready",

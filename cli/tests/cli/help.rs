@@ -36,7 +36,7 @@ const VERBS: [&str; 23] = [
 ];
 
 #[test]
-fn help_is_as_it_was_read_and_approved() -> Result<()> {
+fn help_matches_the_approved_texts() -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
     for verb in ["dueq"].into_iter().chain(VERBS) {
         let mut command = Command::new(DUEQ);
@@ -64,7 +64,7 @@ fn help_is_as_it_was_read_and_approved() -> Result<()> {
 }
 
 #[test]
-fn every_verb_is_held() -> Result<()> {
+fn every_command_has_an_approved_help() -> Result<()> {
     let help = text(&Command::new(DUEQ).arg("--help").output()?.stdout);
     let commands = help
         .split("Commands:\n")
@@ -80,7 +80,7 @@ fn every_verb_is_held() -> Result<()> {
 }
 
 #[test]
-fn completions_name_every_verb() -> Result<()> {
+fn completions_name_every_command() -> Result<()> {
     for shell in ["bash", "zsh", "fish"] {
         let script = text(
             &Command::new(DUEQ)

@@ -83,7 +83,7 @@ async fn planted(server: &Server) -> Result<dueq::Delivery> {
 }
 
 #[tokio::test]
-async fn no_verb_of_an_operator_passes_on_what_steers_a_terminal() -> Result<()> {
+async fn operator_commands_escape_terminal_controls() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = planted(&server).await?;
     let (dead, leased) = (format!("dead{NAME}"), format!("leased{NAME}"));
@@ -154,7 +154,7 @@ async fn no_verb_of_an_operator_passes_on_what_steers_a_terminal() -> Result<()>
 }
 
 #[tokio::test]
-async fn the_doctor_names_hostile_ids_so_that_its_commands_can_be_pasted() -> Result<()> {
+async fn doctor_remedies_for_hostile_ids_can_be_pasted() -> Result<()> {
     let server = Server::start(&["--appendonly", "yes"])?;
     let _leased = planted(&server).await?;
     let zset = format!("dueq:{{{NAME}}}:scheduled");
@@ -215,7 +215,7 @@ async fn the_doctor_names_hostile_ids_so_that_its_commands_can_be_pasted() -> Re
 }
 
 #[tokio::test]
-async fn what_begins_with_dashes_is_an_id_to_what_the_doctor_says() -> Result<()> {
+async fn doctor_remedies_for_names_with_dashes_can_be_pasted() -> Result<()> {
     let server = Server::start(&["--appendonly", "yes"])?;
     let queue = Client::connect(&server.url()).await?.queue("-q")?;
     queue
@@ -256,7 +256,7 @@ async fn what_begins_with_dashes_is_an_id_to_what_the_doctor_says() -> Result<()
 }
 
 #[test]
-fn more_findings_than_are_named_are_counted_with_what_was_mended() -> Result<()> {
+fn doctor_counts_findings_beyond_the_printed_ones() -> Result<()> {
     let server = Server::start(&["--appendonly", "yes"])?;
     assert!(
         command(&server)
@@ -283,7 +283,7 @@ fn more_findings_than_are_named_are_counted_with_what_was_mended() -> Result<()>
 }
 
 #[test]
-fn what_a_file_holds_is_told_and_not_obeyed() -> Result<()> {
+fn file_contents_are_escaped_in_errors() -> Result<()> {
     let server = Server::start(&[])?;
     let file = server.folder().join("\u{9b}31m.ndjson");
     std::fs::write(
@@ -308,7 +308,7 @@ fn what_a_file_holds_is_told_and_not_obeyed() -> Result<()> {
 }
 
 #[test]
-fn what_another_program_stored_is_imported_and_not_obeyed() -> Result<()> {
+fn imported_elements_are_escaped_in_reports() -> Result<()> {
     let server = Server::start(&[])?;
     let name = format!("q{}", NAME.replace("--", ""));
     server.command(&["RPUSH", &format!("redisson_delay_queue:{{{name}}}"), TEXT])?;
@@ -337,7 +337,7 @@ fn what_another_program_stored_is_imported_and_not_obeyed() -> Result<()> {
 
 /// A server that refuses everything in words of its own.
 #[test]
-fn what_a_server_says_is_told_and_not_obeyed() -> Result<()> {
+fn server_errors_are_escaped() -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let url = format!("redis://127.0.0.1:{}/", listener.local_addr()?.port());
     std::thread::spawn(move || {
@@ -411,7 +411,7 @@ fn on_terminal(server: &Server, args: &[&str]) -> Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_payload_is_bytes_to_a_file_and_text_to_a_terminal() -> Result<()> {
+async fn payload_is_raw_in_a_file_and_escaped_on_a_terminal() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = planted(&server).await?;
     let raw = command(&server)
@@ -446,7 +446,7 @@ async fn a_payload_is_bytes_to_a_file_and_text_to_a_terminal() -> Result<()> {
 }
 
 #[test]
-fn what_is_to_be_pasted_can_be_pasted() -> Result<()> {
+fn printed_keys_and_rules_can_be_pasted() -> Result<()> {
     let server = Server::start(&[])?;
     let output = command(&server).args(["keys", NAME]).output()?;
     harmless("keys", &output)?;

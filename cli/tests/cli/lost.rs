@@ -36,7 +36,7 @@ fn scheduled(server: &Server, queue: &str) -> Result<u64> {
 
 /// Each verb whose call is not repeated; what is cut is its reply, so it was done.
 #[tokio::test]
-async fn a_lost_reply_says_it_may_have_been_done() -> Result<()> {
+async fn lost_reply_is_reported_as_maybe_applied() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = one_in_each_state(&server).await?;
     let lua = |verb: &str| {
@@ -124,7 +124,7 @@ async fn a_lost_reply_says_it_may_have_been_done() -> Result<()> {
 /// A made id is told, or nobody could look the message up, and a repetition would be a second
 /// message.
 #[test]
-fn an_unknown_push_names_the_id_that_was_made() -> Result<()> {
+fn lost_push_names_the_generated_id() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(
         &server,
@@ -187,7 +187,7 @@ fn an_unknown_push_names_the_id_that_was_made() -> Result<()> {
 }
 
 #[test]
-fn a_read_whose_reply_is_lost_changed_nothing() -> Result<()> {
+fn lost_reply_of_a_read_is_not_maybe_applied() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "q", "x", "--id", "m", "--delay", "1h"])?;
     let proxy = Proxy::start(server.port())?;
@@ -211,7 +211,7 @@ fn a_read_whose_reply_is_lost_changed_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_script_that_stops_halfway_is_not_called_refused() -> Result<()> {
+fn script_that_stops_halfway_is_not_called_refused() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "q", "x", "--id", "a", "--delay", "1h"])?;
     server.command(&["HSET", "dueq:{q}:meta", "seq", "abc"])?;
@@ -248,7 +248,7 @@ fn a_script_that_stops_halfway_is_not_called_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn replace_of_a_dead_or_leased_id_is_refused() -> Result<()> {
+async fn replace_of_a_dead_or_leased_message_is_refused() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = one_in_each_state(&server).await?;
     for conflict in ["replace", "reschedule"] {
@@ -308,7 +308,7 @@ async fn replace_of_a_dead_or_leased_id_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_file_whose_wait_times_out_counts_what_is_stored() -> Result<()> {
+fn unconfirmed_file_push_counts_unconfirmed_lines() -> Result<()> {
     let server = Server::start(&[])?;
     let path = server.folder().join("lines");
     fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(300))?;
@@ -340,7 +340,7 @@ fn a_file_whose_wait_times_out_counts_what_is_stored() -> Result<()> {
 
 /// What nobody knows of is counted apart, and what was stored before it too.
 #[test]
-fn a_file_whose_reply_is_lost_counts_the_unknown() -> Result<()> {
+fn file_push_with_a_lost_reply_counts_unknown_lines() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(
         &server,
@@ -379,7 +379,7 @@ fn a_file_whose_reply_is_lost_counts_the_unknown() -> Result<()> {
 
 /// A second Ctrl-C ends the wait for replicas, and says how many lines nobody has waited for.
 #[test]
-fn a_second_interrupt_ends_a_wait_and_counts_the_unknown() -> Result<()> {
+fn second_interrupt_counts_lines_in_flight_as_unknown() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["configure", "q", "--max-attempts", "20"])?;
     let path = server.folder().join("lines");
@@ -426,7 +426,7 @@ fn a_second_interrupt_ends_a_wait_and_counts_the_unknown() -> Result<()> {
 
 /// The file of a campaign that was sent must not be called harmless to push again.
 #[test]
-fn an_interrupted_file_says_when_a_line_is_pushed_twice() -> Result<()> {
+fn stopped_file_push_warns_of_repeated_lines() -> Result<()> {
     let server = Server::start(&[])?;
     let path = server.folder().join("lines");
     fs::write(&path, "{\"payload\":\"x\"}\nnonsense\n")?;

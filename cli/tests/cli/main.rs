@@ -133,7 +133,7 @@ fn push_without_dueq(
 }
 
 #[test]
-fn a_push_by_plain_redis_cli_fires_in_work_and_never_early() -> Result<()> {
+fn push_by_plain_redis_cli_is_delivered_and_never_early() -> Result<()> {
     let server = Server::start(&[])?;
     let mut work = Work::start(&server, "orders")?;
     let mut lateness = Vec::new();
@@ -195,7 +195,7 @@ fn push_work_and_stats_agree() -> Result<()> {
 }
 
 #[test]
-fn the_payload_comes_from_standard_input_byte_for_byte() -> Result<()> {
+fn payload_from_standard_input_keeps_every_byte() -> Result<()> {
     let server = Server::start(&[])?;
     let mut push = command(&server)
         .args(["push", "bytes", "-"])
@@ -213,7 +213,7 @@ fn the_payload_comes_from_standard_input_byte_for_byte() -> Result<()> {
 }
 
 #[test]
-fn wrong_usage_is_2_refusals_are_1_and_both_leave_no_trace() -> Result<()> {
+fn wrong_values_exit_with_2_and_write_nothing() -> Result<()> {
     let server = Server::start(&[])?;
     for (args, code, reason) in [
         (&["push", "q", "x", "--delay", "-5s"][..], 2, "negative"),
@@ -260,20 +260,43 @@ fn wrong_usage_is_2_refusals_are_1_and_both_leave_no_trace() -> Result<()> {
             2,
             "no fixed length",
         ),
-        (&["push", "q", "x", "--delay", "900000h"], 1, "100 years"),
-        (&["push", "a/b", "x"], 1, "queue name"),
-        (&["push", "q", "x", "--id", ""], 1, "id"),
+        (&["push", "q", "x", "--delay", "900000h"], 2, "100 years"),
+        (&["push", "a/b", "x"], 2, "queue name"),
+        (&["push", "q", "x", "--id", ""], 2, "id"),
         (
             &["push", "q", "x", "--max-attempts", "0"],
-            1,
+            2,
             "max_attempts",
         ),
         (
             &["work", "q", "--print", "--concurrency", "0"],
-            1,
+            2,
             "handler",
         ),
-        (&["work", "q", "--print", "--lease", "0s"], 1, "lease"),
+        (&["work", "q", "--print", "--lease", "0s"], 2, "lease"),
+        (&["push", "q", "x", "--tz", "UTC"], 2, "add a time"),
+        (
+            &["push", "q", "x", "--delay", "1h", "--tz", "UTC"],
+            2,
+            "without --at",
+        ),
+        (
+            &["push", "q", "x", "--at", "now", "--tz", "UTC"],
+            2,
+            "needs no zone",
+        ),
+        (&["reschedule", "q", "x", "--tz", "UTC"], 2, "add a time"),
+        (
+            &["configure", "q", "--max-attempts", "0"],
+            2,
+            "max_attempts",
+        ),
+        (
+            &["push", "q", "x", "--fsync", "--durability-timeout", "2m"],
+            2,
+            "60s",
+        ),
+        (&["stats", "q", "--redis", "nonsense"], 2, "Redis URL"),
     ] {
         let output = dueq(&server, args)?;
         assert_eq!(
@@ -293,7 +316,7 @@ fn wrong_usage_is_2_refusals_are_1_and_both_leave_no_trace() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named_without_the_password() -> Result<()> {
+fn unreachable_server_is_named_without_the_password() -> Result<()> {
     let output = Command::new(DUEQ)
         .args(["--redis", "redis://me:secret@127.0.0.1:1/", "stats", "q"])
         .output()?;
@@ -308,7 +331,7 @@ fn a_server_that_is_not_there_is_named_without_the_password() -> Result<()> {
 }
 
 #[test]
-fn without_a_word_it_prints_its_help() -> Result<()> {
+fn no_arguments_print_the_help() -> Result<()> {
     let output = Command::new(DUEQ)
         .env("REDIS_URL", "redis://127.0.0.1:1/")
         .output()?;
@@ -319,7 +342,7 @@ fn without_a_word_it_prints_its_help() -> Result<()> {
 
 /// The message is there, and the program says that this may not last.
 #[test]
-fn a_push_that_no_replica_confirms_fails_and_names_its_message() -> Result<()> {
+fn unconfirmed_push_fails_and_names_its_message() -> Result<()> {
     let server = Server::start(&[])?;
     let waiting = ["--replicas", "1", "--durability-timeout", "50ms"];
     let push = [

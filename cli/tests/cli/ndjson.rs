@@ -35,7 +35,7 @@ fn scheduled(server: &Server) -> Result<u64> {
 }
 
 #[test]
-fn what_a_line_may_say() -> Result<()> {
+fn file_lines_accept_every_field() -> Result<()> {
     let server = Server::start(&[])?;
     let lines = "\u{feff}{\"payload\": \"a\\u0000b\", \"id\": \"one\", \"at\": \"2026-12-01T20:00:00+08:00\"}\r\n\
         \n\
@@ -65,7 +65,7 @@ fn what_a_line_may_say() -> Result<()> {
 }
 
 #[test]
-fn a_trace_is_taken_from_the_line_or_else_from_the_flag() -> Result<()> {
+fn trace_of_a_line_overrides_the_flag() -> Result<()> {
     let server = Server::start(&[])?;
     let [ours, flag] = [
         "0af7651916cd43dd8448eb211c80319c",
@@ -107,7 +107,7 @@ fn a_trace_is_taken_from_the_line_or_else_from_the_flag() -> Result<()> {
         &server,
         &["push", "q", "x", "--id", "e", "--traceparent", "00-x"],
     )?;
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.status.code(), Some(2));
     assert!(
         text(&refused.stderr).contains("trace parent \"00-x\""),
         "{}",
@@ -122,7 +122,7 @@ fn a_trace_is_taken_from_the_line_or_else_from_the_flag() -> Result<()> {
 }
 
 #[test]
-fn a_second_run_pushes_no_line_twice() -> Result<()> {
+fn second_run_of_a_file_creates_nothing() -> Result<()> {
     let server = Server::start(&[])?;
     // Two lines are the same and are two messages all the same.
     let path = file(
@@ -152,13 +152,13 @@ fn a_second_run_pushes_no_line_twice() -> Result<()> {
 }
 
 #[test]
-fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
+fn bad_line_stops_the_push_or_is_skipped() -> Result<()> {
     let server = Server::start(&[])?;
     let good = "{\"payload\":\"x\",\"delay\":\"1h\"}";
     for (bad, reason) in [
         ("nonsense", "expected"),
         ("{\"payload\":\"x\"", "EOF"),
-        ("[1]", "not an object"),
+        ("[1]", "is a list"),
         ("{\"payload\":\"x\",\"id\":1}", "integer"),
         ("{\"payload\":\"x\",\"dealy\":\"1h\"}", "dealy"),
         ("{\"id\":\"x\"}", "neither payload"),
@@ -218,7 +218,7 @@ fn a_bad_line_is_named_and_stops_or_is_skipped_and_counted() -> Result<()> {
 }
 
 #[test]
-fn an_interrupted_push_says_where_and_the_next_run_does_the_rest() -> Result<()> {
+fn interrupted_file_push_can_be_continued() -> Result<()> {
     let server = Server::start(&[])?;
     let lines = |range: std::ops::Range<u32>| -> String {
         range
@@ -269,7 +269,7 @@ fn an_interrupted_push_says_where_and_the_next_run_does_the_rest() -> Result<()>
 }
 
 #[test]
-fn a_full_queue_stops_the_push_at_its_line() -> Result<()> {
+fn full_queue_stops_the_file_push_at_its_line() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["configure", "q", "--max-messages", "2"])?;
     let path = file(&server, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(3))?;
@@ -288,7 +288,7 @@ fn a_full_queue_stops_the_push_at_its_line() -> Result<()> {
 }
 
 #[test]
-fn a_payload_may_be_any_json_value() -> Result<()> {
+fn file_payload_may_be_any_json_value() -> Result<()> {
     let server = Server::start(&[])?;
     let lines = "{\"payload\": {\"a\": [1, \"\u{e9}\"]}, \"id\": \"object\", \"delay\": \"1h\"}\n\
         {\"payload\": 4.20, \"id\": \"number\", \"delay\": \"1h\"}\n\

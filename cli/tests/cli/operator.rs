@@ -68,7 +68,7 @@ async fn claim(queue: &dueq::Queue) -> Result<dueq::Delivery> {
 }
 
 #[tokio::test]
-async fn a_refusal_prints_its_word_and_exits_with_1() -> Result<()> {
+async fn refusals_print_their_word_and_exit_with_1() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = one_in_each_state(&server).await?;
     says(
@@ -149,7 +149,7 @@ async fn a_refusal_prints_its_word_and_exits_with_1() -> Result<()> {
 }
 
 #[tokio::test]
-async fn show_and_ls_tell_what_is_there_and_obey_no_control_characters() -> Result<()> {
+async fn show_and_ls_print_messages_with_controls_escaped() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = one_in_each_state(&server).await?;
     let shown = json(&server, &["show", "q", "dead"])?;
@@ -182,7 +182,7 @@ async fn show_and_ls_tell_what_is_there_and_obey_no_control_characters() -> Resu
 }
 
 #[tokio::test]
-async fn ls_goes_on_where_a_page_ended() -> Result<()> {
+async fn ls_continues_at_its_cursor() -> Result<()> {
     let server = Server::start(&[])?;
     let queue = dueq::Client::connect(&server.url()).await?.queue("q")?;
     // More than one page of the protocol, and an id that is no text.
@@ -216,7 +216,7 @@ async fn ls_goes_on_where_a_page_ended() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_concerns_a_whole_queue() -> Result<()> {
+async fn pause_configure_purge_and_delete_a_queue() -> Result<()> {
     let server = Server::start(&[])?;
     let _leased = one_in_each_state(&server).await?;
     says(&server, &["pause", "q"], 0, "paused q\n")?;
@@ -287,7 +287,7 @@ async fn what_concerns_a_whole_queue() -> Result<()> {
 }
 
 #[test]
-fn functions_are_loaded_once_and_called_with_the_keys() -> Result<()> {
+fn functions_load_once_and_take_the_printed_keys() -> Result<()> {
     let server = Server::start(&[])?;
     assert_eq!(
         json(&server, &["functions", "status"])?[0]["outcome"],
@@ -346,7 +346,7 @@ fn functions_are_loaded_once_and_called_with_the_keys() -> Result<()> {
 }
 
 #[test]
-fn a_newer_library_is_left_alone() -> Result<()> {
+fn functions_load_keeps_a_newer_library() -> Result<()> {
     let server = Server::start(&[])?;
     let newer = format!(
         "dueq_version', callback = function() return {}",
@@ -371,7 +371,7 @@ fn a_newer_library_is_left_alone() -> Result<()> {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() -> Result<()> {
+fn closed_pipe_is_no_error() -> Result<()> {
     let server = Server::start(&[])?;
     for number in 0..3 {
         dueq(
@@ -398,7 +398,7 @@ fn a_reader_that_goes_away_is_no_error() -> Result<()> {
 }
 
 #[test]
-fn watching_ends_with_ctrl_c_and_is_no_error() -> Result<()> {
+fn ctrl_c_ends_stats_watch_without_an_error() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["configure", "q", "--max-attempts", "20"])?;
     let mut child = command(&server)
@@ -416,7 +416,7 @@ fn watching_ends_with_ctrl_c_and_is_no_error() -> Result<()> {
 }
 
 #[test]
-fn ids_go_through_byte_for_byte() -> Result<()> {
+fn ids_keep_every_byte() -> Result<()> {
     let server = Server::start(&[])?;
     for id in [&b"a b:c"[..], "für 你".as_bytes(), b"\xff\xfe", b"{x}/'\""] {
         let id = OsStr::from_bytes(id);
@@ -444,7 +444,7 @@ fn ids_go_through_byte_for_byte() -> Result<()> {
 }
 
 #[test]
-fn errors_are_json_if_asked() -> Result<()> {
+fn errors_are_json_with_log_json() -> Result<()> {
     let output = Command::new(DUEQ)
         .args([
             "stats",

@@ -60,7 +60,7 @@ fn refused(url: &str, args: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn each_role_does_its_work_and_no_other() -> Result<()> {
+fn each_role_can_do_its_own_work_only() -> Result<()> {
     let server = Server::start(&["--appendonly", "yes"])?;
     let (producer, consumer) = (
         user(&server, "producer", "orders")?,
@@ -156,11 +156,11 @@ fn each_role_does_its_work_and_no_other() -> Result<()> {
 }
 
 #[test]
-fn what_no_rule_can_name_is_refused() -> Result<()> {
+fn names_that_no_acl_rule_can_hold_are_refused() -> Result<()> {
     let output = Command::new(DUEQ)
         .args(["acl", "producer", "a b"])
         .output()?;
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let output = Command::new(DUEQ)
         .args(["acl", "producer", "q", "--user", "a b"])
         .output()?;

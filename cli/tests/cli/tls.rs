@@ -24,7 +24,7 @@ fn with(folder: &Path, url: &str, flags: &[(&str, &str)]) -> Result<Output> {
 }
 
 #[test]
-fn certificates_are_given_by_options_or_by_the_environment() -> Result<()> {
+fn certificates_come_from_options_or_environment() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("dueq-test-cli-tls-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let tested = in_folder(&folder);
@@ -96,9 +96,9 @@ fn in_folder(folder: &Path) -> Result<()> {
     for (flags, code, why) in [
         (&all[..1], 1, "localhost"), // the server wants a certificate
         (&all[1..], 1, "--cacert"),  // this machine does not trust it
-        (&all[..2], 2, "go together"),
+        (&all[..2], 2, "--cert needs --key"),
         (&[("--cacert", "absent")], 1, "cannot read"),
-        (&[("--cacert", "client.key")], 1, "PEM"),
+        (&[("--cacert", "client.key")], 2, "PEM"),
     ] {
         let output = with(folder, &url, flags)?;
         let said = text(&output.stderr);

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{DUEQ, command, dueq, text};
 
 #[test]
-fn a_default_server_that_is_away_is_told_as_the_default() -> Result<()> {
+fn unreachable_default_server_is_explained() -> Result<()> {
     if TcpStream::connect(("127.0.0.1", 6379)).is_ok() {
         return Ok(()); // This machine has a server there.
     }
@@ -40,7 +40,7 @@ fn a_default_server_that_is_away_is_told_as_the_default() -> Result<()> {
 }
 
 #[test]
-fn a_port_that_speaks_http_is_told_as_such() -> Result<()> {
+fn port_of_an_http_server_is_explained() -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let url = format!("redis://{}/", listener.local_addr()?);
     std::thread::spawn(move || {
@@ -63,7 +63,7 @@ fn a_port_that_speaks_http_is_told_as_such() -> Result<()> {
 }
 
 #[test]
-fn a_call_that_is_repeated_says_why_at_once() -> Result<()> {
+fn repeated_call_logs_its_reason_at_once() -> Result<()> {
     let replica = Server::start(&["--replicaof", "127.0.0.1", "1"])?;
     let mut push = command(&replica)
         .env_remove("RUST_LOG")
@@ -95,7 +95,7 @@ fn a_call_that_is_repeated_says_why_at_once() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_type_and_a_full_queue_say_what_to_run() -> Result<()> {
+fn wrong_type_and_full_queue_name_the_command_to_run() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["configure", "q", "--max-messages", "1"])?;
     dueq(&server, &["push", "q", "x"])?;
@@ -103,7 +103,7 @@ fn a_wrong_type_and_a_full_queue_say_what_to_run() -> Result<()> {
     for words in [
         "FULL",
         "may hold 1 messages",
-        "dueq configure QUEUE --max-messages N",
+        "dueq configure q --max-messages N",
     ] {
         assert!(full.contains(words), "{words}: {full}");
     }
@@ -122,7 +122,7 @@ fn a_wrong_type_and_a_full_queue_say_what_to_run() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_password_is_told_by_the_word_of_the_readme() -> Result<()> {
+fn wrong_password_is_reported_as_wrongpass() -> Result<()> {
     let server = Server::start(&["--requirepass", "right"])?;
     let url = format!("redis://:wrong@127.0.0.1:{}/", server.port());
     let output = Command::new(DUEQ)
@@ -137,7 +137,7 @@ fn a_wrong_password_is_told_by_the_word_of_the_readme() -> Result<()> {
 }
 
 #[test]
-fn a_text_payload_is_shown_as_text_in_json() -> Result<()> {
+fn text_payload_is_text_in_json() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(
         &server,
@@ -162,7 +162,7 @@ fn a_text_payload_is_shown_as_text_in_json() -> Result<()> {
 }
 
 #[test]
-fn ids_that_are_no_text_are_listed_so_that_they_can_be_pasted() -> Result<()> {
+fn binary_ids_are_listed_ready_to_paste() -> Result<()> {
     let server = Server::start(&[])?;
     let id = "$'\\xff'";
     let script = format!("exec {DUEQ} push q x --delay 1h --id {id}");
@@ -194,7 +194,7 @@ fn ids_that_are_no_text_are_listed_so_that_they_can_be_pasted() -> Result<()> {
 }
 
 #[test]
-fn a_moment_in_unix_milliseconds_is_taken() -> Result<()> {
+fn at_accepts_unix_milliseconds() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(
         &server,
@@ -207,7 +207,7 @@ fn a_moment_in_unix_milliseconds_is_taken() -> Result<()> {
 }
 
 #[test]
-fn retry_delays_that_cross_are_wrong_usage() -> Result<()> {
+fn retry_min_above_retry_max_is_wrong_usage() -> Result<()> {
     let inverted = Command::new(DUEQ)
         .args([
             "work",

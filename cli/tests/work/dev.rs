@@ -46,7 +46,7 @@ fn servers(folder: &Folder) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn messages_survive_a_restart_of_dev_and_nothing_is_left_running() -> Result<()> {
+async fn dev_keeps_messages_and_leaves_no_process() -> Result<()> {
     let folder = Folder::new("dev")?;
     let (mut first, url) = dev(&folder)?;
     let running = servers(&folder)?;
@@ -91,7 +91,7 @@ async fn messages_survive_a_restart_of_dev_and_nothing_is_left_running() -> Resu
 }
 
 #[test]
-fn it_says_what_to_do_without_a_server_or_a_free_port() -> Result<()> {
+fn dev_without_a_server_or_a_free_port_gives_advice() -> Result<()> {
     let folder = Folder::new("dev-none")?;
     let dir = folder.path().display().to_string();
     let output = command("redis://127.0.0.1/", &["dev", "--dir", &dir])

@@ -18,7 +18,7 @@ fn exec(url: &str, name: &str, command: &str, more: &[&str]) -> Result<Dueq> {
 }
 
 #[tokio::test]
-async fn five_hundred_messages_in_two_processes_none_twice_none_early() -> Result<()> {
+async fn two_workers_handle_each_message_once_and_never_early() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     // By the clock that Redis on this machine reads too.
     let script = "echo \"$DUEQ_ID $DUEQ_DUE_MS $(date +%s%3N) $(cat)\"";
@@ -72,7 +72,7 @@ async fn five_hundred_messages_in_two_processes_none_twice_none_early() -> Resul
 }
 
 #[tokio::test]
-async fn the_exit_code_settles_and_stderr_is_remembered() -> Result<()> {
+async fn exit_code_settles_and_stderr_is_stored() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let script =
         "echo \"about $DUEQ_ID\" >&2; echo \"$DUEQ_QUEUE $DUEQ_ID $DUEQ_ATTEMPT\"; exit $(cat)";
@@ -109,7 +109,7 @@ async fn the_exit_code_settles_and_stderr_is_remembered() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_command_is_given_the_trace_of_its_message_and_no_other() -> Result<()> {
+async fn command_gets_only_the_trace_of_its_message() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let args = [
         "work",
@@ -147,7 +147,7 @@ async fn a_command_is_given_the_trace_of_its_message_and_no_other() -> Result<()
 }
 
 #[tokio::test]
-async fn payloads_arrive_byte_for_byte_and_need_not_be_read() -> Result<()> {
+async fn payload_keeps_every_byte_and_may_stay_unread() -> Result<()> {
     let (server, bytes) = queue("bytes").await?;
     let payload: Vec<u8> = (0..1024 * 1024_u32)
         .map(|number| (number % 256) as u8)
@@ -175,7 +175,7 @@ async fn payloads_arrive_byte_for_byte_and_need_not_be_read() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_command_that_takes_too_long_is_killed_with_its_children_and_retried() -> Result<()> {
+async fn timeout_kills_the_process_group_and_retries() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut worker = exec(&server.url(), "orders", ENDLESS, &["--timeout", "100ms"])?;
     orders
@@ -189,7 +189,7 @@ async fn a_command_that_takes_too_long_is_killed_with_its_children_and_retried()
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_in_the_background_ends_with_it() -> Result<()> {
+async fn background_processes_end_with_their_command() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut worker = exec(&server.url(), "orders", "sleep 1000 & echo $$", &[])?;
     orders.push(Message::new("").id("forks")).await?;
@@ -218,7 +218,7 @@ async fn a_lost_lease_kills_the_process_group() -> Result<()> {
 }
 
 #[tokio::test]
-async fn sigterm_lets_commands_finish_and_claims_no_more() -> Result<()> {
+async fn sigterm_stops_claims_and_lets_commands_finish() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let folder = crate::support::Folder::new("drain")?;
     let gate = folder.path().join("gate");
@@ -251,7 +251,7 @@ async fn sigterm_lets_commands_finish_and_claims_no_more() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_end_of_the_grace_kills_and_gives_back_uncharged() -> Result<()> {
+async fn end_of_grace_kills_and_releases_without_an_attempt() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     for second in [&["--grace", "0s"][..], &[]] {
         let mut worker = exec(&server.url(), "orders", ENDLESS, second)?;
@@ -279,7 +279,7 @@ async fn the_end_of_the_grace_kills_and_gives_back_uncharged() -> Result<()> {
 }
 
 #[tokio::test]
-async fn kill_9_of_the_worker_ends_its_commands_and_another_gets_the_message() -> Result<()> {
+async fn kill_9_ends_commands_and_another_worker_takes_over() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut killed = exec(&server.url(), "orders", ENDLESS, &["--lease", "1s"])?;
     orders.push(Message::new("").id("survivor")).await?;
@@ -296,7 +296,7 @@ async fn kill_9_of_the_worker_ends_its_commands_and_another_gets_the_message() -
 }
 
 #[tokio::test]
-async fn one_way_to_handle_is_asked_for() -> Result<()> {
+async fn exactly_one_handler_option_is_required() -> Result<()> {
     let (server, _) = queue("orders").await?;
     for args in [
         &["work", "orders"][..],
@@ -313,6 +313,6 @@ async fn one_way_to_handle_is_asked_for() -> Result<()> {
         &["work", "orders", "--exec", "true", "--max-attempts", "0"],
     )
     .output()?;
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.status.code(), Some(2));
     Ok(())
 }

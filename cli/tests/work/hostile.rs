@@ -13,7 +13,7 @@ use crate::support::{Dueq, Folder, queue, stored};
 const TEXT: &[u8] = b"\x1b[2J\x07\r\x7f\xc2\x9b31m\xe2\x80\xae\0\xff end";
 
 #[tokio::test]
-async fn what_is_printed_does_not_steer_a_terminal_and_json_keeps_every_byte() -> Result<()> {
+async fn print_escapes_terminal_controls_and_json_keeps_bytes() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     // A queue remembers for a while what was handled: an id for each.
     for (json, id) in [
@@ -44,7 +44,7 @@ async fn what_is_printed_does_not_steer_a_terminal_and_json_keeps_every_byte() -
 
 /// The operator's command is a line of shell; what a message holds is data to it.
 #[tokio::test]
-async fn no_shell_reads_what_a_message_holds() -> Result<()> {
+async fn message_contents_never_reach_a_shell() -> Result<()> {
     let folder = Folder::new("hostile")?;
     let pwned = folder.path().join("pwned").display().to_string();
     let name = format!("q $(touch {}) `id`; 'x", pwned.replace('/', "_"));
@@ -86,7 +86,7 @@ async fn no_shell_reads_what_a_message_holds() -> Result<()> {
 
 /// No client can push such an id; by hand it can be planted. No environment can hold it.
 #[tokio::test]
-async fn an_id_that_no_environment_can_hold_does_not_stop_the_worker() -> Result<()> {
+async fn id_with_a_nul_byte_does_not_stop_the_worker() -> Result<()> {
     let server = Server::start(&[])?;
     let orders = Client::connect(&server.url()).await?.queue("orders")?;
     let mut worker = Dueq::start(
@@ -127,7 +127,7 @@ async fn an_id_that_no_environment_can_hold_does_not_stop_the_worker() -> Result
 }
 
 #[tokio::test]
-async fn what_a_receiver_answers_is_kept_as_text() -> Result<()> {
+async fn answer_of_a_receiver_is_stored_as_text() -> Result<()> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let (server, orders) = queue("orders").await?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;

@@ -95,7 +95,7 @@ fn post(server: &str, url: &str, more: &[&str]) -> Result<Dueq> {
 }
 
 #[tokio::test]
-async fn what_is_posted_can_be_verified() -> Result<()> {
+async fn posted_signature_can_be_verified() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut receiver = Receiver::start(&["204 No Content", "200 OK"]).await?;
     let _worker = post(&server.url(), &receiver.url, &["--concurrency", "1"])?;
@@ -136,7 +136,7 @@ async fn what_is_posted_can_be_verified() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_trace_of_a_message_goes_along() -> Result<()> {
+async fn request_has_the_trace_of_its_message() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut receiver = Receiver::start(&["204 No Content", "200 OK"]).await?;
     let _worker = post(&server.url(), &receiver.url, &["--concurrency", "1"])?;
@@ -160,7 +160,7 @@ async fn the_trace_of_a_message_goes_along() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_and_410_is_hopeless() -> Result<()> {
+async fn redirect_is_not_followed_and_410_is_hopeless() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut elsewhere = Receiver::start(&["200 OK"]).await?;
     let location: &'static str =
@@ -216,7 +216,7 @@ async fn retry_after_is_honoured() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_receiver_that_says_nothing_has_failed() -> Result<()> {
+async fn silent_receiver_fails_the_attempt() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut receiver = Receiver::start(&[]).await?;
     let mut worker = post(
@@ -248,7 +248,7 @@ async fn a_receiver_that_says_nothing_has_failed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn private_addresses_and_missing_secrets_are_refused_at_the_start() -> Result<()> {
+async fn private_address_and_missing_secret_are_refused() -> Result<()> {
     let (server, _) = queue("orders").await?;
     let secret = format!("whsec_{}", STANDARD.encode(SECRET));
     for (url, secret, reason) in [
@@ -264,7 +264,7 @@ async fn private_addresses_and_missing_secrets_are_refused_at_the_start() -> Res
             .stderr(Stdio::piped())
             .output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{url}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{url}: {said}");
         assert!(said.contains(reason), "{url}: {said}");
     }
     let output = command(
@@ -273,6 +273,6 @@ async fn private_addresses_and_missing_secrets_are_refused_at_the_start() -> Res
     )
     .env_remove("DUEQ_WEBHOOK_SECRET")
     .output()?;
-    assert_eq!(output.status.code(), Some(1), "unsigned");
+    assert_eq!(output.status.code(), Some(2), "unsigned");
     Ok(())
 }

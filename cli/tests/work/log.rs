@@ -65,7 +65,7 @@ impl Drop for Worker {
 }
 
 #[tokio::test]
-async fn work_says_that_it_started_and_which_attempts_failed() -> Result<()> {
+async fn work_logs_its_start_and_failed_attempts() -> Result<()> {
     let (server, queue) = queue("orders").await?;
     let mut worker = Worker::start(
         &server.url(),
@@ -99,7 +99,7 @@ async fn work_says_that_it_started_and_which_attempts_failed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn log_level_error_leaves_out_what_goes_on_by_itself() -> Result<()> {
+async fn log_level_error_omits_start_and_failed_attempts() -> Result<()> {
     let (server, queue) = queue("orders").await?;
     let worker = Worker::start(
         &server.url(),
@@ -113,7 +113,7 @@ async fn log_level_error_leaves_out_what_goes_on_by_itself() -> Result<()> {
 }
 
 #[tokio::test]
-async fn each_error_of_an_outage_has_one_line_and_so_has_its_end() -> Result<()> {
+async fn each_error_of_an_outage_and_its_end_has_one_line() -> Result<()> {
     let (mut server, _queue) = queue("orders").await?;
     let mut worker = Worker::start(&server.url(), &["orders", "--print", "--log", "json"])?;
     worker.says("working")?;
@@ -144,7 +144,7 @@ async fn each_error_of_an_outage_has_one_line_and_so_has_its_end() -> Result<()>
 }
 
 #[tokio::test]
-async fn work_waits_for_a_server_that_is_away_at_its_start() -> Result<()> {
+async fn work_waits_for_an_unreachable_server_at_its_start() -> Result<()> {
     let mut server = Server::start(&[])?;
     let url = server.url();
     server.kill()?;

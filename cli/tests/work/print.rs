@@ -42,7 +42,7 @@ async fn given_back(queue: &Queue, count: u64, printed: u64) -> Result<()> {
 }
 
 #[tokio::test]
-async fn print_to_a_full_disk_charges_nothing_and_fails() -> Result<()> {
+async fn print_to_a_full_disk_counts_no_attempt() -> Result<()> {
     let (server, full) = queue("full").await?;
     for json in [&[][..], &["--json"]] {
         filled(&full, 20).await?;
@@ -66,7 +66,7 @@ async fn print_to_a_full_disk_charges_nothing_and_fails() -> Result<()> {
 }
 
 #[tokio::test]
-async fn print_to_a_closed_pipe_charges_nothing_and_fails() -> Result<()> {
+async fn print_to_a_closed_pipe_counts_no_attempt() -> Result<()> {
     let (server, closed) = queue("closed").await?;
     filled(&closed, 20).await?;
     let script = format!(
@@ -90,7 +90,7 @@ async fn print_to_a_closed_pipe_charges_nothing_and_fails() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_blank_command_is_wrong_usage_and_claims_nothing() -> Result<()> {
+async fn blank_command_is_wrong_usage() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     orders.push(Message::new("x").id("m")).await?;
     for blank in ["", "   ", "\t\n"] {

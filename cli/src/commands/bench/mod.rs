@@ -24,11 +24,13 @@ const TICK: Duration = Duration::from_millis(200);
 #[derive(Args)]
 #[command(after_help = "\
 Measures in two phases:
-  throughput   in 40 % of the time, 64 callers push messages of 100 bytes, due at once, and a worker handles them; at most
-               10,000 messages are in the queue
-  lateness     in the rest of the time, --rate messages a second are pushed, each due a second later; the lateness is the
-               start of the handler minus the due time, by the server's clock
-The command creates the queue, and removes it at the end and after Ctrl-C. Other users of the server will notice the load.
+  throughput   in 40 % of the time, 64 callers push messages of 100 bytes, due at once, and a worker
+               handles them; at most 10,000 messages are in the queue
+  lateness     in the rest of the time, --rate messages a second are pushed, each due a second
+               later; the lateness is the start of the handler minus the due time, by the server's
+               clock
+The command creates the queue, and removes it at the end and after Ctrl-C. Other users of the server
+will notice the load.
 
 Examples:
   dueq bench

@@ -12,8 +12,8 @@ use crate::Common;
 
 #[derive(Args)]
 #[command(after_help = "\
-The import reads the other program's keys and pushes their elements with their due times. It changes none of those keys,
-and it can be repeated: no element is imported twice.
+The import reads the other program's keys and pushes their elements with their due times. It changes
+none of those keys, and it can be repeated: no element is imported twice.
 
 Examples:
   dueq import redisson orders --dry-run

@@ -15,13 +15,13 @@ use crate::{Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Copies the waiting elements with their due times, and the due elements that no program has taken yet. Stop the programs
-that use the RDelayedQueue first, import, then start workers. The import never changes Redisson's keys: delete them when
-you are sure.
+Copies the waiting elements with their due times, and the due elements that no program has taken
+yet. Stop the programs that use the RDelayedQueue first, import, then start workers. The import
+never changes Redisson's keys: delete them when you are sure.
 
-An import that was interrupted or repeated continues where it ended: an element has the same id each time, and the set
-dueq-import:redisson:{INTO}:NAME remembers the imported ids, so that handled elements do not come back. Delete the set
-after the migration.
+An import that was interrupted or repeated continues where it ended: an element has the same id each
+time, and the set dueq-import:redisson:{INTO}:NAME remembers the imported ids, so that handled
+elements do not come back. Delete the set after the migration.
 
 Examples:
   dueq import redisson orders --dry-run

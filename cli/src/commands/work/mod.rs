@@ -31,38 +31,43 @@ const START_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
-Runs a worker: it claims messages when they become due, and handles each by --exec, --http or --print. Any number of
-workers can share a queue. A message is delivered at least once: if a worker dies, another one handles its messages
-again. So handling a message twice must do no harm; its id is the same each time.
+Runs a worker: it claims messages when they become due, and handles each by --exec, --http or
+--print. Any number of workers can share a queue. A message is delivered at least once: if a worker
+dies, another one handles its messages again. So handling a message twice must do no harm; its id is
+the same each time.
 
 --exec runs the command by sh -c for each message.
-  Input: the payload is the standard input. The environment has DUEQ_ID, DUEQ_ATTEMPT (1 is the first), DUEQ_DUE_MS (Unix
-    milliseconds), DUEQ_QUEUE, and TRACEPARENT if the push had one.
-  Result: exit code 0 means done; 65 means hopeless, so the message is dead; any other code, or a signal, means retry. The
-    message keeps the end of what the command wrote to stderr as its error.
-  End: the command has its own process group. When the command exits, when its lease is lost, at --timeout and at the end
-    of the grace, the rest of the group gets SIGTERM, and SIGKILL 2 s later. A process that left the group (setsid) stays.
+  Input: the payload is the standard input. The environment has DUEQ_ID, DUEQ_ATTEMPT (1 is the
+    first), DUEQ_DUE_MS (Unix milliseconds), DUEQ_QUEUE, and TRACEPARENT if the push had one.
+  Result: exit code 0 means done; 65 means hopeless, so the message is dead; any other code, or a
+    signal, means retry. The message keeps the end of what the command wrote to stderr as its error.
+  End: the command has its own process group. When the command exits, when its lease is lost, at
+    --timeout and at the end of the grace, the rest of the group gets SIGTERM, and SIGKILL 2 s
+    later. A process that left the group (setsid) stays.
 
 --http posts the payload to a URL, signed after https://www.standardwebhooks.com.
-  Headers: webhook-id is the message's id, in which % and . and everything but visible ASCII is percent-encoded;
-    webhook-timestamp is the time of this attempt; webhook-signature is an HMAC-SHA256; traceparent is the push's.
-  Secret: whsec_ and base64, from --secret-file or DUEQ_WEBHOOK_SECRET. Several secrets, one a line, all sign, so that you
-    can change them.
-  Result: 2xx means done; 400, 410, 413, 415 and 422 mean hopeless, so the message is dead; everything else, also 401, 403
-    and 404, means retry, for 429 and 503 after Retry-After (1 s to a day). Redirects are not followed, proxies not used.
+  Headers: webhook-id is the message's id, in which % and . and everything but visible ASCII is
+    percent-encoded; webhook-timestamp is the time of this attempt; webhook-signature is an
+    HMAC-SHA256; traceparent is the push's.
+  Secret: whsec_ and base64, from --secret-file or DUEQ_WEBHOOK_SECRET. Several secrets, one a line,
+    all sign, so that you can change them.
+  Result: 2xx means done; 400, 410, 413, 415 and 422 mean hopeless, so the message is dead;
+    everything else, also 401, 403 and 404, means retry, for 429 and 503 after Retry-After (1 s to a
+    day). Redirects are not followed, proxies not used.
 
---print writes a line for each message and acks it. If it cannot write, because the disk is full or the reader has closed
-the pipe, it gives the message back and ends with exit code 1.
+--print writes a line for each message and acks it. If it cannot write, because the disk is full or
+the reader has closed the pipe, it gives the message back and ends with exit code 1.
 
-Retries: the first after --retry-min, each further one after twice the time, up to --retry-max. Up to half of each delay
-is subtracted at random. After the limit of attempts, the message's or else the queue's, the message is dead.
+Retries: the first after --retry-min, each further one after twice the time, up to --retry-max. Up
+to half of each delay is subtracted at random. After the limit of attempts, the message's or else
+the queue's, the message is dead.
 
-Standard error: the start, each failed attempt with its reason, and the start and end of an outage of the server. An error
-has one line a minute (failed attempts ten), with a count; --log-level error turns these lines off. While the server is
-unreachable, also at the start, the worker keeps trying.
+Standard error: the start, each failed attempt with its reason, and the start and end of an outage
+of the server. An error has one line a minute (failed attempts ten), with a count; --log-level error
+turns these lines off. While the server is unreachable, also at the start, the worker keeps trying.
 
-Stop: Ctrl-C or SIGTERM. The worker claims no more, lets its handlers finish within the grace, and gives the rest back
-without counting an attempt. A second signal ends the grace.
+Stop: Ctrl-C or SIGTERM. The worker claims no more, lets its handlers finish within the grace, and
+gives the rest back without counting an attempt. A second signal ends the grace.
 
 Examples:
   dueq work orders --print --json | jq .id
@@ -171,15 +176,9 @@ impl Work {
             signal(SignalKind::interrupt())?,
             signal(SignalKind::terminate())?,
         );
-        let client = tokio::select! {
-            client = connected(common) => client?,
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-        };
-        let (queue, fails) = (common.queue_of(&client, &self.queue)?, !self.how.print);
-        if let Ok(Some(absence)) = existing::absence(&client, &queue).await {
-            tracing::warn!("{absence}; waiting for its first push");
-        }
+        // Check the name and the options before waiting for the server.
+        dueq::queue_keys(&self.queue)?;
+        let fails = !self.how.print;
         let (stop, over) = (CancellationToken::new(), CancellationToken::new());
         let handler = Arc::new(match self.how {
             How {
@@ -187,7 +186,7 @@ impl Work {
                 ..
             } => Handler::Exec(exec::Exec::new(
                 command,
-                self.queue,
+                self.queue.clone(),
                 self.timeout,
                 over.clone(),
             )?),
@@ -212,6 +211,15 @@ impl Work {
             }
             How { .. } => Handler::Print(print::Print::new(common.json, stop.clone())),
         });
+        let client = tokio::select! {
+            client = connected(common) => client?,
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+        };
+        let queue = common.queue_of(&client, &self.queue)?;
+        if let Ok(Some(absence)) = existing::absence(&client, &queue).await {
+            tracing::warn!("{absence}; waiting for its first push");
+        }
         if let Some(max_attempts) = self.max_attempts {
             queue
                 .configure(Limits::new().max_attempts(max_attempts))
