@@ -23,7 +23,7 @@ scripts by hand:
     it. That can pause the queue, change its limits, make every client refuse it, or let callers set
     the clock (`dueq doctor` finds this).
   - A consumer can finish any message, but cannot push.
-The protocol's documentation lists what the roles can and cannot separate.
+docs/protocol/operations.md lists what the roles can and cannot separate.
 
 Example, which prints the password that it sets:
   pw=$(openssl rand -hex 32)

@@ -13,8 +13,7 @@ use crate::{Common, output};
 The library has one function for each call of the protocol. Redis keeps it with its data: load it
 once, and any client can push with
   FCALL dueq_push 10 KEYS... '' '' ID +DELAY_MS PAYLOAD ''
-and the ten keys that `dueq keys QUEUE` prints. The protocol's documentation describes every
-function.
+and the ten keys that `dueq keys QUEUE` prints. docs/protocol describes every function.
 
 Examples:
   dueq functions load
