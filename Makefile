@@ -4,29 +4,29 @@
 help:
 	@echo 'dueq, a delay queue on Redis'
 	@echo
-	@echo 'make demo      two years of real orders, rated five stars 48 hours after delivery, in about a minute'
-	@echo '               ARGS="--workers 3 --json" are passed on; ARGS=--help lists more'
-	@echo '               REDIS_URL=redis://... uses that server, not one of its own'
-	@echo 'make test      every test, each on a Redis server of its own'
+	@echo 'make demo      rates two years of real orders five stars, each 48 hours after its delivery, in about a minute'
+	@echo '               ARGS="--workers 3 --json" passes options on; ARGS=--help lists them'
+	@echo '               REDIS_URL=redis://... uses that server instead of starting one'
+	@echo 'make test      runs every test, each on a Redis server of its own'
 	@echo '               DUEQ_TEST_SERVERS=/path/redis-server:/path/valkey-server tests on these, one after the other'
-	@echo 'make matrix    the tests of protocol and library on Redis 7.0, Redis 8.0, Valkey 8.0 and Valkey 9.1, one after the other'
-	@echo '               (the first is what scripts/server finds; the others are fetched); DUEQ_TEST_SERVERS names others'
-	@echo 'make mutants   breaks the scripts on purpose, more than a hundred times, and has the tests of the protocol notice; in 10 minutes'
-	@echo '               ARGS="--only claim --some 10 --jobs 4" are passed on'
-	@echo 'make chaos     a run under faults: SEED=1 DURATION=60 are what it does unless told otherwise, chaos/README.md says the rest'
-	@echo '               ARGS="--rate 5000 --faults worker_kill,net_cut" are passed on'
-	@echo 'make fuzz      whatever is read from outside, by bytes that nobody thought of: TARGET=reply DURATION=60 (seconds a target);'
-	@echo '               by cargo-fuzz and nightly Rust where they are, else without; fuzz/README.md lists the targets'
-	@echo 'make instructions  instructions of Redis per message (callgrind), beside those in bench/instructions.json; in 3 minutes'
-	@echo '               ARGS="--scripts DIR --rounds 4" are passed on'
-	@echo 'make lua       writes lua/dist, the scripts as they are loaded, from lua and lua/blocks; a test says when that is due'
+	@echo 'make matrix    runs the tests of protocol and library on Redis 7.0, Redis 8.0, Valkey 8.0 and Valkey 9.1, two at a time'
+	@echo '               (scripts/server finds the first server, the others are fetched); DUEQ_TEST_SERVERS names others'
+	@echo 'make mutants   breaks the scripts on purpose, more than a hundred times, and checks that the tests fail; 10 minutes'
+	@echo '               ARGS="--only claim --some 10 --jobs 4" passes options on'
+	@echo 'make chaos     runs the queue under faults: SEED=1 DURATION=60 (seconds) unless set; chaos/README.md describes it'
+	@echo '               ARGS="--rate 5000 --faults worker_kill,net_cut" passes options on'
+	@echo 'make fuzz      feeds arbitrary bytes to every parser of outside input: TARGET=reply DURATION=60 (seconds for each target)'
+	@echo '               with cargo-fuzz and nightly Rust if they are installed, else without; fuzz/README.md lists the targets'
+	@echo 'make instructions  counts the instructions of Redis for each message (callgrind), beside bench/instructions.json; 3 minutes'
+	@echo '               ARGS="--scripts DIR --rounds 4" passes options on'
+	@echo 'make lua       writes lua/dist, the scripts that clients load, from lua and lua/blocks; a test fails if they differ'
 	@echo 'make check     formatting, lints and docs, with warnings denied'
-	@echo 'make unused    dependencies that no source file names'
-	@echo 'make msrv      compiles with the oldest Rust that is promised'
+	@echo 'make unused    lists dependencies that no source file names'
+	@echo 'make msrv      compiles with the oldest supported Rust'
 	@echo 'make package   builds the crate from the files that would be published'
-	@echo 'make clean     removes target/: all that was built or fetched'
+	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of them (of matrix the tests of protocol, of mutants ten) but demo, fuzz, instructions and clean.'
+	@echo '.ci/run runs all of these except demo, fuzz, instructions and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -37,9 +37,7 @@ demo:
 test:
 	@echo 'dueq test: finds a Redis server, compiles (1 to 3 minutes the first time), then runs every test (under 5 minutes)'
 	@servers=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && IFS=: && for server in $$servers; do \
-		export DUEQ_TEST_SERVERS=$$server && echo "on $$server" && \
-		cargo test --workspace --all-targets --locked && \
-		cargo test --workspace --doc --locked || exit; \
+		export DUEQ_TEST_SERVERS=$$server && echo "on $$server" && scripts/test || exit; \
 	done
 
 matrix:
@@ -53,7 +51,7 @@ mutants:
 SEED ?= 1
 DURATION ?= 60
 chaos:
-	@echo 'dueq chaos: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then runs for a while'
+	@echo 'dueq chaos: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then runs for DURATION seconds'
 	@cargo build --target-dir target --release --locked --package dueq-chaos
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	target/release/dueq-chaos run --seed $(SEED) --duration $(DURATION) $(ARGS)

@@ -1,18 +1,21 @@
 //! `dueq-chaos`: runs dueq under faults and checks what its processes wrote down.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use dueq_chaos::broken::VARIANTS;
+use dueq_chaos::broken::{VARIANTS, Variant};
 use dueq_chaos::check::{self, Verdict};
 use dueq_chaos::report::Report;
 use dueq_chaos::run::{self, Options};
 use dueq_chaos::{recovery, roles};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::LocalSet;
 
 /// Kills, freezes, cuts and fills what dueq runs on, and checks from the histories of all processes that nothing went wrong.
 #[derive(Debug, Parser)]
@@ -21,9 +24,9 @@ enum Command {
     Run(Options),
     /// Checks the histories of an earlier run
     Check { folder: PathBuf },
-    /// Runs with each broken script, and says what caught it; the exit code is 1 unless all were caught
+    /// Runs with each broken script and prints what caught it; the exit code is 1 unless all were caught
     Broken {
-        /// Only these
+        /// Only these scripts
         names: Vec<String>,
         #[command(flatten)]
         options: BrokenOptions,
@@ -33,12 +36,15 @@ enum Command {
     Role(roles::Options),
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 struct BrokenOptions {
     #[arg(long, default_value_t = 20)]
     duration: u64,
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How many runs at a time
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
     #[arg(long)]
     server: Option<PathBuf>,
 }
@@ -142,49 +148,66 @@ async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
             "there is no variant {name}"
         );
     }
-    let (mut all, mut caught) = (0, 0);
-    for variant in VARIANTS
-        .iter()
+    let chosen: Vec<_> = VARIANTS
+        .into_iter()
         .filter(|variant| names.is_empty() || names.iter().any(|name| name == variant.name))
-    {
-        let folder = Path::new("target/chaos/broken").join(variant.name);
-        variant.write(&folder.join("lua"))?;
-        let options = Options {
-            seed: options.seed,
-            duration: options.duration,
-            rate: None,
-            messages: None,
-            scripts: Some(folder.join("lua").canonicalize()?),
-            keep: Some(folder),
-            faults: None,
-            no_faults: true,
-            server: options.server.clone(),
-            report: None,
-            lease_ms: 2_000,
-            // What is broken may never come to an end.
-            drain_limit: 3,
-            quiet: true,
-        };
-        let ran = run::run(options).await?;
-        let verdict = judge(&ran.folder).await?;
-        all += 1;
-        let violations: Vec<_> = verdict
-            .violations
-            .iter()
-            .filter(|(_, count)| **count > 0)
-            .collect();
-        let what = violations
-            .iter()
-            .map(|(kind, count)| format!("{count} {kind:?}"))
-            .collect::<Vec<_>>()
-            .join(", ");
-        if violations.is_empty() {
-            println!("{}: NOT CAUGHT ({})", variant.name, variant.what);
-        } else {
-            caught += 1;
-            println!("{}: caught ({}): {what}", variant.name, variant.what);
-        }
+        .collect();
+    let (all, left) = (chosen.len(), Rc::new(RefCell::new(chosen.into_iter())));
+    // Each job takes one variant after the other from the same list.
+    let jobs = LocalSet::new();
+    let running: Vec<_> = (0..options.jobs.max(1))
+        .map(|_| {
+            let (left, options) = (Rc::clone(&left), options.clone());
+            let next = move || left.borrow_mut().next();
+            jobs.spawn_local(async move {
+                let mut caught = 0;
+                while let Some(variant) = next() {
+                    caught += usize::from(is_caught(&variant, &options).await?);
+                }
+                anyhow::Ok(caught)
+            })
+        })
+        .collect();
+    jobs.await;
+    let mut caught = 0;
+    for job in running {
+        caught += job.await??;
     }
     println!("{caught} of {all} broken variants were caught");
     Ok(caught == all)
+}
+
+/// Runs with a broken script and prints what caught it, if anything did.
+async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
+    let folder = Path::new("target/chaos/broken").join(variant.name);
+    variant.write(&folder.join("lua"))?;
+    let options = Options {
+        seed: options.seed,
+        duration: options.duration,
+        rate: None,
+        messages: None,
+        scripts: Some(folder.join("lua").canonicalize()?),
+        keep: Some(folder),
+        faults: None,
+        no_faults: true,
+        server: options.server.clone(),
+        report: None,
+        lease_ms: 2_000,
+        // A broken queue may never drain.
+        drain_limit: 3,
+        quiet: true,
+    };
+    let ran = run::run(options).await?;
+    let verdict = judge(&ran.folder).await?;
+    let violations = verdict.violations.iter().filter(|(_, count)| **count > 0);
+    let violations: Vec<_> = violations
+        .map(|(kind, count)| format!("{count} {kind:?}"))
+        .collect();
+    let (name, what, found) = (variant.name, variant.what, violations.join(", "));
+    if violations.is_empty() {
+        println!("{name}: NOT CAUGHT ({what})");
+    } else {
+        println!("{name}: caught ({what}): {found}");
+    }
+    Ok(!violations.is_empty())
 }

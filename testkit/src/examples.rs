@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
 
-/// An example's program, built beside the test that asks. Cargo builds examples for `cargo test`, but not for each way to
-/// call it.
+/// An example's program, built beside the test that asks. `cargo test` builds examples too, but not with every choice of
+/// targets. The features are those of the whole workspace, as `make test` builds them: nothing is compiled twice.
 pub fn example(name: &str) -> Result<PathBuf> {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(folder) = FOLDER.get() {
@@ -19,7 +19,8 @@ pub fn example(name: &str) -> Result<PathBuf> {
     let target = profile.parent().context("no target directory")?;
     let mut build = Command::new(env!("CARGO"));
     build
-        .args(["build", "--quiet", "--locked", "--examples", "--target-dir"])
+        .args(["build", "--quiet", "--locked", "--workspace", "--examples"])
+        .arg("--target-dir")
         .arg(target);
     if profile.ends_with("release") {
         build.arg("--release");
