@@ -1,23 +1,19 @@
 //! Reads the history of one process.
 
+mod answers;
+
 use std::collections::HashMap;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
-use super::calls::{changes, token_of, what_of};
-use super::collect::Collection;
-use super::context::Lost;
-use super::excuses::UNDER_WAY_US;
-use super::order::{Change, Reply};
-use super::record::{
-    Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split,
-    whole_ms,
-};
-use super::seen::Seen;
-use super::started::Granted;
-use super::told::Asking;
-use super::verdict::Kind;
-use crate::history::{Answer, Call, ClaimedItem, Event, Role, Verb};
+use crate::check::calls::{changes, what_of};
+use crate::check::collect::Collection;
+use crate::check::order::Reply;
+use crate::check::record::{Held, Record, What};
+use crate::check::started::Granted;
+use crate::check::told::Asking;
+use crate::check::verdict::Kind;
+use crate::history::{Answer, Call, Event, Role};
 
 struct Open {
     number: u64,
@@ -40,7 +36,7 @@ struct Process<'a> {
 }
 
 /// Reads all of it; `name` is for a history that does not say whose it is.
-pub(super) fn read(
+pub(in crate::check) fn read(
     all: &mut Collection,
     name: &str,
     lines: impl Iterator<Item = Result<(u64, Event)>>,
@@ -286,259 +282,6 @@ impl Process<'_> {
                 all.verdict
                     .found(Kind::ApiLies, || format!("process {number}: {words}"));
             }
-        }
-    }
-
-    fn answered(
-        &mut self,
-        open: &Open,
-        incarnation: &str,
-        reply: Reply,
-        answer: Answer,
-    ) -> Result<()> {
-        // Where there is no queue nothing is said about any message.
-        if incarnation.is_empty() {
-            return Ok(());
-        }
-        *self
-            .all
-            .verdict
-            .verbs
-            .entry(open.call.verb().to_owned())
-            .or_default() += 1;
-        let epoch = self.all.epoch(open.queue, incarnation);
-        let known = &mut self.all.epochs[usize::from(epoch)];
-        known.first_us = known.first_us.min(reply.told_us);
-        known.last_us = known.last_us.max(reply.told_us);
-        self.all.replies[usize::from(epoch)].push(reply);
-        let record = Record {
-            id: 0,
-            epoch,
-            process: self.number,
-            order: reply.seq * 2 + u64::from(reply.changed != Change::Yes),
-            now_us: reply.now_us,
-            asked_us: open.asked_us,
-            told_us: reply.told_us,
-            what: What::Left {
-                state: crate::history::State::Dead,
-                failures: 0,
-                crashes: 0,
-                time_ms: 0,
-            },
-        };
-        self.all.queues[usize::from(open.queue)]
-            .operators
-            .answered(&open.call, &answer, &record);
-        match (&open.call, answer) {
-            (
-                Call::Claim {
-                    n,
-                    token,
-                    lease_ms,
-                    due,
-                },
-                Answer::Claimed {
-                    items,
-                    deadline_ms,
-                    paused,
-                },
-            ) => {
-                if items.is_empty() && *due && *n > 0 && !paused {
-                    self.all.epochs[usize::from(epoch)]
-                        .empty
-                        .push((reply.seq, record.now()));
-                }
-                if !items.is_empty() && deadline_ms != record.now_up() + lease_ms {
-                    let (number, wanted_ms) = (self.number, record.now_up() + lease_ms);
-                    self.all.verdict.found(Kind::WrongTimes, || {
-                        format!(
-                            "process {number} at {} us: a claim's deadline is {deadline_ms}, not {wanted_ms}",
-                            reply.told_us
-                        )
-                    });
-                }
-                self.granted.claimed(token, reply.told_us, &items);
-                let (token, lease_ms) = (
-                    token_of(token),
-                    u32::try_from(*lease_ms).unwrap_or(u32::MAX),
-                );
-                for ClaimedItem(id, version, due_ms, attempt, bytes, options) in items {
-                    let options = number_of(&options);
-                    let what = What::Claim {
-                        token,
-                        due_ms,
-                        lease_ms,
-                        version,
-                        attempt,
-                        bytes,
-                        options,
-                    };
-                    self.add(&id, open.queue, record, what);
-                }
-            }
-            (Call::Other { verb, .. }, Answer::Other(words)) if verb == "reap" => {
-                let died: u64 = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-                self.all.queues[usize::from(open.queue)].died += died;
-            }
-            (
-                call @ (Call::Push { .. } | Call::Settle { .. } | Call::Change { .. }),
-                Answer::Items(verdicts),
-            ) => {
-                self.judged(call, open, record, &verdicts)?;
-                if matches!(
-                    call,
-                    Call::Change {
-                        verb: Verb::Cancel,
-                        ..
-                    }
-                ) {
-                    self.cancelled(call, open.queue, epoch, &verdicts);
-                }
-            }
-            (Call::Other { .. }, _) => {}
-            (call, answer) => bail!("this is no answer to {call:?}: {answer:?}"),
-        }
-        Ok(())
-    }
-
-    fn judged(
-        &mut self,
-        call: &Call,
-        open: &Open,
-        record: Record,
-        verdicts: &[String],
-    ) -> Result<()> {
-        let (items, queue) = (what_of(call), open.queue);
-        if items.len() != verdicts.len() {
-            bail!("{} verdicts on {} items", verdicts.len(), items.len());
-        }
-        for ((id, mut what), word) in items.into_iter().zip(verdicts) {
-            if word.starts_with("FULL") {
-                self.all.queues[usize::from(queue)]
-                    .operators
-                    .full(record.told_us);
-            }
-            let unread = || format!("this is no verdict: {word:?}");
-            match &mut what {
-                What::Push { verdict, push } => {
-                    *verdict = pushed(word).with_context(unread)?;
-                    if *verdict == Pushed::Finished {
-                        push.ended_ms = whole_ms(split(word).1);
-                        self.finished
-                            .entry(id.to_owned())
-                            .or_default()
-                            .push((open.number, self.all.records.len()));
-                    }
-                    if self.asking.waits_for_replicas(id) {
-                        push.held = Held::Perhaps;
-                        self.waiting
-                            .entry(id.to_owned())
-                            .or_default()
-                            .push((open.number, self.all.records.len()));
-                    }
-                }
-                What::Settle {
-                    verdict, told_ms, ..
-                } => (*verdict, *told_ms) = settled(word).with_context(unread)?,
-                What::Seen(seen) => *seen = Seen::parse(word).with_context(unread)?,
-                What::Change {
-                    verdict, told_ms, ..
-                } => (*verdict, *told_ms) = changed(word).with_context(unread)?,
-                _ => {}
-            }
-            match what {
-                What::Push {
-                    verdict: Pushed::Refused,
-                    ..
-                } => {
-                    let id = self.all.id(queue, id);
-                    self.all.refused.insert(id);
-                    continue;
-                }
-                What::Settle {
-                    verdict: Settled::Dead,
-                    ..
-                } => self.all.queues[usize::from(queue)].died += 1,
-                What::Settle {
-                    verb: Verb::Bury, ..
-                } => self.all.queues[usize::from(queue)].died += 1,
-                _ => {}
-            }
-            self.add(id, queue, record, what);
-        }
-        Ok(())
-    }
-
-    /// Which of its ids may have been cancelled, or may have been before.
-    fn cancelled(&mut self, call: &Call, queue: u16, epoch: u16, verdicts: &[String]) {
-        let done = what_of(call)
-            .into_iter()
-            .zip(verdicts)
-            .filter(|(_, word)| changed(word).is_some_and(|of| of.0 == Changed::Done));
-        let ids: Vec<_> = done.map(|((id, _), _)| self.all.id(queue, id)).collect();
-        for id in &ids {
-            *self.all.cancels.entry(*id).or_default() += 1;
-        }
-        let place = self.all.replies[usize::from(epoch)].len() - 1;
-        self.all.cancelled.push((epoch, place, ids));
-    }
-
-    fn add(&mut self, id: &str, queue: u16, record: Record, what: What) {
-        let id = self.all.id(queue, id);
-        self.all.records.push(Record { id, what, ..record });
-    }
-
-    fn refused(&mut self, open: &Open) {
-        if let Call::Push { items, .. } = &open.call {
-            for item in items {
-                let id = self.all.id(open.queue, &item.0);
-                self.all.refused.insert(id);
-            }
-        }
-    }
-
-    fn unknown(&mut self, open: &Open) {
-        let queue = &mut self.all.queues[usize::from(open.queue)];
-        match &open.call {
-            Call::Other { verb, .. } if matches!(verb.as_str(), "peek" | "stats") => return,
-            Call::Change {
-                verb: Verb::Get, ..
-            } => return,
-            _ => {}
-        }
-        queue.operators.unknown(open.asked_us, &open.call);
-        let (asked_us, until_us) = (open.asked_us, open.asked_us + UNDER_WAY_US);
-        let (most, lease_ms) = match &open.call {
-            Call::Claim { n, lease_ms, .. } => (u64::from(*n), *lease_ms),
-            _ => (0, 0),
-        };
-        queue.lost.push(Lost {
-            asked_us,
-            until_us,
-            most,
-            lease_ms,
-        });
-        for (id, what) in what_of(&open.call) {
-            let id = self.all.id(open.queue, id);
-            if matches!(
-                what,
-                What::Change {
-                    verb: Verb::Cancel,
-                    ..
-                }
-            ) {
-                *self.all.cancels.entry(id).or_default() += 1;
-            }
-            self.all.unknown.push(Record {
-                id,
-                epoch: u16::MAX,
-                process: self.number,
-                order: 0,
-                now_us: 0,
-                asked_us,
-                told_us: until_us,
-                what,
-            });
         }
     }
 }

@@ -1,0 +1,218 @@
+//! Reads each key of a queue.
+
+use std::collections::HashSet;
+
+use anyhow::Result;
+
+use super::{STEP, Scan, WINDOW};
+use crate::claims::Claims;
+use crate::history::{Event, State};
+use crate::payload;
+
+/// A field of a hash and its value, or a member of a sorted set and its score.
+type Field = (Vec<u8>, Vec<u8>);
+
+impl<T: FnMut(Event)> Scan<'_, T> {
+    pub(super) async fn sentinels(&mut self) -> Result<()> {
+        let sentinel = sentinel();
+        for key in self.keys.clone() {
+            let kind: String = redis::cmd("TYPE")
+                .arg(&key)
+                .query_async(self.connection)
+                .await?;
+            let command = match kind.as_str() {
+                "zset" => redis::cmd("ZSCORE").arg(&key).arg(&sentinel).to_owned(),
+                "hash" => redis::cmd("HGET").arg(&key).arg(&sentinel).to_owned(),
+                _ => redis::cmd("LINDEX").arg(&key).arg(0).to_owned(),
+            };
+            let found: Option<Vec<u8>> = if kind == "none" {
+                None
+            } else {
+                command.query_async(self.connection).await?
+            };
+            let wanted = match kind.as_str() {
+                "zset" => &b"inf"[..],
+                "hash" => b"",
+                _ => &sentinel,
+            };
+            if found.as_deref() != Some(wanted) {
+                self.break_("a key without its sentinel", key.as_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with all fields of a hash but the sentinel, each once.
+    pub(super) async fn hash(
+        &mut self,
+        key: usize,
+        mut each: impl FnMut(&mut Self, Vec<u8>, Vec<u8>),
+    ) -> Result<()> {
+        let (mut cursor, mut seen, sentinel) = (0_u64, HashSet::new(), sentinel());
+        loop {
+            let mut command = redis::cmd("HSCAN");
+            command
+                .arg(&self.keys[key])
+                .arg(cursor)
+                .arg("COUNT")
+                .arg(STEP);
+            let (next, fields): (u64, Vec<Field>) = command.query_async(self.connection).await?;
+            for (field, value) in fields {
+                if field != sentinel && seen.insert(field.clone()) {
+                    each(self, field, value);
+                }
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) async fn attrs(&mut self) -> Result<()> {
+        self.hash(5, |scan, id, value| match counts(&value) {
+            Some(counts) => drop(scan.attrs.insert(id, counts)),
+            None => scan.break_("attributes that cannot be read", &id),
+        })
+        .await
+    }
+
+    pub(super) async fn zset(&mut self, state: State, key: usize, claims: &Claims) -> Result<()> {
+        let (mut start, sentinel) = (0, sentinel());
+        loop {
+            let mut command = redis::cmd("ZRANGE");
+            command
+                .arg(&self.keys[key])
+                .arg(start)
+                .arg(start + STEP - 1)
+                .arg("WITHSCORES");
+            let page: Vec<Field> = command.query_async(self.connection).await?;
+            let (end, mut items) = (page.len() < STEP, Vec::new());
+            for (member, score) in page.into_iter().filter(|(member, _)| *member != sentinel) {
+                let Some(score) = std::str::from_utf8(&score)
+                    .ok()
+                    .and_then(|score| score.parse::<u64>().ok())
+                else {
+                    self.break_("a time that is no whole number of ms", &member);
+                    continue;
+                };
+                if state != State::Leased {
+                    items.push((member, score));
+                    continue;
+                }
+                // Of the leased, the time that counts is the due of the claim.
+                let held = claims.under(&member);
+                if held.is_empty() {
+                    self.break_("a lease without a claim", &member);
+                }
+                items.extend(held);
+            }
+            for items in items.chunks(STEP) {
+                items.iter().for_each(|(id, _)| self.place(id, state));
+                self.left(state, items.to_vec());
+            }
+            start += STEP;
+            if end {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) async fn ready(&mut self) -> Result<()> {
+        let entries: Vec<Vec<u8>> = redis::cmd("LRANGE")
+            .arg(&self.keys[1])
+            .arg(1)
+            .arg(-1)
+            .query_async(self.connection)
+            .await?;
+        if entries.len() > WINDOW {
+            self.say(format!(
+                "{} messages are ready, beyond the window",
+                entries.len()
+            ));
+        }
+        let mut items = Vec::new();
+        for entry in entries {
+            let colon = entry.iter().position(|byte| *byte == b':').unwrap_or(0);
+            match std::str::from_utf8(&entry[..colon])
+                .ok()
+                .and_then(|due| due.parse().ok())
+            {
+                None => self.break_("a ready entry that cannot be read", &entry),
+                Some(due) => {
+                    let id = entry[colon + 1..].to_vec();
+                    self.place(&id, State::Ready);
+                    items.push((id, due));
+                }
+            }
+        }
+        self.left(State::Ready, items);
+        Ok(())
+    }
+
+    pub(super) async fn messages(&mut self) -> Result<()> {
+        let mut held = HashSet::new();
+        self.hash(4, |scan, id, payload| {
+            if !scan.places.contains_key(&id) {
+                scan.break_("a payload without a place", &id);
+            }
+            if std::str::from_utf8(&id).is_ok_and(|id| payload::version_of(id, &payload) == 0) {
+                scan.break_("a payload that is not as it was pushed", &id);
+            }
+            held.insert(id);
+        })
+        .await?;
+        for id in self
+            .places
+            .keys()
+            .filter(|id| !held.contains(*id))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            self.break_("a place without a payload", &id);
+        }
+        for id in self
+            .attrs
+            .keys()
+            .filter(|id| !held.contains(*id))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            self.break_("attributes without a payload", &id);
+        }
+        Ok(())
+    }
+
+    /// Whatever was pushed is here, or went in one of four ways.
+    pub(super) async fn counters(&mut self) -> Result<()> {
+        let mut command = redis::cmd("HMGET");
+        command
+            .arg(&self.keys[9])
+            .arg(&["pushed", "acked", "cancelled", "purged", "trimmed"]);
+        let counters: Vec<Option<u64>> = command.query_async(self.connection).await?;
+        let here = u64::try_from(self.places.len()).unwrap_or(0);
+        let pushed = counters[0].unwrap_or(0);
+        let gone: u64 = counters[1..].iter().flatten().sum();
+        if pushed != here + gone {
+            self.say(format!(
+                "{pushed} were pushed, {gone} left and {here} are here: that does not add up"
+            ));
+        }
+        Ok(())
+    }
+}
+/// In each key, so that it is never absent.
+fn sentinel() -> Vec<u8> {
+    let mut sentinel = vec![b'-'; 71];
+    sentinel[0] = 0;
+    sentinel
+}
+
+/// `<failures> <crashes> <due or -> <options>`, LF, error.
+fn counts(attrs: &[u8]) -> Option<(u32, u32)> {
+    let line = attrs.split(|byte| *byte == b'\n').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split(' ');
+    let counts = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let due = words.next()?;
+    (due == "-" || due.parse::<u64>().is_ok()).then_some(counts)
+}

@@ -1,0 +1,185 @@
+//! What is left in a queue when all is quiet: read from its keys, not through its scripts, which may be what is wrong.
+
+mod keys;
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result};
+use redis::aio::MultiplexedConnection;
+
+use crate::claims::Claims;
+use crate::history::{Event, LeftItem, State};
+
+/// Of one read, and of one line of a history.
+const STEP: usize = 1_000;
+/// Of one kind, so many are told one by one.
+const EXAMPLES: usize = 20;
+const WINDOW: usize = 1_000;
+
+/// What still has to happen before a queue has ended, given workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Scheduled and due within the horizon; those beyond it are nobody's business in this run.
+    pub scheduled: u64,
+    pub ready: u64,
+    /// Leases: one may stand for many messages.
+    pub leases: u64,
+}
+
+impl Waiting {
+    pub fn is_over(self) -> bool {
+        self == Self {
+            scheduled: 0,
+            ready: 0,
+            leases: 0,
+        }
+    }
+}
+
+/// Looks once. A queue has ended when producers and cancellers are gone, workers run, and this is over. It takes as long as
+/// the last crashes wait on purpose (at most 12 s for the fourth, 24 s for the fifth) and the retries of handlers.
+pub async fn waiting(
+    connection: &mut MultiplexedConnection,
+    queue: &str,
+    horizon_ms: u64,
+) -> Result<Waiting> {
+    let keys = dueq::queue_keys(queue)?;
+    let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
+    let mut pipeline = redis::pipe();
+    pipeline
+        .cmd("ZCOUNT")
+        .arg(&keys[0])
+        .arg("-inf")
+        .arg(seconds * 1_000 + horizon_ms);
+    pipeline
+        .cmd("LLEN")
+        .arg(&keys[1])
+        .cmd("ZCARD")
+        .arg(&keys[2]);
+    let (scheduled, ready, leases): (u64, u64, u64) = pipeline.query_async(connection).await?;
+    Ok(Waiting {
+        scheduled,
+        ready: ready.saturating_sub(1),
+        leases: leases.saturating_sub(1),
+    })
+}
+
+/// Tells what is left in a queue that nobody uses any more, and what of it does not fit together.
+pub async fn scan(
+    connection: &mut MultiplexedConnection,
+    queue: &str,
+    tell: &mut impl FnMut(Event),
+) -> Result<()> {
+    let mut scan = Scan {
+        queue,
+        keys: dueq::queue_keys(queue)?,
+        connection,
+        places: HashMap::new(),
+        attrs: HashMap::new(),
+        broken: HashMap::new(),
+        tell,
+    };
+    scan.all()
+        .await
+        .with_context(|| format!("looking through {queue}"))
+}
+
+struct Scan<'a, T> {
+    queue: &'a str,
+    keys: [String; 10],
+    connection: &'a mut MultiplexedConnection,
+    places: HashMap<Vec<u8>, State>,
+    /// Failures and crashes.
+    attrs: HashMap<Vec<u8>, (u32, u32)>,
+    /// How often each kind of fault was found.
+    broken: HashMap<&'static str, usize>,
+    tell: &'a mut T,
+}
+
+impl<T: FnMut(Event)> Scan<'_, T> {
+    async fn all(&mut self) -> Result<()> {
+        let exist: usize = redis::cmd("EXISTS")
+            .arg(&self.keys)
+            .query_async(self.connection)
+            .await?;
+        if exist == 0 {
+            return Ok(()); // emptied, and not used since
+        }
+        self.sentinels().await?;
+        self.attrs().await?;
+        let mut claims = Claims::default();
+        self.hash(3, |scan, field, value| {
+            if !claims.add(&field, value) {
+                scan.break_("a claim that cannot be read", &field);
+            }
+        })
+        .await?;
+        self.zset(State::Scheduled, 0, &claims).await?;
+        self.ready().await?;
+        self.zset(State::Leased, 2, &claims).await?;
+        self.zset(State::Dead, 6, &claims).await?;
+        for id in claims
+            .ids()
+            .filter(|id| self.places.get(*id) != Some(&State::Leased))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            self.break_("a claim without a lease", &id);
+        }
+        for id in claims.miscounted() {
+            self.break_("a claim that counts more or less than it holds", &id);
+        }
+        self.messages().await?;
+        self.counters().await?;
+        for (what, number) in std::mem::take(&mut self.broken) {
+            if number > EXAMPLES {
+                self.say(format!("{what}: {number} in all"));
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, what: String) {
+        (self.tell)(Event::Broken {
+            queue: self.queue.to_owned(),
+            what,
+        });
+    }
+
+    fn break_(&mut self, what: &'static str, id: &[u8]) {
+        let number = self.broken.entry(what).or_default();
+        *number += 1;
+        if *number <= EXAMPLES {
+            self.say(format!("{what}: {}", String::from_utf8_lossy(id)));
+        }
+    }
+
+    /// An id is found in a state.
+    fn place(&mut self, id: &[u8], state: State) {
+        if self.places.insert(id.to_vec(), state).is_some() {
+            self.break_("an id in two places", id);
+        }
+    }
+    fn left(&mut self, state: State, items: Vec<(Vec<u8>, u64)>) {
+        if items.is_empty() {
+            return;
+        }
+        let item = |(id, time): (Vec<u8>, u64)| {
+            let (failures, crashes) = self.attrs.get(&id).copied().unwrap_or_default();
+            LeftItem(
+                String::from_utf8_lossy(&id).into_owned(),
+                time,
+                failures,
+                crashes,
+            )
+        };
+        let items = items.into_iter().map(item).collect();
+        (self.tell)(Event::Left {
+            queue: self.queue.to_owned(),
+            state,
+            items,
+        });
+    }
+}
+#[cfg(test)]
+mod tests;

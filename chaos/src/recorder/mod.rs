@@ -1,0 +1,158 @@
+//! Writes every script call of this process into its history, before it is sent and when it is answered.
+
+mod call;
+mod reply;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Result, ensure};
+use dueq::harness::{Observer, Reply};
+use dueq::{Applied, Error};
+
+use crate::history::{Event, Role, Verb, Writer, now_us};
+use call::call_of;
+use reply::answered;
+
+/// The history of this process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Diary(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    writer: Writer,
+    ops: AtomicU64,
+    /// Redis's clock less our monotonic one, in microseconds, by the last reply.
+    offset_us: AtomicI64,
+}
+
+impl Diary {
+    /// Begins a history and has every script call of this process written into it.
+    pub fn begin(path: &Path, role: Role, process: &str) -> Result<Self> {
+        let inner = Inner {
+            writer: Writer::create(path)?,
+            ops: AtomicU64::new(1),
+            offset_us: AtomicI64::new(0),
+        };
+        let diary = Self(Arc::new(inner));
+        diary.write(&Event::Begin {
+            role,
+            process: process.to_owned(),
+            pid: std::process::id(),
+        });
+        let observed = dueq::harness::observe(Recorder {
+            diary: diary.clone(),
+            verbs: Mutex::default(),
+        });
+        ensure!(observed, "somebody else observes this process already");
+        Ok(diary)
+    }
+
+    /// A process whose history has a gap proves nothing: it ends at once.
+    pub fn write(&self, event: &Event) {
+        if let Err(error) = self.0.writer.write(event) {
+            eprintln!("the history cannot be written: {error:#}");
+            std::process::abort();
+        }
+    }
+
+    /// Writes down that the library is asked for something; the number is for [`told`](Diary::told).
+    pub fn asked(&self, verb: Verb, ids: Vec<String>) -> u64 {
+        self.asked_durably(verb, ids, 0)
+    }
+
+    /// The same if so many replicas must have it before there is an answer.
+    pub fn asked_durably(&self, verb: Verb, ids: Vec<String>, replicas: u32) -> u64 {
+        let op = self.0.ops.fetch_add(1, Ordering::Relaxed);
+        self.write(&Event::Asked {
+            op,
+            verb,
+            ids,
+            replicas,
+        });
+        op
+    }
+
+    pub fn told(&self, op: u64, outcomes: Vec<String>) {
+        self.write(&Event::Told { op, outcomes });
+    }
+
+    /// Redis's time as the last reply told it, in Unix milliseconds; 0 before the first.
+    pub fn server_now_ms(&self) -> u64 {
+        let offset_us = self.0.offset_us.load(Ordering::Relaxed);
+        let local_us = if offset_us == 0 { 0 } else { now_us() };
+        u64::try_from((i64::try_from(local_us).unwrap_or(0) + offset_us) / 1_000).unwrap_or(0)
+    }
+}
+
+/// What a caller was told, in one word or a few: `?` if it may have taken effect, `!` if it has not.
+pub fn outcome<T>(result: Result<T, Error>, word: impl Fn(T) -> String) -> String {
+    match result {
+        Ok(value) => word(value),
+        Err(error) if error.was_applied() == Applied::No => format!("!{error}"),
+        Err(error) => format!("?{error}"),
+    }
+}
+
+struct Recorder {
+    diary: Diary,
+    /// Of the calls that are under way; and which message a get is about.
+    verbs: Mutex<HashMap<u64, (&'static str, String)>>,
+}
+
+impl Recorder {
+    fn verbs(&self) -> MutexGuard<'_, HashMap<u64, (&'static str, String)>> {
+        self.verbs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Recorder {
+    fn invoke(&self, call: u64, verb: &'static str, queue: &str, args: &[&[u8]]) {
+        let id = if verb == "get" {
+            args.get(1).map(|id| text(id)).unwrap_or_default()
+        } else {
+            String::new()
+        };
+        self.verbs().insert(call, (verb, id));
+        self.diary.write(&Event::Invoke {
+            call,
+            queue: queue.to_owned(),
+            what: call_of(verb, args),
+        });
+    }
+
+    fn done(&self, call: u64, result: Result<&Reply, (String, Applied)>) {
+        let (verb, id) = self.verbs().remove(&call).unwrap_or_default();
+        let event = match result {
+            Ok(reply) => match answered(call, verb, &id, reply) {
+                Some(event) => event,
+                None => Event::Unknown {
+                    call,
+                    error: format!("this is no reply of {verb}: {reply:?}"),
+                },
+            },
+            Err((error, Applied::No)) => Event::Refused { call, error },
+            Err((error, _)) => Event::Unknown { call, error },
+        };
+        if let Event::Ok {
+            now_us: server_us, ..
+        } = event
+        {
+            let offset_us = server_us - i64::try_from(now_us()).unwrap_or(0);
+            self.diary.0.offset_us.store(offset_us, Ordering::Relaxed);
+        }
+        self.diary.write(&event);
+    }
+}
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn number<N: std::str::FromStr + Default>(bytes: &[u8]) -> N {
+    std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,225 @@
+//! Reads faults and claims from the histories.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::history::{Answer, Call, Event, Phase};
+use crate::run::stage::QUEUE;
+/// When something was asked, and when it was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Claim {
+    pub(super) asked_us: u64,
+    pub(super) told_us: u64,
+    /// Granted by a master that had been replaced, or undone in another way.
+    pub(super) void: bool,
+}
+
+/// When the last writes were gone, of which `incarnation`, and which `seq` they had.
+pub(super) struct Undone {
+    pub(super) t_us: u64,
+    pub(super) incarnation: String,
+    pub(super) survived: u64,
+    pub(super) next: u64,
+}
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) kind: String,
+    pub(super) begun_us: u64,
+    pub(super) ended_us: u64,
+    pub(super) victim: String,
+}
+/// What the harness wrote down.
+pub(super) struct Harness {
+    pub(super) faults: Vec<Fault>,
+    pub(super) undone: Vec<Undone>,
+    pub(super) stalls: Vec<(u64, u64)>,
+    /// When the producers were told to end.
+    pub(super) calm_us: u64,
+}
+
+pub(super) fn harness(path: &Path) -> Result<Harness> {
+    let (mut open, mut undone) = (HashMap::<u64, Fault>::new(), Vec::new());
+    let (mut stalls, mut calm_us) = (Vec::new(), u64::MAX);
+    for line in crate::history::read(path)? {
+        let (t_us, fault, number, phase, detail) = match line? {
+            (
+                t_us,
+                Event::Fault {
+                    fault,
+                    number,
+                    phase,
+                    detail,
+                },
+            ) => (t_us, fault, number, phase, detail),
+            (
+                t_us,
+                Event::Undone {
+                    queue,
+                    incarnation,
+                    survived,
+                    next,
+                },
+            ) if queue == QUEUE => {
+                undone.push(Undone {
+                    t_us,
+                    incarnation,
+                    survived,
+                    next,
+                });
+                continue;
+            }
+            (t_us, Event::Stalled { ms }) => {
+                stalls.push((t_us.saturating_sub(ms * 1_000), t_us));
+                continue;
+            }
+            (t_us, Event::Calm) => {
+                calm_us = t_us;
+                continue;
+            }
+            _ => continue,
+        };
+        let entry = open.entry(number).or_insert(Fault {
+            kind: fault,
+            begun_us: t_us,
+            ended_us: 0,
+            victim: detail.clone(),
+        });
+        if phase == Phase::End {
+            (entry.ended_us, entry.victim) = (t_us, detail);
+        }
+    }
+    let mut faults: Vec<_> = open
+        .into_values()
+        .filter(|fault| fault.ended_us > 0)
+        .collect();
+    faults.sort_unstable_by_key(|fault| fault.begun_us);
+    Ok(Harness {
+        faults,
+        undone,
+        stalls,
+        calm_us,
+    })
+}
+
+pub(super) fn workers(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if name.starts_with('w') && name.ends_with(".jsonl") {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// The lines that hold one of these words; a torn last one is left out. Most lines of a history are about something else.
+pub(super) fn lines(path: &Path, words: &[&str], mut tell: impl FnMut(u64, Event)) -> Result<()> {
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 || !line.ends_with('\n') {
+            return Ok(());
+        }
+        if words.iter().any(|word| line.contains(word)) {
+            let (t_us, event) = serde_json::from_str(&line)
+                .with_context(|| format!("{}: {line}", path.display()))?;
+            tell(t_us, event);
+        }
+    }
+}
+
+/// Each claim of the main queue that was granted something, with the ids.
+pub(super) fn read_claims(
+    path: &Path,
+    undone: &[Undone],
+    mut tell: impl FnMut(Claim, &[crate::history::ClaimedItem]),
+    handlers: &mut BTreeMap<String, u64>,
+) -> Result<()> {
+    let mut asked: HashMap<u64, u64> = HashMap::new();
+    let words = [
+        "\"claim\":{",
+        "\"claimed\":{",
+        "\"lost_lease\"",
+        "\"wants\":\"panic\"",
+    ];
+    lines(path, &words, |t_us, event| match event {
+        Event::Invoke {
+            call,
+            queue,
+            what: Call::Claim { .. },
+        } if queue == QUEUE => drop(asked.insert(call, t_us)),
+        Event::Ok {
+            call,
+            seq,
+            incarnation,
+            answer: Answer::Claimed { items, .. },
+            ..
+        } => {
+            if let Some(asked_us) = asked.remove(&call).filter(|_| !items.is_empty()) {
+                let is_void = |undone: &Undone| {
+                    undone.incarnation == incarnation && undone.survived < seq && seq <= undone.next
+                };
+                tell(
+                    Claim {
+                        asked_us,
+                        told_us: t_us,
+                        void: undone.iter().any(is_void),
+                    },
+                    &items,
+                );
+            }
+        }
+        Event::LostLease { .. } => {
+            *handlers
+                .entry("handler_outlives_its_lease".to_owned())
+                .or_default() += 1
+        }
+        Event::Ended { wants, .. } if wants == "panic" => {
+            *handlers.entry("handler_panics".to_owned()).or_default() += 1;
+        }
+        _ => {}
+    })
+}
+/// The ids that a dead worker had been granted at the first attempt, and not begun to settle: what it asked for last may have
+/// been done, and then the message came back, or not, for another reason. Makes `lease_ms` the longest lease it asked for.
+pub(super) fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<String>> {
+    let mut held = BTreeSet::new();
+    for line in crate::history::read(path)? {
+        match line?.1 {
+            Event::Ok {
+                answer: Answer::Claimed { items, .. },
+                ..
+            } => {
+                held.extend(
+                    items
+                        .into_iter()
+                        .filter(|item| item.3 == 1)
+                        .map(|item| item.0),
+                );
+            }
+            Event::Invoke {
+                what: Call::Claim { lease_ms: its, .. },
+                ..
+            } => *lease_ms = its.max(*lease_ms),
+            Event::Invoke {
+                what: Call::Settle { verb, items },
+                ..
+            } if verb != crate::history::Verb::Extend => {
+                for item in items {
+                    held.remove(&item.0);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(held)
+}

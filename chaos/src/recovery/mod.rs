@@ -1,0 +1,178 @@
+//! The time from a fault until workers claim again, from the histories.
+
+mod histories;
+mod redelivered;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use histories::{Claim, Fault, Harness, Undone};
+/// Of all faults of a kind, in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Recovery {
+    pub count: usize,
+    pub p50: u64,
+    pub max: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Recoveries {
+    /// By fault. `worker_kill` counts deliveries that the dead worker held, each until somebody claimed it again;
+    /// `worker_kill_beside_others` those in whose time the server was away, its clock was stepped, or another worker
+    /// was disturbed as well.
+    pub by_fault: BTreeMap<String, Recovery>,
+    /// Faults after which nothing was claimed any more, as the run ended.
+    pub never: BTreeMap<String, u64>,
+    /// What handlers did that is a fault too.
+    pub handlers: BTreeMap<String, u64>,
+    /// Those that took longer than they may, in words.
+    pub late: Vec<String>,
+}
+
+/// Work must go on so long after the end of a fault: ten times the floor of 1 s. What another outage or a stall of the
+/// machine takes of it does not count, nor what comes after the end of the producers, when there may be nothing to do.
+const GOES_ON_US: u64 = 10_000_000;
+/// While one of these is under way nobody can work, or the time is not what it was.
+const OUTAGES: [&str; 8] = [
+    "server_kill",
+    "server_stop",
+    "aof_truncate",
+    "failover",
+    "disk_full",
+    "flushall",
+    "clock_forward",
+    "clock_back",
+];
+/// Reads the histories in a folder.
+pub fn of(folder: &Path) -> Result<Recoveries> {
+    let Harness {
+        faults,
+        undone,
+        stalls,
+        calm_us,
+    } = histories::harness(&folder.join("harness.jsonl"))?;
+    let workers = histories::workers(folder)?;
+    let (mut claims, mut handlers) = (Vec::new(), BTreeMap::new());
+    for worker in &workers {
+        histories::read_claims(
+            worker,
+            &undone,
+            |claim, _| claims.push(claim),
+            &mut handlers,
+        )?;
+    }
+    claims.sort_unstable();
+    let (mut samples, mut never, mut late) = (
+        BTreeMap::<String, Vec<u64>>::new(),
+        BTreeMap::new(),
+        Vec::new(),
+    );
+    let outages = faults
+        .iter()
+        .filter(|fault| OUTAGES.contains(&&*fault.kind));
+    let mut excused: Vec<_> = outages
+        .map(|fault| (fault.begun_us, fault.ended_us))
+        .chain(stalls)
+        .collect();
+    excused.sort_unstable();
+    for fault in faults
+        .iter()
+        .filter(|fault| fault.kind != "worker_kill" && fault.kind != "poison")
+    {
+        // A kill is over when it is done; a server that was killed is also one that answers again.
+        let kinds = match &*fault.kind {
+            // From when the address leads to the new master.
+            "failover" => undone_within(fault, &undone)
+                .map(|t_us| ("failover", t_us))
+                .collect(),
+            "server_kill" => vec![
+                ("server_kill", fault.begun_us),
+                ("server_answers", fault.ended_us),
+            ],
+            kind => vec![(
+                kind,
+                if kind.ends_with("_kill") {
+                    fault.begun_us
+                } else {
+                    fault.ended_us
+                },
+            )],
+        };
+        for (kind, mut from_us) in kinds {
+            // Who cannot work for another reason has not failed to recover from this one.
+            for outage in faults
+                .iter()
+                .filter(|other| OUTAGES.contains(&&*other.kind))
+            {
+                if outage.begun_us <= from_us && outage.ended_us > from_us && kind != outage.kind {
+                    from_us = outage.ended_us;
+                }
+            }
+            let first = claims.partition_point(|claim| claim.asked_us < from_us);
+            let counts = |claim: &&Claim| kind != "failover" || !claim.void;
+            let found = claims.get(first..).into_iter().flatten().find(counts);
+            let told_us = found.map_or(u64::MAX, |claim| claim.told_us).min(calm_us);
+            if unexcused_us(from_us, told_us, &excused) > GOES_ON_US {
+                late.push(format!("{kind} was over at {from_us} us, and work went on at {told_us} us at the earliest"));
+            }
+            match found {
+                Some(claim) => samples
+                    .entry(kind.to_owned())
+                    .or_default()
+                    .push(claim.told_us - from_us),
+                None => *never.entry(kind.to_owned()).or_default() += 1,
+            }
+        }
+    }
+    redelivered::redeliveries(
+        folder,
+        &workers,
+        &faults,
+        &undone,
+        &excused,
+        &mut samples,
+        &mut late,
+    )?;
+    let by_fault = samples
+        .into_iter()
+        .map(|(kind, samples)| (kind, summary(samples)))
+        .collect();
+    Ok(Recoveries {
+        by_fault,
+        never,
+        handlers,
+        late,
+    })
+}
+
+/// How much of a time no outage and no stall covers; they are in the order of their beginnings.
+fn unexcused_us(from_us: u64, to_us: u64, excused: &[(u64, u64)]) -> u64 {
+    let (mut left_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
+    for (begin_us, end_us) in excused {
+        let (begin_us, end_us) = ((*begin_us).max(free_us), (*end_us).min(to_us));
+        if begin_us < end_us {
+            (left_us, free_us) = (left_us - (end_us - begin_us), end_us);
+        }
+    }
+    left_us
+}
+
+fn summary(mut samples_us: Vec<u64>) -> Recovery {
+    samples_us.sort_unstable();
+    let ms = |place: usize| samples_us.get(place).map_or(0, |us| us.div_ceil(1_000));
+    Recovery {
+        count: samples_us.len(),
+        p50: ms(samples_us.len() / 2),
+        max: ms(samples_us.len().saturating_sub(1)),
+    }
+}
+
+fn undone_within(fault: &Fault, undone: &[Undone]) -> impl Iterator<Item = u64> {
+    let times = undone.iter().map(|undone| undone.t_us);
+    times.filter(move |t_us| (fault.begun_us..fault.ended_us).contains(t_us))
+}
+#[cfg(test)]
+mod tests;

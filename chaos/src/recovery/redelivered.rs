@@ -1,0 +1,92 @@
+//! The time from the kill of a worker until another claim of its messages.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::histories::{Claim, Fault, Undone, held_by, read_claims};
+use super::{GOES_ON_US, OUTAGES, unexcused_us};
+/// What a killed worker held must be delivered again so long after its lease: the floor of 1 s, a hold of 5 s, and as much
+/// again as for other faults.
+const REDELIVERED_US: u64 = 1_000_000 + 5_000_000 + GOES_ON_US;
+/// While one of these is under way, or just before the kill, there may be no other worker that could take over.
+const CREW_FAULTS: [&str; 7] = [
+    "worker_kill",
+    "worker_stop",
+    "poison",
+    "net_cut",
+    "net_delay",
+    "net_drop",
+    "net_half_open",
+];
+/// How long a worker that died takes to be there again, with time to spare.
+const RESTART_US: u64 = 3_000_000;
+/// From the kill of each worker until what it held, delivered for the first time, was claimed by somebody
+/// else. What is never claimed again went with the store; if it was lost, the checker says so.
+pub(super) fn redeliveries(
+    folder: &Path,
+    workers: &[PathBuf],
+    faults: &[Fault],
+    undone: &[Undone],
+    excused: &[(u64, u64)],
+    samples: &mut BTreeMap<String, Vec<u64>>,
+    late: &mut Vec<String>,
+) -> Result<()> {
+    let (mut held, mut lease_ms): (HashMap<String, Vec<u64>>, _) = (HashMap::new(), 0);
+    for fault in faults.iter().filter(|fault| fault.kind == "worker_kill") {
+        for id in held_by(
+            &folder.join(format!("{}.jsonl", fault.victim)),
+            &mut lease_ms,
+        )? {
+            held.entry(id).or_default().push(fault.begun_us);
+        }
+    }
+    if held.is_empty() {
+        return Ok(());
+    }
+    let mut again: HashMap<(String, u64), u64> = HashMap::new();
+    for worker in workers {
+        let note = |claim: Claim, items: &[crate::history::ClaimedItem]| {
+            for item in items {
+                for killed_us in held
+                    .get(&item.0)
+                    .into_iter()
+                    .flatten()
+                    .filter(|killed_us| **killed_us < claim.asked_us)
+                {
+                    let first = again
+                        .entry((item.0.clone(), *killed_us))
+                        .or_insert(claim.told_us);
+                    *first = (*first).min(claim.told_us);
+                }
+            }
+        };
+        read_claims(worker, undone, note, &mut BTreeMap::new())?;
+    }
+    for ((id, killed_us), told_us) in again {
+        let beside = |fault: &&Fault| {
+            let crew = CREW_FAULTS.contains(&&*fault.kind) && fault.begun_us != killed_us;
+            let over_us = fault.ended_us + if crew { RESTART_US } else { 0 };
+            (crew || OUTAGES.contains(&&*fault.kind))
+                && fault.begun_us < told_us
+                && over_us > killed_us
+        };
+        let kind = if faults.iter().any(|fault| beside(&fault)) {
+            "worker_kill_beside_others"
+        } else {
+            "worker_kill"
+        };
+        let limit_us = REDELIVERED_US + lease_ms * 1_000;
+        if kind == "worker_kill" && unexcused_us(killed_us, told_us, excused) > limit_us {
+            late.push(format!(
+                "a worker was killed at {killed_us} us, and {id} was claimed again at {told_us} us"
+            ));
+        }
+        samples
+            .entry(kind.to_owned())
+            .or_default()
+            .push(told_us - killed_us);
+    }
+    Ok(())
+}

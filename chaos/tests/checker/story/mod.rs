@@ -1,0 +1,229 @@
+//! Writes histories that read like what happened.
+
+mod calls;
+mod steps;
+
+use std::collections::HashMap;
+
+pub(crate) use calls::{change, claim_without_answer, push, settle};
+use calls::{changes, due_ms, words};
+use dueq_chaos::check::{Kind, Verdict, check_events};
+use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, LeftItem, Phase, Role, State, Verb};
+
+/// The server's clock and that of the processes, when a story begins.
+const SERVER_MS: u64 = 1_000_000_000;
+const LOCAL_US: u64 = 5_000_000;
+
+pub(crate) struct Story {
+    ms: u64,
+    /// How far the server's clock was set, forward or back.
+    pub(crate) server_step_ms: i64,
+    pub(crate) seq: u64,
+    pub(crate) incarnation: &'static str,
+    call: u64,
+    token: u64,
+    /// The lease that claims are granted; they ask for a second.
+    pub(crate) lease_ms: u64,
+    /// Of each id the due by which it waits, or when it died.
+    times: HashMap<String, u64>,
+    /// Of each id the options that a claim tells.
+    options: HashMap<String, String>,
+    events: Vec<(u64, Event)>,
+}
+
+/// Of the claims of a story.
+pub(crate) type Token = String;
+
+impl Story {
+    pub(crate) fn new() -> Self {
+        Self::of(Role::Worker)
+    }
+
+    /// The story of a process of this role.
+    pub(crate) fn of(role: Role) -> Self {
+        let begin = Event::Begin {
+            role,
+            process: "one".into(),
+            pid: 1,
+        };
+        let events = vec![(LOCAL_US, begin)];
+        let (times, options) = (HashMap::new(), HashMap::new());
+        Self {
+            ms: 0,
+            server_step_ms: 0,
+            seq: 0,
+            incarnation: "b1",
+            call: 0,
+            token: 0,
+            lease_ms: 1_000,
+            times,
+            options,
+            events,
+        }
+    }
+
+    /// So many ms after the start.
+    pub(crate) fn at(&mut self, ms: u64) -> &mut Self {
+        self.ms = ms;
+        self
+    }
+
+    /// The server's time so many ms after the start.
+    pub(crate) fn server(ms: u64) -> u64 {
+        SERVER_MS + ms
+    }
+
+    /// What the server's clock says now.
+    fn now_ms(&self) -> u64 {
+        SERVER_MS
+            .checked_add(self.ms)
+            .and_then(|ms| ms.checked_add_signed(self.server_step_ms))
+            .expect("a time")
+    }
+
+    fn t_us(&mut self) -> u64 {
+        // Lines are never at the same time.
+        let t_us =
+            (LOCAL_US + self.ms * 1_000).max(self.events.last().map_or(0, |(t_us, _)| t_us + 1));
+        t_us.max(LOCAL_US)
+    }
+
+    pub(crate) fn write(&mut self, event: Event) -> &mut Self {
+        let t_us = self.t_us();
+        self.events.push((t_us, event));
+        self
+    }
+
+    fn invoke(&mut self, what: Call) -> u64 {
+        self.call += 1;
+        let call = self.call;
+        self.write(Event::Invoke {
+            call,
+            queue: "q".into(),
+            what,
+        });
+        call
+    }
+
+    /// A call and its answer.
+    pub(crate) fn call(&mut self, what: Call, answer: Answer, changed: bool) -> &mut Self {
+        self.note_times(&what, &answer);
+        let call = self.invoke(what);
+        self.seq += u64::from(changed);
+        let now_us = i64::try_from(self.now_ms() * 1_000).expect("a time");
+        self.write(Event::Ok {
+            call,
+            seq: self.seq,
+            now_us,
+            incarnation: self.incarnation.into(),
+            answer,
+        })
+    }
+
+    /// What is left of each id later has the time that was told last.
+    fn note_times(&mut self, what: &Call, answer: &Answer) {
+        let Answer::Items(verdicts) = answer else {
+            return;
+        };
+        if let Call::Push { items, .. } = what {
+            let told =
+                |word: &&str| word.starts_with("max_attempts=") || word.starts_with("traceparent=");
+            let told = |options: &str| {
+                options
+                    .split(' ')
+                    .filter(told)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
+            self.options
+                .extend(items.iter().map(|item| (item.0.clone(), told(&item.4))));
+        }
+        let now_ms = self.now_ms();
+        let items: Vec<(String, u64)> = match what {
+            Call::Push { items, .. } => items
+                .iter()
+                .map(|item| (item.0.clone(), due_ms(&item.1, now_ms)))
+                .collect(),
+            Call::Settle { items, .. } => {
+                items.iter().map(|item| (item.0.clone(), now_ms)).collect()
+            }
+            Call::Change { items, .. } => {
+                items.iter().map(|item| (item.0.clone(), now_ms)).collect()
+            }
+            _ => Vec::new(),
+        };
+        for ((id, time_ms), verdict) in items.into_iter().zip(verdicts) {
+            let died = matches!(
+                what,
+                Call::Settle {
+                    verb: Verb::Bury | Verb::Retry,
+                    ..
+                }
+            ) && matches!(&**verdict, "OK" | "DEAD");
+            let time_ms = match verdict.split_once(' ') {
+                Some(("MOVED" | "SCHEDULED" | "OK", ms)) => ms.parse().expect("a time"),
+                None if verdict == "CREATED"
+                    || verdict == "MOVED"
+                    || verdict == "REQUEUED"
+                    || died =>
+                {
+                    time_ms
+                }
+                _ => continue,
+            };
+            if !matches!(
+                what,
+                Call::Settle {
+                    verb: Verb::Extend,
+                    ..
+                }
+            ) {
+                self.times.insert(id, time_ms);
+            }
+        }
+    }
+
+    /// A call that nobody knows the end of; it was applied if `applied`.
+    pub(crate) fn unanswered(&mut self, what: Call, applied: bool) -> &mut Self {
+        let call = self.invoke(what);
+        self.seq += u64::from(applied);
+        self.write(Event::Unknown {
+            call,
+            error: "the connection was lost".into(),
+        })
+    }
+
+    /// A call that was refused whole.
+    pub(crate) fn refused(&mut self, what: Call) -> &mut Self {
+        let call = self.invoke(what);
+        self.write(Event::Refused {
+            call,
+            error: "OOM".into(),
+        })
+    }
+    /// The history so far, and that nothing more is left.
+    pub(crate) fn verdict(&mut self) -> Verdict {
+        self.left(State::Scheduled, &[]);
+        check_events([self.events.clone()]).expect("a story that can be told")
+    }
+
+    #[track_caller]
+    pub(crate) fn is_clean(&mut self) {
+        let verdict = self.verdict();
+        assert!(verdict.is_clean(), "{:#?}", verdict.examples);
+        assert_eq!(verdict.unjudged, 0);
+    }
+
+    /// Exactly this, and nothing else.
+    #[track_caller]
+    pub(crate) fn has(&mut self, kind: Kind) {
+        let verdict = self.verdict();
+        let found: Vec<_> = verdict
+            .violations
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .map(|(kind, _)| *kind)
+            .collect();
+        assert_eq!(found, [kind], "{:#?}", verdict.examples);
+    }
+}
