@@ -1,19 +1,20 @@
-//! Nine ways to break a queue, each a script with a few words exchanged. A harness that does not catch them all proves nothing.
+//! Nine broken scripts, each with a few words replaced. A harness that does not catch all of them
+//! proves nothing.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-/// A broken variant.
+/// A broken script.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
     pub name: &'static str,
-    /// What is wrong with it.
+    /// The fault in it.
     pub what: &'static str,
     /// The file of `lua/dist/` that is broken, without its extension, and its text.
     verb: &'static str,
     shipped: &'static str,
-    /// Texts that stand in it once, and what stands in their place.
+    /// Texts that occur once in the script, and their replacements.
     exchanges: &'static [(&'static str, &'static str)],
 }
 
@@ -44,7 +45,7 @@ pub const VARIANTS: [Variant; 9] = [
         what: "cancel says CANCELLED of a ready message and leaves it there",
         verb: "cancel",
         shipped: shipped!("cancel"),
-        // What follows then removes an id that nobody has.
+        // The following code then removes an id that does not exist.
         exchanges: &[("unlisted[ready_entry(id) or ''] = true", "id = ''")],
     },
     Variant {
@@ -98,7 +99,7 @@ pub const VARIANTS: [Variant; 9] = [
 ];
 
 impl Variant {
-    /// The broken script. Fails if the shipped one is not as it was when the variant was written.
+    /// The broken script. Fails if the shipped script has changed since the variant was written.
     pub fn script(&self) -> Result<String> {
         let mut script = self.shipped.to_owned();
         for (text, instead) in self.exchanges {

@@ -1,18 +1,19 @@
-//! The hash of the claims: what is leased, and under which lease.
+//! The hash `claims`: the leased messages, and the lease of each.
 
 use std::collections::HashMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    /// Of each id the original due, and the token of the claim whose lease it is under; none if it has a lease of its own.
+    /// By id: the due time before the claim, and the token of the claim whose lease covers it; no
+    /// token if the id has its own lease.
     of: HashMap<Vec<u8>, (u64, Option<Vec<u8>>)>,
-    /// By token: what each claim granted, a line each, and how many of these it still holds.
+    /// By token: the granted ids of a claim, one a line, and how many of them it still covers.
     granted: HashMap<Vec<u8>, Vec<u8>>,
     counts: HashMap<Vec<u8>, u64>,
 }
 
 impl Claims {
-    /// Takes a field in. Whether it can be read: it is counted as something all the same.
+    /// Adds a field; returns whether it can be read. An unreadable field counts as a claim too.
     pub(crate) fn add(&mut self, field: &[u8], value: Vec<u8>) -> bool {
         let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
         let read = match field {
@@ -41,12 +42,13 @@ impl Claims {
         read.is_some()
     }
 
-    /// What has a claim.
+    /// The ids that have a claim.
     pub(crate) fn ids(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.of.keys()
     }
 
-    /// What this lease holds, each with the original due: all that a claim granted and still holds, or one id of its own.
+    /// The ids under this lease, each with its original due time: all remaining ids of a claim, or
+    /// one id with its own lease.
     pub(crate) fn under(&self, lease: &[u8]) -> Vec<(Vec<u8>, u64)> {
         let of = |id: &[u8], wanted: Option<&[u8]>| match self.of.get(id)? {
             (due, token) if token.as_deref() == wanted => Some((id.to_vec(), *due)),
@@ -65,7 +67,7 @@ impl Claims {
         }
     }
 
-    /// The leases of claims that count another number of ids than they hold, or have none.
+    /// The leases of claims whose count differs from their number of ids, or that have no ids.
     pub(crate) fn miscounted(&self) -> Vec<Vec<u8>> {
         let lease = |token: &Vec<u8>| [&[1][..], token].concat();
         let wrong = |token: &&Vec<u8>| {

@@ -1,8 +1,9 @@
-//! What a process writes down: one JSON array a line, `[t_us, event]`, appended before it goes on.
+//! The history of a process: one JSON array a line, `[t_us, event]`, appended before the process
+//! continues.
 //!
-//! `t_us` is this machine's monotonic clock, which all processes share. The order of what happened *in Redis* is another
-//! thing: that is `seq`, which every script call that changes a queue makes one larger.
-//! A process that is killed leaves a last line that may be torn; nothing after it was read by anybody.
+//! `t_us` is this machine's monotonic clock, which all processes share. The order of events in
+//! Redis is `seq`, which every script call that changes a queue increases by one.
+//! A killed process may leave a torn last line; no process has acted on the lost part.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +13,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// Something that a process did or saw.
+/// An action or observation of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -28,7 +29,8 @@ pub enum Event {
         queue: String,
         what: Call,
     },
-    /// Its reply. `seq` counts it if it changed something; otherwise it is that of the last change before it.
+    /// Its reply. `seq` is the number of this change, or of the last change before it if the call
+    /// changed nothing.
     Ok {
         call: u64,
         seq: u64,
@@ -38,9 +40,10 @@ pub enum Event {
     },
     /// It was certainly not applied.
     Refused { call: u64, error: String },
-    /// It may or may not have been applied. A call with neither of the three is as unknown.
+    /// It may have been applied. A call without any of these three events is unknown too.
     Unknown { call: u64, error: String },
-    /// A caller of the library asks for something, and so many replicas must have it before there is an answer.
+    /// A caller of the library starts an operation; so many replicas must confirm it before it
+    /// returns.
     Asked {
         op: u64,
         verb: Verb,
@@ -48,9 +51,11 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_zero")]
         replicas: u32,
     },
-    /// What it is told, an outcome for each id; `?` begins those that may have taken effect, `!` those that have not.
+    /// The result of the operation, an outcome for each id: `?` begins one that may have taken
+    /// effect, `!` one that has not.
     Told { op: u64, outcomes: Vec<String> },
-    /// A handler starts. `version` is what the payload says, 0 if it is not as it was pushed.
+    /// A handler starts. `version` is the version in the payload, 0 if the payload is not the one
+    /// that was pushed.
     Started {
         id: String,
         version: u32,
@@ -58,21 +63,22 @@ pub enum Event {
         due_ms: u64,
         started_us: u64,
     },
-    /// A handler was told that its lease is lost.
+    /// A handler learns that its lease is lost.
     LostLease { id: String },
-    /// A handler returns, with what it wants done.
+    /// A handler returns, with the settlement that it asks for.
     Ended { id: String, wants: String },
     /// The process noticed that the store was emptied or replaced.
     NoticedEmpty,
-    /// The harness does something to somebody.
+    /// The harness injects a fault.
     Fault {
         fault: String,
         number: u64,
         phase: Phase,
         detail: String,
     },
-    /// The last of a store's writes are gone, cut off by the harness or left behind by a failover: of this `incarnation` only what has
-    /// at most `survived` is left, and from now on `seq` counts from beyond `next`.
+    /// The store lost its last writes: the harness truncated the file, or a failover left them
+    /// behind. Of this `incarnation` only changes up to `survived` remain, and `seq` continues
+    /// after `next`.
     Undone {
         queue: String,
         incarnation: String,
@@ -81,19 +87,19 @@ pub enum Event {
     },
     /// The harness emptied the store.
     Emptied { queue: String, incarnation: String },
-    /// What is left when all is quiet: some ids of one state.
+    /// Ids of one state that remain after the run has drained.
     Left {
         queue: String,
         state: State,
         items: Vec<LeftItem>,
     },
-    /// What does not fit together in what is left, such as an id in two places.
+    /// An inconsistency in the remaining keys, such as an id in two states.
     Broken { queue: String, what: String },
-    /// The heartbeat of the harness came this much too late: the machine did not schedule it.
+    /// The heartbeat of the harness was late by this much: the machine did not schedule it.
     Stalled { ms: u64 },
-    /// The harness begins no fault any more and ends the producers and cancellers; workers go on.
+    /// The harness starts no more faults and ends the producers and cancellers; workers continue.
     Calm,
-    /// The last line of a process that ended as it was told to. A process that was killed does not write it.
+    /// The last line of a process that ended on request. A killed process does not write it.
     End,
 }
 
@@ -105,7 +111,7 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// What a process is there for.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -157,14 +163,15 @@ impl Verb {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
-    /// `until_ms` as sent, 0 if none. `nonce` is what follows the whole milliseconds: all attempts of one call have the same.
+    /// `until_ms` as sent, 0 if none. `nonce` is the text after the whole milliseconds, the same in
+    /// all attempts of one call.
     Push {
         until_ms: u64,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         nonce: String,
         items: Vec<PushItem>,
     },
-    /// `due`: it takes due messages that were not promoted, too.
+    /// `due`: it also takes due messages that are not promoted yet.
     Claim {
         n: u32,
         token: String,
@@ -176,12 +183,12 @@ pub enum Call {
     Settle { verb: Verb, items: Vec<SettleItem> },
     /// cancel, reschedule, run_now, requeue; and get, which changes nothing.
     Change { verb: Verb, items: Vec<ChangeItem> },
-    /// All others, which name no messages.
+    /// All other verbs, which name no messages.
     Other { verb: String, args: Vec<String> },
 }
 
 impl Call {
-    /// Its name in `lua/dist/`; a requeue of the oldest has a name of its own.
+    /// Its name in `lua/dist/`; a requeue of the oldest has its own name.
     pub fn verb(&self) -> &str {
         match self {
             Self::Other { verb, args }
@@ -197,37 +204,38 @@ impl Call {
     }
 }
 
-/// id, due as sent (`+ms` or Unix ms), version of the payload, bytes of it, options.
+/// id, due time as sent (`+ms` or Unix ms), version of the payload, its bytes, options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PushItem(pub String, pub String, pub u32, pub u32, pub String);
 
-/// id, token (the first 8 bytes, hexadecimal), and what else the verb takes (due, delay, lease), empty if nothing.
+/// id, token (the first 8 bytes, hexadecimal), and the verb's other argument (due time, delay,
+/// lease) or an empty text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SettleItem(pub String, pub String, pub String);
 
-/// id, and what else the verb takes, such as `due` or `due expected`.
+/// id, and the verb's other arguments, such as `due` or `due expected`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChangeItem(pub String, pub String);
 
-/// What a call was answered.
+/// The answer to a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// A verdict for each item, as the script words it.
+    /// The item results, in the script's words.
     Items(Vec<String>),
-    /// `paused`: the queue was, so that nothing could be granted.
+    /// `paused`: the queue was paused, so that nothing could be granted.
     Claimed {
         deadline_ms: u64,
         items: Vec<ClaimedItem>,
         #[serde(default, skip_serializing_if = "is_false")]
         paused: bool,
     },
-    /// Numbers and words of the others.
+    /// Numbers and words of the other verbs.
     Other(Vec<String>),
 }
 
 impl Answer {
-    /// One verdict that was told alone is that of all the items.
+    /// A single item result holds for all items.
     pub(crate) fn of_items(mut self, count: usize) -> Self {
         if let Self::Items(verdicts) = &mut self
             && let [verdict] = &verdicts[..]
@@ -238,11 +246,12 @@ impl Answer {
     }
 }
 
-/// id, version of the payload (0: it is not as it was pushed), due ms, attempt, bytes of the payload, options.
+/// id, version of the payload (0: it is not the one that was pushed), due ms, attempt, bytes of the
+/// payload, options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClaimedItem(pub String, pub u32, pub u64, pub u32, pub u32, pub String);
 
-/// Where a message is.
+/// The state of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -252,23 +261,23 @@ pub enum State {
     Dead,
 }
 
-/// id, due ms (of the dead: when it died), failures, crashes.
+/// id, due ms (of a dead letter: the time of its death), failures, crashes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LeftItem(pub String, pub u64, pub u32, pub u32);
 
-/// The life of a fault.
+/// The phases of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// It is done to somebody.
+    /// The harness injects it.
     Begin,
-    /// It is taken back, or over.
+    /// The harness has ended it.
     End,
-    /// It was seen to have had an effect: without one the run proves nothing about it.
+    /// Evidence of its effect: without it the run proves nothing about the fault.
     Trace,
-    /// Work was seen to go on again; `detail` is how many ms after the fault's end.
+    /// Workers claim again; `detail` is the time since the fault's end in ms.
     Recovered,
-    /// There was nothing to do it to. It proves nothing, and spoils nothing.
+    /// The fault found no object. It proves nothing and makes nothing invalid.
     NotApplied,
 }
 
@@ -284,7 +293,7 @@ impl Writer {
         })?)))
     }
 
-    /// Writes a line, in one write: a kill leaves it whole or torn, never mixed.
+    /// Writes a line in one write: a kill leaves it whole or torn, never mixed.
     pub fn write(&self, event: &Event) -> Result<()> {
         // Under the lock, so that the lines of a file are in the order of their times.
         let mut file = self
@@ -304,7 +313,7 @@ pub fn now_us() -> u64 {
         + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000
 }
 
-/// The lines of a history. A torn last line is left out; any other that cannot be read is an error.
+/// The lines of a history. Leaves out a torn last line; any other unreadable line is an error.
 pub fn read(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Event)>>> {
     let file = File::open(path).with_context(|| format!("the history {}", path.display()))?;
     let (name, mut number) = (path.display().to_string(), 0_u64);

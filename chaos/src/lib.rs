@@ -1,4 +1,4 @@
-//! Histories of what processes did to a queue and what they were told, and the checker that reads them.
+//! Histories of the processes that use a queue under faults, and the checker that reads them.
 
 #![expect(
     missing_docs,

@@ -1,4 +1,4 @@
-//! `dueq-chaos`: runs dueq under faults and checks what its processes wrote down.
+//! `dueq-chaos`: runs dueq under faults and checks the histories of its processes.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -17,10 +17,12 @@ use dueq_chaos::{recovery, roles};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 
-/// Kills, freezes, cuts and fills what dueq runs on, and checks from the histories of all processes that nothing went wrong.
+/// Runs dueq under faults of server, processes and network, and checks every guarantee from the
+/// histories of all processes.
 #[derive(Debug, Parser)]
 enum Command {
-    /// One run; the last line of stdout is a JSON object, and the exit code 1 unless all is well
+    /// One run; the last line of stdout is a JSON object, and the exit code is 1 if a guarantee was
+    /// violated or the run is not valid
     Run(Options),
     /// Checks the histories of an earlier run
     Check { folder: PathBuf },
@@ -86,7 +88,7 @@ fn main() -> Result<ExitCode> {
     })
 }
 
-/// By Ctrl-C or SIGTERM: what was started is ended by those who own it.
+/// By Ctrl-C or SIGTERM. Dropping the run ends its server and processes.
 async fn interrupted() -> Result<bool> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
@@ -96,7 +98,7 @@ async fn interrupted() -> Result<bool> {
     anyhow::bail!("interrupted")
 }
 
-/// At each SIGUSR1 a process says what its wall clock says, so that the harness sees whether that was set wrong.
+/// At each SIGUSR1 a process prints its wall clock, so that the harness can check a clock fault.
 fn answer_about_the_clock() -> Result<()> {
     let mut signals = signal(SignalKind::user_defined1())?;
     tokio::spawn(async move {

@@ -1,11 +1,12 @@
-//! Payloads that say whose they are, so that one byte that is wrong is seen.
+//! Payloads that name their message and version, so that a single wrong byte is found.
 
-/// The payload of `id`, `bytes` long (at least what its beginning takes): id, version and length in words, then noise made
-/// from them. The length is in it, so that no part of a payload is another one's payload.
+/// The payload of `id`, `bytes` long or as long as its head: id, version and length in words, then
+/// noise derived from them. It contains its length, so that no part of a payload is another
+/// payload.
 pub fn make(id: &str, version: u32, bytes: usize) -> Vec<u8> {
     let words = |bytes: usize| format!("{id} {version} {bytes} ").into_bytes();
     let mut payload = words(bytes);
-    // Shorter than its words, it says how long they are.
+    // Shorter than its head: the length is that of the head.
     while payload.len() > bytes && payload != words(payload.len()) {
         payload = words(payload.len());
     }
@@ -20,7 +21,7 @@ pub fn make(id: &str, version: u32, bytes: usize) -> Vec<u8> {
     payload
 }
 
-/// The version that a payload says, if it is a payload of `id` byte for byte; otherwise 0.
+/// The version in a payload, if it is a payload of `id` byte for byte; otherwise 0.
 pub fn version_of(id: &str, payload: &[u8]) -> u32 {
     let words = payload
         .strip_prefix(id.as_bytes())

@@ -1,4 +1,4 @@
-//! A TCP proxy before the server, one for each process, that can be told to do what networks do.
+//! A TCP proxy between one process and the server, which can delay, cut and drop.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -13,20 +13,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What it does with what comes in.
+/// How it treats the data that it receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     Pass,
-    /// Each piece waits for so many ms.
+    /// Delays each piece by so many ms.
     Delay(Range<u64>),
-    /// A connection is closed after it has carried so many bytes in the one direction.
+    /// Closes a connection after it has carried so many bytes in this direction.
     Cut(Direction, u64),
-    /// Connections stay open, and nothing passes on in either direction. Those that were hit never pass anything again:
-    /// what is missing from a stream does not come back.
+    /// Connections stay open and carry nothing in either direction. An affected connection stays so
+    /// for ever: bytes missing from a stream do not come back.
     HalfOpen,
     /// The same in one direction.
     Drop(Direction),
-    /// Nobody is let through, as if there were no server.
+    /// Refuses every connection, as if there were no server.
     Away,
 }
 
@@ -36,7 +36,7 @@ pub enum Direction {
     Replies,
 }
 
-/// Where it leads, and how.
+/// Its destination and its mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Way {
     port: u16,
@@ -54,12 +54,13 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Shared {
     way: watch::Sender<Way>,
-    /// How often it has done what its mode says: pieces delayed or swallowed, connections cut or refused.
+    /// How often it acted by its mode: pieces delayed or dropped, connections cut or refused.
     done: AtomicU64,
 }
 
 impl Proxy {
-    /// Between a port of its own and `port`, both on this machine. What it does while nobody tells it anything is `usual`.
+    /// A proxy from a new port to `port`, both on this machine. `usual` is its mode without a
+    /// fault.
     pub async fn start(port: u16, usual: Mode) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -97,7 +98,7 @@ impl Proxy {
         self.usual.clone()
     }
 
-    /// From now on it leads to another port; connections that lead elsewhere are closed.
+    /// Changes the destination port, and closes the connections to the old one.
     pub fn lead_to(&self, port: u16) {
         self.shared
             .way
@@ -118,7 +119,8 @@ impl Drop for Proxy {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
-        // A failed accept is the client's concern, unless there are no descriptors left: then it is tried again.
+        // A failed accept is the client's concern, unless no file descriptors are left: then try
+        // again.
         let Ok((client, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
@@ -139,7 +141,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Until one side closes, or the connection is cut; then both are closed.
+/// Copies until one side closes or the connection is cut; then closes both.
 async fn carry(client: TcpStream, server: TcpStream, port: u16, shared: &Shared) {
     let ((from_client, to_client), (from_server, to_server)) =
         (client.into_split(), server.into_split());
@@ -157,7 +159,7 @@ async fn pump(
     shared: &Shared,
 ) {
     let (mut ways, mut buffer) = (shared.way.subscribe(), vec![0; 65_536]);
-    // Bytes since the present mode began; whether it is deaf for ever.
+    // Bytes since the present mode began; whether it drops everything for ever.
     let (mut carried, mut deaf) = (0_u64, false);
     let mut mode = match ways.borrow_and_update().clone() {
         way if way.port != port || way.mode == Mode::Away => return,
@@ -175,7 +177,7 @@ async fn pump(
                     return;
                 }
                 (mode, carried) = (way.mode, 0);
-                // A blocked or listening connection that is idle now is dead all the same.
+                // An idle connection that blocks or listens is dead too.
                 deaf |= mode == Mode::HalfOpen;
                 continue;
             }
@@ -233,7 +235,7 @@ mod tests {
         let mut first = TcpStream::connect(("127.0.0.1", proxy.port())).await?;
         let _held = greet(&one, b'1').await?;
         assert_eq!(first.read_u8().await?, b'1');
-        // The same place again changes nothing.
+        // The same port again changes nothing.
         proxy.lead_to(one.local_addr()?.port());
         proxy.lead_to(other.local_addr()?.port());
         assert_eq!(first.read(&mut [0]).await?, 0, "closed");

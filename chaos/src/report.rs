@@ -1,4 +1,4 @@
-//! What came out of a run: one JSON object for machines, a page for people.
+//! The result of a run: one JSON object for programs, a page for people.
 
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ impl Report<'_> {
         self.is_valid() && self.verdict.is_green()
     }
 
-    /// Why a run proves nothing, or what the harness itself saw go wrong.
+    /// Why a run proves nothing, or the failures that the harness itself saw.
     fn wrong(&self) -> impl Iterator<Item = &String> {
         self.ran.wrong.iter().chain(&self.verdict.invalid_because)
     }

@@ -1,4 +1,4 @@
-//! What a `get` answered, in one line: the same by the reply and by what the library makes of it.
+//! The answer of `get` in one line, the same from the script's reply and from the library's result.
 
 use dueq::Stored;
 use dueq::harness::Reply;
@@ -32,7 +32,7 @@ pub fn of_library(id: &str, stored: Option<&Stored>) -> String {
     )
 }
 
-/// Nothing if this is no answer of `get`.
+/// None if this is no answer of `get`.
 pub(crate) fn of_reply(id: &str, fields: &[Reply]) -> Option<String> {
     if fields.is_empty() {
         return Some("ABSENT".to_owned());

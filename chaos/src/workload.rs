@@ -1,4 +1,5 @@
-//! What a producer pushes: the same for the same seed and name, but for moments that are counted from the server's time.
+//! The pushes of a producer: the same for the same seed and name, except for times counted from the
+//! server's clock.
 
 use std::time::Duration;
 
@@ -7,16 +8,17 @@ use fastrand::Rng;
 
 use crate::payload;
 
-/// The longest payload that a queue takes unless it is told otherwise.
+/// The longest payload that a queue accepts by default.
 const PAYLOAD_LIMIT: usize = 1_048_576;
-/// A moment that every script refuses: 101 years of 365.25 days.
+/// A due time that every script refuses: 101 years of 365.25 days.
 const TOO_FAR_MS: u64 = 101 * 31_557_600_000;
-/// In its id, a message that kills whoever starts it says so.
+/// Part of the id of a message that kills the worker that starts it.
 pub const POISON: &str = "poison";
 const INNOCENTS: usize = 49;
-/// A message that is due since the server's clock began, or since yesterday.
+/// A due time far in the past: the Unix epoch, or yesterday.
 const DAY_MS: u64 = 86_400_000;
-/// Payloads of this version or a later one are of a message that was pushed under the id of one that had just ended.
+/// Payloads of this version or later belong to a message pushed under the id of one that had just
+/// ended.
 pub const AGAIN: u32 = 1_000;
 
 /// One push.
@@ -60,7 +62,7 @@ impl Push {
     }
 }
 
-/// What is pushed together, and what is to be pushed once more later.
+/// The pushes of one call, and the pushes to repeat later.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Step {
     pub pushes: Vec<Push>,
@@ -93,7 +95,7 @@ impl Plan {
         }
     }
 
-    /// The next step, as the server's clock stands at `now_ms`.
+    /// The next step, by the server's clock `now_ms`.
     pub fn step(&mut self, now_ms: u64) -> Step {
         let mut step = Step::default();
         if self.poison_every > 0 && self.number >= self.next_poison {
@@ -104,7 +106,8 @@ impl Plan {
         match self.rng.u32(0..1_000) {
             0..560 => self.one(now_ms, &mut step),
             560..990 => (0..self.rng.usize(2..120)).for_each(|_| self.one(now_ms, &mut step)),
-            // Many that are due at the same moment: more than there are handlers, so that the last ones wait as ready.
+            // Many messages due at the same instant: more than there are handlers, so that the last
+            // ones wait in the ready list.
             _ => {
                 let due = Due::AtMs(now_ms + self.rng.u64(300..800));
                 let number = self.rng.usize(200..700);
@@ -174,7 +177,8 @@ impl Plan {
             950..960 => Due::AtMs(now_ms.saturating_sub(rng.u64(0..100_000))),
             960..966 => Due::AtMs(rng.u64(0..2)),
             966..970 => Due::AtMs(now_ms.saturating_sub(DAY_MS)),
-            // Nobody waits for these: they are there to be cancelled, run now or rescheduled.
+            // The process does not wait for these messages: the canceller cancels, runs or
+            // reschedules them.
             _ => Due::AfterMs(rng.u64(120_000..600_000)),
         }
     }
@@ -188,7 +192,7 @@ impl Plan {
         }
     }
 
-    /// Refused, by the library or by the script, and then without a trace.
+    /// The library or the script refuses it, and nothing may remain of it.
     fn spoil(&mut self, push: &mut Push, now_ms: u64) {
         match self.rng.u32(0..5) {
             0 => push.id.push_str(&"x".repeat(200)),
@@ -197,13 +201,13 @@ impl Plan {
             3 => push.max_attempts = Some(0),
             _ => push.due = Due::AtMs(now_ms + TOO_FAR_MS),
         }
-        // What the library lets through, the script has to refuse: that is the more telling case.
+        // If the library accepts it, the script has to refuse it: the more important case.
         if self.rng.bool() {
             push.due = Due::AtMs(now_ms + TOO_FAR_MS);
         }
     }
 
-    /// The same id once or a few times more: while it waits, while a handler has it, and after it has finished.
+    /// Repeats an id, while it is scheduled, while a handler runs it, and after it has finished.
     fn repeat(&mut self, push: &Push, now_ms: u64, step: &mut Step) {
         let mut version = push.version;
         for _ in 0..self.rng.u32(1..4) {
@@ -227,7 +231,7 @@ impl Plan {
     }
 }
 
-/// An id that nobody should have to think of.
+/// An unusual id.
 fn odd(id: &str, rng: &mut Rng) -> String {
     match rng.u32(0..9) {
         0 => format!("{id} with  spaces "),
@@ -242,7 +246,7 @@ fn odd(id: &str, rng: &mut Rng) -> String {
     }
 }
 
-/// The trace of one message in fifty; whatever is pushed under its id has the same.
+/// The trace of one message in fifty; every push of its id has the same trace.
 pub fn trace_parent(id: &str) -> Option<String> {
     let trace = hash(id.as_bytes());
     trace
@@ -250,7 +254,7 @@ pub fn trace_parent(id: &str) -> Option<String> {
         .then(|| format!("00-{trace:016x}{trace:016x}-{:016x}-01", trace | 1))
 }
 
-/// FNV-1a, then mixed, so that neighbours differ in every bit.
+/// FNV-1a, then mixed, so that similar inputs differ in every bit.
 pub fn hash(bytes: &[u8]) -> u64 {
     let hash = bytes
         .iter()
@@ -317,7 +321,7 @@ mod tests {
         for (what, is) in some {
             assert!(pushes.iter().any(|push| is(push)), "{what}");
         }
-        // An entry of ready is `due:id`: what waits there has ids with colons too.
+        // A ready entry is `due:id`: ids in the ready list contain colons too.
         let burst = |step: &&Step| step.pushes.len() > 199;
         assert!(
             steps

@@ -1,4 +1,4 @@
-//! What the server can be asked to do to its clients, and to forget.
+//! Faults of the server's clients, scripts and functions.
 
 use anyhow::{Context, Result};
 
@@ -31,7 +31,7 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
             if !found.is_empty() && !std::mem::replace(&mut begun, true) {
                 mark.begin("");
             }
-            // In one round trip: one that is blocked may not be for long.
+            // In one round trip: a client may not stay blocked for long.
             let mut kills = redis::pipe();
             for line in found {
                 kills
@@ -51,7 +51,7 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
     Ok(())
 }
 
-/// Whether a line of CLIENT LIST is about such a connection, and not about ours.
+/// Whether a line of CLIENT LIST is about such a connection, and not about this one.
 fn is_target(line: &str, whom: Whom) -> bool {
     let is_ours = field(line, "cmd=") == "client|list";
     !is_ours && (whom != Whom::Blocked || field(line, "flags=").contains('b'))
@@ -132,7 +132,8 @@ pub(super) async fn script_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Processes of dueq call scripts; so a client by FCALL is the one that sees this, and the others must not.
+/// The processes call scripts, so only this client by FCALL is affected; the processes must not
+/// notice.
 pub(super) async fn function_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let version = async || {
         stage

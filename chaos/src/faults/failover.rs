@@ -1,4 +1,5 @@
-//! The server dies or freezes, and a replica takes its place: found by its address, as behind a virtual IP.
+//! The server dies or freezes, and a replica replaces it at the same address, as behind a virtual
+//! IP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +15,12 @@ use crate::proxy::{Direction, Mode, Proxy};
 use crate::run::stage::{QUEUE, Stage};
 use crate::run::store::{Found, Store};
 
-/// A replica may have a million messages to load.
+/// A replica may have to load a million messages.
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
-/// So many waits for the replica are seen before its master fails.
+/// The harness sees so many calls wait for the replica before the master fails.
 const WAITS: u64 = 5;
 
-/// Who is involved.
+/// The servers of a failover.
 struct Servers {
     old: Arc<Store>,
     new: Arc<Store>,
@@ -62,13 +63,14 @@ pub(super) async fn fail_over(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> 
     done?;
     servers.old.kill()?;
     servers.old.keep_log(&stage.folder)?;
-    // Nothing is acknowledged as replicated any more, and what was is not for later faults to cut off.
+    // From now on no push is acknowledged as replicated, and later faults must not truncate those
+    // that were.
     servers.new.fence()?;
     mark.end(&seqs(&stage.found().await?));
     Ok(())
 }
 
-/// How often somebody waited for replicas.
+/// How many calls have waited for replicas.
 async fn waits(store: &Store) -> Result<u64> {
     let stats = store.info("commandstats", "cmdstat_wait").await?;
     let calls = stats
@@ -77,7 +79,7 @@ async fn waits(store: &Store) -> Result<u64> {
     Ok(calls.map_or(Ok(0), str::parse)?)
 }
 
-/// kill -9; the replica has nearly all, or lacks what was written for a while.
+/// kill -9; the replica has nearly all writes, or misses those of a short while.
 async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) -> Result<()> {
     let lags = rng.bool();
     if lags {
@@ -104,8 +106,9 @@ async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) 
     Ok(())
 }
 
-/// The old master is frozen, and when it goes on it does not know that it is none: it serves some who do not know it either.
-/// The replica always lags, so that `seq` tells whatever that master answers from then on from what its successor has.
+/// The old master is frozen. When it continues, it does not know that it was replaced, and still
+/// serves some processes. The replica always lags, so that `seq` distinguishes the old master's
+/// later answers from its successor's.
 async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) -> Result<()> {
     let Servers { old, new, link } = servers;
     let mut behind = Vec::new();
@@ -123,7 +126,8 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
         );
     }
     lag(rng, servers).await?;
-    // What an operator paused is paused for good on the old master: he resumes it on the new one.
+    // On the old master, a pause by the operator would last for ever: the operator resumes it on
+    // the new one.
     let is_paused = async || old.field(QUEUE, "paused").await;
     until("a queue that is not paused", async || {
         Ok(is_paused().await?.is_none().then_some(()))
@@ -151,7 +155,7 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
         "the replica had all that its master had"
     );
     old.signal(Signal::CONT)?;
-    // Both take pushes and grant messages now.
+    // Both masters accept pushes and grant messages now.
     let counters = async || {
         anyhow::Ok((
             old.counter(QUEUE, "pushed").await?,
@@ -170,7 +174,7 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     last(rng, 200..1_500).await;
     let void = main_queue(old).await?;
     stage.leave_behind(Vec::new());
-    // Those that the harness itself holds there end too.
+    // The connections that the harness holds there end too.
     old.command::<u64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
         .await?;
     old.follow(Some(new.port)).await?;
@@ -193,7 +197,7 @@ async fn main_queue(store: &Store) -> Result<Found> {
     store.found(QUEUE).await?.context("there is no queue")
 }
 
-/// The replica hears no more of its master, which goes on for a while.
+/// The replica gets no more data from its master, which continues for a while.
 async fn lag(rng: &mut Rng, Servers { old, new, link }: &Servers) -> Result<()> {
     link.set(Mode::Drop(Direction::Replies));
     until("a replica that hears nothing", async || {
@@ -207,7 +211,8 @@ async fn lag(rng: &mut Rng, Servers { old, new, link }: &Servers) -> Result<()> 
     .await
 }
 
-/// The replica becomes the server, as soon as it has all that is still to come. Returns the `seq` that it had.
+/// The replica becomes the server as soon as it has received all remaining data. Returns the `seq`
+/// that it had.
 async fn take_over(stage: &Stage, servers: &Servers, before: &Found) -> Result<u64> {
     let new = &servers.new;
     let alone =
@@ -223,7 +228,7 @@ async fn take_over(stage: &Stage, servers: &Servers, before: &Found) -> Result<u
         found.incarnation == before.incarnation,
         "the queue was {before:?} and is {found:?}"
     );
-    // What the old one may still answer is then between the two.
+    // The later answers of the old master are then between the two.
     let next = new.raise_seq(QUEUE).await?;
     new.fence()?;
     stage.replace_store(Arc::clone(new));

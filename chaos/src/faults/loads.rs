@@ -1,4 +1,4 @@
-//! What is too much of something.
+//! Overload: storms, idle connections and large purges.
 
 use std::io::ErrorKind::WouldBlock;
 use std::sync::Arc;
@@ -12,16 +12,17 @@ use super::{LIMIT, Mark, NoTarget};
 use crate::run::stage::{ASIDE, Stage};
 
 const IDLE: u64 = 10_000;
-/// Of the file descriptors that this process may have, so many are for other things.
+/// Keep so many file descriptors of this process for other uses.
 const OTHER_FILES: u64 = 1_000;
 const PURGED: usize = 2_000;
 
-/// How long before its due a storm is pushed.
+/// How long before its due time a storm is pushed.
 pub(super) fn storm_lead_ms(size: u64) -> u64 {
     2_500 + size / 5
 }
 
-/// Another fault may refuse the pushes of a storm until its second is over. Then another one follows, so many in all.
+/// Another fault may refuse the pushes of a storm until its second is over. Then another storm
+/// follows, at most so many in all.
 const STORMS: u32 = 4;
 
 /// Many messages that are due within the same second.
@@ -49,7 +50,7 @@ pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How many of a storm were waiting at most before it broke.
+/// The most messages of a storm that were scheduled at once before its second.
 async fn storm_once(stage: &Arc<Stage>, name: &str, size: u64) -> Result<u64> {
     let time_ms = super::until("the server's time", async || {
         stage.store().time_ms().await.map(Some)
@@ -77,13 +78,14 @@ async fn storm_once(stage: &Arc<Stage>, name: &str, size: u64) -> Result<u64> {
     Ok(most)
 }
 
-/// Connections that do nothing at all, straight to the server.
+/// Idle connections, directly to the server.
 pub(super) async fn idle_connections(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let wanted = IDLE.min(stage.file_limit.saturating_sub(OTHER_FILES));
     mark.begin(&format!("{wanted} connections"));
     let (mut open, mut port, many) = (Vec::new(), 0, usize::try_from(wanted)?);
     let seen = super::until("so many clients", async || {
-        // Those that a restart closed, or that lead to another server, are made anew; while it is away nobody can connect.
+        // Replace connections that a restart closed or that lead to a former server; while the
+        // server is away, none can connect.
         if std::mem::replace(&mut port, stage.store().port) != port {
             open.clear();
         }

@@ -1,4 +1,4 @@
-//! What is done to the server, to the processes and to the network between them; and what shows that it had an effect.
+//! The faults of server, processes and network, each with evidence that it had an effect.
 
 mod clients;
 mod failover;
@@ -18,7 +18,7 @@ use crate::history::Phase;
 use crate::run::log::Log;
 use crate::run::stage::Stage;
 
-/// What can be done. The words are those of the report, and of `--faults`.
+/// All faults, with the names of the report and of `--faults`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Kind {
@@ -52,7 +52,7 @@ pub enum Kind {
     PurgeBeside,
 }
 
-/// Faults of one lane happen one after the other; lanes go beside each other.
+/// Faults of one lane follow one another; the lanes run concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     Server,
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Undoes or moves what others hold on to: not while a process is frozen or a storm is being pushed.
+    /// Undoes writes or moves clocks: not while a process is frozen or a storm is being pushed.
     fn needs_calm(self) -> bool {
         matches!(
             self,
@@ -98,7 +98,7 @@ impl Kind {
         matches!(self, Self::WorkerStop | Self::Storm)
     }
 
-    /// How long it takes, about, on a machine that is not in a hurry.
+    /// About how long it takes on an idle machine.
     pub fn takes(self, stage: &Stage) -> Duration {
         let ms = match self {
             Self::WorkerStop => 4 * stage.options.lease_ms,
@@ -111,7 +111,7 @@ impl Kind {
     }
 }
 
-/// One fault's entries in the history.
+/// Writes the entries of one fault to the history.
 pub struct Mark<'a> {
     log: &'a Log,
     fault: String,
@@ -125,7 +125,7 @@ impl Mark<'_> {
             .fault(&self.fault, self.number, Phase::Begin, detail);
     }
 
-    /// It was seen to have had an effect.
+    /// Records evidence of an effect.
     pub fn trace(&self, detail: &str) {
         self.traced.store(true, Ordering::SeqCst);
         self.log
@@ -137,7 +137,7 @@ impl Mark<'_> {
     }
 }
 
-/// Does it, unless others stand in its way: then `false`.
+/// Injects the fault, unless other faults exclude it now: then `false`.
 pub async fn inject(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng) -> bool {
     let (_alone, _beside);
     if kind.needs_calm() {
@@ -162,13 +162,13 @@ pub async fn inject(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng) -> bool {
     let result = tokio::time::timeout(limit, perform(kind, stage, rng, &mark)).await;
     let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("it is not over after {limit:?}")));
     if !conclude(&mark, result) && kind.lane() == Lane::Server {
-        // The run proves nothing any more, but need not be stuck as well.
+        // The run is not valid any more, but must not hang either.
         stage.back();
     }
     true
 }
 
-/// Writes down how it went; `false` if it failed.
+/// Records the result; `false` if the fault failed.
 fn conclude(mark: &Mark<'_>, result: Result<()>) -> bool {
     let (log, number, fault) = (mark.log, mark.number, &mark.fault);
     match result {
@@ -187,7 +187,7 @@ fn conclude(mark: &Mark<'_>, result: Result<()>) -> bool {
     true
 }
 
-/// A fault found nothing to be applied to. It had no effect, and the run goes on.
+/// A fault found no object. It had no effect, and the run goes on.
 #[derive(Debug)]
 struct NoTarget(String);
 
@@ -230,17 +230,18 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
     }
 }
 
-/// How long something that must happen is waited for: far longer than it takes.
+/// Limit for a result that must come: far longer than it takes.
 const LIMIT: Duration = Duration::from_secs(20);
-/// How long a fault waits for something to be applied to. On a busy machine no worker may be idle for longer than that.
+/// Limit for finding an object of the fault. On a busy machine, no worker may be idle for longer
+/// than that.
 const TARGET_LIMIT: Duration = Duration::from_secs(10);
 
-/// Asks again and again until there is an answer; an error asks again too. At the limit the fault has failed.
+/// Polls until there is an answer; an error repeats too. At the limit the fault has failed.
 async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     until_within(LIMIT, what, ask).await
 }
 
-/// Waits for something to apply the fault to; after [`TARGET_LIMIT`] the fault is not applied.
+/// Waits for an object of the fault; after [`TARGET_LIMIT`] the fault is not applied.
 async fn target<T>(what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     target_within(TARGET_LIMIT, what, look).await
 }
@@ -263,7 +264,7 @@ async fn until_within<T>(
     seen.with_context(|| format!("{what} was not seen in {limit:?}"))
 }
 
-/// The first answer; at the limit nothing, or the last error.
+/// The first answer; at the limit none, or the last error.
 async fn seen_within<T>(
     limit: Duration,
     pause: Duration,
@@ -283,12 +284,12 @@ async fn seen_within<T>(
     }
 }
 
-/// A fault lasts for a while.
+/// Keeps the fault for a while.
 async fn last(rng: &mut Rng, ms: std::ops::Range<u64>) {
     tokio::time::sleep(Duration::from_millis(rng.u64(ms))).await;
 }
 
-/// The state of a process, such as `T` of one that is stopped.
+/// The state of a process, such as `T` for stopped.
 fn process_state(pid: rustix::process::Pid) -> Result<char> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
     stat.rsplit(") ")

@@ -1,4 +1,4 @@
-//! What is done to the connections of one process.
+//! Faults of the connections of one process.
 
 use std::sync::Arc;
 

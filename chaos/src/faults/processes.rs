@@ -1,4 +1,4 @@
-//! What is done to the processes of the workload.
+//! Faults of the processes of the workload.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) async fn kill(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'
         Kind::OperatorKill => Role::Operator,
         _ => Role::Canceller,
     };
-    // Who has just died of something else cannot be killed: then another one is.
+    // A process that has just died of another cause cannot be killed: choose another.
     let killed = until("somebody to kill", async || {
         let place = chosen(stage, rng, role)?;
         place.until("its start", |status| status.ready).await?;
@@ -34,7 +34,7 @@ pub(super) async fn kill(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'
     let (place, life) = killed.await?;
     mark.begin(&place.process(life));
     let end = place.ended(life).await?;
-    // A worker may die of a poison message in the same moment, and is as dead.
+    // A worker may die of a poison message at the same moment: that counts as dead.
     ensure!(
         end.starts_with("signal:"),
         "{} ended otherwise: {end}",
@@ -56,16 +56,18 @@ fn chosen(stage: &Stage, rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
         .context("nobody has this role")
 }
 
-/// A worker that holds nothing when it freezes has nothing to settle too late. Then another one is frozen, so many in all.
+/// A worker without a lease at its freeze has nothing to settle too late. Then another worker is
+/// frozen, at most so many in all.
 const STOPS: u32 = 4;
-/// How long a worker that goes on may take to find out that it was away.
+/// Limit for a resumed worker to find out that it was frozen.
 const FINDING_OUT: Duration = Duration::from_secs(10);
 
-/// Freezes workers, one after the other, until one comes back with something that others have had meanwhile.
+/// Freezes workers, one after the other, until one resumes with a message that others have claimed
+/// meanwhile.
 pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let mut stopped: Vec<String> = Vec::new();
     for _ in 0..STOPS {
-        // Who has just died of something else cannot be stopped.
+        // A process that has just died of another cause cannot be stopped.
         let somebody = until("somebody who stops", async || {
             let place = chosen(stage, rng, Role::Worker)?;
             place.until("its start", |status| status.ready).await?;
@@ -97,7 +99,7 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     .into())
 }
 
-/// Stops the process of a place, and says which life that is, unless it has just ended.
+/// Stops a process and returns its number, unless it has just ended.
 async fn froze(place: &Place) -> Result<Option<u32>> {
     let pid = place.status().pid.context("a process that is ready runs")?;
     let life = place.signal(Signal::STOP)?;
@@ -109,7 +111,8 @@ async fn froze(place: &Place) -> Result<Option<u32>> {
     Ok(stopped.await?.then_some(life))
 }
 
-/// Lets others have what a stopped worker held, and wakes it: what it does then comes too late.
+/// Lets other workers claim the messages of a stopped worker, then resumes it: its settlements come
+/// too late.
 async fn wake(stage: &Stage, place: &Place, life: u32) -> Result<Option<&'static str>> {
     tokio::time::sleep(Duration::from_millis(3 * stage.options.lease_ms + 500)).await;
     let history = place.history(life);
@@ -126,7 +129,7 @@ async fn wake(stage: &Stage, place: &Place, life: u32) -> Result<Option<&'static
         .transpose()
 }
 
-/// What a history says after so many bytes about a lease that was lost.
+/// The first entry about a lost lease in a history after so many bytes.
 fn late(history: &Path, from: u64) -> Result<Option<&'static str>> {
     let mut file = std::fs::File::open(history)?;
     file.seek(SeekFrom::Start(from))?;
@@ -138,7 +141,7 @@ fn late(history: &Path, from: u64) -> Result<Option<&'static str>> {
         .find(|word| text.contains(word)))
 }
 
-/// A node whose wall clock is wrong by minutes: it must not matter to anybody.
+/// A node whose wall clock is wrong by minutes: it must make no difference.
 pub(super) async fn wrong_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let place = chosen(stage, rng, Role::Worker)?;
     let sign = if rng.bool() { 1 } else { -1 };

@@ -1,4 +1,4 @@
-//! What is done to the server, its files, its memory and its clock.
+//! Faults of the server, its files, its memory and its clock.
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use crate::history::Event;
 use crate::run::stage::{ASIDE, Stage};
 use crate::run::store::Found;
 
-/// At most so much is cut off an append-only file.
+/// The most bytes truncated from an append-only file.
 const CUT_BYTES: std::ops::Range<u64> = 4_096..262_144;
-/// No step of the clock takes it further from the truth.
+/// No clock step goes further from the true time.
 const CLOCK_LIMIT_MS: i64 = 60_000;
 
-/// kill -9 in the middle of everything. Nobody is let through until we have seen what it came back with.
+/// kill -9 during all other work. The proxies block all processes until the harness has read the
+/// state after the restart.
 pub(super) async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let before = stage.found().await?;
     let pid = stage.store().pid()?;
@@ -66,7 +67,7 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
             Ok((process_state(pid)? == 'T').then_some(()))
         })
         .await?;
-        // Not a moment later: below the library's limit for a reply, and beyond it.
+        // At once: the freeze is either below the library's limit for a reply or beyond it.
         let ping = tokio::time::timeout(
             Duration::from_millis(300),
             stage.store().command::<String>(&["PING"]),
@@ -85,17 +86,18 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
 
 const LAST_WRITE: &str = "dueq-chaos:last-write";
 
-/// Kills it when nobody is connected, cuts the tail off its append-only file, and makes `seq` go on beyond all it ever was.
+/// Kills it while no process is connected, truncates its append-only file, and raises `seq` beyond
+/// every earlier value.
 pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let wanted = rng.u64(CUT_BYTES);
-    // After a rewrite there may be little to cut off yet.
+    // After a rewrite there may be little to truncate yet.
     target("bytes to cut off", async || {
         Ok((stage.store().cuttable()? > CUT_BYTES.start).then_some(()))
     })
     .await?;
     stage.away();
     let before = stage.settled().await?;
-    // The last write of all, so that there is something whose loss is seen, whatever else was cut off.
+    // The very last write, so that a loss shows however little is truncated.
     let mark_now = mark.number.to_string();
     let _: String = stage
         .store()
@@ -115,7 +117,7 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
     for ((queue, before), (_, after)) in before.iter().zip(&after) {
         let queue = queue.clone();
         match (before, after) {
-            // Nobody writes down what is done to that one.
+            // No process records changes of that queue.
             _ if queue == ASIDE => {}
             (Some(before), Some(after)) if before.incarnation == after.incarnation => {
                 let next = stage.store().raise_seq(&queue).await?;
@@ -144,11 +146,13 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
     Ok(())
 }
 
-/// What an operator must do after such a start. Redis leaves the begun half of a transaction in the file, writes on behind
-/// it, and at the *next* start carries out that half together with what follows: seen on 7.0.15.
+/// An operator's duty after such a start. Redis leaves the started half of a transaction in the
+/// file and appends to it; at the next start it executes that half together with the following
+/// commands (seen on 7.0.15).
 async fn rewrite(stage: &Stage) -> Result<()> {
     if let Err(error) = stage.store().command::<String>(&["BGREWRITEAOF"]).await {
-        // The server has just begun by itself, as the file has grown: after the start, so that is as good.
+        // The server has just started a rewrite because the file has grown: after the start, so
+        // that one counts.
         ensure!(format!("{error:#}").contains("already in progress"), error);
     }
     until("a file that was written anew", async || {
@@ -157,7 +161,7 @@ async fn rewrite(stage: &Stage) -> Result<()> {
     .await
 }
 
-/// Nothing more fits into the append-only file: redis refuses writes with MISCONF until it has written what it owes.
+/// The disk is full: Redis refuses writes with MISCONF until it has written its pending data.
 pub(super) async fn disk_full(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let status = async || {
         stage
@@ -204,7 +208,7 @@ pub(super) async fn max_memory(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) ->
     set(used).await?;
     let seen = async {
         let count = until("a refused push", async || {
-            // What was freed meanwhile is taken away again.
+            // Take away memory that was freed meanwhile.
             let used: u64 = stage.store().info("memory", "used_memory").await?.parse()?;
             set(used.min(used - used / 50)).await?;
             let now = stage.store().errors("OOM").await?;
@@ -224,7 +228,7 @@ pub(super) async fn max_memory(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) ->
     seen
 }
 
-/// One step, which stays; the next one goes from there.
+/// One step, which stays; the next step starts from there.
 pub(super) async fn step_clock(
     stage: &Stage,
     rng: &mut Rng,
@@ -238,10 +242,10 @@ pub(super) async fn step_clock(
     let before = clock().await?;
     mark.begin(&format!("{step_ms} ms"));
     stage.store().step_clock(step_ms)?;
-    // A server may answer by the time at which it woke up, which was before the step.
+    // A server may answer with the time at which it woke up, before the step.
     let jumped = until("the step", async || {
         let jumped = clock().await? - before;
-        // The two readings of the clock are not made at the same moment, and the step is.
+        // The two clocks are not read at the same instant as the step.
         Ok(((jumped - step_ms).abs() < 1_000).then_some(jumped))
     });
     let jumped = jumped.await?;
@@ -257,7 +261,7 @@ fn monotonic_ms() -> i64 {
 pub(super) async fn flushall(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let before = stage.found().await?;
     mark.begin(&seqs(&before));
-    // Nothing comes between the two: what is read is what is emptied.
+    // No command comes between the two: FLUSHALL empties the queue that was read.
     let mut pipeline = redis::pipe();
     pipeline.atomic();
     for (queue, _) in &before {

@@ -1,4 +1,5 @@
-//! Pushes a new message under the id of one that has just ended: it is no repetition, and must be stored.
+//! Pushes a new message under the id of one that has just ended: it is no repetition, and must be
+//! stored.
 
 use dueq::{Due, Queue};
 

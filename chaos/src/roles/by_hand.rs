@@ -1,5 +1,5 @@
-//! The lower rung of the library beside a worker's handlers: claims by hand under short leases, which nobody extends,
-//! so that leases run out in a run without a single fault.
+//! Claims by hand under short leases, beside a worker's handlers. These leases are never extended,
+//! so that leases run out even in a run without faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use super::{Pace, Stop};
 use crate::history::{Event, Verb};
 use crate::recorder::outcome;
 
-/// A delivery that came back this often is settled: from the third crash on it would wait longer and longer.
+/// A delivery with so many attempts is settled: from the third crash on the back-off would grow.
 const PATIENT_ATTEMPTS: u32 = 2;
-/// So many deliveries are held at most.
+/// The most deliveries held at once.
 const HELD: usize = 64;
 
 pub(super) async fn run(
@@ -69,7 +69,7 @@ async fn handle(notes: &Notes, delivery: &Delivery, lease: Duration) {
         }
         // Forgotten: it comes back when its lease has run out.
         5 | 6 => {}
-        // Settled after its lease, when somebody else may have it or have finished it.
+        // Settled after its lease, when another process may have it or have finished it.
         _ => {
             tokio::time::sleep(lease + Duration::from_millis(fastrand::u64(0..600))).await;
             match fastrand::u32(0..8) {

@@ -1,4 +1,4 @@
-//! Looks at what waits, and cancels, reschedules, runs now and requeues some of it.
+//! Lists scheduled and ready messages, and cancels, reschedules, runs and requeues some of them.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::recorder::{Diary, outcome};
 use crate::workload::{POISON, hash};
 
 const RATE: u32 = 200;
-/// The whole window, as the last of the ready ones wait for the longest; and a step through all that is scheduled.
+/// The whole ready list, because its last entries wait longest; and one page of the scheduled set.
 const READY_PAGE: usize = 1_000;
 const PAGE: usize = 100;
-/// Of what one look shows, so many are changed.
+/// How many messages of one page are changed.
 const LEAST: u64 = 5;
 const MOST: usize = 40;
 const PURGE_PAUSE: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ pub(super) async fn run(
         } else {
             canceller.look(&mut pace).await;
         }
-        // Between two looks, so that all that was asked for is told.
+        // Between two pages, so that every operation has its outcome.
         tokio::select! {
             biased;
             () = super::stopped(&mut stop) => return Ok(()),
@@ -53,7 +53,7 @@ struct Canceller {
     queue: Queue,
     diary: Diary,
     rng: Rng,
-    /// How far it has looked through the scheduled ones.
+    /// Its position in the scheduled set.
     scheduled: Option<Cursor>,
 }
 
@@ -85,12 +85,12 @@ impl Canceller {
         }
         let mut found = page.messages;
         if state == State::Ready {
-            // The first ones are claimed while we choose; the last ones wait for the longest.
+            // The first ones are claimed while this process chooses; the last ones wait longest.
             found.drain(..found.len() / 2);
         }
         self.rng.shuffle(&mut found);
         found.truncate(owed.min(MOST));
-        // A look that finds nothing counts as well: looking costs the server more than changing.
+        // An empty page counts as well: listing costs the server more than changing.
         pace.did(LEAST.max(u64::try_from(found.len()).unwrap_or(LEAST)));
         let mut changes = JoinSet::new();
         for message in found {
@@ -112,7 +112,7 @@ impl Canceller {
         let id = String::from_utf8_lossy(&message.id).into_owned();
         let due = self.due();
         let chosen = match (state, self.rng.u32(0..10)) {
-            // A poison message would only kill six workers more.
+            // A requeued poison message would kill six more workers.
             (State::Dead, 0..7) if !id.ends_with(POISON) => Change::Requeue,
             (State::Dead, _) => Change::CancelDead,
             (State::Leased, 9) => Change::Requeue,
@@ -125,7 +125,7 @@ impl Canceller {
         change(self.queue.clone(), self.diary.clone(), id, chosen)
     }
 
-    /// Soon, mostly, so that something comes of it.
+    /// Soon, mostly, so that the message is delivered during the run.
     fn due(&mut self) -> Due {
         match self.rng.u32(0..8) {
             0..3 => Due::AfterMs(self.rng.u64(0..200)),

@@ -25,13 +25,13 @@ use crate::history::{Event, Role};
 use crate::recorder::Diary;
 use crate::workload::hash;
 
-/// What a process is told on its command line.
+/// The arguments of one process.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    /// What it is
+    /// The role
     #[arg(value_enum)]
     pub role: Kind,
-    /// Begins the ids of what it pushes: a new one for each process that is started
+    /// Prefix of the ids that it pushes: a new one for each process
     #[arg(long)]
     pub name: String,
     #[arg(long)]
@@ -40,7 +40,7 @@ pub struct Options {
     pub url: String,
     #[arg(long)]
     pub queue: String,
-    /// The file it writes down what it does; must not exist
+    /// Its history, a file that must not exist
     #[arg(long)]
     pub history: PathBuf,
     /// A folder of VERB.lua files to use instead of the shipped ones
@@ -58,7 +58,7 @@ pub struct Options {
     /// A producer pushes each of its ids once
     #[arg(long)]
     pub once: bool,
-    /// While this file is there a producer waits until a replica has what it pushes
+    /// While this file exists, a producer waits until a replica has its pushes
     #[arg(long)]
     pub replicated_while: Option<PathBuf>,
     /// A producer pushes only this many messages, due within the second that begins at --due-ms, and ends
@@ -76,10 +76,11 @@ pub struct Options {
     /// How many handlers a worker runs at once
     #[arg(long, default_value_t = 96)]
     pub concurrency: usize,
-    /// How many messages per second a worker claims by hand, beside its handlers: under short leases that it lets run out
+    /// Messages per second that a worker claims by hand, beside its handlers, under short leases
+    /// that it lets run out
     #[arg(long, default_value_t = 20)]
     pub by_hand: u32,
-    /// A canceller only purges its queue, over and over
+    /// A canceller only purges its queue, repeatedly
     #[arg(long)]
     pub purge: bool,
 }
@@ -106,7 +107,7 @@ pub async fn run(options: Options) -> Result<()> {
     }
     let diary = Diary::begin(&options.history, role, &options.name)?;
     log(diary.clone());
-    // Ours and the library's jitter.
+    // For this program's random numbers and the library's jitter.
     fastrand::seed(options.seed ^ hash(options.name.as_bytes()));
     let mut stop = stop_on_sigterm()?;
     let Some(queue) = connect(&options, &mut stop).await? else {
@@ -126,7 +127,7 @@ pub async fn run(options: Options) -> Result<()> {
 /// Becomes true when the process is to end.
 type Stop = watch::Receiver<bool>;
 
-/// Completes when the process is to end; at once if that was some time ago.
+/// Completes when the process is to end, or at once if that was earlier.
 async fn stopped(stop: &mut Stop) {
     // The sender is never dropped before it has sent.
     let _ = stop.wait_for(|stop| *stop).await;
@@ -143,12 +144,13 @@ fn stop_on_sigterm() -> Result<Stop> {
     Ok(receiver)
 }
 
-/// A process may be started while the server is away: it waits for it. Nothing if it is to end before.
+/// Waits for the server: it may be away when the process starts. None if the process is to end
+/// first.
 async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<Queue>> {
     loop {
         let queue = async {
             let queue = Client::connect(&options.url).await?.queue(&options.queue)?;
-            // The first reply tells the server's time, from which due times are counted.
+            // The first reply carries the server's time, from which due times are counted.
             queue.stats().await.map(|_| queue)
         };
         tokio::select! {
@@ -163,7 +165,7 @@ async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<Queue>> {
     }
 }
 
-/// To stderr; and what the library says about an emptied store is written down too.
+/// Logs to stderr, and records the library's notice of an emptied store.
 fn log(diary: Diary) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     let to_stderr = tracing_subscriber::fmt::layer()
@@ -201,7 +203,7 @@ impl Visit for Message {
     }
 }
 
-/// Lets so many things happen per second; what could not happen in time does not pile up beyond a second's worth.
+/// Limits a rate; work that could not be done in time accumulates for one second at most.
 struct Pace {
     per_second: u64,
     since: tokio::time::Instant,
@@ -217,7 +219,7 @@ impl Pace {
         }
     }
 
-    /// How many are to be done now; waits until there are as many as that.
+    /// The number of actions due now; waits until there are at least `least`.
     async fn owed(&mut self, least: u64) -> u64 {
         if self.per_second == 0 {
             return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! What operators do to a queue in use: each act is short, and undone at once.
+//! An operator's actions on a queue in use: each is short and undone at once.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::recorder::{Diary, outcome};
 use crate::stored;
 use crate::workload::{POISON, hash};
 
-/// Between two acts, in ms.
+/// Between two actions, in ms.
 const PAUSE_MS: std::ops::Range<u64> = 200..600;
 /// How long deliveries are paused, or pushes are limited, in ms.
 const SHORT_MS: std::ops::Range<u64> = 40..200;
-/// A storm is not purged: what it is there for is its second.
+/// A storm is not purged, because the fault needs its messages.
 const PURGED_BELOW: u64 = 5_000;
 const PAGE: usize = 100;
-/// Of what one look shows, so many are read one by one.
+/// How many messages of one page are read one by one.
 const READ: usize = 12;
-/// What the queue takes unless it is told otherwise.
+/// The queue's default limit.
 const PAYLOAD_LIMIT: u32 = 1_048_576;
 const MAX_ATTEMPTS: u32 = 20;
 const MAX_CRASHES: u32 = 5;
@@ -38,10 +38,11 @@ pub(super) async fn run(
         diary: diary.clone(),
         rng,
     };
-    // Each act before any comes again.
+    // Each action once before any repeats.
     let mut deck: Vec<Act> = Vec::new();
     loop {
-        // A former process may have been killed in the middle of an act, and a failover undoes what ended it.
+        // A former process may have been killed during an action, and a failover may have undone
+        // the end of one.
         let restored = warn("restoring", operator.restore().await);
         let is_over = *stop.borrow();
         if is_over && restored {
@@ -51,7 +52,7 @@ pub(super) async fn run(
             if deck.is_empty() {
                 deck.extend(Act::ALL);
                 operator.rng.shuffle(&mut deck);
-                // More often than others, as each is short; and once at the start.
+                // More often than others, because each is short; and once at the start.
                 deck.insert(deck.len() / 2, Act::Pause);
                 deck.push(Act::Pause);
             }
@@ -130,7 +131,7 @@ impl Operator {
                 self.shortly().await;
                 self.queue.resume().await
             }
-            // Some of the pushes that follow fit, the others do not.
+            // Some of the following pushes fit, the others do not.
             Act::LimitMessages => {
                 let stats = self.queue.stats().await?;
                 let most =
@@ -171,7 +172,7 @@ impl Operator {
         tokio::time::sleep(Duration::from_millis(self.rng.u64(SHORT_MS))).await;
     }
 
-    /// A poison message that is revived kills six workers more.
+    /// A requeued poison message would kill six more workers.
     async fn cancel_poison(&self) -> Result<(), Error> {
         let mut cursor = None;
         loop {
@@ -196,7 +197,8 @@ impl Operator {
         }
     }
 
-    /// Reads some messages of a state, which may have left it meanwhile, and one that is nowhere.
+    /// Reads some messages of a state, which may have changed meanwhile, and one that does not
+    /// exist.
     async fn read(&mut self, state: State) -> Result<(), Error> {
         let mut found = self.queue.list(state, None, PAGE).await?.messages;
         self.rng.shuffle(&mut found);

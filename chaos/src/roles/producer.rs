@@ -1,4 +1,4 @@
-//! Pushes what the plan says, at its rate, and writes down what it was told.
+//! Pushes the messages of its plan at its rate, and records the outcomes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,9 +17,9 @@ use crate::recorder::{Diary, outcome};
 use crate::workload::{Plan, Push, Step};
 
 const RATE: u32 = 2_000;
-/// So many messages are on their way at most: a producer falls behind, it does not pile up.
+/// The most messages in flight: a slow producer falls behind, but its calls do not pile up.
 const IN_FLIGHT: usize = 2_048;
-/// Of a storm, so many are asked for at once.
+/// The most messages of a storm in flight.
 const STORM_BATCH: u64 = 1_000;
 /// How long a push waits for its replica.
 const REPLICA_TIMEOUT: Duration = Duration::from_millis(500);
@@ -52,7 +52,7 @@ pub(super) async fn run(
             }
         } => {}
     }
-    // What is on its way is waited for: the library gives up by itself.
+    // Wait for the pushes in flight: the library ends each at its own limit.
     while producer.pushes.join_next().await.is_some() {}
     Ok(())
 }
@@ -113,7 +113,7 @@ impl Producer {
     /// Waits for room, not for the answer.
     async fn push(&mut self, pushes: Vec<Push>) {
         let size = u32::try_from(pushes.len().min(IN_FLIGHT)).unwrap_or(1);
-        // Nobody closes the semaphore.
+        // The semaphore is never closed.
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Handles messages well and badly, as their ids decide, and writes down each start and end.
+//! Handles messages well and badly, as their ids decide, and records each start and end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, stop: S
     Ok(())
 }
 
-/// What all handlers of the process share.
+/// State shared by all handlers of the process.
 pub(super) struct Notes {
     queue: Queue,
     pub(super) diary: Diary,
@@ -58,7 +58,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// A handler starts. A poison message ends the process here.
+    /// Records the start of a handler. A poison message ends the process here.
     pub(super) fn started(&self, delivery: &Delivery) -> String {
         let id = delivery.id().into_owned();
         self.diary.write(&Event::Started {
@@ -91,7 +91,7 @@ impl Notes {
         });
     }
 
-    /// Settles by hand, and writes down both ends of it. Returns what it was told.
+    /// Settles by hand and records both ends of the call. Returns the outcome.
     pub(super) async fn settle(&self, delivery: &Delivery, verb: Verb) -> String {
         let op = self.diary.asked(verb, vec![delivery.id().into_owned()]);
         let told = match verb {
@@ -115,7 +115,8 @@ impl Notes {
         told
     }
 
-    /// Acks by hand, and pushes a new message of the same id: but once, as that one is handled in the same way.
+    /// Acks by hand and pushes a new message of the same id; only once, because the new message is
+    /// handled in the same way.
     async fn ack_and_push(&self, id: &str, delivery: &Delivery) {
         let version = payload::version_of(id, delivery.payload());
         if self.settle(delivery, Verb::Ack).await == "OK" && version < AGAIN {
@@ -123,7 +124,7 @@ impl Notes {
         }
     }
 
-    /// Works for a while; if the lease is lost meanwhile, takes note of it and works on.
+    /// Works for a while; records a lost lease and continues.
     async fn work(&self, id: &str, delivery: &Delivery, time: Duration) {
         let end = tokio::time::Instant::now() + time;
         tokio::select! {
@@ -136,7 +137,8 @@ impl Notes {
     }
 }
 
-/// What becomes of a message is decided by its id and its attempt; what could go round for ever, by chance as well.
+/// The id and the attempt decide the handling; chance decides as well where a message could repeat
+/// for ever.
 async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
     let id = notes.started(delivery);
     let choice = hash(id.as_bytes()) ^ notes.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -153,7 +155,7 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
                 .work(&id, delivery, Duration::from_millis(detail % 50))
                 .await
         }
-        // Fails a few times: some of these have fewer attempts than that.
+        // Fails a few times: some of these messages have fewer attempts than that.
         100..200 if u64::from(delivery.attempt()) <= 1 + detail % 3 => {
             ended("retry");
             bail!("chaos");
@@ -162,9 +164,10 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
             ended("panic");
             panic!("chaos");
         }
-        // Until its time limit drops it.
+        // Runs until its time limit drops it.
         220..224 if first => notes.work(&id, delivery, Duration::from_secs(3_600)).await,
-        // Longer than a lease, which has to be extended meanwhile. If it is lost all the same, this returns after it.
+        // Longer than a lease, which must be extended meanwhile. If the lease is lost, the handler
+        // returns after that.
         224..232 if first => {
             notes
                 .work(&id, delivery, notes.lease * (4 + quarters) / 4)
@@ -186,13 +189,15 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
         330..340 if coin => drop(notes.settle(delivery, Verb::Again).await),
         340..350 => drop(notes.settle(delivery, Verb::Bury).await),
         350..360 if first => drop(notes.settle(delivery, Verb::Retry).await),
-        // Gives it back, works on while somebody else may have it, and settles once more: that must not count.
+        // Releases the message, continues while another process may have it, and settles once more:
+        // that must have no effect.
         360..400 if coin => {
             notes.settle(delivery, Verb::Release).await;
             tokio::time::sleep(Duration::from_millis(detail % 40)).await;
             notes.settle(delivery, Verb::Ack).await;
         }
-        // Whoever has it after that needs a while, so that there is somebody whose lease is at stake.
+        // The next handler of that message takes a while, so that the late settlement would hit a
+        // running lease.
         360..400 => {
             notes
                 .work(&id, delivery, Duration::from_millis(20 + detail % 40))

@@ -1,4 +1,4 @@
-//! The processes of the workload: each behind a proxy of its own, started again whenever it dies.
+//! The processes of the workload: each behind its own proxy, and restarted when it dies.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -18,7 +18,7 @@ use crate::history::{Phase, Role};
 use crate::proxy::Proxy;
 use crate::workload::POISON;
 
-/// How long a process may take to start, to end, or to say something that it is asked for: far longer than it needs.
+/// Limit for a process to start, to end, or to answer: far longer than it needs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A place in the crew: one process after the other.
@@ -28,7 +28,7 @@ pub struct Place {
     pub proxy: Proxy,
     pub shim: Control,
     pub folder: PathBuf,
-    /// Arguments of `role` but for the name and the history.
+    /// Arguments of `role` except the name and the history.
     arguments: Vec<String>,
     status: watch::Sender<Status>,
 }
@@ -39,11 +39,11 @@ pub struct Status {
     pub life: u32,
     pub pid: Option<Pid>,
     pub ready: bool,
-    /// What it said last about its wall clock, in Unix ms, and how often it did.
+    /// The wall clock that it reported last, in Unix ms, and how often it did.
     clock: (i64, u64),
-    /// How the one before ended.
+    /// How the previous process ended.
     last_end: String,
-    /// It was killed, or told to end, by the harness.
+    /// The harness killed it or asked it to end.
     expected: bool,
     stopping: bool,
     over: bool,
@@ -87,7 +87,7 @@ impl Place {
         self.folder.join(format!("{}.jsonl", self.process(life)))
     }
 
-    /// Runs one process after the other until it is told to stop, or one ends well by itself.
+    /// Runs one process after the other until the harness stops it, or a process ends with success.
     pub async fn keep(self: Arc<Self>, log: Arc<Log>) -> Result<()> {
         loop {
             let life = self.status.borrow().life + 1;
@@ -153,7 +153,7 @@ impl Place {
             .context("cannot start a process of the workload")
     }
 
-    /// Hears what it says, until its end.
+    /// Reads its stdout until it ends.
     async fn listen(&self, mut child: Child) -> Result<String> {
         let mut lines = BufReader::new(child.stdout.take().context("no stdout")?).lines();
         while let Ok(Some(line)) = lines.next_line().await {
@@ -167,7 +167,7 @@ impl Place {
         Ok(child.wait().await?.to_string())
     }
 
-    /// Nobody killed it: a poison message may have, and nothing else may.
+    /// It died without the harness: only a poison message may be the cause.
     fn died(&self, log: &Log, life: u32, end: &str) {
         let process = self.process(life);
         if end == "exit status: 0" {
@@ -184,7 +184,7 @@ impl Place {
         log.wrong(format!("{process} ended by itself: {end}; see its log"));
     }
 
-    /// Whether the last thing it wrote down is that a handler starts with such a message.
+    /// Whether its history ends with the start of a handler for a poison message.
     fn was_poisoned(&self, life: u32) -> bool {
         let text = std::fs::read(self.history(life)).unwrap_or_default();
         let tail = &text[text.len().saturating_sub(4_096)..];
@@ -193,7 +193,7 @@ impl Place {
             .any(|line| line.contains("\"started\"") && line.contains(POISON))
     }
 
-    /// Waits until its status is as wanted.
+    /// Waits until its status satisfies `is`.
     pub async fn until(&self, what: &str, is: impl FnMut(&Status) -> bool) -> Result<Status> {
         let mut statuses = self.status.subscribe();
         let status = timeout(LIMIT, statuses.wait_for(is)).await;
@@ -211,15 +211,15 @@ impl Place {
         Ok(status.life)
     }
 
-    /// Kills it as `kill -9` does; returns which life that was.
+    /// Kills it by SIGKILL; returns the number of the killed process.
     pub fn signal_kill(&self) -> Result<u32> {
-        // First, so that its keeper does not wonder.
+        // First, so that `keep` does not report this death.
         self.status.send_modify(|status| status.expected = true);
         self.signal(Signal::KILL)
             .inspect_err(|_| self.status.send_modify(|status| status.expected = false))
     }
 
-    /// How a life that was killed ended.
+    /// How a killed process ended.
     pub async fn ended(&self, life: u32) -> Result<String> {
         let status = self
             .until("its end", |status| {
@@ -229,7 +229,7 @@ impl Place {
         Ok(status.last_end)
     }
 
-    /// What its wall clock says, in Unix ms.
+    /// Its wall clock, in Unix ms.
     pub async fn clock_ms(&self) -> Result<i64> {
         let Status {
             life,
@@ -249,9 +249,9 @@ impl Place {
         Ok(status.clock.0)
     }
 
-    /// Tells it to end, waits for that, and does not start another.
+    /// Asks it to end, waits for its end, and starts no other.
     pub async fn stop(&self) -> Result<()> {
-        // One that has just been started again does not listen yet.
+        // A process that has just started does not handle signals yet.
         let over = self
             .until("its start", |status| status.ready || status.over)
             .await?
@@ -271,7 +271,7 @@ impl Place {
         Ok(())
     }
 
-    /// Waits for the end of one that ends by itself.
+    /// Waits until a process that ends without a signal has ended.
     pub async fn done(&self, limit: Duration) -> Result<()> {
         let mut statuses = self.status.subscribe();
         let Ok(status) = timeout(limit, statuses.wait_for(|status| status.over)).await else {

@@ -1,4 +1,5 @@
-//! A thread that should wake every few ms, and writes down when it did not: what was late then was so for want of a machine.
+//! A thread that wakes every few ms and records a late wake-up: lateness at that time is the
+//! machine's, not the queue's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use super::log::Log;
 use crate::history::{Event, now_us};
 
 const BEAT: Duration = Duration::from_millis(20);
-/// Less is what a busy machine does all the time.
+/// Shorter stalls are usual on a busy machine.
 const STALL_US: u64 = 100_000;
 
 /// Beats until it is dropped.
@@ -49,7 +50,7 @@ impl Drop for Heartbeat {
     }
 }
 
-/// By how much a beat came too late, if that is worth telling.
+/// By how much a beat was late, if that is a stall.
 fn late_us(last_us: u64, now_us: u64) -> Option<u64> {
     let beat_us = u64::try_from(BEAT.as_micros()).unwrap_or(0);
     now_us

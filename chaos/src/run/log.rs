@@ -1,4 +1,4 @@
-//! What the harness writes down: its own history, and its progress on stderr.
+//! The history of the harness, and its progress on stderr.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,9 +20,9 @@ pub struct Log {
 
 #[derive(Default)]
 struct Inner {
-    /// Of each kind: how many were seen to have an effect.
+    /// By kind: the number of faults with evidence of an effect.
     traced: BTreeMap<String, u64>,
-    /// Of each kind: how many found nothing to be applied to.
+    /// By kind: the number of faults that found no object.
     not_applied: BTreeMap<String, u64>,
     wrong: Vec<String>,
 }
@@ -98,7 +98,7 @@ impl Log {
         });
     }
 
-    /// The run proves nothing, or proves something bad.
+    /// A reason why the run is not valid.
     pub fn wrong(&self, what: String) {
         self.say(&format!("WRONG: {what}"));
         self.inner().wrong.push(what);

@@ -27,11 +27,11 @@ use shim::Control;
 use stage::{QUEUE, REPLICA_SIGN, Stage};
 use store::Store;
 
-/// Messages per second of all producers, unless told otherwise.
+/// Messages per second of all producers by default.
 const RATE: u64 = 2_000;
 const PRODUCERS: [&str; 3] = ["p1", "p2", "p3"];
 const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
-/// With `--messages`, more are pushed per second than would do without outages.
+/// With `--messages`, the rate is higher by this factor, because outages cost time.
 const OUTAGES: f64 = 1.25;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -45,33 +45,35 @@ pub struct Options {
     /// Messages per second of all producers together [default: 2000]
     #[arg(long)]
     pub rate: Option<u64>,
-    /// Goes on beyond the duration until so many were pushed, at a rate that should make that unnecessary
+    /// Continues beyond the duration until so many messages were pushed; the rate follows from both
     #[arg(long)]
     pub messages: Option<u64>,
     /// A folder of VERB.lua files to use instead of the shipped ones
     #[arg(long)]
     pub scripts: Option<PathBuf>,
-    /// The folder for histories and logs; what it holds of an earlier run is removed [default: target/chaos/SEED]
+    /// The folder for histories and logs; files of an earlier run are removed [default:
+    /// target/chaos/SEED]
     #[arg(long)]
     pub keep: Option<PathBuf>,
     /// Only these faults
     #[arg(long, value_delimiter = ',', value_enum)]
     pub faults: Option<Vec<Kind>>,
-    /// No faults at all
+    /// No faults
     #[arg(long, conflicts_with = "faults")]
     pub no_faults: bool,
     /// The server program [default: DUEQ_TEST_SERVERS, or what is on PATH]
     #[arg(long)]
     pub server: Option<PathBuf>,
-    /// Writes a report for people to this file as well
+    /// Also writes the report to this file
     #[arg(long)]
     pub report: Option<PathBuf>,
     #[arg(long, default_value_t = 2_000)]
     pub lease_ms: u64,
-    /// Seconds that the end may take: the server's clock may have gone back, and some messages wait on purpose
+    /// Limit in seconds for draining: the server's clock may have gone back, and retries wait on
+    /// purpose
     #[arg(long, default_value_t = 180)]
     pub drain_limit: u64,
-    /// Says nothing until the end
+    /// Prints nothing until the end
     #[arg(long)]
     pub quiet: bool,
 }
@@ -91,7 +93,7 @@ impl Options {
         self.rate.or(wanted).unwrap_or(RATE)
     }
 
-    /// What every process of the workload is told.
+    /// The arguments for every process of the workload.
     pub fn role_arguments(&self, role: &str) -> Vec<String> {
         let mut arguments: Vec<String> = vec![role.into(), "--queue".into(), QUEUE.into()];
         arguments.extend([
@@ -107,24 +109,24 @@ impl Options {
     }
 }
 
-/// What was seen while it ran; the histories say the rest.
+/// Observations during a run; the histories hold the rest.
 #[derive(Debug, Clone)]
 pub struct Ran {
     pub folder: PathBuf,
     pub server: String,
     pub traced: std::collections::BTreeMap<String, u64>,
-    /// Faults that found nothing to be applied to, by kind.
+    /// Faults that found no object, by kind.
     pub not_applied: std::collections::BTreeMap<String, u64>,
-    /// Why it proves nothing, or what was seen to go wrong on the way.
+    /// Why it proves nothing, or failures during the run.
     pub wrong: Vec<String>,
-    /// What could not be done here.
+    /// Faults that this machine does not allow.
     pub left_out: Vec<String>,
     pub pushed: u64,
     pub ran: Duration,
     pub drained_in: Duration,
 }
 
-/// Runs it to its quiet end.
+/// Runs until the queue has drained.
 pub async fn run(options: Options) -> Result<Ran> {
     let folder = emptied(&options.folder())?;
     let file_limit = raise_file_limit()?;
@@ -191,7 +193,8 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
     })
 }
 
-/// No faults any more: producers and the canceller end, workers go on until nothing is left to do, and end too.
+/// No more faults: producers and the canceller end; workers continue until nothing is left, and end
+/// too.
 async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
     let (log, begun) = (&stage.log, tokio::time::Instant::now());
     log.say("no more faults; producers, canceller and operator end");
@@ -283,7 +286,7 @@ async fn crew(
             let mut usual = Mode::Pass;
             if *name == PRODUCERS[2] {
                 arguments.push("--once".into());
-                // Its replies are lost all the time: what it repeats must not be made again.
+                // The proxy keeps losing its replies: the queue must recognise its repeated pushes.
                 usual = Mode::Cut(Direction::Replies, 5_000);
             }
             if *name == PRODUCERS[0] {
@@ -305,7 +308,7 @@ async fn crew(
     Ok(crew)
 }
 
-/// Makes a folder, or takes out of it what an earlier run left there.
+/// Creates a folder, or removes the files of an earlier run from it.
 fn emptied(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     for entry in std::fs::read_dir(folder)? {
@@ -324,7 +327,7 @@ fn emptied(folder: &Path) -> Result<PathBuf> {
     Ok(folder.canonicalize()?)
 }
 
-/// As many open files as this user may have, for this process and those that it starts.
+/// Raises the limit of open files for this process and its children to the user's maximum.
 fn raise_file_limit() -> Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(

@@ -1,4 +1,4 @@
-//! Which fault comes when: decided by the seed, lane by lane.
+//! The order and times of the faults: decided by the seed, lane by lane.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::stage::{QUEUE, Stage};
 use crate::faults::{self, Kind, Lane};
 
-/// While no clock is stepped: a step that is seen to take effect shows that the shim works.
+/// Before any clock fault: a step that takes effect shows that the shim works.
 const PROBE_MS: i64 = 3_600_000;
-/// With `--messages` a run lasts so many times its duration at most.
+/// With `--messages` a run lasts at most so many times its duration.
 const LONGEST: u32 = 3;
 
-/// The faults that were asked for and can be done here, and what cannot.
+/// The requested faults that are possible here, and the others.
 pub async fn possible(stage: &Stage) -> Result<(Vec<Kind>, Vec<String>)> {
     let all: &[Kind] = clap::ValueEnum::value_variants();
     let mut kinds = stage.options.faults.clone().unwrap_or_else(|| all.to_vec());
@@ -46,7 +46,8 @@ pub async fn possible(stage: &Stage) -> Result<(Vec<Kind>, Vec<String>)> {
     Ok((kinds, left_out))
 }
 
-/// Disturbs the run for its duration, and for longer if that many messages were asked for. Returns how many were pushed.
+/// Injects faults for the duration of the run, or until enough messages were pushed. Returns the
+/// number of pushed messages.
 pub async fn disturb(stage: &Arc<Stage>, kinds: Vec<Kind>) -> u64 {
     let begun = Instant::now();
     let duration = Duration::from_secs(stage.options.duration);
@@ -71,13 +72,14 @@ pub async fn disturb(stage: &Arc<Stage>, kinds: Vec<Kind>) -> u64 {
     tokio::join!(count, server, processes, network, loads).0
 }
 
-/// Until it has lasted long enough and enough messages were pushed: how many that are.
+/// Waits until the run is long enough and enough messages were pushed; returns that number.
 async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
     let (mut pushed, mut last, mut incarnation, mut said) = (0_u64, 0_u64, None, begun);
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
         if let Ok((now_born, now)) = stage.store().born_and_pushed(QUEUE).await {
-            // It begins anew in a store that was emptied, and goes back where the last writes are gone.
+            // The counter restarts in an emptied store, and goes back where the last writes are
+            // lost.
             pushed += if now_born == incarnation {
                 now.saturating_sub(last)
             } else {
@@ -106,7 +108,8 @@ async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
     pushed
 }
 
-/// One fault after the other, each kind once before any comes again. Nothing is begun that would not be over in time.
+/// One fault after the other, each kind once before any kind repeats. Starts no fault that would
+/// last beyond the end.
 async fn follow(
     stage: &Arc<Stage>,
     kinds: Vec<Kind>,
@@ -133,7 +136,7 @@ async fn follow(
             deck.clone_from(&kinds);
             rng.shuffle(&mut deck);
         }
-        // Beyond the planned end there is only a wait for the last messages, and no end in sight.
+        // Beyond the planned end the run only waits for the last messages, for an unknown time.
         let left = end.saturating_duration_since(Instant::now());
         let fits = |kind: &Kind| left.is_zero() || kind.takes(stage) < left;
         let Some(place) = deck.iter().position(fits) else {

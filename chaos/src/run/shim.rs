@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 const SOURCE: &str = include_str!("../../shim/shim.c");
 
-/// Compiles it into a folder.
+/// Compiles it in a folder.
 pub fn compile(folder: &Path) -> Result<PathBuf> {
     let (source, library) = (folder.join("shim.c"), folder.join("shim.so"));
     std::fs::write(&source, SOURCE)?;
@@ -24,7 +24,7 @@ pub fn compile(folder: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// What one process's library is told, through a file that it maps.
+/// The settings of one process's library, in a file that the library maps.
 #[derive(Debug)]
 pub struct Control {
     file: File,
@@ -47,12 +47,12 @@ impl Control {
         Ok(Self { file, environment })
     }
 
-    /// What the process has to find in its environment.
+    /// The environment variables for the process.
     pub fn environment(&self) -> &[(String, String)] {
         &self.environment
     }
 
-    /// From now on its wall clock is off by so much.
+    /// Sets how far its wall clock is off.
     pub fn set_clock(&self, offset_ms: i64) -> Result<()> {
         Ok(self
             .file

@@ -1,4 +1,4 @@
-//! What a run consists of, for those who disturb it.
+//! The parts of a run, for the faults.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use super::store::{Found, Store};
 use crate::history::Role;
 use crate::proxy::{Mode, Proxy};
 
-/// The queue of the workload, and one that is purged beside it.
+/// The queue of the workload, and another queue that a fault purges.
 pub const QUEUE: &str = "chaos";
 pub const ASIDE: &str = "aside";
-/// The name of a file that is there while the server has a replica.
+/// The name of a file that exists while the server has a replica.
 pub const REPLICA_SIGN: &str = "there-is-a.replica";
 
 pub struct Stage {
@@ -28,15 +28,15 @@ pub struct Stage {
     store: Mutex<Arc<Store>>,
     pub crew: Vec<Arc<Place>>,
     pub log: Arc<Log>,
-    /// Read by whoever must not be disturbed by what undoes things, written by that.
+    /// Faults that undo writes take it for writing; faults that must not meet them, for reading.
     pub calm: RwLock<()>,
-    /// How many files this process may open.
+    /// The number of files that this process may open.
     pub file_limit: u64,
     pub folder: PathBuf,
     pub library: PathBuf,
-    /// The server is away for everybody, and what is to be the case for each when it is back.
+    /// Whether the proxies block all processes, and the mode of each after that.
     gate: Mutex<Gate>,
-    /// Those that keep processes going.
+    /// The tasks that keep the processes running.
     pub keepers: Mutex<JoinSet<Result<()>>>,
     stormed: AtomicBool,
 }
@@ -44,9 +44,9 @@ pub struct Stage {
 #[derive(Debug, Default)]
 pub struct Gate {
     away: bool,
-    /// A place whose network is disturbed.
+    /// The process whose network is disturbed.
     disturbed: Option<(String, Mode)>,
-    /// Places that are still led to where the server was.
+    /// Processes that stay connected to the former server.
     left_behind: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl Stage {
         QUEUE
     }
 
-    /// The server, as of now: a failover makes another one it.
+    /// The present server: a failover replaces it.
     pub fn store(&self) -> Arc<Store> {
         Arc::clone(&self.locked_store())
     }
@@ -88,22 +88,24 @@ impl Stage {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on this is the server; who is let through is led to it. Returns the one before.
+    /// Replaces the server; the proxies connect to the new one. Returns the former server.
     pub fn replace_store(&self, store: Arc<Store>) -> Arc<Store> {
         std::mem::replace(&mut *self.locked_store(), store)
     }
 
-    /// Some places are led to where the server is now, whatever becomes of it; nobody is when there are none.
+    /// Keeps some processes connected to the present server, even after a failover; none if the
+    /// list is empty.
     pub fn leave_behind(&self, places: Vec<String>) {
         self.change_gate(|gate| gate.left_behind = places);
     }
 
-    /// A file that is there while the server has a replica.
+    /// A file that exists while the server has a replica.
     pub fn replica_sign(&self) -> PathBuf {
         self.folder.join(REPLICA_SIGN)
     }
 
-    /// Lets nobody through to the server, and closes all connections, but for those of places that are left behind.
+    /// Blocks every process and closes all connections, except those of processes that are left
+    /// behind.
     pub fn away(&self) {
         self.change_gate(|gate| gate.away = true);
     }
@@ -112,7 +114,7 @@ impl Stage {
         self.change_gate(|gate| gate.away = false);
     }
 
-    /// Disturbs the network of one place, or nobody's.
+    /// Disturbs the network of one process, or of none.
     pub fn disturb(&self, place: &Place, mode: Option<Mode>) {
         self.change_gate(|gate| gate.disturbed = mode.map(|mode| (place.name.clone(), mode)));
     }
@@ -135,7 +137,7 @@ impl Stage {
         }
     }
 
-    /// What both queues are, the main one first.
+    /// The state of both queues, the main one first.
     pub async fn found(&self) -> Result<Vec<(String, Option<Found>)>> {
         let mut found = Vec::new();
         for queue in [QUEUE, ASIDE] {
@@ -144,7 +146,7 @@ impl Stage {
         Ok(found)
     }
 
-    /// The same when it does not change any more, as nobody is connected.
+    /// The same, once it no longer changes because no process is connected.
     pub async fn settled(&self) -> Result<Vec<(String, Option<Found>)>> {
         let mut before = self.found().await?;
         loop {
@@ -162,7 +164,8 @@ impl Stage {
         self.store().counter(QUEUE, name).await
     }
 
-    /// The greatest step of the server's clock: messages and leases of dead workers may have to wait for as long at the end.
+    /// The greatest step of the server's clock: messages and leases of dead workers may take that
+    /// much longer to drain.
     pub fn step_limit_ms(&self) -> i64 {
         if self.options.duration >= 300 {
             30_000
@@ -171,7 +174,7 @@ impl Stage {
         }
     }
 
-    /// The first storm of a long run is a million.
+    /// The first storm of a long run has a million messages.
     pub fn storm_size(&self) -> u64 {
         match self.options.duration {
             1_200.. if !self.stormed.load(Ordering::SeqCst) => 1_000_000,
@@ -179,7 +182,7 @@ impl Stage {
         }
     }
 
-    /// A producer of nothing but a storm.
+    /// A producer that pushes only a storm.
     pub async fn start_storm(&self, name: &str, size: u64, due_ms: u64) -> Result<Arc<Place>> {
         self.stormed.store(true, Ordering::SeqCst);
         let proxy = Proxy::start(self.store().port, Mode::Pass).await?;

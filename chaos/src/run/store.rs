@@ -1,4 +1,4 @@
-//! The server of a run: started, killed, frozen and started again, and looked at past the proxies.
+//! The server of a run: starts, kills, freezes and restarts it, and reads from it past the proxies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::shim::Control;
 
-/// Without fsync: a process that dies leaves what it has written to the kernel, and that is what is killed here. With
-/// `everysec` redis may hold a write back while a sync is under way and acknowledge it before: then kill -9 loses it.
-/// With `always` it exits when the disk is full.
+/// Without fsync: the harness kills processes, and a killed process has handed its writes to the
+/// kernel. With `everysec` Redis may acknowledge a write before it hands it over, while a sync is
+/// under way: kill -9 would lose it. With `always` Redis exits when the disk is full.
 const ARGUMENTS: [&str; 12] = [
     "--appendonly",
     "yes",
@@ -28,16 +28,16 @@ const ARGUMENTS: [&str; 12] = [
     "15000",
     "--aof-load-truncated",
     "yes",
-    // A replica that joins waits for no other one.
+    // A joining replica waits for no other replica.
     "--repl-diskless-sync-delay",
     "0",
 ];
-/// How much `seq` is raised by hand where the last writes are gone: far more than were.
+/// Raises `seq` by so much where the last writes are lost: far more than their number.
 const SEQ_STEP: u64 = 1_000_000;
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 pub struct Store {
-    /// Names its log, and the file of its shim.
+    /// Names its log and the file of its shim.
     name: String,
     program: PathBuf,
     server: Arc<Mutex<Server>>,
@@ -46,11 +46,11 @@ pub struct Store {
     pub port: u16,
     folder: PathBuf,
     offset_ms: AtomicI64,
-    /// What must not be cut off: an append-only file, and so much of it.
+    /// The append-only file, and the size up to which it must not be truncated.
     fence: Mutex<(PathBuf, u64)>,
 }
 
-/// What a queue is after a restart.
+/// The state of a queue after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub incarnation: String,
@@ -58,7 +58,7 @@ pub struct Found {
 }
 
 impl Store {
-    /// Starts one; `folder` is for the file of its shim.
+    /// Starts a server; `folder` is for the file of its shim.
     pub fn start(program: &Path, name: &str, library: &Path, folder: &Path) -> Result<Self> {
         let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
         let environment: Vec<_> = shim
@@ -84,7 +84,7 @@ impl Store {
         })
     }
 
-    /// Starts another one like it, empty, whose clock is off by as much.
+    /// Starts another, empty server with the same program and the same clock offset.
     pub async fn start_another(
         &self,
         name: String,
@@ -116,12 +116,12 @@ impl Store {
         Ok(kill_process(self.pid()?, signal)?)
     }
 
-    /// How it ended, if nobody here ended it.
+    /// How it ended, if the harness did not end it.
     pub fn ended(&self) -> Result<Option<String>> {
         Ok(self.server().ended()?.map(|status| status.to_string()))
     }
 
-    /// As `kill -9` does.
+    /// Kills it by SIGKILL.
     pub fn kill(&self) -> Result<()> {
         self.server().kill()
     }
@@ -148,7 +148,7 @@ impl Store {
             .await?)
     }
 
-    /// One command on a connection of its own.
+    /// Sends one command on a new connection.
     pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> Result<T> {
         let mut connection = self.connection().await?;
         let (name, arguments) = words.split_first().context("no command")?;
@@ -159,7 +159,7 @@ impl Store {
             .with_context(|| words.join(" "))
     }
 
-    /// A field of INFO; 0 if it is not there.
+    /// A field of INFO; 0 if it is absent.
     pub async fn info(&self, section: &str, field: &str) -> Result<String> {
         let info: String = self.command(&["INFO", section]).await?;
         let value = info
@@ -168,7 +168,7 @@ impl Store {
         Ok(value.unwrap_or("0").trim().to_owned())
     }
 
-    /// How often an error of this code was answered since the server started.
+    /// How many errors of this code the server has returned since its start.
     pub async fn errors(&self, code: &str) -> Result<u64> {
         let value = self
             .info("errorstats", &format!("errorstat_{code}"))
@@ -213,13 +213,13 @@ impl Store {
         }))
     }
 
-    /// What a queue is, in one field.
+    /// A field of a queue's meta hash.
     pub async fn field(&self, queue: &str, name: &str) -> Result<Option<String>> {
         self.command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name])
             .await
     }
 
-    /// A counter of a queue; 0 if it is not there.
+    /// A counter of a queue; 0 if it is absent.
     pub async fn counter(&self, queue: &str, name: &str) -> Result<u64> {
         let value: Option<u64> = self
             .command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name])
@@ -227,7 +227,7 @@ impl Store {
         Ok(value.unwrap_or(0))
     }
 
-    /// Which queue of this name it is, and how many messages were pushed to that.
+    /// The incarnation of the queue of this name, and its number of pushed messages.
     pub async fn born_and_pushed(&self, queue: &str) -> Result<(Option<String>, u64)> {
         let meta = format!("dueq:{{{queue}}}:meta");
         let (incarnation, pushed): (_, Option<u64>) = self
@@ -236,14 +236,14 @@ impl Store {
         Ok((incarnation, pushed.unwrap_or(0)))
     }
 
-    /// Raises `seq` beyond whatever was answered before; returns what it is now.
+    /// Raises `seq` beyond every earlier answer; returns the new value.
     pub async fn raise_seq(&self, queue: &str) -> Result<u64> {
         let meta = format!("dueq:{{{queue}}}:meta");
         self.command(&["HINCRBY", &meta, "seq", &SEQ_STEP.to_string()])
             .await
     }
 
-    /// What was written so far is never cut off.
+    /// Protects all present writes from truncation.
     pub fn fence(&self) -> Result<()> {
         let file = self.tail()?;
         let size = fs::metadata(&file)?.len();
@@ -251,7 +251,7 @@ impl Store {
         Ok(())
     }
 
-    /// How many bytes of its append-only file may be cut off.
+    /// How many bytes of its append-only file may be truncated.
     pub fn cuttable(&self) -> Result<u64> {
         let file = self.tail()?;
         let size = fs::metadata(&file)?.len();
@@ -263,17 +263,17 @@ impl Store {
         })
     }
 
-    /// Cuts so many bytes off the end of its append-only file, while it is not running.
+    /// Truncates its append-only file by so many bytes, while it is not running.
     pub fn cut(&self, bytes: u64) -> Result<()> {
         let file = fs::File::options().write(true).open(self.tail()?)?;
         Ok(file.set_len(file.metadata()?.len().saturating_sub(bytes))?)
     }
 
-    /// The file that it appends to: the last one that its manifest names.
+    /// The file that it appends to: the last one in its manifest.
     fn tail(&self) -> Result<PathBuf> {
         let folder = self.folder.join("appendonlydir");
         let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest"))?;
-        // Redis 8 says more after it.
+        // Redis 8 writes more fields after the name.
         let last = manifest
             .lines()
             .rfind(|line| line.contains(" type i"))
@@ -285,7 +285,7 @@ impl Store {
         Ok(folder.join(name))
     }
 
-    /// Makes it a replica of whoever listens on this port, or a master again.
+    /// Makes it a replica of the server on this port, or a master again.
     pub async fn follow(&self, port: Option<u16>) -> Result<()> {
         match port {
             Some(port) => {
@@ -296,7 +296,7 @@ impl Store {
         }
     }
 
-    /// Whether it has all that its master has sent, and its append-only file too.
+    /// Whether it has received all of its master's writes, and its append-only file contains them.
     pub async fn is_in_step(&self) -> Result<bool> {
         Ok(
             self.info("replication", "master_link_status").await? == "up"
@@ -304,7 +304,7 @@ impl Store {
         )
     }
 
-    /// Whether its append-only file has all that it holds, and is not being written anew.
+    /// Whether its append-only file is complete and no rewrite is under way.
     pub async fn is_file_whole(&self) -> Result<bool> {
         let wanted = [
             ("aof_enabled", "1"),
@@ -320,7 +320,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Keeps its log, which goes with the server.
+    /// Copies its log, because the server's folder is removed.
     pub fn keep_log(&self, folder: &Path) -> Result<()> {
         ensure!(
             fs::copy(
