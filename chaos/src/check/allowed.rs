@@ -1,12 +1,12 @@
 //! Whether a queue that does what docs/protocol says may have answered this.
 
 use super::context::Context;
-use super::life::{Gone, Life, Place};
+use super::hypothesis::{Gone, Hypothesis, Status};
 use super::record::{Changed, Conflict, Push, Pushed, Record, Settled, What};
 use super::verdict::Kind;
 use crate::history::{State, Verb};
 
-impl Life {
+impl Hypothesis {
     /// What is wrong with it, if something is.
     pub(super) fn allows(&self, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
         match record.what {
@@ -32,21 +32,27 @@ impl Life {
                 verdict,
                 token,
                 time,
-                told_ms,
+                answered_ms,
             } => {
                 self.allows_settle(verb, verdict, token, context)?;
-                self.allows_settled_time(verb, verdict, (time, told_ms), record, context)
+                self.allows_settled_time(verb, verdict, (time, answered_ms), record, context)
             }
             What::Change {
                 verb,
                 verdict,
                 time,
                 expected,
-                told_ms,
+                answered_ms,
                 ..
             } => {
                 self.allows_change(verb, verdict, record, context)?;
-                self.allows_moved(verb, verdict, (time, expected, told_ms), record, context)
+                self.allows_moved(
+                    verb,
+                    verdict,
+                    (time, expected, answered_ms),
+                    record,
+                    context,
+                )
             }
             What::Left {
                 state,
@@ -57,16 +63,16 @@ impl Life {
                 self.allows_left(state, (failures, crashes), context)?;
                 self.allows_left_time(state, time_ms, context)
             }
-            What::Seen(seen) => self.allows_seen(seen, record, context),
+            What::ReadState(seen) => self.allows_seen(seen, record, context),
         }
     }
 
     fn allows_claim(&self, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
-        match self.place {
-            Place::Waiting => {}
-            Place::Leased => return Err(Kind::OverlappingLeases),
-            Place::Dead => return Err(Kind::DeadAndDelivered),
-            Place::Absent(gone) => return Err(self.although(gone, context)),
+        match self.status {
+            Status::Waiting => {}
+            Status::Leased => return Err(Kind::OverlappingLeases),
+            Status::Dead => return Err(Kind::DeadAndDelivered),
+            Status::Absent(gone) => return Err(self.although(gone, context)),
         }
         if record.now() < self.not_before_ms {
             return Err(if self.put_off {
@@ -78,8 +84,8 @@ impl Life {
         let (since_us, floor_us) = self.floor_us;
         // The two clocks may drift apart by a thousandth.
         let drift_us = 2_000 + floor_us.saturating_sub(since_us) / 1_000;
-        if record.told_us + drift_us < floor_us
-            && !context.clock_disturbed(since_us, record.told_us)
+        if record.answered_us + drift_us < floor_us
+            && !context.clock_disturbed(since_us, record.answered_us)
         {
             return Err(Kind::EarlyByClient);
         }
@@ -119,7 +125,7 @@ impl Life {
         context: &Context<'_>,
     ) -> Result<(), Kind> {
         let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
-        let never = self.place == Place::Absent(Gone::NeverPushed);
+        let never = self.status == Status::Absent(Gone::NeverPushed);
         match verdict {
             Pushed::Created if self.is_there() => Err(Kind::Lost),
             Pushed::Created if self.has_made(push, record, context) => {
@@ -144,8 +150,8 @@ impl Life {
     pub(super) fn allows_state(&self, state: State) -> Result<(), Kind> {
         let fits = match state {
             State::Scheduled | State::Ready => self.is_waiting(),
-            State::Leased => self.place == Place::Leased,
-            State::Dead => self.place == Place::Dead,
+            State::Leased => self.status == Status::Leased,
+            State::Dead => self.status == Status::Dead,
         };
         fits.then_some(()).ok_or(Kind::Contradictions)
     }
@@ -157,7 +163,7 @@ impl Life {
         token: u64,
         context: &Context<'_>,
     ) -> Result<(), Kind> {
-        let current = self.place == Place::Leased && self.token == Some(token);
+        let current = self.status == Status::Leased && self.token == Some(token);
         match verdict {
             Settled::Done | Settled::Dead if !current => Err(Kind::StaleTokensAccepted),
             Settled::Done if verb == Verb::Retry && self.last_failure(context) == Some(true) => {
@@ -178,14 +184,14 @@ impl Life {
         record: &Record,
         context: &Context<'_>,
     ) -> Result<(), Kind> {
-        let never = self.place == Place::Absent(Gone::NeverPushed);
+        let never = self.status == Status::Absent(Gone::NeverPushed);
         match (verb, verdict) {
             (_, Changed::Refused | Changed::Unknown) => Ok(()),
             (_, Changed::Absent) if self.is_there() => Err(Kind::Lost),
             (Verb::Cancel, Changed::Absent) => {
                 let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
                 let forgotten = self.remembered_ms.0 <= record.now() || stepped;
-                let cancelled = self.place == Place::Absent(Gone::Cancelled);
+                let cancelled = self.status == Status::Absent(Gone::Cancelled);
                 if cancelled && !forgotten {
                     Err(Kind::Contradictions)
                 } else {
@@ -193,15 +199,15 @@ impl Life {
                 }
             }
             (_, Changed::Absent) => Ok(()),
-            (Verb::Cancel, Changed::Done) => match self.place {
-                Place::Waiting | Place::Dead => Ok(()),
-                Place::Leased => Err(Kind::FiredAfterCancel),
-                Place::Absent(Gone::NeverPushed) => Err(Kind::ApiLies),
-                Place::Absent(Gone::Acked) => Err(Kind::Contradictions),
+            (Verb::Cancel, Changed::Done) => match self.status {
+                Status::Waiting | Status::Dead => Ok(()),
+                Status::Leased => Err(Kind::FiredAfterCancel),
+                Status::Absent(Gone::NeverPushed) => Err(Kind::ApiLies),
+                Status::Absent(Gone::Acked) => Err(Kind::Contradictions),
                 // Repeated within the time for which it is remembered.
-                Place::Absent(_) => Ok(()),
+                Status::Absent(_) => Ok(()),
             },
-            (Verb::Requeue, Changed::Done) if self.place == Place::Dead => Ok(()),
+            (Verb::Requeue, Changed::Done) if self.status == Status::Dead => Ok(()),
             (Verb::Reschedule | Verb::RunNow, Changed::Done) if self.is_waiting() => Ok(()),
             (Verb::Reschedule, Changed::Conflict) | (Verb::RunNow, Changed::Already)
                 if self.is_waiting() =>
@@ -221,15 +227,15 @@ impl Life {
         counts: (u32, u32),
         context: &Context<'_>,
     ) -> Result<(), Kind> {
-        match (self.place, state) {
-            (Place::Absent(gone @ Gone::NeverPushed), _) => {
+        match (self.status, state) {
+            (Status::Absent(gone @ Gone::NeverPushed), _) => {
                 return Err(self.although(gone, context));
             }
-            (Place::Absent(_), _) => return Err(Kind::Unexpected),
-            (Place::Dead, State::Scheduled | State::Ready | State::Leased) => {
+            (Status::Absent(_), _) => return Err(Kind::Unexpected),
+            (Status::Dead, State::Scheduled | State::Ready | State::Leased) => {
                 return Err(Kind::TwoStates);
             }
-            (_, State::Dead) if self.place != Place::Dead => return Err(Kind::WrongDeaths),
+            (_, State::Dead) if self.status != Status::Dead => return Err(Kind::WrongDeaths),
             _ => self.allows_state(state)?,
         }
         let fits = self.failures == counts.0

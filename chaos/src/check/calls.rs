@@ -1,8 +1,8 @@
 //! What a call is about, and whether it changed its queue.
 
 use super::order::Change;
+use super::reads::ReadState;
 use super::record::{Changed, Expected, Push, Pushed, Settled, Time, What};
-use super::seen::Seen;
 use crate::history::{Answer, Call, Verb};
 
 pub(super) fn token_of(token: &str) -> u64 {
@@ -44,7 +44,7 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
                         verdict: Settled::Unknown,
                         token,
                         time,
-                        told_ms: 0,
+                        answered_ms: 0,
                     },
                 )
             })
@@ -54,7 +54,7 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
             items,
         } => items
             .iter()
-            .map(|item| (item.0.as_str(), What::Seen(Seen::default())))
+            .map(|item| (item.0.as_str(), What::ReadState(ReadState::default())))
             .collect(),
         Call::Change { verb, items } => items
             .iter()
@@ -73,7 +73,7 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
                         time,
                         expected,
                         alone,
-                        told_ms: 0,
+                        answered_ms: 0,
                     },
                 )
             })

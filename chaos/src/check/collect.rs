@@ -186,7 +186,7 @@ impl Collection {
             let Some(reply) = self.replies[usize::from(epoch)].get_mut(place) else {
                 continue;
             };
-            if alone && purged_us.is_none_or(|purged_us| reply.told_us < purged_us) {
+            if alone && purged_us.is_none_or(|purged_us| reply.answered_us < purged_us) {
                 reply.changed = Change::Surely;
             }
         }

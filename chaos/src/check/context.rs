@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::excuses::Chains;
-use super::gaps::Gap;
+use super::missing::MissingChange;
 use super::operators::Operators;
 use super::record::Record;
 
@@ -79,7 +79,7 @@ pub(super) struct Epoch {
     pub(super) steps: Vec<u64>,
     /// The `seq` of changes that an answered call surely made, and those that nobody may have.
     pub(super) made: Vec<u64>,
-    pub(super) gaps: Vec<Gap>,
+    pub(super) gaps: Vec<MissingChange>,
     /// The claims that found nothing of what was ready or due: `seq`, and the server's ms.
     pub(super) empty: Vec<(u64, u64)>,
 }
@@ -97,7 +97,7 @@ impl Epoch {
     }
 
     /// What may have been changed after one `seq` and up to another by a call without an answer.
-    pub(super) fn gaps(&self, after: u64, until: u64) -> &[Gap] {
+    pub(super) fn gaps(&self, after: u64, until: u64) -> &[MissingChange] {
         let first = self.gaps.partition_point(|gap| gap.seq <= after);
         let rest = self.gaps.get(first..).unwrap_or_default();
         rest.get(..rest.partition_point(|gap| gap.seq <= until))

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::context::{Epoch, Queue};
-use super::gaps::Gap;
+use super::missing::MissingChange;
 use super::record::{Record, What};
 use super::unknown::bit;
 use super::verdict::{Kind, Verdict};
@@ -146,8 +146,9 @@ pub(super) fn unmet(queue: &Queue, needs: &[(&Epoch, Need)]) -> u64 {
     }
     let able = |(epoch, (after, until)): &(&Epoch, Need)| {
         let gaps = epoch.gaps(*after, *until);
-        let fits =
-            |gap: &Gap, place: usize| gap.fits(claims[place].asked_us, claims[place].until_us);
+        let fits = |gap: &MissingChange, place: usize| {
+            gap.fits(claims[place].asked_us, claims[place].until_us)
+        };
         (0..claims.len())
             .filter(|place| gaps.iter().any(|gap| fits(gap, *place)))
             .collect::<Vec<_>>()
@@ -195,9 +196,9 @@ mod tests {
     use super::super::context::Lost;
     use super::*;
 
-    fn gap(seq: u64) -> Gap {
+    fn gap(seq: u64) -> MissingChange {
         let at = seq * 10;
-        Gap {
+        MissingChange {
             seq,
             after_us: at,
             before_us: at + 10,

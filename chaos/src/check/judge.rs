@@ -4,13 +4,13 @@
 //! an answer leaves those that allow it. If none does, something is wrong.
 
 use super::context::Context;
+use super::describe::story;
 use super::excuses::Need;
+use super::hypothesis::{Hypothesis, Status};
 use super::lateness::Wait;
-use super::life::{Life, Place};
 use super::record::{Pushed, Record, What};
 use super::unknown::{hide, spread};
 use super::verdict::{Kind, Verdict};
-use super::words::story;
 
 /// So many steps that nobody asked for are reckoned with between two answers: leases that ran out, mostly.
 const UNASKED: usize = 12;
@@ -57,7 +57,7 @@ impl Case<'_> {
 
     /// With hidden claims only where nothing else explains an answer, or wherever they can have been.
     fn pass(&self, eager: bool, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
-        let (mut lives, mut next, mut left) = (vec![Life::NONE], Vec::new(), false);
+        let (mut lives, mut next, mut left) = (vec![Hypothesis::NONE], Vec::new(), false);
         let mut waits = Vec::new();
         for (place, record) in self.records.iter().enumerate() {
             let tell = || {
@@ -114,9 +114,9 @@ impl Case<'_> {
     /// Follows those states that allow it; why the first does not.
     fn accept(
         &self,
-        lives: &[Life],
+        lives: &[Hypothesis],
         record: &Record,
-        next: &mut Vec<Life>,
+        next: &mut Vec<Hypothesis>,
         verdict: &mut Verdict,
     ) -> Kind {
         let mut kind = None;
@@ -142,9 +142,9 @@ impl Case<'_> {
     /// As few steps of the queue's own as will do.
     fn accept_unasked(
         &self,
-        lives: &[Life],
+        lives: &[Hypothesis],
         record: &Record,
-        next: &mut Vec<Life>,
+        next: &mut Vec<Hypothesis>,
         kind: &mut Kind,
         verdict: &mut Verdict,
     ) {
@@ -166,7 +166,7 @@ impl Case<'_> {
                 && *kind != Kind::WrongTimes
                 && lives
                     .first()
-                    .is_some_and(|life| life.place == Place::Leased)
+                    .is_some_and(|life| life.status == Status::Leased)
             {
                 *kind = refusal;
             }
@@ -176,7 +176,7 @@ impl Case<'_> {
 
     fn judge_end(
         &self,
-        lives: &mut Vec<Life>,
+        lives: &mut Vec<Hypothesis>,
         verdict: &mut Verdict,
         name: &dyn Fn(&Record) -> String,
     ) {
@@ -189,7 +189,7 @@ impl Case<'_> {
         let end = Record {
             order: u64::MAX,
             now_us: u64::MAX,
-            told_us: u64::MAX,
+            answered_us: u64::MAX,
             ..*last
         };
         if !spread(lives, self.unknown, &end, &self.context) {

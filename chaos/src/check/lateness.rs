@@ -5,7 +5,7 @@
 
 use super::collect::Collection;
 use super::context::{Context, Epoch};
-use super::life::Life;
+use super::hypothesis::Hypothesis;
 use super::record::{Record, What};
 use super::verdict::{Cause, Kind, Verdict};
 
@@ -33,7 +33,7 @@ const SETTLE_US: u64 = 10_000_000;
 /// Two that became due within the same ms, as one rounds up and the other down, are in no order.
 const SAME_MS: u64 = 2;
 
-impl Life {
+impl Hypothesis {
     /// If this claim ends a wait about which all is certain.
     pub(super) fn waited(
         &self,
@@ -47,10 +47,10 @@ impl Life {
             return None;
         };
         let gaps = context.epoch.gaps(self.seq, record.seq());
-        let certain = !unknown
-            .iter()
-            .any(|call| gaps.iter().any(|gap| gap.fits(call.asked_us, call.told_us)))
-            && self.hidden == 0
+        let certain = !unknown.iter().any(|call| {
+            gaps.iter()
+                .any(|gap| gap.fits(call.asked_us, call.answered_us))
+        }) && self.hidden == 0
             && self.hidden_crashes(record, context) + self.slack == 0
             && !matches!(self.again, Some(Cause::LeaseRanOut | Cause::Requeue))
             && !context.epoch.stepped(self.seq, record.seq());
@@ -63,7 +63,7 @@ impl Life {
             claimed_ms: record.now(),
             was_early: score_ms >= self.now_ms,
             since_us: self
-                .told_us
+                .answered_us
                 .saturating_add((since_ms - self.now_ms) * 1_000),
             claimed_us: record.asked_us,
         })

@@ -4,29 +4,29 @@
 //! queue does. Calls without an answer may have been applied: what one of them can have done, once and in its time, is no
 //! violation (`excuses`).
 
-mod after;
 mod allowed;
+mod callers;
 mod calls;
 mod collect;
 mod context;
+mod describe;
 mod excuses;
-mod gaps;
+mod handlers;
+mod hypothesis;
 mod judge;
 mod lateness;
-mod life;
+mod missing;
 mod operators;
 mod order;
 mod process;
+mod reads;
 mod record;
 mod repeats;
-mod seen;
-mod started;
+mod rollback;
 mod times;
-mod told;
-mod undone;
+mod transitions;
 mod unknown;
 mod verdict;
-mod words;
 
 use std::path::Path;
 
@@ -101,7 +101,7 @@ fn judge_all(mut all: Collection) -> Verdict {
     let order = |record: &Record| (record.id, record.epoch, record.order, record.now_us);
     records.sort_by_key(order);
     void.sort_by_key(order);
-    undone::judge(&all, &void, &mut verdict);
+    rollback::judge(&all, &void, &mut verdict);
     unknown.sort_by_key(|record| (record.id, record.asked_us));
     judge_ids(&all, &records, &unknown, &mut verdict);
     operators::judge(&all, verdict.swept, &mut verdict);
@@ -137,7 +137,7 @@ fn add_left(all: &mut Collection) {
             order: u64::MAX,
             now_us: u64::MAX,
             asked_us: u64::MAX,
-            told_us: u64::MAX,
+            answered_us: u64::MAX,
             what: What::Left {
                 state,
                 failures: item.2,

@@ -6,7 +6,7 @@
 use super::collect::Collection;
 use super::context::Context;
 use super::excuses::UNDER_WAY_US;
-use super::life::{Gone, Life, Place};
+use super::hypothesis::{Gone, Hypothesis, Status};
 use super::record::Record;
 use super::verdict::{Cause, Kind, Verdict};
 use crate::history::{Answer, Call};
@@ -31,7 +31,7 @@ struct Sweep {
 
 impl Sweep {
     /// Whether it may have come between the last change of a life and a record.
-    fn is_between(&self, life: &Life, record: &Record, context: &Context<'_>) -> bool {
+    fn is_between(&self, life: &Hypothesis, record: &Record, context: &Context<'_>) -> bool {
         match self.told {
             // Once, in its time, by a change that no answered call made.
             None => {
@@ -82,8 +82,11 @@ impl Operators {
         }
     }
 
-    pub(super) fn full(&mut self, told_us: u64) {
-        self.full_us = Some(self.full_us.map_or(told_us, |known| known.min(told_us)));
+    pub(super) fn full(&mut self, answered_us: u64) {
+        self.full_us = Some(
+            self.full_us
+                .map_or(answered_us, |known| known.min(answered_us)),
+        );
     }
 
     /// `record` says when.
@@ -96,7 +99,7 @@ impl Operators {
         });
         match (call, answer) {
             (Call::Claim { .. }, Answer::Claimed { items, .. }) if !items.is_empty() => {
-                self.grants.push((epoch, seq, record.told_us));
+                self.grants.push((epoch, seq, record.answered_us));
             }
             (Call::Other { verb, args }, answer) => match (verb.as_str(), answer) {
                 ("pause", Answer::Other(words)) if words == &["OK"] => {
@@ -208,9 +211,14 @@ impl Operators {
     }
 
     /// Whether a purge may have taken a message before this record.
-    pub(super) fn may_purge(&self, life: &Life, record: &Record, context: &Context<'_>) -> bool {
-        let fits = |purge: &Sweep| purge.takes_dead == (life.place == Place::Dead);
-        let may = matches!(life.place, Place::Dead | Place::Waiting);
+    pub(super) fn may_purge(
+        &self,
+        life: &Hypothesis,
+        record: &Record,
+        context: &Context<'_>,
+    ) -> bool {
+        let fits = |purge: &Sweep| purge.takes_dead == (life.status == Status::Dead);
+        let may = matches!(life.status, Status::Dead | Status::Waiting);
         may && self
             .purges
             .iter()
@@ -220,10 +228,10 @@ impl Operators {
     /// What revivals of the oldest may have made of a dead message before this record.
     pub(super) fn revived(
         &self,
-        life: &Life,
+        life: &Hypothesis,
         record: &Record,
         context: &Context<'_>,
-        lives: &mut Vec<Life>,
+        lives: &mut Vec<Hypothesis>,
     ) {
         for revival in self
             .revivals
@@ -271,7 +279,7 @@ fn sweep(args: &[String], asked_us: u64) -> Sweep {
     }
 }
 
-impl Life {
+impl Hypothesis {
     /// A purge took it.
     pub(super) fn purged(mut self, record: &Record) -> Self {
         self.leave(Gone::Purged);
@@ -329,7 +337,7 @@ fn granted_while_paused(
         .filter(|known| !is_void(known.0, known.1))
         .collect();
     paused.sort_unstable();
-    for (epoch, seq, told_us) in operators
+    for (epoch, seq, answered_us) in operators
         .grants
         .iter()
         .filter(|(epoch, seq, _)| !is_void(*epoch, *seq))
@@ -342,7 +350,8 @@ fn granted_while_paused(
         let Some((_, since, true, asked_us)) = last else {
             continue;
         };
-        let may_end = |resume_us: &u64| resume_us < told_us && *asked_us < resume_us + UNDER_WAY_US;
+        let may_end =
+            |resume_us: &u64| resume_us < answered_us && *asked_us < resume_us + UNDER_WAY_US;
         if !operators.lost_resumes.iter().any(may_end) {
             verdict.found(Kind::GrantedWhilePaused, || {
                 format!("queue {name}: a claim with seq {seq} was granted messages; it was paused with seq {since}")

@@ -1,14 +1,14 @@
 //! What the `seq` of all replies says about a queue as a whole.
 
 use super::context::{Epoch, Queue};
-use super::gaps;
+use super::missing;
 use super::verdict::{Kind, Verdict};
 
 /// The header of a reply, and when it was asked for and told.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reply {
     pub(super) asked_us: u64,
-    pub(super) told_us: u64,
+    pub(super) answered_us: u64,
     pub(super) now_us: u64,
     pub(super) seq: u64,
     pub(super) changed: Change,
@@ -54,13 +54,13 @@ pub(super) fn judge(
 fn went_back(epoch: &Epoch, queue: &Queue, replies: &mut [Reply], verdict: &mut Verdict) {
     let mut told: Vec<(u64, u64)> = replies
         .iter()
-        .map(|reply| (reply.told_us, reply.seq))
+        .map(|reply| (reply.answered_us, reply.seq))
         .collect();
     told.sort_unstable();
     replies.sort_unstable_by_key(|reply| reply.asked_us);
     let (mut told, mut highest) = (told.into_iter().peekable(), 0);
     for reply in replies {
-        while let Some((_, seq)) = told.next_if(|(told_us, _)| *told_us < reply.asked_us) {
+        while let Some((_, seq)) = told.next_if(|(answered_us, _)| *answered_us < reply.asked_us) {
             highest = highest.max(seq);
         }
         if reply.seq < highest {
@@ -68,7 +68,7 @@ fn went_back(epoch: &Epoch, queue: &Queue, replies: &mut [Reply], verdict: &mut 
                 let (name, incarnation) = (&queue.name, &epoch.incarnation);
                 format!(
                     "queue {name} {incarnation}: seq {} was answered at {} us after {highest}",
-                    reply.seq, reply.told_us
+                    reply.seq, reply.answered_us
                 )
             });
         }
@@ -88,7 +88,7 @@ fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Ve
             });
         }
     }
-    let (possible, mut sure) = gaps::of(epoch, queue, replies);
+    let (possible, mut sure) = missing::of(epoch, queue, replies);
     epoch.gaps = possible;
     // What came before the first answered change may have been made by somebody who wrote nothing down.
     let first = replies
@@ -96,7 +96,7 @@ fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Ve
         .find(|reply| reply.changed != Change::No)
         .map_or(u64::MAX, |reply| reply.seq);
     sure.retain(|gap| gap.seq > first);
-    let unpaid = gaps::unpaid(&sure, &queue.lost);
+    let unpaid = missing::unpaid(&sure, &queue.lost);
     if unpaid > 0 {
         verdict.found(Kind::UnaskedChanges, || {
             let (missing, lost) = (sure.len(), queue.lost.len());
@@ -120,7 +120,7 @@ mod tests {
             let now_us = now_ms * 1_000;
             Reply {
                 asked_us: now_us,
-                told_us: now_us + 1,
+                answered_us: now_us + 1,
                 now_us,
                 seq: *seq,
                 changed: *changed,

@@ -1,6 +1,6 @@
 //! What happened to one id in one call, in few bytes: a run has tens of millions of them.
 
-use super::seen::Seen;
+use super::reads::ReadState;
 use crate::history::{PushItem, State, Verb};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,9 +11,9 @@ pub(super) struct Record {
     /// Twice the `seq`, plus one if the call changed nothing or may have: then it came after the one that did.
     pub(super) order: u64,
     pub(super) now_us: u64,
-    /// When it was sent and answered, by the clock of the processes. A call without an answer cannot be applied after `told_us`.
+    /// When it was sent and answered, by the clock of the processes. A call without an answer cannot be applied after `answered_us`.
     pub(super) asked_us: u64,
-    pub(super) told_us: u64,
+    pub(super) answered_us: u64,
     pub(super) what: What,
 }
 
@@ -47,13 +47,13 @@ pub(super) enum What {
         /// As `Push::options`.
         options: u32,
     },
-    /// `told_ms` is the time in the verdict.
+    /// `answered_ms` is the time in the verdict.
     Settle {
         verb: Verb,
         verdict: Settled,
         token: u64,
         time: Time,
-        told_ms: u64,
+        answered_ms: u64,
     },
     /// `alone`: its call named no other message.
     Change {
@@ -62,10 +62,10 @@ pub(super) enum What {
         time: Time,
         expected: Expected,
         alone: bool,
-        told_ms: u64,
+        answered_ms: u64,
     },
     /// A get.
-    Seen(Seen),
+    ReadState(ReadState),
     Left {
         state: State,
         failures: u32,
@@ -143,9 +143,9 @@ pub(super) struct Push {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Held {
     /// Nobody was asked.
-    Nobody,
+    NotAsked,
     /// Replicas were asked, and did not confirm it, or nobody was told of it.
-    Perhaps,
+    Unconfirmed,
     Replicas,
 }
 
@@ -191,7 +191,7 @@ impl Push {
             options: number_of(format!("{limit} {parent}").trim()),
             max_attempts,
             conflict,
-            held: Held::Nobody,
+            held: Held::NotAsked,
             ended_ms: 0,
             believed: false,
         }

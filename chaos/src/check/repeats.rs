@@ -6,7 +6,7 @@
 //! A call that began after the end had been answered is told `CREATED`: if it is told `FINISHED`, a new push is lost.
 
 use super::context::Context;
-use super::life::Life;
+use super::hypothesis::Hypothesis;
 use super::record::{Push, Pushed, Record, What};
 use super::unknown::bit;
 
@@ -20,7 +20,7 @@ fn push_of(record: &Record) -> Option<(&Push, Pushed)> {
     }
 }
 
-impl Life {
+impl Hypothesis {
     /// Whether an earlier attempt of the same call has made a message already.
     pub(super) fn has_made(&self, push: &Push, record: &Record, context: &Context<'_>) -> bool {
         let made = |verdict| matches!(verdict, Pushed::Created | Pushed::Unknown);

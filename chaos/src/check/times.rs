@@ -1,27 +1,27 @@
 //! Whether the times in an answer are those that were asked for.
 
 use super::context::Context;
-use super::life::{Life, Place};
+use super::hypothesis::{Hypothesis, Status};
 use super::record::{Changed, Expected, Record, Settled, Time, What};
 use super::verdict::Kind;
 use crate::history::{State, Verb};
 
-impl Life {
+impl Hypothesis {
     pub(super) fn allows_settled_time(
         &self,
         verb: Verb,
         verdict: Settled,
-        (time, told_ms): (Time, u64),
+        (time, answered_ms): (Time, u64),
         record: &Record,
         context: &Context<'_>,
     ) -> Result<(), Kind> {
         let wanted_ms = time.due_ms(record.now_up());
         let right = match (verb, verdict) {
-            (Verb::Retry | Verb::Again, Settled::Done) => told_ms == wanted_ms,
+            (Verb::Retry | Verb::Again, Settled::Done) => answered_ms == wanted_ms,
             (Verb::Extend, Settled::Done) => {
                 let least_ms = wanted_ms.max(self.deadline_ms);
-                told_ms == least_ms
-                    || told_ms > least_ms && told_ms <= self.extended_ms(record, context)
+                answered_ms == least_ms
+                    || answered_ms > least_ms && answered_ms <= self.extended_ms(record, context)
             }
             _ => true,
         };
@@ -41,7 +41,7 @@ impl Life {
             _ => None,
         });
         let until_ms = longest
-            .filter(|(call, _)| call.asked_us < record.told_us)
+            .filter(|(call, _)| call.asked_us < record.answered_us)
             .map(|(_, time)| {
                 if stepped {
                     u64::MAX
@@ -57,7 +57,7 @@ impl Life {
         &self,
         verb: Verb,
         verdict: Changed,
-        (time, expected, told_ms): (Time, Expected, u64),
+        (time, expected, answered_ms): (Time, Expected, u64),
         record: &Record,
         context: &Context<'_>,
     ) -> Result<(), Kind> {
@@ -72,25 +72,26 @@ impl Life {
         match (verb, verdict) {
             (Verb::Reschedule, Changed::Done) => {
                 let wanted_ms = time.due_ms(record.now_up());
-                check(told_ms == wanted_ms, Kind::WrongTimes)?;
+                check(answered_ms == wanted_ms, Kind::WrongTimes)?;
                 let refused = score_ms
                     .zip(expected_ms)
                     .is_some_and(|(is, expected)| is != expected && is != wanted_ms);
                 check(!refused, Kind::Contradictions)
             }
             (Verb::Reschedule, Changed::Conflict) => {
-                let known = score_ms.map_or(told_ms >= self.not_before_ms || stepped, |score_ms| {
-                    score_ms == told_ms
-                });
+                let known = score_ms
+                    .map_or(answered_ms >= self.not_before_ms || stepped, |score_ms| {
+                        score_ms == answered_ms
+                    });
                 check(known, Kind::WrongTimes)?;
-                let wanted = told_ms == time.due_ms(record.now_up());
+                let wanted = answered_ms == time.due_ms(record.now_up());
                 check(
-                    !wanted && expected_ms.is_some_and(|expected| expected != told_ms),
+                    !wanted && expected_ms.is_some_and(|expected| expected != answered_ms),
                     Kind::Contradictions,
                 )
             }
             (Verb::RunNow, Changed::Done) => {
-                check(told_ms == record.now(), Kind::WrongTimes)?;
+                check(answered_ms == record.now(), Kind::WrongTimes)?;
                 check(due() != Some(true), Kind::Contradictions)
             }
             (Verb::RunNow, Changed::Already) => check(due() != Some(false), Kind::Contradictions),
@@ -106,16 +107,16 @@ impl Life {
         context: &Context<'_>,
     ) -> Result<(), Kind> {
         let stepped = context.epoch.stepped(self.seq, u64::MAX);
-        let right = match (self.place, state) {
-            (Place::Waiting, _) if self.slack > 0 => true,
-            (Place::Waiting, _) => self
+        let right = match (self.status, state) {
+            (Status::Waiting, _) if self.slack > 0 => true,
+            (Status::Waiting, _) => self
                 .score_ms
                 .map_or(time_ms >= self.not_before_ms || stepped, |score_ms| {
                     score_ms == time_ms
                 }),
-            (Place::Leased, _) => self.due_ms.is_none_or(|due_ms| due_ms == time_ms),
+            (Status::Leased, _) => self.due_ms.is_none_or(|due_ms| due_ms == time_ms),
             // Since when it is dead an answer says exactly, a lease that ran out does not.
-            (Place::Dead, _) => self
+            (Status::Dead, _) => self
                 .score_ms
                 .map_or(time_ms >= self.now_ms || stepped, |died_ms| {
                     died_ms == time_ms

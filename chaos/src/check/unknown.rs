@@ -1,7 +1,7 @@
 //! What calls without an answer may have done to an id, if they were applied.
 
 use super::context::Context;
-use super::life::{Gone, Life, Place};
+use super::hypothesis::{Gone, Hypothesis, Status};
 use super::record::{Conflict, Push, Record, Time, What};
 use super::verdict::Cause;
 use crate::history::Verb;
@@ -10,7 +10,7 @@ use crate::history::Verb;
 const LIVES: usize = 4_096;
 const REPEAT_MS: u64 = 12_000;
 
-/// The mark of a call without an answer in `Life::used`; of those beyond the number of bits none.
+/// The mark of a call without an answer in `Hypothesis::used`; of those beyond the number of bits none.
 pub(super) fn bit(place: usize) -> u64 {
     u32::try_from(place)
         .ok()
@@ -20,12 +20,12 @@ pub(super) fn bit(place: usize) -> u64 {
 
 /// Adds every state that could be meanwhile, before `next`; `false` if there are too many.
 pub(super) fn spread(
-    lives: &mut Vec<Life>,
+    lives: &mut Vec<Hypothesis>,
     unknown: &[Record],
     next: &Record,
     context: &Context<'_>,
 ) -> bool {
-    if !unknown.iter().any(|call| call.asked_us < next.told_us) {
+    if !unknown.iter().any(|call| call.asked_us < next.answered_us) {
         return true;
     }
     let (mut done, mut more) = (0, Vec::new());
@@ -33,7 +33,7 @@ pub(super) fn spread(
         life.reaped(next, context, &mut more);
         for (place, call) in unknown.iter().enumerate() {
             // What was sent after the next answer had come cannot have been before it.
-            if call.asked_us < next.told_us {
+            if call.asked_us < next.answered_us {
                 life.perhaps(call, bit(place), next, context, &mut more);
             }
         }
@@ -52,7 +52,7 @@ pub(super) fn spread(
 
 /// Adds what hidden claims, and leases that ran out after them, may have made of it before `next`; `false` if that is too
 /// much.
-pub(super) fn hide(lives: &mut Vec<Life>, next: &Record, context: &Context<'_>) -> bool {
+pub(super) fn hide(lives: &mut Vec<Hypothesis>, next: &Record, context: &Context<'_>) -> bool {
     let (mut done, mut more) = (0, Vec::new());
     while let Some(life) = lives.get(done).copied() {
         life.unasked(next, context, &mut more);
@@ -69,7 +69,7 @@ pub(super) fn hide(lives: &mut Vec<Life>, next: &Record, context: &Context<'_>) 
     true
 }
 
-impl Life {
+impl Hypothesis {
     /// What it becomes if this call was applied before `next`: once, in its time, by a change that no answered call made.
     fn perhaps(
         &self,
@@ -83,7 +83,7 @@ impl Life {
             return;
         }
         let mut gaps = context.epoch.gaps(self.seq, next.seq()).iter();
-        let Some(gap) = gaps.find(|gap| gap.fits(call.asked_us, call.told_us)) else {
+        let Some(gap) = gaps.find(|gap| gap.fits(call.asked_us, call.answered_us)) else {
             return;
         };
         let mut life = *self;
@@ -95,19 +95,19 @@ impl Life {
         } else {
             self.now_ms.max(gap.after_ms)
         };
-        (life.seq, life.told_us) = (gap.seq, gap.before_us);
+        (life.seq, life.answered_us) = (gap.seq, gap.before_us);
         match call.what {
             What::Push { push, .. } => {
                 lives.extend(life.perhaps_pushed(&push, call, next, context))
             }
             What::Settle {
                 verb, token, time, ..
-            } if self.place == Place::Leased && self.token == Some(token) => {
+            } if self.status == Status::Leased && self.token == Some(token) => {
                 life.perhaps_settled(verb, time, call, context, lives);
             }
             What::Change {
                 verb: Verb::Cancel, ..
-            } if matches!(self.place, Place::Waiting | Place::Dead) => {
+            } if matches!(self.status, Status::Waiting | Status::Dead) => {
                 life.leave(Gone::Cancelled);
                 life.remember(life.now_ms + REPEAT_MS, u64::MAX, life.seq);
                 lives.push(life);
@@ -115,7 +115,7 @@ impl Life {
             What::Change {
                 verb: Verb::Requeue,
                 ..
-            } if self.place == Place::Dead => {
+            } if self.status == Status::Dead => {
                 life.wait_at_least(life.now_ms);
                 life.count_anew(Some(Cause::Requeue));
                 lives.push(life);
@@ -174,8 +174,8 @@ impl Life {
             return None;
         }
         let mut life = *self;
-        match self.place {
-            Place::Absent(gone) => {
+        match self.status {
+            Status::Absent(gone) => {
                 life.pushed(push, 0);
                 life.again = (gone == Gone::Acked).then_some(Cause::UnknownOutcome);
                 let near = push
@@ -191,7 +191,7 @@ impl Life {
                 };
                 life.remember(least, push.until_ms.max(self.remembered_ms.1), self.seq);
             }
-            Place::Waiting if push.conflict != Conflict::Keep => {
+            Status::Waiting if push.conflict != Conflict::Keep => {
                 if push.conflict == Conflict::Replace {
                     life.pushed(push, 0);
                 }
@@ -214,7 +214,7 @@ impl Life {
     ) {
         match verb {
             Verb::Ack => self.leave(Gone::Acked),
-            Verb::Bury => (self.place, self.token) = (Place::Dead, None),
+            Verb::Bury => (self.status, self.token) = (Status::Dead, None),
             Verb::Again => {
                 self.wait_for(time, call);
                 self.count_anew(Some(Cause::Again));
@@ -225,7 +225,7 @@ impl Life {
                 self.failures += 1;
                 if last != Some(false) {
                     let mut dead = self;
-                    (dead.place, dead.token) = (Place::Dead, None);
+                    (dead.status, dead.token) = (Status::Dead, None);
                     lives.push(dead);
                 }
                 if last == Some(true) {

@@ -13,7 +13,7 @@ use crate::run::stage::QUEUE;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claim {
     pub(super) asked_us: u64,
-    pub(super) told_us: u64,
+    pub(super) answered_us: u64,
     /// Granted by a master that had been replaced, or undone in another way.
     pub(super) void: bool,
 }
@@ -171,7 +171,7 @@ pub(super) fn read_claims(
                 tell(
                     Claim {
                         asked_us,
-                        told_us: t_us,
+                        answered_us: t_us,
                         void: undone.iter().any(is_void),
                     },
                     &items,

@@ -114,15 +114,17 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
             let first = claims.partition_point(|claim| claim.asked_us < from_us);
             let counts = |claim: &&Claim| kind != "failover" || !claim.void;
             let found = claims.get(first..).into_iter().flatten().find(counts);
-            let told_us = found.map_or(u64::MAX, |claim| claim.told_us).min(calm_us);
-            if unexcused_us(from_us, told_us, &excused) > GOES_ON_US {
-                late.push(format!("{kind} was over at {from_us} us, and work went on at {told_us} us at the earliest"));
+            let answered_us = found
+                .map_or(u64::MAX, |claim| claim.answered_us)
+                .min(calm_us);
+            if unexcused_us(from_us, answered_us, &excused) > GOES_ON_US {
+                late.push(format!("{kind} was over at {from_us} us, and work went on at {answered_us} us at the earliest"));
             }
             match found {
                 Some(claim) => samples
                     .entry(kind.to_owned())
                     .or_default()
-                    .push(claim.told_us - from_us),
+                    .push(claim.answered_us - from_us),
                 None => *never.entry(kind.to_owned()).or_default() += 1,
             }
         }

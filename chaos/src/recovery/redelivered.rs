@@ -57,19 +57,19 @@ pub(super) fn redeliveries(
                 {
                     let first = again
                         .entry((item.0.clone(), *killed_us))
-                        .or_insert(claim.told_us);
-                    *first = (*first).min(claim.told_us);
+                        .or_insert(claim.answered_us);
+                    *first = (*first).min(claim.answered_us);
                 }
             }
         };
         read_claims(worker, undone, note, &mut BTreeMap::new())?;
     }
-    for ((id, killed_us), told_us) in again {
+    for ((id, killed_us), answered_us) in again {
         let beside = |fault: &&Fault| {
             let crew = CREW_FAULTS.contains(&&*fault.kind) && fault.begun_us != killed_us;
             let over_us = fault.ended_us + if crew { RESTART_US } else { 0 };
             (crew || OUTAGES.contains(&&*fault.kind))
-                && fault.begun_us < told_us
+                && fault.begun_us < answered_us
                 && over_us > killed_us
         };
         let kind = if faults.iter().any(|fault| beside(&fault)) {
@@ -78,15 +78,15 @@ pub(super) fn redeliveries(
             "worker_kill"
         };
         let limit_us = REDELIVERED_US + lease_ms * 1_000;
-        if kind == "worker_kill" && unexcused_us(killed_us, told_us, excused) > limit_us {
+        if kind == "worker_kill" && unexcused_us(killed_us, answered_us, excused) > limit_us {
             late.push(format!(
-                "a worker was killed at {killed_us} us, and {id} was claimed again at {told_us} us"
+                "a worker was killed at {killed_us} us, and {id} was claimed again at {answered_us} us"
             ));
         }
         samples
             .entry(kind.to_owned())
             .or_default()
-            .push(told_us - killed_us);
+            .push(answered_us - killed_us);
     }
     Ok(())
 }

@@ -7,11 +7,11 @@ use crate::check::calls::{token_of, what_of};
 use crate::check::context::Lost;
 use crate::check::excuses::UNDER_WAY_US;
 use crate::check::order::{Change, Reply};
+use crate::check::reads::ReadState;
 use crate::check::record::{
     Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split,
     whole_ms,
 };
-use crate::check::seen::Seen;
 use crate::check::verdict::Kind;
 use crate::history::{Answer, Call, ClaimedItem, Verb};
 
@@ -35,8 +35,8 @@ impl Process<'_> {
             .or_default() += 1;
         let epoch = self.all.epoch(open.queue, incarnation);
         let known = &mut self.all.epochs[usize::from(epoch)];
-        known.first_us = known.first_us.min(reply.told_us);
-        known.last_us = known.last_us.max(reply.told_us);
+        known.first_us = known.first_us.min(reply.answered_us);
+        known.last_us = known.last_us.max(reply.answered_us);
         self.all.replies[usize::from(epoch)].push(reply);
         let record = Record {
             id: 0,
@@ -45,7 +45,7 @@ impl Process<'_> {
             order: reply.seq * 2 + u64::from(reply.changed != Change::Yes),
             now_us: reply.now_us,
             asked_us: open.asked_us,
-            told_us: reply.told_us,
+            answered_us: reply.answered_us,
             what: What::Left {
                 state: crate::history::State::Dead,
                 failures: 0,
@@ -80,11 +80,11 @@ impl Process<'_> {
                     self.all.verdict.found(Kind::WrongTimes, || {
                         format!(
                             "process {number} at {} us: a claim's deadline is {deadline_ms}, not {wanted_ms}",
-                            reply.told_us
+                            reply.answered_us
                         )
                     });
                 }
-                self.granted.claimed(token, reply.told_us, &items);
+                self.granted.claimed(token, reply.answered_us, &items);
                 let (token, lease_ms) = (
                     token_of(token),
                     u32::try_from(*lease_ms).unwrap_or(u32::MAX),
@@ -143,7 +143,7 @@ impl Process<'_> {
             if word.starts_with("FULL") {
                 self.all.queues[usize::from(queue)]
                     .operators
-                    .full(record.told_us);
+                    .full(record.answered_us);
             }
             let unread = || format!("this is no verdict: {word:?}");
             match &mut what {
@@ -157,7 +157,7 @@ impl Process<'_> {
                             .push((open.number, self.all.records.len()));
                     }
                     if self.asking.waits_for_replicas(id) {
-                        push.held = Held::Perhaps;
+                        push.held = Held::Unconfirmed;
                         self.waiting
                             .entry(id.to_owned())
                             .or_default()
@@ -165,12 +165,16 @@ impl Process<'_> {
                     }
                 }
                 What::Settle {
-                    verdict, told_ms, ..
-                } => (*verdict, *told_ms) = settled(word).with_context(unread)?,
-                What::Seen(seen) => *seen = Seen::parse(word).with_context(unread)?,
+                    verdict,
+                    answered_ms,
+                    ..
+                } => (*verdict, *answered_ms) = settled(word).with_context(unread)?,
+                What::ReadState(seen) => *seen = ReadState::parse(word).with_context(unread)?,
                 What::Change {
-                    verdict, told_ms, ..
-                } => (*verdict, *told_ms) = changed(word).with_context(unread)?,
+                    verdict,
+                    answered_ms,
+                    ..
+                } => (*verdict, *answered_ms) = changed(word).with_context(unread)?,
                 _ => {}
             }
             match what {
@@ -263,7 +267,7 @@ impl Process<'_> {
                 order: 0,
                 now_us: 0,
                 asked_us,
-                told_us: until_us,
+                answered_us: until_us,
                 what,
             });
         }

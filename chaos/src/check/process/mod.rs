@@ -6,12 +6,12 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, Result};
 
+use crate::check::callers::Asking;
 use crate::check::calls::{changes, what_of};
 use crate::check::collect::Collection;
+use crate::check::handlers::Granted;
 use crate::check::order::Reply;
 use crate::check::record::{Held, Record, What};
-use crate::check::started::Granted;
-use crate::check::told::Asking;
 use crate::check::verdict::Kind;
 use crate::history::{Answer, Call, Event, Role};
 
@@ -112,7 +112,7 @@ impl Process<'_> {
                 }
                 let reply = Reply {
                     asked_us: open.asked_us,
-                    told_us: t_us,
+                    answered_us: t_us,
                     now_us: u64::try_from(now_us).unwrap_or(0),
                     seq,
                     changed: changes(&open.call, &answer),

@@ -8,7 +8,7 @@ use super::order::{Change, Reply};
 
 /// A `seq` that no answered call surely made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Gap {
+pub(super) struct MissingChange {
     pub(super) seq: u64,
     /// It was made between these, by the clock of the processes: after the calls with a lower `seq` had been sent, and
     /// before those with a higher one were answered.
@@ -21,7 +21,7 @@ pub(super) struct Gap {
     pub(super) lease_ms: Option<u64>,
 }
 
-impl Gap {
+impl MissingChange {
     /// Whether a call without an answer can have made it.
     pub(super) fn fits(&self, asked_us: u64, until_us: u64) -> bool {
         asked_us < self.before_us && self.after_us < until_us
@@ -33,7 +33,11 @@ const LONGEST: u64 = 10_000;
 
 /// Of replies in the order of `seq`, all that is void left out: what is missing, and how much of that nobody can have made
 /// but a call without an answer.
-pub(super) fn of(epoch: &Epoch, queue: &Queue, replies: &[Reply]) -> (Vec<Gap>, Vec<Gap>) {
+pub(super) fn of(
+    epoch: &Epoch,
+    queue: &Queue,
+    replies: &[Reply],
+) -> (Vec<MissingChange>, Vec<MissingChange>) {
     let before_us = earliest_answers(replies);
     let (mut possible, mut sure) = (Vec::new(), Vec::new());
     let (mut after_us, mut after_ms, mut last) = (0, 0, 0);
@@ -41,14 +45,14 @@ pub(super) fn of(epoch: &Epoch, queue: &Queue, replies: &[Reply]) -> (Vec<Gap>, 
     while let Some(first) = rest.first() {
         let same = rest.partition_point(|reply| reply.seq <= first.seq);
         let (of_seq, later) = rest.split_at(same);
-        let (told_us, now_ms) = (
+        let (answered_us, now_ms) = (
             before_us[replies.len() - rest.len()],
             first.now_us.div_ceil(1_000),
         );
-        let gap = |seq| Gap {
+        let gap = |seq| MissingChange {
             seq,
             after_us,
-            before_us: told_us,
+            before_us: answered_us,
             after_ms,
             before_ms: now_ms,
             lease_ms: None,
@@ -87,7 +91,7 @@ pub(super) fn of(epoch: &Epoch, queue: &Queue, replies: &[Reply]) -> (Vec<Gap>, 
     possible.extend(
         (last + 1..)
             .take(tail.min(LONGEST) as usize)
-            .map(|seq| Gap {
+            .map(|seq| MissingChange {
                 seq,
                 after_us,
                 before_us,
@@ -108,11 +112,11 @@ pub(super) fn of(epoch: &Epoch, queue: &Queue, replies: &[Reply]) -> (Vec<Gap>, 
 
 /// Of each place: when the first answer came that it or a later one was.
 fn earliest_answers(replies: &[Reply]) -> Vec<u64> {
-    let mut earliest: Vec<u64> = replies.iter().map(|reply| reply.told_us).collect();
+    let mut earliest: Vec<u64> = replies.iter().map(|reply| reply.answered_us).collect();
     let mut least = u64::MAX;
-    for told_us in earliest.iter_mut().rev() {
-        least = least.min(*told_us);
-        *told_us = least;
+    for answered_us in earliest.iter_mut().rev() {
+        least = least.min(*answered_us);
+        *answered_us = least;
     }
     earliest
 }
@@ -133,7 +137,7 @@ fn missing(epoch: &Epoch, after: u64, until: u64) -> Vec<u64> {
 }
 
 /// How many of these changes are left over when each call without an answer has made at most one of them, in its time.
-pub(super) fn unpaid(gaps: &[Gap], lost: &[Lost]) -> u64 {
+pub(super) fn unpaid(gaps: &[MissingChange], lost: &[Lost]) -> u64 {
     // Both ends of the times of gaps grow with `seq`: so who must be used first is who ends first.
     let mut waiting = std::collections::BinaryHeap::new();
     let (mut next, mut left) = (lost.iter().peekable(), 0);
@@ -156,8 +160,8 @@ pub(super) fn unpaid(gaps: &[Gap], lost: &[Lost]) -> u64 {
 mod tests {
     use super::*;
 
-    fn gap(seq: u64, after_us: u64, before_us: u64) -> Gap {
-        Gap {
+    fn gap(seq: u64, after_us: u64, before_us: u64) -> MissingChange {
+        MissingChange {
             seq,
             after_us,
             before_us,
@@ -199,7 +203,7 @@ mod tests {
             let at_us = seq * 1_000;
             Reply {
                 asked_us: at_us,
-                told_us: at_us + 500,
+                answered_us: at_us + 500,
                 now_us: at_us,
                 seq,
                 changed,
@@ -222,7 +226,7 @@ mod tests {
         ];
         let replies = replies.map(|(seq, changed)| reply(seq, changed));
         let (possible, sure) = of(&epoch, &queue, &replies);
-        let seqs = |gaps: &[Gap]| gaps.iter().map(|gap| gap.seq).collect::<Vec<_>>();
+        let seqs = |gaps: &[MissingChange]| gaps.iter().map(|gap| gap.seq).collect::<Vec<_>>();
         assert_eq!(seqs(&sure), [1, 3, 5, 6]);
         assert_eq!(
             seqs(&possible),

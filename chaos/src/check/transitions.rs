@@ -1,7 +1,7 @@
 //! What becomes of an id by an answer.
 
 use super::context::Context;
-use super::life::{Gone, Life, Place};
+use super::hypothesis::{Gone, Hypothesis, Status};
 use super::record::{Changed, Conflict, Push, Pushed, Record, Settled, Time, What};
 use super::verdict::Cause;
 use crate::history::Verb;
@@ -9,7 +9,7 @@ use crate::history::Verb;
 /// How long an id that is gone early is remembered.
 const REPEAT_MS: u64 = 12_000;
 
-impl Life {
+impl Hypothesis {
     /// Also if that should not have been answered: it is what has to be reckoned with from then on.
     pub(super) fn after(&self, record: &Record, context: &Context<'_>) -> Self {
         let mut life = *self;
@@ -28,7 +28,8 @@ impl Life {
                 if !life.is_there() {
                     life.failures = 0;
                 }
-                (life.place, life.token, life.due_ms) = (Place::Leased, Some(token), Some(due_ms));
+                (life.status, life.token, life.due_ms) =
+                    (Status::Leased, Some(token), Some(due_ms));
                 life.deadline_ms = record.now_up() + u64::from(lease_ms);
                 (life.version, life.bytes) = (u16::try_from(version).unwrap_or(u16::MAX), bytes);
                 (life.options, life.score_ms) = (options, None);
@@ -41,24 +42,24 @@ impl Life {
                 verb,
                 verdict,
                 time,
-                told_ms,
+                answered_ms,
                 ..
             } => {
-                life.after_settle(verb, verdict, time, told_ms, record);
+                life.after_settle(verb, verdict, time, answered_ms, record);
             }
             What::Change {
                 verb,
                 verdict,
                 time,
                 alone,
-                told_ms,
+                answered_ms,
                 ..
             } => {
                 // It moved it for certain if nothing else can have made the change that it saw.
                 let sure = alone && !context.epoch.is_made_by_another(record.seq());
-                life.after_change(verb, verdict, (time, told_ms, sure), record);
+                life.after_change(verb, verdict, (time, answered_ms, sure), record);
             }
-            What::Seen(_) => {}
+            What::ReadState(_) => {}
             What::Left { crashes, .. } => life.take_slack(crashes, record, context),
         }
         // Between two answers that changed nothing the same crashes would be counted twice.
@@ -91,9 +92,10 @@ impl Life {
 
     /// An answer that says where it is does not say that it was there all the time: only changes count.
     fn changed_by(&mut self, record: &Record) {
-        (self.seq, self.now_ms, self.told_us) = (record.seq(), record.now(), record.told_us);
+        (self.seq, self.now_ms, self.answered_us) =
+            (record.seq(), record.now(), record.answered_us);
         if !self.is_there() {
-            self.gone_us = Some(record.told_us);
+            self.gone_us = Some(record.answered_us);
         }
     }
 
@@ -167,31 +169,31 @@ impl Life {
         verb: Verb,
         verdict: Settled,
         time: Time,
-        told_ms: u64,
+        answered_ms: u64,
         record: &Record,
     ) {
         match (verb, verdict) {
             (_, Settled::Gone) if self.is_there() => return self.leave(Gone::Vanished),
             (_, Settled::Dead) => {
-                (self.place, self.token, self.failures) = (Place::Dead, None, self.failures + 1);
+                (self.status, self.token, self.failures) = (Status::Dead, None, self.failures + 1);
                 self.score_ms = Some(record.now());
             }
             (_, Settled::Gone | Settled::Lost | Settled::Refused | Settled::Unknown) => return,
             (Verb::Extend, _) => {
-                self.deadline_ms = self.deadline_ms.max(told_ms);
+                self.deadline_ms = self.deadline_ms.max(answered_ms);
                 return self.changed_by(record);
             }
             (Verb::Ack, _) => self.leave(Gone::Acked),
             (Verb::Bury, _) => {
-                (self.place, self.token, self.score_ms) = (Place::Dead, None, Some(record.now()));
+                (self.status, self.token, self.score_ms) = (Status::Dead, None, Some(record.now()));
             }
             (Verb::Again, _) => {
-                self.wait_until(told_ms);
+                self.wait_until(answered_ms);
                 self.count_anew(Some(Cause::Again));
                 self.put_off = true;
             }
             (Verb::Retry, _) => {
-                self.wait_until(told_ms);
+                self.wait_until(answered_ms);
                 (self.failures, self.again, self.put_off) =
                     (self.failures + 1, Some(Cause::Retry), true);
             }
@@ -218,7 +220,7 @@ impl Life {
         what: (Time, u64, bool),
         record: &Record,
     ) {
-        let (time, told_ms, sure) = what;
+        let (time, answered_ms, sure) = what;
         let until_ms = record.now_up() + REPEAT_MS;
         match (verb, verdict) {
             (_, Changed::Absent) if self.is_there() => return self.leave(Gone::Vanished),
@@ -234,18 +236,18 @@ impl Life {
             }
             // It tells where it waits, and nothing changed.
             (_, Changed::Conflict) => {
-                (self.score_ms, self.not_before_ms) = (Some(told_ms), told_ms);
+                (self.score_ms, self.not_before_ms) = (Some(answered_ms), answered_ms);
                 return;
             }
             // It had that due already; nothing changed.
-            (Verb::Reschedule, Changed::Done) if self.score_ms == Some(told_ms) => return,
+            (Verb::Reschedule, Changed::Done) if self.score_ms == Some(answered_ms) => return,
             (Verb::Reschedule | Verb::RunNow, Changed::Done) => {
                 // One that waits after a crash for a time that nobody told may have had that due already.
                 let sure = sure || verb == Verb::RunNow || self.score_ms.is_some();
-                self.wait_until(told_ms);
+                self.wait_until(answered_ms);
                 self.due_ms = self.due_ms.filter(|_| sure);
                 self.put_off = true;
-                if told_ms <= record.now() + REPEAT_MS {
+                if answered_ms <= record.now() + REPEAT_MS {
                     let least = if sure { until_ms } else { self.remembered_ms.0 };
                     self.remember(least, until_ms, record.seq());
                 }

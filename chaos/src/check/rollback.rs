@@ -1,9 +1,9 @@
 //! What a failover or a cut file undid: which of it nobody had been promised to keep, and which must not have gone.
 
 use super::collect::Collection;
+use super::describe::story;
 use super::record::{Changed, Held, Pushed, Record, Settled, What};
 use super::verdict::{Kind, Verdict};
-use super::words::story;
 use crate::history::Verb;
 
 /// All void records, by id and in the order of the server that wrote them.
@@ -53,9 +53,9 @@ pub(super) fn judge(all: &Collection, void: &[Record], verdict: &mut Verdict) {
                     ..
                 } => {
                     made = None;
-                    Held::Nobody
+                    Held::NotAsked
                 }
-                _ => Held::Nobody,
+                _ => Held::NotAsked,
             };
             if kept == Held::Replicas {
                 let name = || {
@@ -69,6 +69,6 @@ pub(super) fn judge(all: &Collection, void: &[Record], verdict: &mut Verdict) {
                 });
             }
         }
-        verdict.lost_in_declared_window += u64::from(made == Some(Held::Nobody));
+        verdict.lost_in_declared_window += u64::from(made == Some(Held::NotAsked));
     }
 }

@@ -1,14 +1,14 @@
 //! What `get` says of a message.
 
 use super::context::Context;
-use super::life::{Life, Place};
+use super::hypothesis::{Hypothesis, Status};
 use super::record::Record;
 use super::verdict::Kind;
 use crate::history::State;
 
 /// Nothing of a message that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Seen(Option<Found>);
+pub(super) struct ReadState(Option<Found>);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Found {
@@ -21,7 +21,7 @@ struct Found {
     options: u32,
 }
 
-impl Seen {
+impl ReadState {
     /// `ABSENT`, or `IS <state> <time ms> <failures> <crashes> <version> <bytes> <options>`.
     pub(super) fn parse(word: &str) -> Option<Self> {
         if word == "ABSENT" {
@@ -40,10 +40,10 @@ impl Seen {
     }
 }
 
-impl Life {
+impl Hypothesis {
     pub(super) fn allows_seen(
         &self,
-        seen: Seen,
+        seen: ReadState,
         record: &Record,
         context: &Context<'_>,
     ) -> Result<(), Kind> {
@@ -54,7 +54,7 @@ impl Life {
                 Ok(())
             };
         };
-        if let Place::Absent(gone) = self.place {
+        if let Status::Absent(gone) = self.status {
             return Err(self.although(gone, context));
         }
         self.allows_state(found.state)?;
@@ -68,12 +68,12 @@ impl Life {
             return Err(Kind::Miscounted);
         }
         let stepped = context.epoch.stepped(self.seq, record.seq());
-        let is_time = match self.place {
+        let is_time = match self.status {
             // Since a second crash it waits for another time than its due.
-            Place::Waiting if self.slack == 0 => self
+            Status::Waiting if self.slack == 0 => self
                 .score_ms
                 .is_none_or(|score_ms| score_ms == found.time_ms),
-            Place::Leased => found.time_ms >= self.deadline_ms,
+            Status::Leased => found.time_ms >= self.deadline_ms,
             _ => true,
         };
         if is_time || stepped {

@@ -1,12 +1,12 @@
 //! One possible state of one id, and what the queue does with it unasked.
 
 use super::context::Context;
-use super::gaps::Gap;
+use super::missing::MissingChange;
 use super::record::Record;
 use super::verdict::Cause;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Status {
     Absent(Gone),
     /// Scheduled or ready.
     Waiting,
@@ -27,8 +27,8 @@ pub(super) enum Gone {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Life {
-    pub(super) place: Place,
+pub(super) struct Hypothesis {
+    pub(super) status: Status,
     /// Of the current claim, if somebody knows it.
     pub(super) token: Option<u64>,
     pub(super) deadline_ms: u64,
@@ -60,7 +60,7 @@ pub(super) struct Life {
     pub(super) seq: u64,
     /// The server's clock at least, when it became so; and when that was answered, by the clock of the processes.
     pub(super) now_ms: u64,
-    pub(super) told_us: u64,
+    pub(super) answered_us: u64,
     /// Which calls without an answer were used up, a bit each; and how many hidden claims, and which.
     pub(super) used: u64,
     pub(super) hidden: u32,
@@ -72,9 +72,9 @@ pub(super) struct Life {
     pub(super) slack_seq: u64,
 }
 
-impl Life {
+impl Hypothesis {
     pub(super) const NONE: Self = Self {
-        place: Place::Absent(Gone::NeverPushed),
+        status: Status::Absent(Gone::NeverPushed),
         token: None,
         deadline_ms: 0,
         not_before_ms: 0,
@@ -94,7 +94,7 @@ impl Life {
         remembered_seq: 0,
         seq: 0,
         now_ms: 0,
-        told_us: 0,
+        answered_us: 0,
         used: 0,
         hidden: 0,
         chain: 0,
@@ -104,16 +104,16 @@ impl Life {
     };
 
     pub(super) fn is_there(&self) -> bool {
-        !matches!(self.place, Place::Absent(_))
+        !matches!(self.status, Status::Absent(_))
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        self.place == Place::Waiting
+        self.status == Status::Waiting
     }
 
     /// Puts it to wait for a time that is known for certain.
     pub(super) fn wait_until(&mut self, due_ms: u64) {
-        (self.place, self.token) = (Place::Waiting, None);
+        (self.status, self.token) = (Status::Waiting, None);
         (self.not_before_ms, self.due_ms, self.score_ms) = (due_ms, Some(due_ms), Some(due_ms));
         self.floor_us = (0, 0);
     }
@@ -130,7 +130,8 @@ impl Life {
     }
 
     pub(super) fn leave(&mut self, why: Gone) {
-        (self.place, self.token, self.again, self.gone_us) = (Place::Absent(why), None, None, None);
+        (self.status, self.token, self.again, self.gone_us) =
+            (Status::Absent(why), None, None, None);
         (self.failures, self.crashes) = (0, 0);
     }
 
@@ -143,7 +144,7 @@ impl Life {
         &self,
         record: &Record,
         context: &'a Context<'_>,
-    ) -> impl Iterator<Item = (&'a Gap, u64)> {
+    ) -> impl Iterator<Item = (&'a MissingChange, u64)> {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let not_before_ms = if stepped { 0 } else { self.not_before_ms };
         let gaps = if self.is_waiting() {
@@ -190,13 +191,13 @@ impl Life {
 
     /// What the queue, a purge or a call of which nobody knows may have made of it before this record.
     pub(super) fn unasked(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
-        match self.place {
-            Place::Leased => self.reaped(record, context, lives),
-            Place::Waiting => {
+        match self.status {
+            Status::Leased => self.reaped(record, context, lives),
+            Status::Waiting => {
                 // A clock that went back says nothing about when that was.
                 let stepped = context.epoch.stepped(self.seq, record.seq());
                 let earliest_ms = self.now_ms.max(self.not_before_ms);
-                let granted_ms = |gap: &Gap| {
+                let granted_ms = |gap: &MissingChange| {
                     if stepped {
                         0
                     } else {
@@ -211,8 +212,8 @@ impl Life {
                 let shortest = shortest.filter(|shortest| Some(shortest) != first.as_ref());
                 for (gap, lease_ms) in first.into_iter().chain(shortest) {
                     let mut life = *self;
-                    (life.place, life.token, life.deadline_ms) =
-                        (Place::Leased, None, granted_ms(gap) + lease_ms);
+                    (life.status, life.token, life.deadline_ms) =
+                        (Status::Leased, None, granted_ms(gap) + lease_ms);
                     (life.again, life.now_ms, life.score_ms) =
                         (Some(Cause::UnknownOutcome), granted_ms(gap), None);
                     life.hide(1, self.seq, record.seq(), context);
@@ -220,7 +221,7 @@ impl Life {
                     lives.push(life);
                 }
             }
-            Place::Dead => context
+            Status::Dead => context
                 .queue
                 .operators
                 .revived(self, record, context, lives),
@@ -237,13 +238,13 @@ impl Life {
     }
 
     pub(super) fn may_be_trimmed(&self, context: &Context<'_>) -> bool {
-        self.place == Place::Dead && context.queue.may_trim()
+        self.status == Status::Dead && context.queue.may_trim()
     }
 
     /// Its lease ran out, if it has one that may have.
     pub(super) fn reaped(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         let stepped = context.epoch.stepped(self.seq, record.seq());
-        if self.place != Place::Leased || record.now() < self.deadline_ms && !stepped {
+        if self.status != Status::Leased || record.now() < self.deadline_ms && !stepped {
             return;
         }
         let mut life = *self;
@@ -253,7 +254,7 @@ impl Life {
         let limit = context.queue.max_crashes();
         if limit.is_none_or(|limit| u64::from(life.crashes) <= limit) {
             let mut life = life;
-            life.place = Place::Waiting;
+            life.status = Status::Waiting;
             life.again = Some(
                 self.again
                     .filter(|_| self.token.is_none())
@@ -271,7 +272,7 @@ impl Life {
             lives.push(life);
         }
         if limit.is_none_or(|limit| u64::from(life.crashes) > limit) {
-            life.place = Place::Dead;
+            life.status = Status::Dead;
             lives.push(life);
         }
     }

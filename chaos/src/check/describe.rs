@@ -65,22 +65,22 @@ fn what(record: &Record) -> String {
             verdict,
             token,
             time,
-            told_ms,
+            answered_ms,
         } => {
-            format!("{verb:?} {time} by {token:016x}: {verdict:?} {told_ms}")
+            format!("{verb:?} {time} by {token:016x}: {verdict:?} {answered_ms}")
         }
         What::Change {
             verb,
             verdict,
             time,
             expected,
-            told_ms,
+            answered_ms,
             ..
         } => match expected.due_ms() {
-            Some(expected) => format!("{verb:?} {time} if {expected}: {verdict:?} {told_ms}"),
-            None => format!("{verb:?} {time}: {verdict:?} {told_ms}"),
+            Some(expected) => format!("{verb:?} {time} if {expected}: {verdict:?} {answered_ms}"),
+            None => format!("{verb:?} {time}: {verdict:?} {answered_ms}"),
         },
-        What::Seen(seen) => format!("get: {seen:?}"),
+        What::ReadState(seen) => format!("get: {seen:?}"),
         What::Left {
             state,
             failures,

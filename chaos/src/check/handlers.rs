@@ -12,7 +12,7 @@ pub(super) struct Granted(HashMap<String, Vec<Delivery>>);
 #[derive(Debug)]
 struct Delivery {
     token: String,
-    told_us: u64,
+    answered_us: u64,
     /// Version, due, attempt.
     content: (u32, u64, u32),
 }
@@ -21,11 +21,11 @@ struct Delivery {
 const ABOUT_TO_BEGIN_US: u64 = 30_000_000;
 
 impl Granted {
-    pub(super) fn claimed(&mut self, token: &str, told_us: u64, items: &[ClaimedItem]) {
+    pub(super) fn claimed(&mut self, token: &str, answered_us: u64, items: &[ClaimedItem]) {
         for item in items {
             let delivery = Delivery {
                 token: token.to_owned(),
-                told_us,
+                answered_us,
                 content: (item.1, item.2, item.3),
             };
             self.0.entry(item.0.clone()).or_default().push(delivery);
@@ -73,9 +73,9 @@ impl Granted {
             .iter()
             .flat_map(|(id, deliveries)| deliveries.iter().map(move |delivery| (id, delivery)));
         let late =
-            all.filter(|(_, delivery)| ended || delivery.told_us + ABOUT_TO_BEGIN_US < last_us);
-        late.map(|(id, Delivery { token, told_us, content })| {
-            format!("{id} was granted by {token} at {told_us} us (version, due, attempt {content:?}), and neither begun nor given back")
+            all.filter(|(_, delivery)| ended || delivery.answered_us + ABOUT_TO_BEGIN_US < last_us);
+        late.map(|(id, Delivery { token, answered_us, content })| {
+            format!("{id} was granted by {token} at {answered_us} us (version, due, attempt {content:?}), and neither begun nor given back")
         })
         .collect()
     }

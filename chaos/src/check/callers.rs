@@ -9,7 +9,7 @@ use crate::history::{Call, Verb};
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     asked: HashMap<u64, Asked>,
-    seen: HashMap<Verb, HashMap<String, Seen>>,
+    seen: HashMap<Verb, HashMap<String, ReadState>>,
 }
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ struct Asked {
 
 /// What the server said of an id meanwhile.
 #[derive(Debug, Default)]
-struct Seen {
+struct ReadState {
     /// How many ask this of this id at the same time, at most: of several nobody knows whose answer was whose.
     askers: u32,
     shared: bool,
@@ -170,7 +170,7 @@ impl Asking {
             let seen = self.seen.get(&asked.verb);
             asked.ids.iter().any(|id| {
                 seen.and_then(|seen| seen.get(id))
-                    .is_some_and(Seen::was_called)
+                    .is_some_and(ReadState::was_called)
             })
         };
         let silent = self.asked.iter().filter(|(_, asked)| called(asked));
@@ -216,7 +216,7 @@ impl Asking {
     }
 }
 
-impl Seen {
+impl ReadState {
     fn allows(&self, verb: Verb, outcome: &str) -> bool {
         match outcome.as_bytes().first() {
             // "It may have taken effect": then no answer says whether it has.
