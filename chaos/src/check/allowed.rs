@@ -1,4 +1,4 @@
-//! Whether a queue that does what docs/protocol says may have answered this.
+//! Whether a correct queue (docs/protocol) may have returned this answer.
 
 use super::context::Context;
 use super::hypothesis::{Gone, Hypothesis, Status};
@@ -7,7 +7,7 @@ use super::verdict::Kind;
 use crate::history::{State, Verb};
 
 impl Hypothesis {
-    /// What is wrong with it, if something is.
+    /// The violation, if there is one.
     pub(super) fn allows(&self, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
         match record.what {
             What::Push { push, verdict } => self.allows_push(&push, verdict, record, context),
@@ -20,7 +20,7 @@ impl Hypothesis {
                 ..
             } => {
                 self.allows_claim(record, context)?;
-                // Byte for byte, with the options that it was pushed with.
+                // The payload must be identical, and the options those of the push.
                 if (version, bytes, options) != (u32::from(self.version), self.bytes, self.options)
                 {
                     return Err(Kind::Unexpected);
@@ -106,7 +106,7 @@ impl Hypothesis {
         Ok(())
     }
 
-    /// What it is if a message is there that should not be.
+    /// The violation if a message exists that should not.
     pub(super) fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
         match gone {
             Gone::NeverPushed if context.refused => Kind::RefusedLeftTrace,
@@ -204,7 +204,7 @@ impl Hypothesis {
                 Status::Leased => Err(Kind::FiredAfterCancel),
                 Status::Absent(Gone::NeverPushed) => Err(Kind::ApiLies),
                 Status::Absent(Gone::Acked) => Err(Kind::Contradictions),
-                // Repeated within the time for which it is remembered.
+                // Repeated within the deduplication window.
                 Status::Absent(_) => Ok(()),
             },
             (Verb::Requeue, Changed::Done) if self.status == Status::Dead => Ok(()),

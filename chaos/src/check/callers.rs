@@ -1,11 +1,11 @@
-//! Whether callers of the library were told what the server had said.
+//! Whether callers of the library got the outcomes that the server had reported.
 
 use std::collections::HashMap;
 
 use super::record::split;
 use crate::history::{Call, Verb};
 
-/// What one process asked for and has not been told yet.
+/// The operations of one process that have no outcome yet.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     asked: HashMap<u64, Asked>,
@@ -19,10 +19,11 @@ struct Asked {
     replicas: u32,
 }
 
-/// What the server said of an id meanwhile.
+/// The server's answers about an id meanwhile.
 #[derive(Debug, Default)]
 struct ReadState {
-    /// How many ask this of this id at the same time, at most: of several nobody knows whose answer was whose.
+    /// The most concurrent operations on this id: with several, no answer can be assigned to one of
+    /// them.
     askers: u32,
     shared: bool,
     /// One of them waits for replicas.
@@ -75,7 +76,7 @@ impl Asking {
         );
     }
 
-    /// Whether somebody who pushes this id waits for replicas.
+    /// Whether a caller who pushes this id waits for replicas.
     pub(super) fn waits_for_replicas(&self, id: &str) -> bool {
         self.seen
             .get(&Verb::Push)
@@ -83,7 +84,8 @@ impl Asking {
             .is_some_and(|seen| seen.durable)
     }
 
-    /// If what was asked for had to be on replicas: its ids, each with the call that confirmed it, if one surely did.
+    /// For an operation that needed replicas: its ids, each with the call that certainly confirmed
+    /// it, if there is one.
     pub(super) fn confirmed(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
         let Some(Asked { verb, ids, .. }) = self.asked.get(&op).filter(|asked| asked.replicas > 0)
         else {
@@ -103,7 +105,8 @@ impl Asking {
             .collect()
     }
 
-    /// Which ids of a push were told to be finished, each with the call that said so, if one surely did.
+    /// The ids of a push with the outcome `finished`, each with the call that certainly reported
+    /// it, if there is one.
     pub(super) fn finished(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
         let Some(Asked { ids, .. }) = self.asked.get(&op).filter(|asked| asked.verb == Verb::Push)
         else {
@@ -164,7 +167,7 @@ impl Asking {
         }
     }
 
-    /// Who asked for something that was called, and was told nothing.
+    /// Operations with calls but without an outcome.
     pub(super) fn never_told(&self) -> Vec<String> {
         let called = |asked: &Asked| {
             let seen = self.seen.get(&asked.verb);
@@ -181,7 +184,7 @@ impl Asking {
             .collect()
     }
 
-    /// What was told and is not true, in words.
+    /// Describes the outcomes that are not true.
     pub(super) fn told(&mut self, op: u64, outcomes: &[String]) -> Vec<String> {
         let Some(Asked { verb, ids, .. }) = self.asked.remove(&op) else {
             return vec![format!("an answer to a question {op} that nobody asked")];
@@ -219,7 +222,7 @@ impl Asking {
 impl ReadState {
     fn allows(&self, verb: Verb, outcome: &str) -> bool {
         match outcome.as_bytes().first() {
-            // "It may have taken effect": then no answer says whether it has.
+            // The outcome "may have taken effect": then no answer says whether it has.
             Some(b'?') => {
                 self.durable
                     || self.words.is_empty()
@@ -230,7 +233,7 @@ impl ReadState {
                         Word::Said(said) => said == "EXPIRED" || said.starts_with("FINISHED "),
                     })
             }
-            // "It has not taken effect": then no call may have.
+            // The outcome "has not taken effect": then no call may have.
             Some(b'!') => self.words.iter().all(|(_, word)| match word {
                 Word::NoAnswer => false,
                 Word::Refused => true,
@@ -253,12 +256,12 @@ impl ReadState {
     }
 }
 
-/// Whether this is what was said: all of it, but for a time that the library does not tell.
+/// Whether the outcome is the server's answer, except for a time that the library does not return.
 fn is_said(verb: Verb, word: &Word, outcome: &str) -> bool {
     let Word::Said(said) = word else { return false };
     match verb {
         Verb::Again | Verb::RunNow => split(said).0 == outcome,
-        // Behind it is when the earlier message ended.
+        // The number after it is the end of the earlier message.
         Verb::Push if outcome == "FINISHED" => split(said).0 == outcome,
         _ => said == outcome,
     }
@@ -284,7 +287,7 @@ mod tests {
         }
     }
 
-    /// What a canceller is told after these answers; no answer for `None`.
+    /// The outcome of a cancel after these answers; `None` is a call without an answer.
     fn lies(answers: &[Option<&str>], told: &str) -> usize {
         let mut asking = Asking::default();
         asking.asked(1, Verb::Cancel, vec!["a".into()], 0);

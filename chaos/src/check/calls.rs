@@ -1,4 +1,4 @@
-//! What a call is about, and whether it changed its queue.
+//! The items of a call, and whether it changed its queue.
 
 use super::order::Change;
 use super::reads::ReadState;
@@ -9,7 +9,7 @@ pub(super) fn token_of(token: &str) -> u64 {
     u64::from_str_radix(token, 16).unwrap_or(0)
 }
 
-/// Its items, with verdicts that are still to come.
+/// Its items; the answer fills in their item results.
 pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
     match call {
         Call::Push {
@@ -102,7 +102,8 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
             },
             _,
         ) => yes(one_of(&["MOVED", "REQUEUED"])),
-        // A move by a delay to the very ms where the message is changes nothing: one in a thousand at most.
+        // A move by a delay to the very ms of the present due time changes nothing: one in a
+        // thousand at most.
         (
             Call::Change {
                 verb: Verb::Reschedule,
@@ -116,7 +117,7 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
                 Change::No
             }
         }
-        // A repeated cancel, and a move to where it is, change nothing.
+        // A repeated cancel, and a move to the present due time, change nothing.
         (Call::Change { .. }, _) => perhaps(one_of(&["CANCELLED", "MOVED"])),
         (
             Call::Claim { .. },
@@ -132,7 +133,7 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
         }
         (Call::Other { verb, .. }, Answer::Other(words)) => match verb.as_str() {
             "promote" | "purge" | "requeue" => yes(words.first().is_some_and(|word| word != "0")),
-            // A lease that held nothing any more ends without being counted.
+            // A lease without messages ends without being counted.
             "reap" if words.first().is_some_and(|word| word == "0") => Change::Perhaps,
             "reap" => Change::Yes,
             "get" | "peek" | "stats" => Change::No,

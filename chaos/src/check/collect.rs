@@ -1,4 +1,4 @@
-//! Gathers histories: what the processes write down, sorted by what it is about.
+//! Collects the histories of all processes, sorted by queue and id.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,18 +8,18 @@ use super::record::Record;
 use super::verdict::Verdict;
 use crate::history::{LeftItem, Phase, State};
 
-/// All that was read.
+/// Everything that was read.
 #[derive(Debug)]
 pub(super) struct Collection {
     pub(super) verdict: Verdict,
     pub(super) processes: Vec<String>,
     pub(super) queues: Vec<Queue>,
-    /// Of each queue, the numbers of its ids.
+    /// By queue: the numbers of its ids.
     pub(super) ids: Vec<HashMap<Box<str>, u32>>,
     /// The queue of each id.
     pub(super) queue_of: Vec<u16>,
     pub(super) epochs: Vec<Epoch>,
-    /// Of each epoch.
+    /// By epoch.
     pub(super) replies: Vec<Vec<Reply>>,
     pub(super) records: Vec<Record>,
     pub(super) unknown: Vec<Record>,
@@ -28,11 +28,11 @@ pub(super) struct Collection {
     pub(super) left: Vec<(u32, State, LeftItem)>,
     faults: BTreeMap<u64, Fault>,
     pub(super) clock_faults: Vec<(u64, u64)>,
-    /// Stalls of the machine, and all faults that have ended; sorted when all is read.
+    /// Stalls of the machine, and all faults that have ended; sorted after the last history.
     pub(super) disturbed: Vec<(u64, u64)>,
-    /// How many calls there were that may have cancelled an id.
+    /// By id: the number of calls that may have cancelled it.
     pub(super) cancels: HashMap<u32, u32>,
-    /// Answers that say CANCELLED: where in `replies`, and of which ids.
+    /// Answers with CANCELLED: the position in `replies`, and the ids.
     pub(super) cancelled: Vec<(u16, usize, Vec<u32>)>,
 }
 
@@ -96,7 +96,7 @@ impl Collection {
         number
     }
 
-    /// Slow: for the few that are told of.
+    /// Slow: only for examples of violations.
     pub(super) fn name_of(&self, number: u32) -> String {
         let named = |ids: &HashMap<Box<str>, u32>| {
             ids.iter()
@@ -142,7 +142,7 @@ impl Collection {
                     self.clock_faults.push((t_us, u64::MAX));
                 }
             }
-            // The clock is right again; the next claims may still go by what it said before.
+            // The clock is right again; the next claims may still use the wrong time.
             Phase::End if name.contains("clock") => {
                 if let Some(open) = self
                     .clock_faults
@@ -159,7 +159,7 @@ impl Collection {
         fault.name = name;
     }
 
-    /// When all is read: what follows from all of it together.
+    /// Derives everything that needs all histories.
     pub(super) fn settle(&mut self) {
         let open = self
             .faults
@@ -176,8 +176,8 @@ impl Collection {
         for queue in &mut self.queues {
             queue.lost.sort_unstable_by_key(|lost| lost.asked_us);
         }
-        // Who is the only one that cancels an id is no repetition, and so made the change: unless a purge may have, which is
-        // remembered in the same way.
+        // The only call that cancels an id is no repetition, and so made the change. A purge, which
+        // is remembered in the same way, is the exception.
         for (epoch, place, ids) in std::mem::take(&mut self.cancelled) {
             let purged_us = self.queues[usize::from(self.epochs[usize::from(epoch)].queue)]
                 .operators
@@ -192,7 +192,7 @@ impl Collection {
         }
     }
 
-    /// Why the run proves nothing, if it does not.
+    /// Why the run proves nothing, if so.
     pub(super) fn doubts(&self) -> Vec<String> {
         let untraced = self
             .faults

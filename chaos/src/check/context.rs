@@ -1,4 +1,4 @@
-//! What an id is judged against beside its own records: its queue, and the life of that from one emptying to the next.
+//! The context of an id: its queue, and the epoch between two emptyings of the store.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use super::record::Record;
 /// A call without an answer that may have changed its queue, once.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Lost {
-    /// When it was sent, and from when on it cannot be applied any more.
+    /// When it was sent, and after which time it can no longer be applied.
     pub(super) asked_us: u64,
     pub(super) until_us: u64,
-    /// If it is a claim: how many messages it can have granted, and for how long.
+    /// Of a claim: the most messages that it can have granted, and the lease.
     pub(super) most: u64,
     pub(super) lease_ms: u64,
 }
@@ -21,24 +21,24 @@ pub(super) struct Lost {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) name: String,
-    /// What it was configured to in the course of the run.
+    /// The values that were configured during the run.
     pub(super) max_attempts: BTreeSet<u64>,
     pub(super) max_crashes: BTreeSet<u64>,
     pub(super) dead_keep: BTreeSet<u64>,
-    /// Whether messages may be trimmed from the dead by age.
+    /// Whether dead letters may be trimmed by age.
     pub(super) ages: bool,
     pub(super) operators: Operators,
     /// In the order in which they were sent.
     pub(super) lost: Vec<Lost>,
     pub(super) died: u64,
-    /// Whether what is left of it was written down.
+    /// Whether the remaining messages were recorded.
     pub(super) scanned: bool,
-    /// Whether anybody pushed to it.
+    /// Whether any process pushed to it.
     pub(super) pushed: bool,
 }
 
 impl Queue {
-    /// The limit if it is known to have been one and the same all the time.
+    /// The limit, if it certainly was the same all the time.
     pub(super) fn max_attempts(&self) -> Option<u64> {
         one(&self.max_attempts, 20)
     }
@@ -53,7 +53,8 @@ impl Queue {
 }
 
 fn one(values: &BTreeSet<u64>, default: u64) -> Option<u64> {
-    // The default holds until it is configured: who configures it after the start leaves both possible.
+    // The default applies until a limit is configured: a limit configured after the start leaves
+    // both possible.
     match values.len() {
         0 => Some(default),
         1 => values.first().copied().filter(|value| *value == default),
@@ -61,7 +62,7 @@ fn one(values: &BTreeSet<u64>, default: u64) -> Option<u64> {
     }
 }
 
-/// The store as one `incarnation`.
+/// The store under one `incarnation`.
 #[derive(Debug, Default)]
 pub(super) struct Epoch {
     pub(super) queue: u16,
@@ -69,18 +70,19 @@ pub(super) struct Epoch {
     /// When its first and its last reply came.
     pub(super) first_us: u64,
     pub(super) last_us: u64,
-    /// What it held is gone, and that was the harness.
+    /// The harness emptied the store.
     pub(super) emptied: bool,
-    /// Whether it is the last one of its queue.
+    /// Whether it is the last epoch of its queue.
     pub(super) last: bool,
-    /// From `survived` to `next`: void.
+    /// Ranges from `survived` to `next`: these changes are void.
     pub(super) undone: Vec<(u64, u64)>,
     /// The `seq` of replies before which the server's clock had gone back.
     pub(super) steps: Vec<u64>,
-    /// The `seq` of changes that an answered call surely made, and those that nobody may have.
+    /// The `seq` of changes that an answered call certainly made, and of those that perhaps none
+    /// made.
     pub(super) made: Vec<u64>,
     pub(super) gaps: Vec<MissingChange>,
-    /// The claims that found nothing of what was ready or due: `seq`, and the server's ms.
+    /// The claims that found nothing ready or due: `seq`, and the server's time in ms.
     pub(super) empty: Vec<(u64, u64)>,
 }
 
@@ -89,14 +91,14 @@ impl Epoch {
         self.void(seq).is_some()
     }
 
-    /// Which of its ends is no part of what came after it: the place of that in `undone`.
+    /// The index in `undone` of the rollback that makes a change void.
     pub(super) fn void(&self, seq: u64) -> Option<usize> {
         self.undone
             .iter()
             .position(|(survived, next)| *survived < seq && seq <= *next)
     }
 
-    /// What may have been changed after one `seq` and up to another by a call without an answer.
+    /// The changes between two `seq` that a call without an answer can have made.
     pub(super) fn gaps(&self, after: u64, until: u64) -> &[MissingChange] {
         let first = self.gaps.partition_point(|gap| gap.seq <= after);
         let rest = self.gaps.get(first..).unwrap_or_default();
@@ -104,7 +106,7 @@ impl Epoch {
             .unwrap_or_default()
     }
 
-    /// Whether an answered call surely made this change, and not the one that asks.
+    /// Whether another answered call certainly made this change.
     pub(super) fn is_made_by_another(&self, seq: u64) -> bool {
         self.made.binary_search(&seq).is_ok()
     }
@@ -116,16 +118,16 @@ impl Epoch {
     }
 }
 
-/// All of it, for one id.
+/// The context of one id.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) queue: &'a Queue,
     pub(super) epoch: &'a Epoch,
-    /// When the server's clock was tampered with, from until, by the clock of the processes.
+    /// When the harness changed the server's clock, from and until, by the clock of the processes.
     pub(super) clock_faults: &'a [(u64, u64)],
-    /// Somebody's push of this id was refused.
+    /// A push of this id was refused.
     pub(super) refused: bool,
-    /// Calls without an answer that name this id; and all others, in the order of the server.
+    /// Calls without an answer that name this id; and all others, in the server's order.
     pub(super) unknown: &'a [Record],
     pub(super) records: &'a [Record],
     pub(super) chains: &'a Chains,

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::record::{Record, What};
 
-/// So many records are told, the last ones.
+/// Describes at most so many records, the last ones.
 const TOLD: usize = 6;
 
-/// What happened to an id, up to what is wrong.
+/// Describes the records of an id up to the violation.
 pub(super) fn story(name: &str, records: &[Record], unknown: &[Record]) -> String {
     let mut story = name.to_owned();
     let skipped = records.len().saturating_sub(TOLD);

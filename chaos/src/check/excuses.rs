@@ -1,4 +1,4 @@
-//! What calls without an answer are used for, each only once.
+//! What the calls without an answer explain; each is used once.
 //!
 //! | excuse | window | reason |
 //! |---|---|---|
@@ -19,8 +19,8 @@ use super::unknown::bit;
 use super::verdict::{Kind, Verdict};
 use crate::history::Verb;
 
-/// A request that nobody waits for any more may lie in the socket of a frozen server, or before a frozen process has sent it.
-/// Faults freeze either for 6.5 s at most; the rest is for slow machines.
+/// An abandoned request may wait in the socket of a frozen server, or in a frozen process that has
+/// not sent it yet. Faults freeze either for at most 6.5 s; the rest is for slow machines.
 pub(super) const UNDER_WAY_US: u64 = 30_000_000;
 
 /// One kind of excuse in a run.
@@ -28,22 +28,23 @@ pub(super) const UNDER_WAY_US: u64 = 30_000_000;
 pub struct Excuse {
     /// Calls without an answer.
     pub calls: u64,
-    /// How many messages they name; of claims, how many they asked for.
+    /// The messages that they name; for claims, the messages that they asked for.
     pub available: u64,
-    /// How many messages they were needed for.
+    /// The messages that needed them.
     pub used: u64,
 }
 
 /// A message that a lost claim must have taken, after one `seq` and at or before another.
 pub(super) type Need = (u64, u64);
 
-/// Lists of needs that share their beginnings, so that a state of a message names its own by a number. 0 is the empty one.
+/// Lists of needs with shared prefixes: a hypothesis names its list by a number. 0 is the empty
+/// list.
 #[derive(Debug, Default)]
 pub(super) struct Chains(RefCell<Links>);
 
 #[derive(Debug, Default)]
 struct Links {
-    /// The list that each one continues, and what it adds.
+    /// The list that each one continues, and the need that it adds.
     all: Vec<(u32, Need)>,
     numbers: HashMap<(u32, Need), u32>,
 }
@@ -90,7 +91,7 @@ fn name(record: &Record) -> &'static str {
     }
 }
 
-/// Counts what is available.
+/// Counts the available excuses.
 pub(super) fn count(queues: &[Queue], unknown: &[Record], verdict: &mut Verdict) {
     for lost in queues
         .iter()
@@ -108,7 +109,7 @@ pub(super) fn count(queues: &[Queue], unknown: &[Record], verdict: &mut Verdict)
     }
 }
 
-/// Counts what one id used of those that name it.
+/// Counts the excuses that one id used.
 pub(super) fn use_up(unknown: &[Record], used: u64, verdict: &mut Verdict) {
     for (_, record) in unknown
         .iter()
@@ -119,7 +120,8 @@ pub(super) fn use_up(unknown: &[Record], used: u64, verdict: &mut Verdict) {
     }
 }
 
-/// Whether the lost claims of a queue can have taken all that they are said to have taken.
+/// Whether the lost claims of a queue can have taken all messages that the hypotheses assign to
+/// them.
 pub(super) fn judge(queue: &Queue, needs: &[(&Epoch, Need)], verdict: &mut Verdict) {
     if needs.is_empty() {
         return;
@@ -137,7 +139,8 @@ pub(super) fn judge(queue: &Queue, needs: &[(&Epoch, Need)], verdict: &mut Verdi
     }
 }
 
-/// How many of these no lost claim can have been, if each took at most as many messages as it asked for.
+/// How many of these needs no lost claim can meet, if each took at most as many messages as it
+/// asked for.
 pub(super) fn unmet(queue: &Queue, needs: &[(&Epoch, Need)]) -> u64 {
     let claims: Vec<_> = queue.lost.iter().filter(|lost| lost.most > 0).collect();
     let room: u64 = claims.iter().map(|claim| claim.most).sum();
@@ -165,7 +168,7 @@ pub(super) fn unmet(queue: &Queue, needs: &[(&Epoch, Need)]) -> u64 {
     left
 }
 
-/// Finds a claim for a need; others may have to take another one for it.
+/// Finds a claim for a need; other needs may have to change their claim.
 fn meet(
     need: usize,
     able: &[Vec<usize>],
@@ -243,7 +246,7 @@ mod tests {
             1,
             "nothing changed then"
         );
-        // The first need leaves the claim that only the second one can have.
+        // The first need leaves the only claim that fits the second one.
         assert_eq!(
             unmet(&[claim(0, 40, 1), claim(0, 100, 1)], &[(0, 9), (0, 1)]),
             0

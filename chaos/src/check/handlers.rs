@@ -1,11 +1,12 @@
-//! Whether a process begins what it is granted, as it was granted, or gives it back.
+//! Whether a process starts a handler for each granted message, with the granted values, or returns
+//! the message.
 
 use std::collections::HashMap;
 
 use super::verdict::Kind;
 use crate::history::{Call, ClaimedItem, Verb};
 
-/// What was granted to one process and has neither been begun nor settled.
+/// The grants of one process without a handler or a settlement.
 #[derive(Debug, Default)]
 pub(super) struct Granted(HashMap<String, Vec<Delivery>>);
 
@@ -13,11 +14,12 @@ pub(super) struct Granted(HashMap<String, Vec<Delivery>>);
 struct Delivery {
     token: String,
     answered_us: u64,
-    /// Version, due, attempt.
+    /// Version, due time, attempt.
     content: (u32, u64, u32),
 }
 
-/// A process that was killed may have been about to begin what it was granted last, not so long before its last line.
+/// A killed process may not have started its last grants, if they came so shortly before its last
+/// line.
 const ABOUT_TO_BEGIN_US: u64 = 30_000_000;
 
 impl Granted {
@@ -32,7 +34,7 @@ impl Granted {
         }
     }
 
-    /// Who settles it gives it back, or has begun it.
+    /// A settlement returns the message, or follows a handler's start.
     pub(super) fn invoked(&mut self, call: &Call) {
         let Call::Settle { verb, items } = call else {
             return;
@@ -66,7 +68,7 @@ impl Granted {
         })
     }
 
-    /// What is left, in words, at the end of a process: all of it if that ended as it was told to.
+    /// Describes the remaining grants at the end of a process: all of them if it ended on request.
     pub(super) fn forgotten(&self, ended: bool, last_us: u64) -> Vec<String> {
         let all = self
             .0

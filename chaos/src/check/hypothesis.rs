@@ -1,4 +1,5 @@
-//! One possible state of one id, and what the queue does with it unasked.
+//! One possible state of one id, and the changes that the queue makes without a call that names the
+//! id.
 
 use super::context::Context;
 use super::missing::MissingChange;
@@ -14,7 +15,7 @@ pub(super) enum Status {
     Dead,
 }
 
-/// Why a message is not there.
+/// Why a message does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gone {
     NeverPushed,
@@ -22,25 +23,26 @@ pub(super) enum Gone {
     Cancelled,
     /// Purged or trimmed.
     Purged,
-    /// Against all promises; that was counted.
+    /// It should exist; that violation was counted.
     Vanished,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Hypothesis {
     pub(super) status: Status,
-    /// Of the current claim, if somebody knows it.
+    /// Of the current claim, if a process knows it.
     pub(super) token: Option<u64>,
     pub(super) deadline_ms: u64,
     /// No claim before this, by the server's clock.
     pub(super) not_before_ms: u64,
-    /// What a claim reports as its due, if that is known for certain.
+    /// The due time that a claim returns, if it is certain.
     pub(super) due_ms: Option<u64>,
-    /// The due by which it waits, if that is known for certain: after a second crash it is another one.
+    /// The score by which it waits, if it is certain: after a second crash it differs from the due
+    /// time.
     pub(super) score_ms: Option<u64>,
-    /// Whether it was put off after its push.
+    /// Whether its due time was moved after its push.
     pub(super) put_off: bool,
-    /// No claim before this by the clock of the processes, and from when on that counts.
+    /// No claim before this by the clock of the processes, and from when on that holds.
     pub(super) floor_us: (u64, u64),
     pub(super) failures: u32,
     pub(super) crashes: u32,
@@ -49,25 +51,28 @@ pub(super) struct Hypothesis {
     pub(super) version: u16,
     pub(super) bytes: u32,
     pub(super) options: u32,
-    /// Why the next delivery is another one of the same message.
+    /// Why the next delivery repeats the same message.
     pub(super) again: Option<Cause>,
-    /// When the answer came that it had gone, by the clock of the processes, if one did.
+    /// When an answer reported its end, by the clock of the processes, if one did.
     pub(super) gone_us: Option<u64>,
-    /// Remembered at least, and at most, until these ms.
+    /// Its id is remembered at least, and at most, until these ms.
     pub(super) remembered_ms: (u64, u64),
-    /// The `seq` of when that began, and of the last change.
+    /// The `seq` at which that began, and of the last change.
     pub(super) remembered_seq: u64,
     pub(super) seq: u64,
-    /// The server's clock at least, when it became so; and when that was answered, by the clock of the processes.
+    /// The least time of the server at which it got this state; and the time of that answer, by the
+    /// clock of the processes.
     pub(super) now_ms: u64,
     pub(super) answered_us: u64,
-    /// Which calls without an answer were used up, a bit each; and how many hidden claims, and which.
+    /// The calls without an answer that it uses, a bit each; the number of hidden claims, and their
+    /// list.
     pub(super) used: u64,
     pub(super) hidden: u32,
     pub(super) chain: u32,
-    /// How many messages of this id went by purges.
+    /// How many messages of this id purges took.
     pub(super) swept: u32,
-    /// So many crashes more may have been charged, of leases that nobody was told of, since this `seq`.
+    /// Up to so many more crashes may have been charged since this `seq`, by leases that no process
+    /// knows.
     pub(super) slack: u32,
     pub(super) slack_seq: u64,
 }
@@ -111,14 +116,14 @@ impl Hypothesis {
         self.status == Status::Waiting
     }
 
-    /// Puts it to wait for a time that is known for certain.
+    /// Makes it wait for a certain time.
     pub(super) fn wait_until(&mut self, due_ms: u64) {
         (self.status, self.token) = (Status::Waiting, None);
         (self.not_before_ms, self.due_ms, self.score_ms) = (due_ms, Some(due_ms), Some(due_ms));
         self.floor_us = (0, 0);
     }
 
-    /// Puts it to wait for at least this.
+    /// Makes it wait for at least this time.
     pub(super) fn wait_at_least(&mut self, not_before_ms: u64) {
         self.wait_until(not_before_ms);
         (self.due_ms, self.score_ms) = (None, None);
@@ -157,7 +162,7 @@ impl Hypothesis {
             .filter_map(|gap| gap.lease_ms.map(|lease_ms| (gap, lease_ms)))
     }
 
-    /// How often somebody may have had it without being told, while it waited until this record.
+    /// How often lost claims may have taken it while it waited until this record.
     pub(super) fn hidden_crashes(&self, record: &Record, context: &Context<'_>) -> u32 {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let begun_ms = self.now_ms.max(self.not_before_ms);
@@ -172,7 +177,7 @@ impl Hypothesis {
         grants
     }
 
-    /// Takes hidden claims between two changes for an explanation.
+    /// Explains an answer by hidden claims between two changes.
     pub(super) fn hide(&mut self, count: u32, after: u64, until: u64, context: &Context<'_>) {
         for _ in 0..count {
             self.chain = context.chains.add(self.chain, (after, until));
@@ -180,7 +185,7 @@ impl Hypothesis {
         self.hidden += count;
     }
 
-    /// Whether a failure more is its last one; unknown if the limit is.
+    /// Whether one more failure is its last; unknown if the limit is.
     pub(super) fn last_failure(&self, context: &Context<'_>) -> Option<bool> {
         let limit = match self.max_attempts {
             0 => context.queue.max_attempts()?,
@@ -189,12 +194,13 @@ impl Hypothesis {
         Some(u64::from(self.failures) + 1 >= limit)
     }
 
-    /// What the queue, a purge or a call of which nobody knows may have made of it before this record.
+    /// The states that the queue, a purge or a call without an answer may have led to before this
+    /// record.
     pub(super) fn unasked(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         match self.status {
             Status::Leased => self.reaped(record, context, lives),
             Status::Waiting => {
-                // A clock that went back says nothing about when that was.
+                // A clock that went back gives no bound for that time.
                 let stepped = context.epoch.stepped(self.seq, record.seq());
                 let earliest_ms = self.now_ms.max(self.not_before_ms);
                 let granted_ms = |gap: &MissingChange| {
@@ -204,7 +210,8 @@ impl Hypothesis {
                         earliest_ms.max(gap.after_ms)
                     }
                 };
-                // The first change that can have been the claim, and the one whose lease can have run out first.
+                // The first change that can be the claim, and the one whose lease can have run out
+                // first.
                 let first = self.hidden_grants(record, context).next();
                 let shortest = self
                     .hidden_grants(record, context)
@@ -260,7 +267,8 @@ impl Hypothesis {
                     .filter(|_| self.token.is_none())
                     .unwrap_or(Cause::LeaseRanOut),
             );
-            // It keeps its due, unless the clock said that this is still to come; and its floor has passed.
+            // It keeps its due time, unless the clock put that in the future again; and its
+            // earliest time has passed.
             let due_ms = self.due_ms.filter(|_| !stepped);
             life.wait_until(due_ms.unwrap_or(0));
             (life.due_ms, life.score_ms) = (due_ms, due_ms);

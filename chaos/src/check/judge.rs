@@ -1,7 +1,7 @@
-//! Goes through the records of one id in the order of the server, and keeps every state that it can be in.
+//! Follows the records of one id in the server's order, with every state that the id can have.
 //!
-//! Usually that is one. A call of which nobody knows whether it was applied adds the states that it would have led to;
-//! an answer leaves those that allow it. If none does, something is wrong.
+//! Usually there is one state. A call without an answer adds the states that it would lead to; an
+//! answer keeps the states that allow it. If none allows it, that is a violation.
 
 use super::context::Context;
 use super::describe::story;
@@ -12,35 +12,36 @@ use super::record::{Pushed, Record, What};
 use super::unknown::{hide, spread};
 use super::verdict::{Kind, Verdict};
 
-/// So many steps that nobody asked for are reckoned with between two answers: leases that ran out, mostly.
+/// The most changes without a call between two answers: mostly leases that ran out.
 const UNASKED: usize = 12;
 
-/// One id, from one emptying of the store to the next.
+/// One id in one epoch.
 pub(super) struct Case<'a> {
-    /// In the order of the server.
+    /// In the server's order.
     pub(super) records: &'a [Record],
     /// Calls without an answer.
     pub(super) unknown: &'a [Record],
     pub(super) context: Context<'a>,
 }
 
-/// What one id was found to need, and to show.
+/// The needs and findings of one id.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The lost claims that it takes to explain it.
+    /// The lost claims that its explanation needs.
     pub(super) needs: Vec<Need>,
-    /// Which of the calls without an answer it takes, a bit each.
+    /// The calls without an answer that its explanation needs, a bit each.
     pub(super) used: u64,
     /// How long it waited each time for a claim, where that is certain.
     pub(super) waits: Vec<Wait>,
 }
 
 impl Case<'_> {
-    /// Adds what is wrong to the verdict.
+    /// Adds the violations to the verdict.
     pub(super) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
         let mut wrong = Verdict::default();
         let mut found = self.pass(false, &mut wrong, name);
-        // An answer that all allows may have come after a hidden claim or a purge all the same, which only a later one shows.
+        // Even an answer that every state allows may follow a hidden claim or a purge, which only a
+        // later answer shows.
         let queue = self.context.queue;
         let hidden = queue.lost.iter().any(|lost| lost.most > 0)
             || queue.operators.first_purge_us().is_some();
@@ -55,7 +56,7 @@ impl Case<'_> {
         found
     }
 
-    /// With hidden claims only where nothing else explains an answer, or wherever they can have been.
+    /// Uses hidden claims only if nothing else explains an answer, or wherever they are possible.
     fn pass(&self, eager: bool, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
         let (mut lives, mut next, mut left) = (vec![Hypothesis::NONE], Vec::new(), false);
         let mut waits = Vec::new();
@@ -71,7 +72,7 @@ impl Case<'_> {
                 verdict.found(Kind::TwoStates, tell);
                 continue;
             }
-            // A call without an answer may have come after what is hidden, such as a push after a purge.
+            // A call without an answer may follow a hidden change, such as a push after a purge.
             let mut few = spread(&mut lives, self.unknown, record, &self.context);
             if few && eager {
                 few = hide(&mut lives, record, &self.context)
@@ -111,7 +112,7 @@ impl Case<'_> {
         }
     }
 
-    /// Follows those states that allow it; why the first does not.
+    /// Keeps the states that allow an answer; returns the first one's reason if none does.
     fn accept(
         &self,
         lives: &[Hypothesis],
@@ -139,7 +140,7 @@ impl Case<'_> {
         kind.unwrap_or(Kind::Contradictions)
     }
 
-    /// As few steps of the queue's own as will do.
+    /// Uses as few changes of the queue itself as possible.
     fn accept_unasked(
         &self,
         lives: &[Hypothesis],
@@ -161,7 +162,7 @@ impl Case<'_> {
             if !next.is_empty() {
                 return;
             }
-            // A lease that ran out is no news: what is wrong is wrong with what came of it.
+            // A lease that ran out is no violation; its consequences may be.
             if step == 0
                 && *kind != Kind::WrongTimes
                 && lives

@@ -1,7 +1,9 @@
-//! Whether what is due is claimed: in the order in which it became due, by whoever asks for it, and without long pauses.
+//! Whether due messages are claimed: in the order of their due times, by every claim, and without
+//! long pauses.
 //!
-//! The first two need no clock but the server's and no bound: they are so on the slowest machine, and in the middle of a
-//! fault. The third has a bound, `LONGEST_PAUSE_US`, and what a fault or a stall of the machine takes of it does not count.
+//! The first two rules need only the server's clock and no bound: they hold on the slowest machine
+//! and during a fault. The third has a bound, `LONGEST_PAUSE_US`, and excludes the time of faults
+//! and stalls.
 
 use super::collect::Collection;
 use super::context::{Context, Epoch};
@@ -9,32 +11,33 @@ use super::hypothesis::Hypothesis;
 use super::record::{Record, What};
 use super::verdict::{Cause, Kind, Verdict};
 
-/// From when on a message was due and waited, until it was claimed.
+/// A message's wait, from when it was due until it was claimed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Wait {
     id: u32,
-    /// The `seq` of what made it wait, and of the claim.
+    /// The `seq` of the change that made it wait, and of the claim.
     from_seq: u64,
     to_seq: u64,
-    /// By the server's clock: since when it could have been claimed, and when it was.
+    /// By the server's clock: when it became claimable, and when it was claimed.
     since_ms: u64,
     claimed_ms: u64,
-    /// Whether it had to wait for its due.
+    /// Whether it had to wait for its due time.
     was_early: bool,
-    /// By the clock of the processes: at the latest since, and at the earliest until.
+    /// By the clock of the processes: the latest start, and the earliest end.
     since_us: u64,
     claimed_us: u64,
 }
 
-/// Without a fault, a message that is due never waits for so long while nothing at all is claimed: ten times the floor of 1 s.
+/// The longest wait of a due message without any claim or fault: ten times the fallback interval of
+/// 1 s.
 const LONGEST_PAUSE_US: u64 = 10_000_000;
-/// So long after a fault work may still stand still because of it: a worker has to start, or a lease to run out.
+/// How long a fault may still delay claims: a worker has to start, or a lease to run out.
 const SETTLE_US: u64 = 10_000_000;
-/// Two that became due within the same ms, as one rounds up and the other down, are in no order.
+/// Two due times within the same ms have no order, because one is rounded up and the other down.
 const SAME_MS: u64 = 2;
 
 impl Hypothesis {
-    /// If this claim ends a wait about which all is certain.
+    /// The wait that this claim ends, if its times are certain.
     pub(super) fn waited(
         &self,
         record: &Record,
@@ -70,7 +73,7 @@ impl Hypothesis {
     }
 }
 
-/// Judges all waits of one queue, from one emptying to the next.
+/// Judges all waits of one queue in one epoch.
 pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdict: &mut Verdict) {
     waits.sort_unstable_by_key(|wait| wait.to_seq);
     measure(&waits, verdict);
@@ -112,7 +115,7 @@ pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdi
     }
 }
 
-/// The last claim before it that found nothing at all, if it was due by then.
+/// The last claim before it that found nothing, if it was due by then.
 fn found_empty(epoch: &Epoch, wait: &Wait) -> Option<(u64, u64)> {
     let before = epoch.empty.partition_point(|(seq, _)| *seq < wait.to_seq);
     let (seq, now_ms) = *epoch.empty.get(before.checked_sub(1)?)?;
@@ -120,15 +123,15 @@ fn found_empty(epoch: &Epoch, wait: &Wait) -> Option<(u64, u64)> {
         .then_some((seq, now_ms))
 }
 
-/// What one claim granted.
+/// The grant of one claim.
 struct Grant {
     seq: u64,
     now_ms: u64,
-    /// When the latest of it became due.
+    /// The latest due time in it.
     latest_ms: u64,
 }
 
-/// Of each claim that granted what had waited for its due, by `seq`.
+/// By `seq`: each claim that granted messages that had waited for their due times.
 fn latest_of_each_claim(waits: &[Wait]) -> Vec<Grant> {
     let claims = waits.chunk_by(|one, other| one.to_seq == other.to_seq);
     let latest = |claim: &[Wait]| {
@@ -147,7 +150,7 @@ fn latest_of_each_claim(waits: &[Wait]) -> Vec<Grant> {
     claims.filter_map(latest).collect()
 }
 
-/// A claim, while it waited, that granted what became due later.
+/// A claim, while it waited, that granted a message with a later due time.
 fn overtaken(latest: &[Grant], wait: &Wait) -> Option<(u64, u64)> {
     let from = latest.partition_point(|grant| grant.seq <= wait.from_seq);
     let until = latest.partition_point(|grant| grant.seq < wait.to_seq);
@@ -160,7 +163,7 @@ fn overtaken(latest: &[Grant], wait: &Wait) -> Option<(u64, u64)> {
         .map(|grant| (grant.seq, grant.latest_ms))
 }
 
-/// Stretches in which nothing was claimed, longer than is good.
+/// Times without any claim, longer than the bound.
 fn pauses(all: &Collection, waits: &[Wait]) -> Vec<(u64, u64)> {
     let mut claimed: Vec<u64> = waits.iter().map(|wait| wait.claimed_us).collect();
     claimed.sort_unstable();
@@ -195,7 +198,7 @@ fn measure(waits: &[Wait], verdict: &mut Verdict) {
 }
 
 impl Collection {
-    /// How much of a time is free of faults, their aftermath and stalls.
+    /// The part of a time without faults, their aftermath and stalls.
     fn calm_us(&self, from_us: u64, to_us: u64) -> u64 {
         let (mut calm_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
         for (begin_us, end_us) in &self.disturbed {

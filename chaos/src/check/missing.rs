@@ -1,17 +1,17 @@
-//! The changes of a queue that no answered call made: each is the work of one call without an answer.
+//! The changes of a queue that no answered call made: a call without an answer made each of them.
 //!
-//! Every change has a `seq` of its own, and every answer says which one it made or saw. So the calls without an answer
-//! made exactly those that are missing, and nothing else explains anything.
+//! Every change has its own `seq`, and every answer names the change that it made or saw. So the
+//! calls without an answer made exactly the missing changes, and nothing else explains a change.
 
 use super::context::{Epoch, Lost, Queue};
 use super::order::{Change, Reply};
 
-/// A `seq` that no answered call surely made.
+/// A `seq` that no answered call certainly made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MissingChange {
     pub(super) seq: u64,
-    /// It was made between these, by the clock of the processes: after the calls with a lower `seq` had been sent, and
-    /// before those with a higher one were answered.
+    /// It was made between these, by the clock of the processes: after calls with a lower `seq`
+    /// were sent, and before calls with a higher one were answered.
     pub(super) after_us: u64,
     pub(super) before_us: u64,
     /// The same by the server's clock.
@@ -28,11 +28,11 @@ impl MissingChange {
     }
 }
 
-/// More in one place are another violation.
+/// More missing changes in one range are another violation.
 const LONGEST: u64 = 10_000;
 
-/// Of replies in the order of `seq`, all that is void left out: what is missing, and how much of that nobody can have made
-/// but a call without an answer.
+/// From replies in the order of `seq`, without void ones: the missing changes, and those that only
+/// a call without an answer can have made.
 pub(super) fn of(
     epoch: &Epoch,
     queue: &Queue,
@@ -81,7 +81,7 @@ pub(super) fn of(
             .unwrap_or(0);
         (last, rest) = (first.seq, later);
     }
-    // What comes after the last answer, nobody saw.
+    // No process saw the changes after the last answer.
     let tail = queue
         .lost
         .iter()
@@ -110,7 +110,7 @@ pub(super) fn of(
     (possible, sure)
 }
 
-/// Of each place: when the first answer came that it or a later one was.
+/// By reply: when the first answer with this `seq` or a later one came.
 fn earliest_answers(replies: &[Reply]) -> Vec<u64> {
     let mut earliest: Vec<u64> = replies.iter().map(|reply| reply.answered_us).collect();
     let mut least = u64::MAX;
@@ -121,7 +121,7 @@ fn earliest_answers(replies: &[Reply]) -> Vec<u64> {
     earliest
 }
 
-/// What is between two numbers and was not undone.
+/// The `seq` between two numbers that were not undone.
 fn missing(epoch: &Epoch, after: u64, until: u64) -> Vec<u64> {
     let (mut seq, mut found) = (after + 1, Vec::new());
     while seq < until && (found.len() as u64) < LONGEST {
@@ -136,9 +136,10 @@ fn missing(epoch: &Epoch, after: u64, until: u64) -> Vec<u64> {
     found
 }
 
-/// How many of these changes are left over when each call without an answer has made at most one of them, in its time.
+/// How many of these changes remain if each call without an answer made at most one of them, in its
+/// time.
 pub(super) fn unpaid(gaps: &[MissingChange], lost: &[Lost]) -> u64 {
-    // Both ends of the times of gaps grow with `seq`: so who must be used first is who ends first.
+    // Both ends of the times grow with `seq`, so the call whose time ends first is used first.
     let mut waiting = std::collections::BinaryHeap::new();
     let (mut next, mut left) = (lost.iter().peekable(), 0);
     for gap in gaps {

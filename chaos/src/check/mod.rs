@@ -1,8 +1,8 @@
-//! The checker: from the histories of all processes, whether the queue kept its promises.
+//! The checker: judges from the histories of all processes whether the queue kept its guarantees.
 //!
-//! The order of what happened is Redis's own, by `seq`. Each id is judged by itself, against what docs/protocol says that a
-//! queue does. Calls without an answer may have been applied: what one of them can have done, once and in its time, is no
-//! violation (`excuses`).
+//! The order of events is Redis's own, by `seq`. Each id is judged separately, against
+//! docs/protocol. Calls without an answer may have been applied: an effect that one of them can
+//! have had, once and in its time, is no violation (`excuses`).
 
 mod allowed;
 mod callers;
@@ -111,7 +111,7 @@ fn judge_all(mut all: Collection) -> Verdict {
     all.verdict
 }
 
-/// What is left is of the last epoch of its queue, and comes last.
+/// The remaining messages belong to the last epoch of their queue, and come last.
 fn add_left(all: &mut Collection) {
     let mut last_of = Vec::new();
     for queue in 0..all.queues.len() {
@@ -171,7 +171,7 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
                 .flatten()
                 .take_while(|record| record.id == first.id)
                 .filter(
-                    // What was sent after the store had been emptied did nothing before.
+                    // A call sent after the store had been emptied had no effect before that.
                     |record| epoch.last || record.asked_us < epoch.last_us,
                 ),
         );

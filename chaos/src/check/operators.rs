@@ -1,7 +1,7 @@
-//! What operators did to a queue: pauses, limits, purges, revivals and audits.
+//! The actions of operators on a queue: pauses, limits, purges, requeues and audits.
 //!
-//! A purge names no ids. So it explains that a message vanished only if the message was there just before and gone just after,
-//! and all purges together explain no more messages than they told.
+//! A purge names no ids. So it explains a missing message only if the message existed just before
+//! it and was gone just after, and all purges together explain no more messages than they reported.
 
 use super::collect::Collection;
 use super::context::Context;
@@ -11,7 +11,7 @@ use super::record::Record;
 use super::verdict::{Cause, Kind, Verdict};
 use crate::history::{Answer, Call};
 
-/// A call, as far as its answer is known: of which epoch, and when in that.
+/// A call, as far as its answer is known: its epoch, and its position there.
 #[derive(Debug, Clone, Copy)]
 struct Told {
     epoch: u16,
@@ -19,18 +19,18 @@ struct Told {
     now_us: u64,
 }
 
-/// A call that takes messages of a state, whichever these are.
+/// A call that takes messages of a state without naming them.
 #[derive(Debug)]
 struct Sweep {
     asked_us: u64,
     told: Option<Told>,
     takes_dead: bool,
-    /// How many it took, at most.
+    /// The most messages that it took.
     count: u64,
 }
 
 impl Sweep {
-    /// Whether it may have come between the last change of a life and a record.
+    /// Whether it may have come between the last change of a hypothesis and a record.
     fn is_between(&self, life: &Hypothesis, record: &Record, context: &Context<'_>) -> bool {
         match self.told {
             // Once, in its time, by a change that no answered call made.
@@ -49,21 +49,22 @@ impl Sweep {
     }
 }
 
-/// Of one queue.
+/// The actions on one queue.
 #[derive(Debug, Default)]
 pub(super) struct Operators {
     purges: Vec<Sweep>,
     revivals: Vec<Sweep>,
     /// By epoch and `seq`: whether the queue was paused then, and when that was asked for.
     paused: Vec<(u16, u64, bool, u64)>,
-    /// When resumes were sent that were not answered.
+    /// When resumes without an answer were sent.
     lost_resumes: Vec<u64>,
-    /// By epoch and `seq`: claims that were granted something, and when that was told.
+    /// By epoch and `seq`: claims with a grant, and the time of their answers.
     grants: Vec<(u16, u64, u64)>,
-    /// When `max_messages` was set first, and when a push was first told that the queue is full.
+    /// When `max_messages` was first set, and when a push was first refused because the queue was
+    /// full.
     limited_us: Option<u64>,
     full_us: Option<u64>,
-    /// What an answer said that this protocol does not, or that is not so of a sound queue.
+    /// Answers that the protocol does not know, or that a sound queue does not give.
     wrong: Vec<(Kind, String)>,
 }
 
@@ -89,7 +90,7 @@ impl Operators {
         );
     }
 
-    /// `record` says when.
+    /// `record` has the time.
     pub(super) fn answered(&mut self, call: &Call, answer: &Answer, record: &Record) {
         let (epoch, seq) = (record.epoch, record.seq());
         let told = Some(Told {
@@ -135,7 +136,8 @@ impl Operators {
         }
     }
 
-    /// Nothing is found in a sound queue. But nobody may have beaten or rung for a while.
+    /// A sound queue has no findings, except that beats or wake-up tokens may be missing for a
+    /// while.
     fn found(&mut self, verb: &str, found: &[String]) {
         for finding in found
             .iter()
@@ -182,12 +184,12 @@ impl Operators {
         }
     }
 
-    /// When the first purge was sent that may have taken something.
+    /// When the first purge was sent that may have taken a message.
     pub(super) fn first_purge_us(&self) -> Option<u64> {
         self.purges.iter().map(|purge| purge.asked_us).min()
     }
 
-    /// When it was paused, by the clock of the processes: from each pause to the first resume after it.
+    /// The pauses, by the clock of the processes: from each pause to the first resume after it.
     pub(super) fn pauses_us(&self) -> Vec<(u64, u64)> {
         let resumed = self
             .paused
@@ -225,7 +227,7 @@ impl Operators {
             .any(|purge| fits(purge) && purge.is_between(life, record, context))
     }
 
-    /// What revivals of the oldest may have made of a dead message before this record.
+    /// The states that requeues of the oldest may have led a dead letter to before this record.
     pub(super) fn revived(
         &self,
         life: &Hypothesis,
@@ -266,7 +268,7 @@ fn limit(args: &[String]) -> u64 {
         .unwrap_or(0)
 }
 
-/// If nothing is known of its answer.
+/// Without knowledge of its answer.
 fn sweep(args: &[String], asked_us: u64) -> Sweep {
     let takes_dead = args
         .first()
@@ -330,7 +332,7 @@ fn granted_while_paused(
     verdict: &mut Verdict,
 ) {
     let is_void = |epoch: u16, seq| all.epochs[usize::from(epoch)].is_void(seq);
-    // Each `seq` is one state of the queue: all that were answered with it saw the same.
+    // Each `seq` is one state of the queue: all answers with the same `seq` saw the same state.
     let mut paused: Vec<_> = operators
         .paused
         .iter()

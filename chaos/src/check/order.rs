@@ -1,10 +1,10 @@
-//! What the `seq` of all replies says about a queue as a whole.
+//! What the `seq` of all replies shows about a queue as a whole.
 
 use super::context::{Epoch, Queue};
 use super::missing;
 use super::verdict::{Kind, Verdict};
 
-/// The header of a reply, and when it was asked for and told.
+/// The header of a reply, and when its call was sent and answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reply {
     pub(super) asked_us: u64,
@@ -18,14 +18,15 @@ pub(super) struct Reply {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
     Yes,
-    /// Its answer does not say, and anything else is as good as impossible.
+    /// Its answer does not say, but any other call is practically excluded.
     Surely,
     /// Its answer does not say.
     Perhaps,
     No,
 }
 
-/// Finds where the clock went back, and what the server forgot or did unasked. Sorts the replies.
+/// Finds where the clock went back, which answers the server forgot, and which changes no call
+/// made. Sorts the replies.
 pub(super) fn judge(
     epoch: &mut Epoch,
     queue: &Queue,
@@ -38,7 +39,8 @@ pub(super) fn judge(
     empty.sort_unstable();
     epoch.empty = empty;
     went_back(epoch, queue, replies, verdict);
-    // Who made a change came before all others that saw it, and those came in the order of the clock.
+    // The call that made a change came before the calls that saw it, and those came in the order of
+    // the clock.
     replies.sort_unstable_by_key(|reply| (reply.seq, reply.changed > Change::Surely, reply.now_us));
     let mut latest_us = 0;
     for reply in &*replies {
@@ -50,7 +52,7 @@ pub(super) fn judge(
     changes(epoch, queue, replies, verdict);
 }
 
-/// A later call must not be answered a lower `seq`.
+/// A later call must not get a lower `seq`.
 fn went_back(epoch: &Epoch, queue: &Queue, replies: &mut [Reply], verdict: &mut Verdict) {
     let mut told: Vec<(u64, u64)> = replies
         .iter()
@@ -90,7 +92,7 @@ fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Ve
     }
     let (possible, mut sure) = missing::of(epoch, queue, replies);
     epoch.gaps = possible;
-    // What came before the first answered change may have been made by somebody who wrote nothing down.
+    // A process without a history may have made the changes before the first answered one.
     let first = replies
         .iter()
         .find(|reply| reply.changed != Change::No)

@@ -1,4 +1,4 @@
-//! What `get` says of a message.
+//! The state of a message in the answer of `get`.
 
 use super::context::Context;
 use super::hypothesis::{Hypothesis, Status};
@@ -6,7 +6,7 @@ use super::record::Record;
 use super::verdict::Kind;
 use crate::history::State;
 
-/// Nothing of a message that is not there.
+/// None if the message does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct ReadState(Option<Found>);
 
@@ -69,7 +69,7 @@ impl Hypothesis {
         }
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let is_time = match self.status {
-            // Since a second crash it waits for another time than its due.
+            // After a second crash its score differs from its due time.
             Status::Waiting if self.slack == 0 => self
                 .score_ms
                 .is_none_or(|score_ms| score_ms == found.time_ms),

@@ -1,4 +1,4 @@
-//! What happened to one id in one call, in few bytes: a run has tens of millions of them.
+//! The effect of one call on one id, in few bytes: a run has tens of millions of them.
 
 use super::reads::ReadState;
 use crate::history::{PushItem, State, Verb};
@@ -8,7 +8,8 @@ pub(super) struct Record {
     pub(super) id: u32,
     pub(super) epoch: u16,
     pub(super) process: u16,
-    /// Twice the `seq`, plus one if the call changed nothing or may have: then it came after the one that did.
+    /// Twice the `seq`, plus one if the call did not certainly make the change: then it comes after
+    /// the call that did.
     pub(super) order: u64,
     pub(super) now_us: u64,
     /// When it was sent and answered, by the clock of the processes. A call without an answer cannot be applied after `answered_us`.
@@ -47,7 +48,7 @@ pub(super) enum What {
         /// As `Push::options`.
         options: u32,
     },
-    /// `answered_ms` is the time in the verdict.
+    /// `answered_ms` is the time in the item result.
     Settle {
         verb: Verb,
         verdict: Settled,
@@ -74,14 +75,14 @@ pub(super) enum What {
     },
 }
 
-/// A due or a delay as it was sent.
+/// A due time or a delay as sent.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Time(u64);
 
 const RELATIVE: u64 = 1 << 63;
 
 impl Time {
-    /// `+ms` or Unix ms; the earliest there is if it is neither.
+    /// `+ms` or Unix ms; the earliest possible time if it is neither.
     pub(super) fn parse(text: &str) -> Self {
         match text.strip_prefix('+') {
             Some(delay) => Self::after(delay.parse().unwrap_or(0)),
@@ -97,13 +98,13 @@ impl Time {
         (self.0 & RELATIVE != 0).then_some(self.0 & !RELATIVE)
     }
 
-    /// The due if the server's clock, rounded up, says this.
+    /// The due time if the server's clock, rounded up, shows this.
     pub(super) fn due_ms(self, now_up: u64) -> u64 {
         self.delay_ms().map_or(self.0, |delay_ms| now_up + delay_ms)
     }
 }
 
-/// The due that a reschedule expects, if any.
+/// The due time that a reschedule expects, if any.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Expected(u64);
 
@@ -123,28 +124,28 @@ impl Expected {
 pub(super) struct Push {
     pub(super) time: Time,
     pub(super) until_ms: u64,
-    /// Which call of its process this is an attempt of; 0 if it does not say.
+    /// The number of the call of its process that this is an attempt of; 0 if unknown.
     pub(super) call: u32,
     pub(super) version: u16,
     pub(super) bytes: u32,
-    /// The options that a delivery tells, as a number that differs where they do.
+    /// The options in a delivery, as a number that differs if they do.
     pub(super) options: u32,
     /// 0: the queue's.
     pub(super) max_attempts: u32,
     pub(super) conflict: Conflict,
     pub(super) held: Held,
-    /// Of `FINISHED <ms>`: when the earlier message ended or moved. 0 of any other verdict.
+    /// Of `FINISHED <ms>`: when the earlier message ended or moved. 0 of any other result.
     pub(super) ended_ms: u64,
-    /// Its caller was told that it is finished.
+    /// Its caller got the outcome `finished`.
     pub(super) believed: bool,
 }
 
-/// Who has it besides the master, as its caller was told.
+/// The servers that have it, by the outcome of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Held {
-    /// Nobody was asked.
+    /// The caller asked for no replica.
     NotAsked,
-    /// Replicas were asked, and did not confirm it, or nobody was told of it.
+    /// Replicas did not confirm it, or the caller got no outcome.
     Unconfirmed,
     Replicas,
 }
@@ -250,7 +251,7 @@ pub(super) enum Changed {
     Unknown,
 }
 
-/// The first word of a verdict and the number behind it.
+/// The first word of an item result and the number behind it.
 pub(super) fn split(verdict: &str) -> (&str, &str) {
     verdict.split_once(' ').unwrap_or((verdict, ""))
 }
@@ -265,7 +266,7 @@ pub(super) fn state(word: &str) -> Option<State> {
     })
 }
 
-/// Nothing if the script does not word it so.
+/// None if the script does not use this word.
 pub(super) fn pushed(verdict: &str) -> Option<Pushed> {
     Some(match split(verdict) {
         ("CREATED", _) => Pushed::Created,
@@ -293,7 +294,7 @@ pub(super) fn settled(verdict: &str) -> Option<(Settled, u64)> {
 pub(super) fn changed(verdict: &str) -> Option<(Changed, u64)> {
     let (word, rest) = split(verdict);
     let changed = match word {
-        // By a call whose reply was lost; this one left alone what has come since.
+        // By a call whose reply was lost; this one left later changes alone.
         "CANCELLED" if rest == "earlier" => Changed::Refused,
         "CANCELLED" | "MOVED" | "REQUEUED" => Changed::Done,
         "ALREADY" => Changed::Already,

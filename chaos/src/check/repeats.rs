@@ -1,16 +1,18 @@
-//! Which pushes are attempts of the same call, and what may be said to a later one.
+//! Which pushes are attempts of the same call, and which answers a later attempt may get.
 //!
-//! A push whose id is absent makes a message, unless it is a repetition: its call was applied before, or the earlier message
-//! of its id ended or moved after its first attempt. Two things follow, and both are judged here.
-//! A call makes one message: if a second attempt is answered `CREATED`, a repetition has made a second one.
-//! A call that began after the end had been answered is told `CREATED`: if it is told `FINISHED`, a new push is lost.
+//! A push of an absent id makes a message, unless it is a repetition: its call was applied before,
+//! or the earlier message of its id ended or moved after its first attempt. Two rules follow. A
+//! call makes one message: if a second attempt gets `CREATED`, a repetition has made a second
+//! message. A call that began after the end had been answered gets `CREATED`: if it gets
+//! `FINISHED`, a new push is lost.
 
 use super::context::Context;
 use super::hypothesis::Hypothesis;
 use super::record::{Push, Pushed, Record, What};
 use super::unknown::bit;
 
-/// So long after its first attempt a call ends: `until` less this is when that began, or a little before.
+/// How long after its first attempt a call ends: `until` minus this is the time of that attempt, or
+/// a little earlier.
 const PATIENCE_MS: u64 = 10_000;
 
 fn push_of(record: &Record) -> Option<(&Push, Pushed)> {
@@ -28,7 +30,7 @@ impl Hypothesis {
             .any(|(_, verdict)| made(verdict))
     }
 
-    /// Earlier attempts of the same call that were answered, or were applied in this life.
+    /// Earlier attempts of the same call that were answered, or were applied in this hypothesis.
     fn attempts<'a>(
         &'a self,
         push: &'a Push,
@@ -56,9 +58,9 @@ impl Hypothesis {
             })
     }
 
-    /// Whether a push that was answered `FINISHED` is a repetition, as far as can be known.
+    /// Whether a push with the answer `FINISHED` is a repetition, as far as can be known.
     pub(super) fn is_repeated(&self, push: &Push, record: &Record, context: &Context<'_>) -> bool {
-        // What it found there is remembered as what it made.
+        // A message that it found is remembered like one that it made.
         let found = |verdict| {
             matches!(
                 verdict,
@@ -83,14 +85,15 @@ impl Hypothesis {
             .fold(record.asked_us, u64::min);
         let began_after = self.gone_us.is_some_and(|gone_us| gone_us < first_us);
         if push.ended_ms == 0 {
-            // It says that this call is remembered.
+            // The answer says that this call is remembered.
             return push.call != 0 && !lost.is_empty() && !began_after;
         }
         let stepped = context
             .epoch
             .stepped(self.seq.min(self.remembered_seq), record.seq());
         let in_time = push.ended_ms + 1 + PATIENCE_MS >= push.until_ms || stepped;
-        // A call may take its first attempt to have been earlier than it was: then its client sends a new one.
+        // A call may assume an earlier first attempt than the real one: then its client sends a new
+        // call.
         push.call != 0 && in_time && !(push.believed && (began_after || lost.is_empty()))
     }
 }

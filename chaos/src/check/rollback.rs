@@ -1,4 +1,5 @@
-//! What a failover or a cut file undid: which of it nobody had been promised to keep, and which must not have gone.
+//! The changes that a failover or a truncated file undid: which of them may be lost, and which must
+//! not.
 
 use super::collect::Collection;
 use super::describe::story;
@@ -6,14 +7,14 @@ use super::record::{Changed, Held, Pushed, Record, Settled, What};
 use super::verdict::{Kind, Verdict};
 use crate::history::Verb;
 
-/// All void records, by id and in the order of the server that wrote them.
+/// Judges all void records, by id and in the order of the server that wrote them.
 pub(super) fn judge(all: &Collection, void: &[Record], verdict: &mut Verdict) {
     let window = |record: &Record| all.epochs[usize::from(record.epoch)].void(record.seq());
     let same = |one: &Record, other: &Record| {
         (one.id, one.epoch) == (other.id, other.epoch) && window(one) == window(other)
     };
     for records in void.chunk_by(same) {
-        // Whether its message was made in what was undone, and who had it then.
+        // Whether its message was made in the undone range, and which servers had it then.
         let mut made = None;
         for (place, record) in records.iter().enumerate() {
             let kept = match record.what {
@@ -24,7 +25,7 @@ pub(super) fn judge(all: &Collection, void: &[Record], verdict: &mut Verdict) {
                     made = Some(push.held);
                     push.held
                 }
-                // Who found it there was promised as much as who made it.
+                // A push that found the message has the same guarantee as the push that made it.
                 What::Push {
                     push,
                     verdict: Pushed::Exists(_),

@@ -1,4 +1,4 @@
-//! Whether the times in an answer are those that were asked for.
+//! Whether the times in an answer are the requested ones.
 
 use super::context::Context;
 use super::hypothesis::{Hypothesis, Status};
@@ -28,7 +28,7 @@ impl Hypothesis {
         right.then_some(()).ok_or(Kind::WrongTimes)
     }
 
-    /// Until when extensions without an answer may have made this lease last.
+    /// The latest end of this lease, if extensions without an answer were applied.
     fn extended_ms(&self, record: &Record, context: &Context<'_>) -> u64 {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let longest = context.unknown.iter().filter_map(|call| match call.what {
@@ -52,7 +52,8 @@ impl Hypothesis {
         until_ms.max().unwrap_or(0)
     }
 
-    /// Of a reschedule and a run_now: whether it was right to move it, or not to, and to where.
+    /// Of a reschedule and a run_now: whether it was right to move the message, or not, and to
+    /// which time.
     pub(super) fn allows_moved(
         &self,
         verb: Verb,
@@ -99,7 +100,8 @@ impl Hypothesis {
         }
     }
 
-    /// Of what waits its due, of what is leased the due of the claim, of the dead when it died.
+    /// The due time of a waiting message, the due time in the claim of a leased one, the death of a
+    /// dead letter.
     pub(super) fn allows_left_time(
         &self,
         state: State,
@@ -115,7 +117,7 @@ impl Hypothesis {
                     score_ms == time_ms
                 }),
             (Status::Leased, _) => self.due_ms.is_none_or(|due_ms| due_ms == time_ms),
-            // Since when it is dead an answer says exactly, a lease that ran out does not.
+            // A settlement gives the exact time of death, a lease that ran out does not.
             (Status::Dead, _) => self
                 .score_ms
                 .map_or(time_ms >= self.now_ms || stepped, |died_ms| {

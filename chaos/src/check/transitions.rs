@@ -1,4 +1,4 @@
-//! What becomes of an id by an answer.
+//! The state of an id after an answer.
 
 use super::context::Context;
 use super::hypothesis::{Gone, Hypothesis, Status};
@@ -6,11 +6,11 @@ use super::record::{Changed, Conflict, Push, Pushed, Record, Settled, Time, What
 use super::verdict::Cause;
 use crate::history::Verb;
 
-/// How long an id that is gone early is remembered.
+/// How long an id is remembered that is gone before its due time.
 const REPEAT_MS: u64 = 12_000;
 
 impl Hypothesis {
-    /// Also if that should not have been answered: it is what has to be reckoned with from then on.
+    /// Also for an answer that was wrong: the checker continues with its effect.
     pub(super) fn after(&self, record: &Record, context: &Context<'_>) -> Self {
         let mut life = *self;
         life.slacken(record, context);
@@ -55,21 +55,22 @@ impl Hypothesis {
                 answered_ms,
                 ..
             } => {
-                // It moved it for certain if nothing else can have made the change that it saw.
+                // It certainly moved the message if nothing else can have made the change that it
+                // saw.
                 let sure = alone && !context.epoch.is_made_by_another(record.seq());
                 life.after_change(verb, verdict, (time, answered_ms, sure), record);
             }
             What::ReadState(_) => {}
             What::Left { crashes, .. } => life.take_slack(crashes, record, context),
         }
-        // Between two answers that changed nothing the same crashes would be counted twice.
+        // Between two answers without a change, the same crashes would be counted twice.
         if life.now_ms == self.now_ms && life.seq == self.seq {
             life.slack = self.slack;
         }
         life
     }
 
-    /// Until this record more leases may have run out that nobody was told of.
+    /// Until this record more leases may have run out that no process knows.
     pub(super) fn slacken(&mut self, record: &Record, context: &Context<'_>) {
         if self.slack == 0 {
             self.slack_seq = self.seq;
@@ -79,7 +80,7 @@ impl Hypothesis {
             .saturating_add(self.hidden_crashes(record, context));
     }
 
-    /// So many crashes were told: what is more than is known were such leases.
+    /// The number of crashes in the answer: more than the known ones were such leases.
     fn take_slack(&mut self, crashes: u32, record: &Record, context: &Context<'_>) {
         self.hide(
             crashes.saturating_sub(self.crashes).min(self.slack),
@@ -90,7 +91,8 @@ impl Hypothesis {
         (self.crashes, self.slack) = (crashes, 0);
     }
 
-    /// An answer that says where it is does not say that it was there all the time: only changes count.
+    /// An answer about the state does not show that the message had it all the time: only changes
+    /// count.
     fn changed_by(&mut self, record: &Record) {
         (self.seq, self.now_ms, self.answered_us) =
             (record.seq(), record.now(), record.answered_us);
@@ -106,7 +108,7 @@ impl Hypothesis {
             Pushed::Created => {
                 let until_ms = if near { push.until_ms } else { 0 };
                 let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
-                // What is remembered still is remembered on.
+                // An id that is still remembered stays so.
                 let (least, most) = if stepped {
                     (0, self.remembered_ms.1)
                 } else {
@@ -149,7 +151,7 @@ impl Hypothesis {
         self.put_floor(push.time, record);
     }
 
-    /// As it is from the first.
+    /// The state before the first record.
     pub(super) fn pushed(&mut self, push: &Push, due_ms: u64) {
         self.wait_until(due_ms);
         self.count_anew(None);
@@ -157,7 +159,7 @@ impl Hypothesis {
         (self.bytes, self.options) = (push.bytes, push.options);
     }
 
-    /// A delay counts from when it was asked for at the earliest.
+    /// A delay counts from when it was sent at the earliest.
     pub(super) fn put_floor(&mut self, time: Time, record: &Record) {
         if let Some(delay_ms) = time.delay_ms() {
             self.floor_us = (record.asked_us, record.asked_us + delay_ms * 1_000);
@@ -198,7 +200,7 @@ impl Hypothesis {
                     (self.failures + 1, Some(Cause::Retry), true);
             }
             _ => {
-                // Its due is past, unless the clock went back.
+                // Its due time is past, unless the clock went back.
                 let due_ms = self.due_ms.unwrap_or(0);
                 if due_ms <= record.now() {
                     self.wait_until(due_ms)
@@ -212,7 +214,7 @@ impl Hypothesis {
         self.put_floor(time, record);
     }
 
-    /// `sure`: if it was moved, it was somewhere else before.
+    /// `sure`: if it was moved, it had another due time before.
     fn after_change(
         &mut self,
         verb: Verb,
@@ -234,15 +236,15 @@ impl Hypothesis {
                 self.wait_until(record.now());
                 self.count_anew(Some(Cause::Requeue));
             }
-            // It tells where it waits, and nothing changed.
+            // The answer has its due time, and nothing changed.
             (_, Changed::Conflict) => {
                 (self.score_ms, self.not_before_ms) = (Some(answered_ms), answered_ms);
                 return;
             }
-            // It had that due already; nothing changed.
+            // It had that due time already; nothing changed.
             (Verb::Reschedule, Changed::Done) if self.score_ms == Some(answered_ms) => return,
             (Verb::Reschedule | Verb::RunNow, Changed::Done) => {
-                // One that waits after a crash for a time that nobody told may have had that due already.
+                // A message in back-off after a crash may have had that due time already.
                 let sure = sure || verb == Verb::RunNow || self.score_ms.is_some();
                 self.wait_until(answered_ms);
                 self.due_ms = self.due_ms.filter(|_| sure);

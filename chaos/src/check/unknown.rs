@@ -1,4 +1,4 @@
-//! What calls without an answer may have done to an id, if they were applied.
+//! The possible effects of calls without an answer on an id.
 
 use super::context::Context;
 use super::hypothesis::{Gone, Hypothesis, Status};
@@ -6,11 +6,12 @@ use super::record::{Conflict, Push, Record, Time, What};
 use super::verdict::Cause;
 use crate::history::Verb;
 
-/// So many states are followed at most.
+/// The most states that are followed.
 const LIVES: usize = 4_096;
 const REPEAT_MS: u64 = 12_000;
 
-/// The mark of a call without an answer in `Hypothesis::used`; of those beyond the number of bits none.
+/// The bit of a call without an answer in `Hypothesis::used`; none for calls beyond the number of
+/// bits.
 pub(super) fn bit(place: usize) -> u64 {
     u32::try_from(place)
         .ok()
@@ -18,7 +19,7 @@ pub(super) fn bit(place: usize) -> u64 {
         .unwrap_or(0)
 }
 
-/// Adds every state that could be meanwhile, before `next`; `false` if there are too many.
+/// Adds every state that is possible before `next`; `false` if there are too many.
 pub(super) fn spread(
     lives: &mut Vec<Hypothesis>,
     unknown: &[Record],
@@ -32,7 +33,7 @@ pub(super) fn spread(
     while let Some(life) = lives.get(done).copied() {
         life.reaped(next, context, &mut more);
         for (place, call) in unknown.iter().enumerate() {
-            // What was sent after the next answer had come cannot have been before it.
+            // A call sent after the next answer cannot have been applied before it.
             if call.asked_us < next.answered_us {
                 life.perhaps(call, bit(place), next, context, &mut more);
             }
@@ -50,8 +51,8 @@ pub(super) fn spread(
     true
 }
 
-/// Adds what hidden claims, and leases that ran out after them, may have made of it before `next`; `false` if that is too
-/// much.
+/// Adds the effects of hidden claims, and of their leases running out, before `next`; `false` if
+/// there are too many.
 pub(super) fn hide(lives: &mut Vec<Hypothesis>, next: &Record, context: &Context<'_>) -> bool {
     let (mut done, mut more) = (0, Vec::new());
     while let Some(life) = lives.get(done).copied() {
@@ -70,7 +71,8 @@ pub(super) fn hide(lives: &mut Vec<Hypothesis>, next: &Record, context: &Context
 }
 
 impl Hypothesis {
-    /// What it becomes if this call was applied before `next`: once, in its time, by a change that no answered call made.
+    /// The state if this call was applied before `next`: once, in its time, by a change that no
+    /// answered call made.
     fn perhaps(
         &self,
         call: &Record,
@@ -89,7 +91,7 @@ impl Hypothesis {
         let mut life = *self;
         life.slacken(next, context);
         life.used |= bit;
-        // A clock that has gone back since says nothing about when that was.
+        // A clock that has gone back since gives no bound for that time.
         life.now_ms = if context.epoch.stepped(self.seq, next.seq()) {
             0
         } else {
@@ -126,7 +128,7 @@ impl Hypothesis {
                 expected,
                 ..
             } if self.is_waiting() => {
-                // Another due than the expected one is not moved.
+                // A message with another due time than the expected one is not moved.
                 if self
                     .score_ms
                     .zip(expected.due_ms())
@@ -149,7 +151,7 @@ impl Hypothesis {
         }
     }
 
-    /// The due if it was given, else the earliest that a delay can have led to.
+    /// The due time if it was given, else the earliest that a delay can have led to.
     fn wait_for(&mut self, time: Time, call: &Record) {
         let due_ms = time.due_ms(self.now_ms);
         if time.delay_ms().is_some() {

@@ -1,4 +1,4 @@
-//! What the checker found: a count and a few examples in words of each kind of violation.
+//! The findings of the checker: for each kind of violation a count and a few described examples.
 
 use std::collections::BTreeMap;
 
@@ -6,60 +6,62 @@ use serde::Serialize;
 
 use super::excuses::Excuse;
 
-/// What must not happen.
+/// The kinds of violations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Acknowledged, and neither settled, cancelled, dead nor waiting; or acknowledged as replicated, and undone.
+    /// Acknowledged, and neither settled, cancelled, dead nor waiting; or acknowledged as
+    /// replicated, and undone.
     Lost,
-    /// Delivered or left though nobody pushed it, or not as it was pushed.
+    /// Delivered or left without a push, or not as it was pushed.
     Unexpected,
-    /// Claimed before its due by the server's clock.
+    /// Claimed before its due time by the server's clock.
     Early,
     /// Claimed sooner after its push than its delay, by the clock of the processes.
     EarlyByClient,
-    /// A message that a retry, again, crash or move put off, claimed before its new time.
+    /// Claimed before the new due time that a retry, again, crash or move gave it.
     RetriedEarly,
-    /// Claimed with another due than it has.
+    /// Claimed with another due time than it has.
     WrongDue,
-    /// Claimed while another lease on it ran.
+    /// Claimed during another lease on it.
     OverlappingLeases,
-    /// A lease was taken before its deadline without a settle.
+    /// A lease ended before its deadline without a settlement.
     LeasesCutShort,
-    /// A settle acted with a token that was not the current one.
+    /// A settlement with a token that was not the current one took effect.
     StaleTokensAccepted,
     ClaimedAfterAck,
     FiredAfterCancel,
-    /// An id in two states, or something else that does not fit together in what is left.
+    /// An id in two states, or another inconsistency in the remaining keys.
     TwoStates,
     DeadAndDelivered,
-    /// Delivered or made again, and nothing explains it.
+    /// Delivered or made again without an explanation.
     UnexplainedDuplicates,
     /// Granted between the answer to a pause and the resume.
     GrantedWhilePaused,
-    /// A push that was refused and is there all the same.
+    /// A refused push that is stored all the same.
     RefusedLeftTrace,
-    /// An attempt that is not the failures and crashes plus one.
+    /// An attempt that differs from failures plus crashes plus one.
     Miscounted,
     /// Dead before its limit, or not at it.
     WrongDeaths,
-    /// A caller was told what the server had not said, or of a message that nobody pushed.
+    /// A caller got an outcome that the server had not reported, or for a message that no process
+    /// pushed.
     ApiLies,
-    /// An answer that cannot be, after those before it.
+    /// An answer that contradicts the earlier ones.
     Contradictions,
-    /// The server forgot what it had answered, and nobody cut its files.
+    /// The server forgot an answer, and the harness had not truncated its file.
     RolledBack,
-    /// The queue changed more often than it was called.
+    /// The queue has more changes than calls.
     UnaskedChanges,
-    /// A time that was answered, or is left, is not the one that was asked for.
+    /// A time in an answer, or of a remaining message, that differs from the requested one.
     WrongTimes,
-    /// A claim found nothing although it waited, or nothing was claimed for long without a fault.
+    /// A claim found nothing although a message was due, or no claim came for long without a fault.
     Late,
-    /// Claimed after what was due later.
+    /// Claimed after a message with a later due time.
     OutOfOrder,
-    /// Granted to a process that neither started it nor gave it back.
+    /// Granted to a process that neither started nor returned it.
     NeverStarted,
-    /// After a fault work went on later than it must.
+    /// After a fault, workers claimed again later than they must.
     RecoveredLate,
 }
 
@@ -104,11 +106,11 @@ pub enum Cause {
     Again,
     Release,
     Requeue,
-    /// A call of which nobody knows whether it was applied.
+    /// A call without an answer.
     UnknownOutcome,
 }
 
-/// How long messages that were due waited for a claim, in ms, clock steps left out.
+/// How long due messages waited for a claim, in ms, clock steps left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Lateness {
     pub judged: u64,
@@ -117,13 +119,13 @@ pub struct Lateness {
     pub max: u64,
 }
 
-/// So many examples of each kind are kept.
+/// How many examples of each kind are kept.
 const EXAMPLES: usize = 5;
 
-/// What came out.
+/// The result of the checker.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Verdict {
-    /// Whether the run proves anything at all.
+    /// Whether the run proves anything.
     pub valid: bool,
     pub invalid_because: Vec<String>,
     /// Different messages that were stored.
@@ -131,24 +133,24 @@ pub struct Verdict {
     pub deliveries: u64,
     /// Pushes that were acknowledged as replicated: no failover may undo them.
     pub replicated: u64,
-    /// Messages that were stored, asking no replica, and then undone by a failover or a cut file before they were handled:
-    /// what `Durability::Memory` may lose. No violation.
+    /// Stored messages without a wish for replicas that a failover or a truncated file undid before
+    /// they were handled: a loss that `Durability::Memory` allows. No violation.
     pub lost_in_declared_window: u64,
     #[serde(flatten)]
     pub violations: BTreeMap<Kind, u64>,
     pub explained_duplicates: BTreeMap<Cause, u64>,
-    /// Calls without an answer, by what they are: how many there were, and how many were needed to explain something.
+    /// Calls without an answer, by kind: their number, and how many messages they explain.
     pub excuses: BTreeMap<&'static str, Excuse>,
     /// How late messages were claimed, where that is certain.
     pub lateness: Lateness,
-    /// Messages that vanished, and that only a purge can have taken.
+    /// Messages that vanished and that only a purge can have taken.
     #[serde(skip)]
     pub(super) swept: u64,
-    /// Ids with so many unknown outcomes that they were not judged.
+    /// Ids with too many unknown outcomes to be judged.
     pub unjudged: u64,
     /// Answered calls, by verb.
     pub verbs: BTreeMap<String, u64>,
-    /// How often each fault was begun.
+    /// How often each fault began.
     pub faults: BTreeMap<String, u64>,
     pub examples: BTreeMap<Kind, Vec<String>>,
 }
@@ -165,7 +167,7 @@ impl Verdict {
         self.violations.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Nothing went wrong, as far as the run proves anything.
+    /// No violations, as far as the run proves anything.
     pub fn is_clean(&self) -> bool {
         self.violations.values().all(|count| *count == 0)
     }
@@ -174,7 +176,7 @@ impl Verdict {
         self.valid && self.is_clean()
     }
 
-    /// Counts a violation; asks for the words only if they are kept.
+    /// Counts a violation; describes it only if the example is kept.
     pub(super) fn found(&mut self, kind: Kind, words: impl FnOnce() -> String) {
         *self.violations.entry(kind).or_default() += 1;
         let examples = self.examples.entry(kind).or_default();
@@ -183,7 +185,7 @@ impl Verdict {
         }
     }
 
-    /// Adds what was found about one id.
+    /// Adds the findings about one id.
     pub(super) fn add(&mut self, other: Self) {
         self.messages += other.messages;
         self.deliveries += other.deliveries;

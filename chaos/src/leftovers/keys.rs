@@ -42,7 +42,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         Ok(())
     }
 
-    /// Calls `each` with all fields of a hash but the sentinel, each once.
+    /// Calls `each` once for each field of a hash except the placeholder.
     pub(super) async fn hash(
         &mut self,
         key: usize,
@@ -100,7 +100,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
                     items.push((member, score));
                     continue;
                 }
-                // Of the leased, the time that counts is the due of the claim.
+                // A leased message has the due time of its claim.
                 let held = claims.under(&member);
                 if held.is_empty() {
                     self.break_("a lease without a claim", &member);
@@ -183,7 +183,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         Ok(())
     }
 
-    /// Whatever was pushed is here, or went in one of four ways.
+    /// Every pushed message still exists, or left the queue in one of four ways.
     pub(super) async fn counters(&mut self) -> Result<()> {
         let mut command = redis::cmd("HMGET");
         command
@@ -201,7 +201,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         Ok(())
     }
 }
-/// In each key, so that it is never absent.
+/// In each key, so that the key always exists.
 fn sentinel() -> Vec<u8> {
     let mut sentinel = vec![b'-'; 71];
     sentinel[0] = 0;

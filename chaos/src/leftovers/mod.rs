@@ -1,4 +1,5 @@
-//! What is left in a queue when all is quiet: read from its keys, not through its scripts, which may be what is wrong.
+//! The messages that remain after draining: read from the keys and not by the scripts, which may be
+//! broken.
 
 mod keys;
 
@@ -10,19 +11,19 @@ use redis::aio::MultiplexedConnection;
 use crate::claims::Claims;
 use crate::history::{Event, LeftItem, State};
 
-/// Of one read, and of one line of a history.
+/// The size of a read, and of a line of a history.
 const STEP: usize = 1_000;
-/// Of one kind, so many are told one by one.
+/// How many findings of one kind are reported one by one.
 const EXAMPLES: usize = 20;
 const WINDOW: usize = 1_000;
 
-/// What still has to happen before a queue has ended, given workers.
+/// The work that remains until a queue has drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// Scheduled and due within the horizon; those beyond it are nobody's business in this run.
+    /// Scheduled and due within the horizon; messages beyond it are not awaited.
     pub scheduled: u64,
     pub ready: u64,
-    /// Leases: one may stand for many messages.
+    /// Leases: one may cover many messages.
     pub leases: u64,
 }
 
@@ -36,8 +37,9 @@ impl Waiting {
     }
 }
 
-/// Looks once. A queue has ended when producers and cancellers are gone, workers run, and this is over. It takes as long as
-/// the last crashes wait on purpose (at most 12 s for the fourth, 24 s for the fifth) and the retries of handlers.
+/// Reads it once. A queue has drained when producers and cancellers have ended, workers run, and
+/// nothing remains. That takes as long as the back-off of the last crashes (at most 12 s for the
+/// fourth, 24 s for the fifth) and the retries of handlers.
 pub async fn waiting(
     connection: &mut MultiplexedConnection,
     queue: &str,
@@ -64,7 +66,7 @@ pub async fn waiting(
     })
 }
 
-/// Tells what is left in a queue that nobody uses any more, and what of it does not fit together.
+/// Reports the messages that remain in an unused queue, and the inconsistencies among its keys.
 pub async fn scan(
     connection: &mut MultiplexedConnection,
     queue: &str,
@@ -91,7 +93,7 @@ struct Scan<'a, T> {
     places: HashMap<Vec<u8>, State>,
     /// Failures and crashes.
     attrs: HashMap<Vec<u8>, (u32, u32)>,
-    /// How often each kind of fault was found.
+    /// By kind of inconsistency: its number.
     broken: HashMap<&'static str, usize>,
     tell: &'a mut T,
 }
@@ -154,7 +156,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         }
     }
 
-    /// An id is found in a state.
+    /// Records the state in which an id was found.
     fn place(&mut self, id: &[u8], state: State) {
         if self.places.insert(id.to_vec(), state).is_some() {
             self.break_("an id in two places", id);

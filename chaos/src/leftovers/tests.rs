@@ -52,7 +52,7 @@ async fn a_sound_queue_is_told_as_it_is_and_each_fault_by_name() -> Result<()> {
     push("d", 4_000_000_000_000).await?;
     let claimed = queue.claim(2, std::time::Duration::from_secs(60)).await?;
     claimed[0].bury("done for").await?;
-    // As a worker does: who claims by hand leaves the rest where it waits.
+    // As a worker does: a claim by hand leaves the other messages in the scheduled set.
     client.load_functions().await?;
     let mut promote = redis::cmd("FCALL");
     promote

@@ -14,14 +14,14 @@ fn token(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Reads a script's ARGV, of which the first is the time override.
+/// Reads a script's ARGV; its first argument is the test clock.
 pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
     let args = args.get(1..).unwrap_or_default();
     let settle = |verb, size| Call::Settle {
         verb,
         items: args
             .chunks_exact(size)
-            // What follows the token is a time for all but bury, which takes a reason.
+            // The argument after the token is a time for all verbs but bury, which takes a reason.
             .map(|item| {
                 SettleItem(
                     text(item[0]),
@@ -104,7 +104,7 @@ pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
     }
 }
 
-/// Of each claim its token, how many ids, and these.
+/// Of each claim its token, the number of its ids, and the ids.
 fn acked(mut args: &[&[u8]]) -> Vec<SettleItem> {
     let mut items = Vec::new();
     while let [given, count, rest @ ..] = args {

@@ -1,4 +1,5 @@
-//! Writes every script call of this process into its history, before it is sent and when it is answered.
+//! Records every script call of this process in its history, before it is sent and when it is
+//! answered.
 
 mod call;
 mod reply;
@@ -24,12 +25,12 @@ pub struct Diary(Arc<Inner>);
 struct Inner {
     writer: Writer,
     ops: AtomicU64,
-    /// Redis's clock less our monotonic one, in microseconds, by the last reply.
+    /// Redis's clock minus our monotonic clock, in microseconds, by the last reply.
     offset_us: AtomicI64,
 }
 
 impl Diary {
-    /// Begins a history and has every script call of this process written into it.
+    /// Begins a history that records every script call of this process.
     pub fn begin(path: &Path, role: Role, process: &str) -> Result<Self> {
         let inner = Inner {
             writer: Writer::create(path)?,
@@ -50,7 +51,7 @@ impl Diary {
         Ok(diary)
     }
 
-    /// A process whose history has a gap proves nothing: it ends at once.
+    /// A history with a gap proves nothing: the process ends at once.
     pub fn write(&self, event: &Event) {
         if let Err(error) = self.0.writer.write(event) {
             eprintln!("the history cannot be written: {error:#}");
@@ -58,12 +59,12 @@ impl Diary {
         }
     }
 
-    /// Writes down that the library is asked for something; the number is for [`told`](Diary::told).
+    /// Records the start of an operation of the library; the number is for [`told`](Diary::told).
     pub fn asked(&self, verb: Verb, ids: Vec<String>) -> u64 {
         self.asked_durably(verb, ids, 0)
     }
 
-    /// The same if so many replicas must have it before there is an answer.
+    /// The same for an operation that so many replicas must confirm.
     pub fn asked_durably(&self, verb: Verb, ids: Vec<String>, replicas: u32) -> u64 {
         let op = self.0.ops.fetch_add(1, Ordering::Relaxed);
         self.write(&Event::Asked {
@@ -79,7 +80,7 @@ impl Diary {
         self.write(&Event::Told { op, outcomes });
     }
 
-    /// Redis's time as the last reply told it, in Unix milliseconds; 0 before the first.
+    /// Redis's time by the last reply, in Unix milliseconds; 0 before the first.
     pub fn server_now_ms(&self) -> u64 {
         let offset_us = self.0.offset_us.load(Ordering::Relaxed);
         let local_us = if offset_us == 0 { 0 } else { now_us() };
@@ -87,7 +88,8 @@ impl Diary {
     }
 }
 
-/// What a caller was told, in one word or a few: `?` if it may have taken effect, `!` if it has not.
+/// The outcome of an operation in a few words: `?` begins one that may have taken effect, `!` one
+/// that has not.
 pub fn outcome<T>(result: Result<T, Error>, word: impl Fn(T) -> String) -> String {
     match result {
         Ok(value) => word(value),
@@ -98,7 +100,7 @@ pub fn outcome<T>(result: Result<T, Error>, word: impl Fn(T) -> String) -> Strin
 
 struct Recorder {
     diary: Diary,
-    /// Of the calls that are under way; and which message a get is about.
+    /// By call in flight: its verb, and the id of a get.
     verbs: Mutex<HashMap<u64, (&'static str, String)>>,
 }
 

@@ -5,7 +5,7 @@ use dueq::harness::Reply;
 use super::text;
 use crate::history::{Answer, ClaimedItem, Event};
 use crate::{payload, stored};
-/// Nothing if it is not what this verb answers. `id` is what a get is about.
+/// None if the verb does not reply so. `id` is the id of a get.
 pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option<Event> {
     let Reply::List(parts) = reply else {
         return None;
@@ -34,7 +34,7 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
                 ..,
             ],
         ) => {
-            // One detail may stand for all.
+            // A single detail holds for all messages.
             let shared = details.len() == 1;
             if payloads.len() != ids.len() || details.len() != ids.len() && !shared {
                 return None;
@@ -53,7 +53,7 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
                 paused: rest.get(2) == Some(&Reply::Int(1)),
             }
         }
-        // Pages and figures change nothing: how long they are says enough.
+        // Pages and figures change nothing: their length is enough.
         ("peek" | "stats", _) => Answer::Other(body.iter().map(length).collect()),
         ("get", [Reply::List(fields)]) => Answer::Items(vec![stored::of_reply(id, fields)?]),
         ("verify", [Reply::List(found)]) => Answer::Other(found.iter().map(finding).collect()),

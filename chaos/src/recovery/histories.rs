@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::history::{Answer, Call, Event, Phase};
 use crate::run::stage::QUEUE;
-/// When something was asked, and when it was answered.
+/// When a claim was sent and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claim {
     pub(super) asked_us: u64,
@@ -18,7 +18,7 @@ pub(super) struct Claim {
     pub(super) void: bool,
 }
 
-/// When the last writes were gone, of which `incarnation`, and which `seq` they had.
+/// When the last writes were lost, of which `incarnation`, and their `seq`.
 pub(super) struct Undone {
     pub(super) t_us: u64,
     pub(super) incarnation: String,
@@ -32,12 +32,12 @@ pub(super) struct Fault {
     pub(super) ended_us: u64,
     pub(super) victim: String,
 }
-/// What the harness wrote down.
+/// The history of the harness.
 pub(super) struct Harness {
     pub(super) faults: Vec<Fault>,
     pub(super) undone: Vec<Undone>,
     pub(super) stalls: Vec<(u64, u64)>,
-    /// When the producers were told to end.
+    /// When the producers were asked to end.
     pub(super) calm_us: u64,
 }
 
@@ -120,7 +120,8 @@ pub(super) fn workers(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The lines that hold one of these words; a torn last one is left out. Most lines of a history are about something else.
+/// Parses the lines that contain one of these words, because most lines are about other events.
+/// Leaves out a torn last line.
 pub(super) fn lines(path: &Path, words: &[&str], mut tell: impl FnMut(u64, Event)) -> Result<()> {
     let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
     let mut line = String::new();
@@ -137,7 +138,7 @@ pub(super) fn lines(path: &Path, words: &[&str], mut tell: impl FnMut(u64, Event
     }
 }
 
-/// Each claim of the main queue that was granted something, with the ids.
+/// Each claim of the main queue that granted messages, with their ids.
 pub(super) fn read_claims(
     path: &Path,
     undone: &[Undone],
@@ -189,8 +190,9 @@ pub(super) fn read_claims(
         _ => {}
     })
 }
-/// The ids that a dead worker had been granted at the first attempt, and not begun to settle: what it asked for last may have
-/// been done, and then the message came back, or not, for another reason. Makes `lease_ms` the longest lease it asked for.
+/// The ids that a dead worker had been granted at the first attempt and not begun to settle: a
+/// settlement without an answer may have been applied. Raises `lease_ms` to the longest lease that
+/// it asked for.
 pub(super) fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<String>> {
     let mut held = BTreeSet::new();
     for line in crate::history::read(path)? {

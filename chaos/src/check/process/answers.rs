@@ -23,7 +23,7 @@ impl Process<'_> {
         reply: Reply,
         answer: Answer,
     ) -> Result<()> {
-        // Where there is no queue nothing is said about any message.
+        // Without a queue the answer says nothing about any message.
         if incarnation.is_empty() {
             return Ok(());
         }
@@ -200,7 +200,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Which of its ids may have been cancelled, or may have been before.
+    /// The ids that it cancelled, or that were cancelled before.
     fn cancelled(&mut self, call: &Call, queue: u16, epoch: u16, verdicts: &[String]) {
         let done = what_of(call)
             .into_iter()

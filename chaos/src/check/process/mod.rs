@@ -22,20 +22,21 @@ struct Open {
     call: Call,
 }
 
-/// What is to be remembered while a history is read.
+/// The state while a history is read.
 struct Process<'a> {
     all: &'a mut Collection,
     number: u16,
     open: HashMap<u64, Open>,
     asking: Asking,
     granted: Granted,
-    /// Of each id whose push waits for replicas: the calls that pushed it, and where their records are.
+    /// By id whose push waits for replicas: the calls that pushed it, and the positions of their
+    /// records.
     waiting: HashMap<String, Vec<(u64, usize)>>,
-    /// The same of each id whose push was answered `FINISHED` and whose caller was not told yet.
+    /// The same by id whose push got `FINISHED` and whose caller has no outcome yet.
     finished: HashMap<String, Vec<(u64, usize)>>,
 }
 
-/// Reads all of it; `name` is for a history that does not say whose it is.
+/// Reads a history; `name` is for one that does not name its process.
 pub(in crate::check) fn read(
     all: &mut Collection,
     name: &str,
@@ -68,7 +69,7 @@ pub(in crate::check) fn read(
             .with_context(|| format!("{name} at {t_us} us"))?;
     }
     process.end(role, ended, last_us);
-    // Nobody knows about those that have no end.
+    // Calls without an end have an unknown outcome.
     let open: Vec<_> = process.open.drain().collect();
     open.into_iter()
         .for_each(|(_, open)| process.unknown(&open));
@@ -212,7 +213,7 @@ impl Process<'_> {
         usize::from(self.all.epoch(queue, incarnation))
     }
 
-    /// What a caller who waited for replicas was told was pushed has to be there whatever becomes of the master.
+    /// A push that replicas confirmed to its caller must survive any failover.
     fn confirmed(&mut self, op: u64, outcomes: &[String]) {
         for (id, call) in self.asking.confirmed(op, outcomes) {
             let calls = self.waiting.remove(&id).unwrap_or_default();
@@ -230,7 +231,7 @@ impl Process<'_> {
         }
     }
 
-    /// Who was told that a push is finished will not push it again.
+    /// A caller with the outcome `finished` will not push the message again.
     fn believed(&mut self, op: u64, outcomes: &[String]) {
         for (id, call) in self.asking.finished(op, outcomes) {
             let calls = self.finished.remove(&id).unwrap_or_default();
@@ -247,7 +248,7 @@ impl Process<'_> {
         }
     }
 
-    /// What counts from when it is sent.
+    /// The effects of a call from when it is sent.
     fn invoked(&mut self, t_us: u64, queue: u16, call: &Call) {
         let queue = &mut self.all.queues[usize::from(queue)];
         queue.operators.asked(t_us, call);
@@ -269,14 +270,15 @@ impl Process<'_> {
         }
     }
 
-    /// What this process was granted must have been begun or given back, and its callers told, unless it was killed.
+    /// Unless it was killed, the process must have started or returned its grants, and its callers
+    /// have their outcomes.
     fn end(&mut self, role: Role, ended: bool, last_us: u64) {
         let (number, all) = (self.number, &mut *self.all);
         for words in self.granted.forgotten(ended, last_us) {
             all.verdict
                 .found(Kind::NeverStarted, || format!("process {number}: {words}"));
         }
-        // A handler that is dropped at its time limit is told nothing any more.
+        // A handler dropped at its time limit gets no outcome.
         if ended && matches!(role, Role::Producer | Role::Canceller) {
             for words in self.asking.never_told() {
                 all.verdict
