@@ -20,22 +20,23 @@ pub struct Recovery {
 
 #[derive(Debug, Default)]
 pub struct Recoveries {
-    /// By fault. `worker_kill` counts deliveries that the dead worker held, each until somebody claimed it again;
-    /// `worker_kill_beside_others` those in whose time the server was away, its clock was stepped, or another worker
-    /// was disturbed as well.
+    /// By fault. `worker_kill` counts the messages that the dead worker had leased, each until its
+    /// next claim; `worker_kill_beside_others` those during whose time the server was away, its
+    /// clock was stepped, or another worker was disturbed.
     pub by_fault: BTreeMap<String, Recovery>,
-    /// Faults after which nothing was claimed any more, as the run ended.
+    /// Faults after which no claim came before the end of the run.
     pub never: BTreeMap<String, u64>,
-    /// What handlers did that is a fault too.
+    /// Faults by handlers.
     pub handlers: BTreeMap<String, u64>,
-    /// Those that took longer than they may, in words.
+    /// Describes the recoveries that took too long.
     pub late: Vec<String>,
 }
 
-/// Work must go on so long after the end of a fault: ten times the floor of 1 s. What another outage or a stall of the
-/// machine takes of it does not count, nor what comes after the end of the producers, when there may be nothing to do.
+/// Limit for the first claim after a fault: ten times the fallback interval of 1 s. The time of
+/// other outages and stalls does not count, nor the time after the end of the producers, when there
+/// may be nothing to claim.
 const GOES_ON_US: u64 = 10_000_000;
-/// While one of these is under way nobody can work, or the time is not what it was.
+/// During one of these faults no worker can claim, or the server's time jumps.
 const OUTAGES: [&str; 8] = [
     "server_kill",
     "server_stop",
@@ -82,7 +83,7 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
         .iter()
         .filter(|fault| fault.kind != "worker_kill" && fault.kind != "poison")
     {
-        // A kill is over when it is done; a server that was killed is also one that answers again.
+        // A kill ends with the kill; a killed server is also one that answers again.
         let kinds = match &*fault.kind {
             // From when the address leads to the new master.
             "failover" => undone_within(fault, &undone)
@@ -102,7 +103,7 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
             )],
         };
         for (kind, mut from_us) in kinds {
-            // Who cannot work for another reason has not failed to recover from this one.
+            // The time in which another fault keeps the server away does not count.
             for outage in faults
                 .iter()
                 .filter(|other| OUTAGES.contains(&&*other.kind))
@@ -150,7 +151,7 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
     })
 }
 
-/// How much of a time no outage and no stall covers; they are in the order of their beginnings.
+/// The part of a time without outages and stalls, which are sorted by their start.
 fn unexcused_us(from_us: u64, to_us: u64, excused: &[(u64, u64)]) -> u64 {
     let (mut left_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
     for (begin_us, end_us) in excused {

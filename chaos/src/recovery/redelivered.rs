@@ -7,10 +7,10 @@ use anyhow::Result;
 
 use super::histories::{Claim, Fault, Undone, held_by, read_claims};
 use super::{GOES_ON_US, OUTAGES, unexcused_us};
-/// What a killed worker held must be delivered again so long after its lease: the floor of 1 s, a hold of 5 s, and as much
-/// again as for other faults.
+/// Limit after its lease for the next claim of a killed worker's message: the fallback interval of
+/// 1 s, a handler time of 5 s, and the limit of other faults.
 const REDELIVERED_US: u64 = 1_000_000 + 5_000_000 + GOES_ON_US;
-/// While one of these is under way, or just before the kill, there may be no other worker that could take over.
+/// During one of these faults, or shortly before the kill, there may be no other worker to claim.
 const CREW_FAULTS: [&str; 7] = [
     "worker_kill",
     "worker_stop",
@@ -20,10 +20,10 @@ const CREW_FAULTS: [&str; 7] = [
     "net_drop",
     "net_half_open",
 ];
-/// How long a worker that died takes to be there again, with time to spare.
+/// How long a dead worker takes to run again, with a margin.
 const RESTART_US: u64 = 3_000_000;
-/// From the kill of each worker until what it held, delivered for the first time, was claimed by somebody
-/// else. What is never claimed again went with the store; if it was lost, the checker says so.
+/// From the kill of each worker until the next claim of its messages at their first attempt. A
+/// message without a next claim vanished with the store; if it was lost, the checker reports it.
 pub(super) fn redeliveries(
     folder: &Path,
     workers: &[PathBuf],

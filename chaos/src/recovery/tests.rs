@@ -175,7 +175,7 @@ fn a_failover_counts_from_the_new_address_and_by_what_the_new_master_grants() ->
             answer,
         }
     };
-    // The first was asked for too early, the second granted by the old master.
+    // The first claim was sent too early; the old master granted the second one.
     let lines = [
         (40_000, claim(1)),
         (60_000, granted(1, 101)),
