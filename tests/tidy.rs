@@ -389,7 +389,6 @@ const TOO_LONG: &[&str] = &[
     "cli/tests/cli/lost.rs",
     "cli/tests/cli/operator.rs",
     "cli/tests/import.rs",
-    "src/doctor/server.rs",
     "src/protocol/replies.rs",
     "src/queue/mod.rs",
     "src/server/lane.rs",

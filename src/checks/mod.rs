@@ -249,7 +249,7 @@ fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
 
 fn audit(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     let (cursor, looked) = (reply.body.text()?, reply.body.count()?);
-    let raws = crate::doctor::raws(&mut reply.body)?;
+    let raws = crate::doctor::raw_findings(&mut reply.body)?;
     assert_eq!(
         (cursor, i64::try_from(looked)),
         (sent.text(&[1]), Ok(sent.integer(&[2])))
@@ -257,9 +257,9 @@ fn audit(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     assert_eq!(raws.len(), sent.len(&[3]));
     for (place, raw) in raws.iter().enumerate() {
         assert_eq!(raw.kind, sent.text(&[3, place, 0]));
-        assert_eq!(raw.what, sent.bytes(&[3, place, 1]));
+        assert_eq!(raw.subject, sent.bytes(&[3, place, 1]));
         assert_eq!(raw.detail, sent.text(&[3, place, 2]));
-        assert_eq!(raw.mended, sent.integer(&[3, place, 3]) == 1);
+        assert_eq!(raw.repaired, sent.integer(&[3, place, 3]) == 1);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Whether a queue delivers: what is due and not claimed, and why.
+//! Finds out whether a queue delivers its due messages, and if not, why.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use crate::doctor::Checkup;
 use crate::doctor::shell::dueq;
 use crate::queue::inspect::Stats;
 
-/// A message that has been due for longer is late: without any hint a live worker needs one second.
+/// A message that has been due for longer is late: a live worker claims it within 1 s even if every
+/// hint is lost.
 const LATE: Duration = Duration::from_secs(2);
 
 /// Whether the oldest unclaimed message is late.
@@ -15,14 +16,17 @@ pub(crate) fn is_late(stats: &Stats) -> bool {
 }
 
 impl Checkup {
-    /// Finds why due messages are not delivered. `silent` says that another finding tells it already.
-    pub(crate) fn deliveries(&mut self, queue: &str, stats: &Stats, silent: bool) {
-        let (name, waiting, nodes) = (queue.as_bytes(), stats.due + stats.ready, stats.nodes);
+    /// Adds findings for due messages that are not delivered. `is_silent`: whether the finding
+    /// `silent` already reports that no worker is alive.
+    pub(crate) fn deliveries(&mut self, queue: &str, stats: &Stats, is_silent: bool) {
+        let name = queue.as_bytes();
+        let waiting = stats.due + stats.ready;
+        let nodes = stats.nodes;
         self.fact("paused", stats.paused);
         self.fact("overdue_ms", stats.overdue_ms);
         self.fact("nodes", nodes);
         let due = format!(
-            "{waiting} messages are due, the oldest since {} ms",
+            "{waiting} messages are due, the oldest for {} ms",
             stats.overdue_ms
         );
         if stats.paused && waiting > 0 {
@@ -31,7 +35,7 @@ impl Checkup {
                 "paused",
                 queue,
                 problem,
-                "nothing is delivered until it is resumed",
+                "nothing is delivered until the queue is resumed",
                 dueq("resume", &[name]),
             );
         } else if stats.paused {
@@ -40,10 +44,10 @@ impl Checkup {
                 "paused",
                 queue,
                 problem,
-                "nothing will be delivered until it is resumed",
+                "nothing will be delivered until the queue is resumed",
                 dueq("resume", &[name]),
             );
-        } else if is_late(stats) && nodes == 0 && !silent {
+        } else if is_late(stats) && nodes == 0 && !is_silent {
             let problem = format!("{due}, and no worker is alive");
             let remedy = format!("{} --exec COMMAND", dueq("work", &[name]));
             self.wrong(
@@ -55,12 +59,12 @@ impl Checkup {
             );
         } else if is_late(stats) && nodes > 0 {
             let problem = format!(
-                "{due}, although {nodes} workers are alive, with {} messages in hand",
+                "{due}, although {nodes} workers are alive, holding {} messages",
                 stats.leased
             );
-            let consequence = "messages are late: all handlers are busy, or the workers cannot claim (their logs say why)";
+            let consequence = "messages are late: every handler is busy, or the workers cannot claim (see their logs)";
             let remedy = format!(
-                "{} names what they hold; start more, or raise --concurrency",
+                "{} lists what they hold; start more workers, or raise --concurrency",
                 dueq("ls --state leased", &[name])
             );
             self.wrong("overdue", queue, problem, consequence, remedy);
@@ -76,7 +80,7 @@ impl Checkup {
                 "dead",
                 queue,
                 problem,
-                "they are not delivered until they are requeued",
+                "they are not delivered until an operator requeues them",
                 remedy,
             );
         }
@@ -88,9 +92,9 @@ mod tests {
     use super::*;
 
     /// The codes of the findings and of the remarks.
-    fn of(stats: Stats, silent: bool) -> (Vec<&'static str>, Vec<&'static str>) {
+    fn of(stats: Stats, is_silent: bool) -> (Vec<&'static str>, Vec<&'static str>) {
         let mut checkup = Checkup::default();
-        checkup.deliveries("q", &stats, silent);
+        checkup.deliveries("q", &stats, is_silent);
         let codes = |findings: &[crate::doctor::Finding]| {
             findings.iter().map(|finding| finding.code).collect()
         };
@@ -98,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_for_late_messages_has_its_code() {
+    fn each_cause_of_lateness_has_its_code() {
         let late = || Stats {
             ready: 3,
             overdue_ms: 2_001,
@@ -108,7 +112,7 @@ mod tests {
         assert_eq!(
             of(late(), true),
             (vec![], vec![]),
-            "the finding silent says it"
+            "the finding silent reports it"
         );
         assert_eq!(
             of(Stats { nodes: 1, ..late() }, false),

@@ -1,36 +1,38 @@
-//! Is all well? What is wrong with a server or a queue, what follows from it, and what mends it.
+//! Finds out what is wrong with a server or a queue, what follows from it, and how to repair it.
 
 mod deliveries;
+mod findings;
 mod queue;
 mod server;
+mod server_findings;
 mod shell;
 
 use crate::error::{Error, ErrorKind};
 
 #[cfg(any(test, feature = "harness"))]
-pub(crate) use queue::raws;
+pub(crate) use findings::raw_findings;
 pub use server::ServerTime;
 pub use shell::shell_word;
 
-/// How many findings one checkup names; the rest are counted.
-const NAMED: usize = 1_000;
+/// How many findings a checkup lists; further ones are only counted.
+const MAX_LISTED: usize = 1_000;
 
-/// What was looked at, and what is wrong: of [`Client::examine`](crate::Client::examine) and
+/// The result of [`Client::examine`](crate::Client::examine) or
 /// [`Queue::examine`](crate::Queue::examine).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkup {
-    /// What is wrong; the first 1,000.
+    /// Everything that is wrong; the first 1,000.
     pub findings: Vec<Finding>,
     /// How many findings there are beyond those.
     pub more: u64,
-    /// How many of these this checkup has mended.
-    pub more_mended: u64,
-    /// What is worth a look and not wrong, such as dead messages.
+    /// How many of `more` this checkup has repaired.
+    pub more_repaired: u64,
+    /// Things an operator may want to know that are not wrong, such as dead messages.
     pub remarks: Vec<Finding>,
-    /// What could not be looked at.
+    /// Everything that could not be checked.
     pub unchecked: Vec<Unchecked>,
-    /// What was seen, wrong or not: names that stay the same from release to release, and values.
+    /// Measured values, wrong or not. The names do not change between releases.
     pub facts: Vec<(&'static str, String)>,
 }
 
@@ -38,27 +40,29 @@ pub struct Checkup {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// A word for it that stays the same from release to release, such as `eviction` or `doubled`.
+    /// A word for this kind of finding, such as `eviction` or `doubled`. It does not change between
+    /// releases.
     pub code: &'static str,
-    /// What it is about: an id, a key, a field, a setting.
+    /// The id, key, field or setting that is wrong.
     pub subject: Vec<u8>,
     /// What is wrong.
     pub problem: String,
     /// What follows from it.
     pub consequence: &'static str,
-    /// The command that mends it, or what to look at where none does; once mended, what is left to do, if anything is.
+    /// The command that repairs it, or where to look if none does. After a repair: what is left to
+    /// do, or empty.
     pub remedy: String,
-    /// Whether this checkup has mended it.
-    pub mended: bool,
+    /// Whether this checkup has repaired it.
+    pub repaired: bool,
 }
 
-/// Something that could not be looked at.
+/// Something that could not be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unchecked {
-    /// What.
+    /// The subject of the check.
     pub what: &'static str,
-    /// Why not.
+    /// The reason: usually the server's error.
     pub why: String,
 }
 
@@ -68,15 +72,15 @@ impl Checkup {
     }
 
     fn found(&mut self, finding: Finding) {
-        if self.findings.len() < NAMED {
+        if self.findings.len() < MAX_LISTED {
             self.findings.push(finding);
         } else {
             self.more += 1;
-            self.more_mended += u64::from(finding.mended);
+            self.more_repaired += u64::from(finding.repaired);
         }
     }
 
-    /// A setting or state of the server that is wrong.
+    /// Adds a finding that the doctor cannot repair itself, such as a setting of the server.
     fn wrong(
         &mut self,
         code: &'static str,
@@ -85,18 +89,17 @@ impl Checkup {
         consequence: &'static str,
         remedy: impl Into<String>,
     ) {
-        let (subject, remedy) = (subject.as_bytes().to_vec(), remedy.into());
         self.found(Finding {
             code,
-            subject,
+            subject: subject.as_bytes().to_vec(),
             problem,
             consequence,
-            remedy,
-            mended: false,
+            remedy: remedy.into(),
+            repaired: false,
         });
     }
 
-    /// Something that an operator wants to know, and that is not wrong.
+    /// Adds something that an operator may want to know and that is not wrong.
     fn remark(
         &mut self,
         code: &'static str,
@@ -105,18 +108,18 @@ impl Checkup {
         consequence: &'static str,
         remedy: String,
     ) {
-        let subject = subject.as_bytes().to_vec();
         self.remarks.push(Finding {
             code,
-            subject,
+            subject: subject.as_bytes().to_vec(),
             problem,
             consequence,
             remedy,
-            mended: false,
+            repaired: false,
         });
     }
 
-    /// What was found before an error is not lost with it, least of all what was mended; without any, the error is all.
+    /// Ends the checkup after an error. Findings so far, above all repairs, must not be lost with
+    /// it: the error is then only noted. Without findings the error is returned.
     fn interrupted(&mut self, what: &'static str, error: Error) -> Result<(), Error> {
         if self.findings.is_empty() {
             return Err(error);
@@ -128,7 +131,7 @@ impl Checkup {
         Ok(())
     }
 
-    /// The answer, if there is one; `None`, and a note, if the user may not ask. Other errors end the checkup.
+    /// Turns a missing right into a note and `None`. Other errors are returned.
     fn allowed<T>(
         &mut self,
         what: &'static str,
@@ -148,19 +151,19 @@ impl Checkup {
     }
 }
 
-/// Whether the user lacks a right, for the call or for a command within it.
+/// Whether the user lacks a right: for the call or for a command within the script.
 fn is_denied(error: &Error) -> bool {
     let text = error.to_string();
-    // Some hosts rename CONFIG, or take it away.
-    let lacks = [
+    let denials = [
         "NOPERM",
         "ACL failure in script",
         "can't run this command",
         "can't access",
+        // Some hosting providers rename or remove CONFIG.
         "unknown command",
     ];
     matches!(error.kind(), ErrorKind::Denied | ErrorKind::Server)
-        && lacks.iter().any(|words| text.contains(words))
+        && denials.iter().any(|words| text.contains(words))
 }
 
 #[cfg(test)]
@@ -168,32 +171,29 @@ mod tests {
     use super::*;
     use crate::error::Applied;
 
-    fn finding(mended: bool) -> Finding {
-        let (code, consequence) = ("hollow", "it is lost");
+    fn finding(repaired: bool) -> Finding {
         Finding {
-            code,
+            code: "hollow",
             subject: Vec::new(),
             problem: String::new(),
-            consequence,
+            consequence: "the message is lost",
             remedy: String::new(),
-            mended,
+            repaired,
         }
     }
 
     #[test]
-    fn what_is_beyond_the_named_is_counted_with_what_was_mended_of_it() {
+    fn findings_beyond_the_limit_are_counted() {
         let mut checkup = Checkup::default();
-        for number in 0..NAMED + 10 {
+        for number in 0..MAX_LISTED + 10 {
             checkup.found(finding(number % 2 == 0));
         }
-        assert_eq!(
-            (checkup.findings.len(), checkup.more, checkup.more_mended),
-            (NAMED, 10, 5)
-        );
+        assert_eq!(checkup.findings.len(), MAX_LISTED);
+        assert_eq!((checkup.more, checkup.more_repaired), (10, 5));
     }
 
     #[test]
-    fn an_error_halfway_does_not_lose_what_was_found() {
+    fn an_error_does_not_discard_earlier_findings() {
         let lost = || {
             Error::new(
                 ErrorKind::Unavailable,
@@ -204,7 +204,7 @@ mod tests {
         let mut checkup = Checkup::default();
         assert!(
             checkup.interrupted("the rest", lost()).is_err(),
-            "nothing was found: the error is all there is to say"
+            "without findings the error is returned"
         );
         checkup.found(finding(true));
         assert!(checkup.interrupted("the rest", lost()).is_ok());

@@ -1,10 +1,10 @@
-//! Commands to paste: whatever an id or a name holds, a shell takes it for one word, and a terminal for text.
+//! Commands that can be pasted into a shell safely, whatever bytes an id or a name contains.
 
-/// These bytes as one word of a POSIX shell, in characters that no terminal obeys.
+/// Quotes bytes as one word of a POSIX shell, without characters that control a terminal.
 ///
-/// Word and text alike: `order:42`, `'it'\''s'`, `"$(printf 'a\0339b')"`. Only a line end that is the last byte is lost, as no id
-/// and no name has one.
-#[doc(hidden)] // For the program `dueq`, which prints commands, too.
+/// Examples: `order:42`, `'it'\''s'`, `"$(printf 'a\0339b')"`. A line feed as the last byte is lost;
+/// no id and no name ends with one.
+#[doc(hidden)] // Public for the program `dueq`, which prints commands, too.
 pub fn shell_word(bytes: &[u8]) -> String {
     let text = std::str::from_utf8(bytes)
         .ok()
@@ -25,7 +25,7 @@ pub fn shell_word(bytes: &[u8]) -> String {
                 for c in chunk.valid().chars() {
                     match c {
                         '%' => word.push_str("%%"),
-                        // An exclamation mark within double quotes calls up the history of an interactive shell.
+                        // In double quotes, an interactive shell expands `!` from its history.
                         _ if is_shown(c) && !"'\\!\"`$".contains(c) => word.push(c),
                         _ => octal(&mut word, c.encode_utf8(&mut [0; 4]).as_bytes()),
                     }
@@ -37,7 +37,7 @@ pub fn shell_word(bytes: &[u8]) -> String {
     }
 }
 
-/// Whether it is seen as what it is.
+/// Whether a terminal shows the character as itself.
 fn is_shown(c: char) -> bool {
     c == '\'' || c == '"' || c == '\\' || c.escape_debug().len() == 1
 }
@@ -46,12 +46,12 @@ fn octal(word: &mut String, bytes: &[u8]) {
     word.extend(bytes.iter().map(|byte| format!("\\{byte:03o}")));
 }
 
-/// redis-cli at the server that `REDIS_URL` names: it does not read that variable by itself.
+/// A redis-cli command for the server in `REDIS_URL`, which redis-cli does not read itself.
 pub(crate) fn redis_cli(command: &str) -> String {
     format!("redis-cli -u \"$REDIS_URL\" {command}")
 }
 
-/// The program with this verb and its options; `--` comes before what would else be taken for an option.
+/// A command of the program `dueq`. `--` precedes the words if one of them looks like an option.
 pub(crate) fn dueq(verb: &str, words: &[&[u8]]) -> String {
     let separator = if words.iter().any(|word| word.starts_with(b"-")) {
         " --"
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_reads_back_every_byte_that_an_id_may_have() {
+    fn quoted_words_survive_a_shell() {
         let every: Vec<u8> = (1..=255).filter(|byte| *byte != b'\n').collect();
         let words: [&[u8]; 14] = [
             b"order:42",
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_like_an_option_comes_after_two_dashes() {
+    fn words_that_look_like_options_follow_two_dashes() {
         assert_eq!(
             dueq("requeue", &[b"orders", b"order:42"]),
             "dueq requeue orders order:42"

@@ -147,7 +147,7 @@ async fn faults_are_mended_while_the_queue_is_at_work() -> Result<()> {
             checkup
                 .findings
                 .iter()
-                .all(|one| one.mended && one.code == "unplaced"),
+                .all(|one| one.repaired && one.code == "unplaced"),
             "{checkup:#?}"
         );
         mended += checkup.findings.len();

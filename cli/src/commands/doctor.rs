@@ -43,7 +43,7 @@ pub(crate) struct Doctor {
 struct Report<'a> {
     common: &'a Common,
     found: u64,
-    mended: u64,
+    repaired: u64,
     remarks: u64,
     unchecked: u64,
 }
@@ -54,7 +54,7 @@ impl Doctor {
         let mut report = Report {
             common,
             found: 0,
-            mended: 0,
+            repaired: 0,
             remarks: 0,
             unchecked: 0,
         };
@@ -105,7 +105,7 @@ impl Doctor {
                         problem: "there is no such queue",
                         consequence: "the first push creates it; or the name is mistyped",
                         remedy: "dueq queues",
-                        mended: false,
+                        repaired: false,
                     },
                 )?;
             }
@@ -135,7 +135,7 @@ struct Line<'a> {
     problem: &'a str,
     consequence: &'a str,
     remedy: &'a str,
-    mended: bool,
+    repaired: bool,
 }
 
 impl<'a> From<&'a Finding> for Line<'a> {
@@ -146,7 +146,7 @@ impl<'a> From<&'a Finding> for Line<'a> {
             problem: &finding.problem,
             consequence: finding.consequence,
             remedy: &finding.remedy,
-            mended: finding.mended,
+            repaired: finding.repaired,
         }
     }
 }
@@ -175,7 +175,7 @@ impl Report<'_> {
             problem: &format!("the server's clock differs from this machine's by {} ms", offset_us / 1_000),
             consequence: "due times are times of the server's clock: a message with --at comes that much early or late by this machine's",
             remedy: "chronyc tracking    # on both machines",
-            mended: false,
+            repaired: false,
         })
     }
 
@@ -210,16 +210,16 @@ impl Report<'_> {
         }
         if checkup.more > 0 {
             self.found += checkup.more;
-            self.mended += checkup.more_mended;
+            self.repaired += checkup.more_repaired;
             if self.common.json {
-                let (more, mended) = (checkup.more, checkup.more_mended);
+                let (more, repaired) = (checkup.more, checkup.more_repaired);
                 output::json_line(
-                    &serde_json::json!({ "queue": queue, "more": more, "mended": mended }),
+                    &serde_json::json!({ "queue": queue, "more": more, "repaired": repaired }),
                 )?;
             } else {
                 output::line(&format!(
-                    "  and {} more, {} mended",
-                    checkup.more, checkup.more_mended
+                    "  and {} more, {} repaired",
+                    checkup.more, checkup.more_repaired
                 ))?;
             }
         }
@@ -231,7 +231,7 @@ impl Report<'_> {
 
     fn line(&mut self, queue: Option<&str>, line: &Line<'_>) -> io::Result<()> {
         self.found += 1;
-        self.mended += u64::from(line.mended);
+        self.repaired += u64::from(line.repaired);
         self.print(queue, "finding", line)
     }
 
@@ -249,15 +249,15 @@ impl Report<'_> {
             object.insert("problem".to_owned(), line.problem.into());
             object.insert("consequence".to_owned(), line.consequence.into());
             object.insert("remedy".to_owned(), remedy.into());
-            object.insert("mended".to_owned(), line.mended.into());
+            object.insert("repaired".to_owned(), line.repaired.into());
             return output::json_line(&object.into());
         }
         let visible = |text: &str| output::visible(text.as_bytes());
         let kind = if kind == "remark" { "remark: " } else { "" };
-        let mended = if line.mended { "mended: " } else { "" };
+        let repaired = if line.repaired { "repaired: " } else { "" };
         let (subject, problem) = (output::visible(line.subject), visible(line.problem));
         output::line(&format!(
-            "  {kind}{} {subject}: {mended}{problem}",
+            "  {kind}{} {subject}: {repaired}{problem}",
             line.code
         ))?;
         output::line(&format!("    so   {}", visible(line.consequence)))?;
@@ -285,13 +285,13 @@ impl Report<'_> {
         let Self {
             common,
             found,
-            mended,
+            repaired,
             remarks,
             unchecked,
         } = self;
         if common.json {
             let object = serde_json::json!({
-                "found": found, "mended": mended, "remarks": remarks, "not_checked": unchecked,
+                "found": found, "repaired": repaired, "remarks": remarks, "not_checked": unchecked,
             });
             output::json_line(&object)?;
         } else {
@@ -307,7 +307,7 @@ impl Report<'_> {
                 .concat();
             output::line(&match found {
                 0 => format!("nothing found{all}"),
-                _ => format!("{found} found, {mended} mended{all}"),
+                _ => format!("{found} found, {repaired} repaired{all}"),
             })?;
         }
         Ok(Outcome::done_if(found == 0))

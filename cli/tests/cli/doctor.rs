@@ -45,7 +45,9 @@ fn well(server: &Server) -> Result<()> {
         .count();
     assert_eq!(
         lines.last(),
-        Some(&serde_json::json!({ "found": 0, "mended": 0, "remarks": remarks, "not_checked": 0 }))
+        Some(
+            &serde_json::json!({ "found": 0, "repaired": 0, "remarks": remarks, "not_checked": 0 })
+        )
     );
     Ok(())
 }
@@ -64,7 +66,7 @@ fn finds(server: &Server, args: &[&str], expected: &str) -> Result<Value> {
         .context("a finding")?;
     for name in ["problem", "consequence", "remedy"] {
         // Once mended, little is left to do.
-        let done = name == "remedy" && finding["mended"] == true;
+        let done = name == "remedy" && finding["repaired"] == true;
         assert!(
             done || finding[name].as_str().is_some_and(|text| !text.is_empty()),
             "{name} of {finding}"
@@ -152,7 +154,7 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
         run(&server, &[&[plant[0], &name], &plant[2..]].concat())?;
         finds(&server, &["q"], expected)?;
         let finding = finds(&server, &["q", "--repair"], expected)?;
-        assert_eq!(finding["mended"], true, "{finding}");
+        assert_eq!(finding["repaired"], true, "{finding}");
         well(&server)?;
         if !then.is_empty() {
             assert_eq!(dueq(&server, then)?.status.code(), Some(0), "{then:?}");
@@ -231,7 +233,7 @@ async fn doctor_finds_faults_that_it_cannot_repair() -> Result<()> {
         run(&server, plant)?;
         for args in [&[][..], &["q", "--repair"]] {
             let finding = finds(&server, args, expected)?;
-            assert_eq!(finding["mended"], false, "{finding}");
+            assert_eq!(finding["repaired"], false, "{finding}");
         }
         run(&server, mend)?;
         well(&server)?;
@@ -273,7 +275,7 @@ async fn doctor_prints_consequence_and_remedy() -> Result<()> {
         "unplaced waits: ",
         "so   it is never delivered",
         "run  dueq doctor --repair q",
-        "1 found, 0 mended",
+        "1 found, 0 repaired",
     ] {
         assert!(said.contains(words), "{words:?} in {said}");
     }
@@ -281,7 +283,9 @@ async fn doctor_prints_consequence_and_remedy() -> Result<()> {
     run(&server, &["HSET", "dueq:{q}:messages", "\x1b[2J", "x"])?;
     let said = text(&dueq(&server, &["doctor", "q", "--repair"])?.stdout);
     assert!(
-        said.contains("mended: ") && said.contains("2 found, 2 mended") && !said.contains('\x1b'),
+        said.contains("repaired: ")
+            && said.contains("2 found, 2 repaired")
+            && !said.contains('\x1b'),
         "{said}"
     );
     Ok(())

@@ -274,7 +274,8 @@ fn doctor_counts_findings_beyond_the_printed_ones() -> Result<()> {
             .stdout,
     );
     assert!(
-        said.contains("  and 500 more, 500 mended\n") && said.contains("1500 found, 1500 mended"),
+        said.contains("  and 500 more, 500 repaired\n")
+            && said.contains("1500 found, 1500 repaired"),
         "{said}"
     );
     let said = text(&command(&server).args(["doctor", "q"]).output()?.stdout);
