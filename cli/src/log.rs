@@ -203,9 +203,9 @@ impl Floods {
             ATTEMPT_FAILED => ATTEMPTS,
             "dueq.call_failed"
             | "dueq.call_repeated"
-            | "dueq.waiting_failed"
-            | "dueq.listening_failed"
-            | "dueq.listening_denied"
+            | "dueq.wake_up_failed"
+            | "dueq.subscription_failed"
+            | "dueq.subscription_denied"
             | "dueq.extend_failed"
             | "dueq.master_unknown"
             | NOT_STARTED => 1,

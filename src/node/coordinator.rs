@@ -1,4 +1,4 @@
-//! The task that owns a node's timers: it sleeps until something is to be done, and has it done.
+//! The coordinator: the task that owns a node's timers and makes the calls that they ask for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
-use crate::node::Event;
-use crate::node::claim_lease::ClaimLease;
-use crate::node::claimer::Nudge;
-use crate::node::newest_reply::{NewestReply, News};
+use crate::node::claim_lease::{ClaimLease, LeaseCheck};
+use crate::node::claim_requests::ClaimRequests;
+use crate::node::event::Event;
+use crate::node::newest_reply::{NewestReply, Verdict};
 use crate::node::panics::TaskPanics;
 use crate::node::precise_timer::PreciseTimer;
-use crate::node::timers::{Action, BEAT_EVERY, FALLBACK_INTERVAL, NodeTimers, TICK};
+use crate::node::timers::{Action, BEAT_INTERVAL, FALLBACK_INTERVAL, NodeTimers, TICK};
 use crate::partition::{Beat, Moved, Partition, Presence};
 use crate::protocol::replies::Header;
 use crate::server::lane::reconnect_delays;
@@ -22,29 +22,37 @@ use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
 use crate::wheel::Key;
 
-/// A resync that follows another one sooner than this is put off: a subscription that fails again and again must not make
-/// the node a burden.
+/// Shortest time between a beat and the beat after a resync: a subscription that fails repeatedly
+/// must not load the server with beats.
 const RESYNC_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many events are taken in at most before what is due is done.
-const EVENTS: usize = 1_024;
+/// How many events are handled at most before due actions get a turn.
+const MAX_EVENTS: usize = 1_024;
 
 pub(crate) struct Coordinator {
-    pub(crate) node: String,
-    pub(crate) partition: Arc<Partition>,
-    pub(crate) sender: UnboundedSender<Event>,
-    pub(crate) stop: CancellationToken,
-    nudge: Arc<Nudge>,
+    /// The id of this node.
+    node: String,
+    partition: Arc<Partition>,
+    /// For replies to the calls that this task spawns.
+    sender: UnboundedSender<Event>,
+    stop: CancellationToken,
+    requests: Arc<ClaimRequests>,
     panics: TaskPanics,
     timers: NodeTimers,
-    /// What is not settled, by the number of the claim, with the timer of its next look.
-    lease: HashMap<u64, (Arc<ClaimLease>, Option<Key>)>,
+    /// The claims with unsettled deliveries, by number.
+    claims: HashMap<u64, TrackedClaim>,
     newest: NewestReply,
     last_beat: Instant,
-    /// How many calls failed since the last beat that did not.
+    /// Failed calls since the last beat that succeeded.
     failures: u32,
-    /// How many beats failed since the last one that did not.
+    /// Failed beats since the last beat that succeeded.
     failed_beats: u32,
+}
+
+struct TrackedClaim {
+    lease: Arc<ClaimLease>,
+    /// The timer of the next lease check.
+    timer: Option<Key>,
 }
 
 impl Coordinator {
@@ -53,20 +61,19 @@ impl Coordinator {
         partition: Arc<Partition>,
         sender: UnboundedSender<Event>,
         stop: CancellationToken,
-        nudge: Arc<Nudge>,
+        requests: Arc<ClaimRequests>,
         panics: TaskPanics,
     ) -> Self {
         let now = Instant::now();
-        let timers = NodeTimers::new(now, fastrand::u64(..));
         Self {
             node,
             partition,
             sender,
             stop,
-            nudge,
+            requests,
             panics,
-            timers,
-            lease: HashMap::new(),
+            timers: NodeTimers::new(now, fastrand::u64(..)),
+            claims: HashMap::new(),
             newest: NewestReply::default(),
             last_beat: now,
             failures: 0,
@@ -74,7 +81,8 @@ impl Coordinator {
         }
     }
 
-    /// Runs until `stop`; then says goodbye, so that another node takes the leader at once.
+    /// Runs until `stop`. Then reports that the node leaves, so that another node becomes the leader
+    /// at once.
     pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
         let now = Instant::now();
         self.timers.beat_at(now, now);
@@ -83,39 +91,35 @@ impl Coordinator {
             let next = self.timers.next();
             tokio::select! {
                 () = self.stop.cancelled() => break,
-                Some(event) = events.recv() => self.take(event),
+                Some(event) = events.recv() => self.handle(event),
                 () = timer.wait(next) => {}
             }
-            // What has happened comes before what its absence would make due, such as a look after a claim.
-            for _ in 0..EVENTS {
+            // Events first: a reply that has arrived may make a due action unnecessary.
+            for _ in 0..MAX_EVENTS {
                 let Ok(event) = events.try_recv() else { break };
-                self.take(event);
+                self.handle(event);
             }
             let now = Instant::now();
             while let Some(action) = self.timers.pop(now) {
                 self.perform(action, now);
             }
         }
-        // A beat that is under way must not come after the goodbye: it would bring a node back that is no more, with the leader.
+        // A beat in flight must not reach Redis after the leave: it would register the node again.
         let panics = self.panics.clone();
         while self.timers.is_in_flight(Action::Beat) {
             tokio::select! {
-                Some(event) = events.recv() => self.take(event),
-                // It may have been the beat that panicked: then no answer comes.
+                Some(event) = events.recv() => self.handle(event),
+                // If the beat's own task panicked, no reply comes.
                 () = panics.happened() => break,
             }
         }
         if let Err(error) = self.partition.beat(&self.node, Presence::Leave).await {
-            events::call_failed(
-                self.partition.queue_name(),
-                "leave",
-                &error,
-                "the node is forgotten in 3 s",
-            );
+            let name = self.partition.queue_name();
+            events::call_failed(name, "leave", &error, "Redis forgets the node after 3 s");
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         let now = Instant::now();
         match event {
             Event::Header(header) => {
@@ -123,62 +127,37 @@ impl Coordinator {
             }
             Event::Notice(due_ms) => {
                 if self.newest.has_no_queue() {
-                    // The first word of a new queue: its leader is free, and who has it fires on the dot.
+                    // The queue is new and has no leader: try to become it now.
                     self.timers.beat_at(now, now);
                 }
-                let at = due_ms.and_then(|ms| self.partition.link().clock().instant_of_ms(ms));
-                self.timers.head_is(at, now);
+                self.timers.head_is(self.instant(due_ms), now);
             }
-            Event::Resync => self
-                .timers
-                .beat_at((self.last_beat + RESYNC_PAUSE).max(now), now),
+            Event::Resync => {
+                let beat_at = (self.last_beat + RESYNC_PAUSE).max(now);
+                self.timers.beat_at(beat_at, now);
+            }
             Event::Claimed(lease) => {
-                let look = self
-                    .timers
-                    .schedule(Action::Extend(lease.number), lease.first_look());
-                self.lease.insert(lease.number, (lease, look));
+                let check = Action::CheckLeases(lease.number);
+                let timer = self.timers.schedule(check, lease.first_check());
+                let number = lease.number;
+                self.claims.insert(number, TrackedClaim { lease, timer });
             }
-            Event::Finished(number) => {
-                if let Some((_, look)) = self.lease.remove(&number) {
-                    self.timers.unschedule(look);
+            Event::ClaimEnded(number) => {
+                if let Some(claim) = self.claims.remove(&number) {
+                    self.timers.cancel(claim.timer);
                 }
             }
-            Event::Promoted(result) => self.completed(Action::Promote, result, now),
-            Event::NotTaken => {
+            Event::Promoted(result) => self.moved(Action::Promote, result, now),
+            Event::ClaimDeclined => {
                 self.timers.completed(Action::Promote, now, Duration::ZERO);
-                self.timers.head_at(now, now);
+                self.timers.promote_at(now, now);
             }
-            Event::Reaped(result) => self.completed(Action::Reap, result, now),
-            Event::Beaten { sent, result } => {
+            Event::Reaped(result) => self.moved(Action::Reap, result, now),
+            Event::Beat { sent, result } => {
                 self.timers.completed(Action::Beat, now, Duration::ZERO);
-                self.timers.beat_at(sent + BEAT_EVERY, now);
+                self.timers.beat_at(sent + BEAT_INTERVAL, now);
                 match result {
-                    Ok(Beat {
-                        header,
-                        leader,
-                        nodes,
-                        ready,
-                    }) => {
-                        self.failures = 0;
-                        if self.failed_beats > 0 {
-                            events::recovered(
-                                self.partition.queue_name(),
-                                "beat",
-                                self.failed_beats,
-                            );
-                            self.failed_beats = 0;
-                        }
-                        self.timers.set_leader(leader, nodes, sent);
-                        if self.absorb(&header, now) {
-                            let head_ms = header.head_ms.filter(|_| !header.paused);
-                            let at = head_ms
-                                .and_then(|ms| self.partition.link().clock().instant_of_ms(ms));
-                            self.timers.head_is(at, now);
-                        }
-                        if ready > 0 && !header.paused {
-                            self.nudge.look();
-                        }
-                    }
+                    Ok(beat) => self.beat_answered(&beat, sent, now),
                     Err(error) => {
                         self.failed_beats += 1;
                         self.failed("beat", &error, now);
@@ -188,154 +167,169 @@ impl Coordinator {
         }
     }
 
-    /// Arms what a reply says about the queue. Of a reply that is older than another one nothing is armed: returns `false`.
+    fn beat_answered(&mut self, beat: &Beat, sent: Instant, now: Instant) {
+        let header = &beat.header;
+        self.failures = 0;
+        if self.failed_beats > 0 {
+            events::recovered(self.partition.queue_name(), "beat", self.failed_beats);
+            self.failed_beats = 0;
+        }
+        self.timers.set_leader(beat.leader, beat.nodes, sent);
+        if self.absorb(header, now) {
+            let head_ms = header.head_ms.filter(|_| !header.paused);
+            self.timers.head_is(self.instant(head_ms), now);
+        }
+        if beat.ready > 0 && !header.paused {
+            self.requests.hint_ready();
+        }
+    }
+
+    /// Sets the timers from the header of a reply. Ignores a header that is older than another one,
+    /// and then returns `false`.
     fn absorb(&mut self, header: &Header, now: Instant) -> bool {
-        let news = self.newest.take(header, now);
-        match news {
-            News::Stale => return false,
-            News::Same => {}
-            News::Made | News::Emptied => {
-                if news == News::Emptied {
+        let verdict = self.newest.compare(header, now);
+        match verdict {
+            Verdict::Stale => return false,
+            Verdict::SameQueue => {}
+            Verdict::NewQueue | Verdict::Emptied => {
+                if verdict == Verdict::Emptied {
                     self.partition.meters().add(Count::StoreEmptied);
                     events::store_emptied(self.partition.queue_name());
                 }
-                // The leader of a new queue is free.
+                // The queue is new and has no leader: try to become it now.
                 self.timers.beat_at(now, now);
             }
         }
-        // For a head that is past, this call has rung: whoever is free claims it, promoted or not.
-        let past = |head_ms: u64| head_ms <= u64::try_from(header.now_us / 1_000).unwrap_or(0);
-        if let Some(head_ms) = header
-            .head_ms
-            .filter(|head_ms| !header.paused && !past(*head_ms))
+        // No promote for a head that is due already: the call that returned this header has added a
+        // wake-up token, and the node that takes it claims the head, promoted or not.
+        let due_later = |head_ms: &u64| *head_ms > now_ms(header);
+        let head_ms = header.head_ms.filter(due_later);
+        if let Some(at) = self.instant(head_ms)
+            && !header.paused
         {
-            self.head_ms(head_ms, now);
+            self.timers.promote_at(at, now);
         }
-        if let Some(at) = header
-            .lease_deadline_ms
-            .and_then(|ms| self.partition.link().clock().instant_of_ms(ms))
-        {
-            self.timers.lease_ends_at(at, now);
+        if let Some(at) = self.instant(header.lease_deadline_ms) {
+            self.timers.reap_at(at, now);
         }
         true
     }
 
-    fn head_ms(&mut self, due_ms: u64, now: Instant) {
-        if let Some(at) = self.partition.link().clock().instant_of_ms(due_ms) {
-            self.timers.head_at(at, now);
-        }
-    }
-
-    /// A promote or reap is back. If something is due by Redis's clock and yet nothing was moved, it cannot be moved just
-    /// now (the ready window is full, the queue is on hold), and asking again at once would only spin; if it is not due yet,
-    /// we were early by less than a millisecond.
-    fn completed(&mut self, action: Action, result: Result<Moved, Error>, now: Instant) {
+    /// The reply to a promote or reap. If work is due by Redis's clock but none was moved, it cannot
+    /// be moved now (the ready list is full, or reaping is suspended): back off instead of spinning.
+    /// If no work is due, this node called early by less than 1 ms: wait for one tick.
+    fn moved(&mut self, action: Action, result: Result<Moved, Error>, now: Instant) {
+        let call = if action == Action::Promote {
+            "promote"
+        } else {
+            "reap"
+        };
         match result {
-            Ok(Moved {
-                header,
-                count: moved,
-            }) => {
-                let now_ms = u64::try_from(header.now_us / 1_000).unwrap_or(0);
-                let first = if action == Action::Promote {
+            Ok(Moved { header, count }) => {
+                let first_ms = if action == Action::Promote {
                     header.head_ms
                 } else {
                     header.lease_deadline_ms
                 };
-                let pause = match first {
-                    _ if moved > 0 => Duration::ZERO,
-                    Some(ms) if ms <= now_ms => FALLBACK_INTERVAL,
+                let backoff = match first_ms {
+                    _ if count > 0 => Duration::ZERO,
+                    Some(ms) if ms <= now_ms(&header) => FALLBACK_INTERVAL,
                     _ => TICK,
                 };
-                self.timers.completed(action, now, pause);
+                self.timers.completed(action, now, backoff);
                 self.absorb(&header, now);
             }
             Err(error) => {
-                let pause = if error.is_retryable() {
+                let backoff = if error.is_retryable() {
                     Duration::ZERO
                 } else {
                     FALLBACK_INTERVAL
                 };
-                self.timers.completed(action, now, pause);
-                self.failed(
-                    if action == Action::Promote {
-                        "promote"
-                    } else {
-                        "reap"
-                    },
-                    &error,
-                    now,
-                );
+                self.timers.completed(action, now, backoff);
+                self.failed(call, &error, now);
             }
         }
     }
 
     fn perform(&mut self, action: Action, now: Instant) {
         match action {
-            // Claimed at once instead, if that takes nothing from other nodes that are as idle.
-            Action::Promote
-                if self.timers.leads(now) && self.nudge.take(self.timers.is_alone()) => {}
             Action::Promote => {
-                self.spawn(|partition| async move { Event::Promoted(partition.promote().await) })
+                if !self.claims_instead(now) {
+                    self.spawn(
+                        |partition| async move { Event::Promoted(partition.promote().await) },
+                    );
+                }
             }
             Action::Reap => {
-                self.spawn(|partition| async move { Event::Reaped(partition.reap().await) })
+                self.spawn(|partition| async move { Event::Reaped(partition.reap().await) });
             }
             Action::Beat => {
                 self.last_beat = now;
                 let node = self.node.clone();
                 self.spawn(move |partition| async move {
-                    Event::Beaten {
+                    Event::Beat {
                         sent: now,
                         result: partition.beat(&node, Presence::Stay).await,
                     }
                 });
             }
-            Action::Extend(number) => self.extend(number, now),
+            Action::CheckLeases(number) => self.check_leases(number, now),
         }
     }
 
-    /// Looks after the leases of what is left of a claim.
-    fn extend(&mut self, number: u64, now: Instant) {
-        let Some((lease, look)) = self.lease.get_mut(&number) else {
+    /// Whether this node's own claimer claims the due messages, so that no promote is needed. Only
+    /// the leader asks it: a standby must first find out whether the leader is alive.
+    fn claims_instead(&self, now: Instant) -> bool {
+        self.timers.is_leader(now) && self.requests.send(self.timers.is_alone(), &self.sender)
+    }
+
+    /// Extends the leases of a claim's unsettled deliveries.
+    fn check_leases(&mut self, number: u64, now: Instant) {
+        let Some(claim) = self.claims.get_mut(&number) else {
             return;
         };
-        let (extend, next) = lease.look(now);
-        *look = next.and_then(|at| self.timers.schedule(Action::Extend(number), at));
-        for (place, delivery) in extend {
-            let lease = Arc::clone(lease);
-            self.panics.spawn(
-                "extension",
-                async move { lease.extend(place, &delivery).await },
-            );
+        let LeaseCheck { extend, next } = claim.lease.check(now);
+        let check = Action::CheckLeases(number);
+        claim.timer = next.and_then(|at| self.timers.schedule(check, at));
+        for delivery in extend {
+            let lease = Arc::clone(&claim.lease);
+            self.panics
+                .spawn("extension", async move { lease.extend(delivery).await });
         }
     }
 
+    /// Makes a call in a task of its own; its reply comes back as an event.
     fn spawn<F: Future<Output = Event> + Send + 'static>(
         &self,
         call: impl FnOnce(Arc<Partition>) -> F,
     ) {
-        let (work, sender) = (call(Arc::clone(&self.partition)), self.sender.clone());
+        let call = call(Arc::clone(&self.partition));
+        let sender = self.sender.clone();
         self.panics.spawn("call", async move {
-            // The coordinator may have stopped meanwhile.
-            let _ = sender.send(work.await);
+            // The coordinator may have stopped.
+            let _ = sender.send(call.await);
         });
     }
 
-    /// The next beat says what is still to be done. After a fault that may pass it comes soon: nobody should wait for the
-    /// floor because one connection was lost.
-    fn failed(&mut self, what: &'static str, error: &Error, now: Instant) {
-        events::call_failed(
-            self.partition.queue_name(),
-            what,
-            error,
-            "the next beat is within a second",
-        );
+    /// Reports a failed call. After a retryable error the next beat comes early, with back-off: its
+    /// reply sets all timers again, so that one lost connection does not cost the fallback interval.
+    fn failed(&mut self, call: &'static str, error: &Error, now: Instant) {
+        let name = self.partition.queue_name();
+        events::call_failed(name, call, error, "the next beat is within a second");
         if error.is_retryable() {
             self.failures += 1;
-            self.timers.beat_at(
-                now + reconnect_delays().delay(self.failures, fastrand::f64()),
-                now,
-            );
+            let pause = reconnect_delays().delay(self.failures, fastrand::f64());
+            self.timers.beat_at(now + pause, now);
         }
     }
+
+    /// The local instant of a time of Redis's clock.
+    fn instant(&self, unix_ms: Option<u64>) -> Option<Instant> {
+        self.partition.link().clock().instant_of_ms(unix_ms?)
+    }
+}
+
+/// Redis's time when it replied, in Unix milliseconds.
+fn now_ms(header: &Header) -> u64 {
+    u64::try_from(header.now_us / 1_000).unwrap_or(0)
 }

@@ -1,63 +1,67 @@
-//! Which of two replies is the newer one: calls go by several connections, so their replies overtake one another.
+//! Tells which of two replies is newer. Calls use several connections, so replies arrive out of
+//! order.
 
 use std::time::Instant;
 
 use crate::protocol::replies::Header;
 
-/// The newest reply that was taken in.
+/// The newest reply so far.
 #[derive(Default)]
-pub(crate) struct NewestReply(Option<Taken>);
+pub(crate) struct NewestReply {
+    newest: Option<Newest>,
+}
 
-struct Taken {
+struct Newest {
     incarnation: String,
     seq: i64,
     now_us: i64,
+    /// When the reply arrived.
     at: Instant,
 }
 
-/// What a reply says about the queue, beside the newest one before it.
+/// How a reply compares with the newest one before it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum News {
-    /// It is older: what it says of the queue is out of date.
+pub(crate) enum Verdict {
+    /// It is older: its state of the queue is out of date.
     Stale,
-    /// The queue is the same, or there is still none.
-    Same,
-    /// The queue was made, or this is the first reply.
-    Made,
-    /// The store was emptied: the queue is gone, or another one has its name.
+    /// It is newer, and the queue is the same, or there is still none.
+    SameQueue,
+    /// It is newer, and the queue was created since, or this is the first reply.
+    NewQueue,
+    /// It is newer, and the queue of the reply before it is gone: the store was emptied or replaced.
     Emptied,
 }
 
 impl NewestReply {
-    /// Takes a reply in at this instant, unless it is older than the newest.
-    pub(crate) fn take(&mut self, header: &Header, at: Instant) -> News {
-        let news = match &self.0 {
-            Some(taken) if taken.is_newer_than(header) => return News::Stale,
-            Some(taken) if taken.incarnation == header.incarnation => News::Same,
-            Some(taken) if !taken.incarnation.is_empty() => News::Emptied,
-            _ => News::Made,
+    /// Compares a reply that arrived at this instant, and keeps it unless it is older.
+    pub(crate) fn compare(&mut self, header: &Header, at: Instant) -> Verdict {
+        let verdict = match &self.newest {
+            Some(newest) if newest.is_newer_than(header) => return Verdict::Stale,
+            Some(newest) if newest.incarnation == header.incarnation => Verdict::SameQueue,
+            Some(newest) if !newest.incarnation.is_empty() => Verdict::Emptied,
+            _ => Verdict::NewQueue,
         };
-        self.0 = Some(Taken {
+        self.newest = Some(Newest {
             incarnation: header.incarnation.clone(),
             seq: header.seq,
             now_us: header.now_us,
             at,
         });
-        news
+        verdict
     }
 
-    /// Whether no queue is known.
+    /// Whether the newest reply, if any, found no queue.
     pub(crate) fn has_no_queue(&self) -> bool {
-        self.0
+        self.newest
             .as_ref()
-            .is_none_or(|taken| taken.incarnation.is_empty())
+            .is_none_or(|newest| newest.incarnation.is_empty())
     }
 }
 
-impl Taken {
+impl Newest {
     fn is_newer_than(&self, header: &Header) -> bool {
-        // A call that was sent after this reply had come is the newer one, whatever it says: after a failover to a replica that
-        // lagged, or on a server whose clock was set back, both numbers begin again below.
+        // A call that was sent after this reply had arrived is newer, whatever its numbers are: after
+        // a failover to a lagging replica, or with a clock that was set back, both numbers drop.
         if header.sent > self.at {
             return false;
         }
@@ -91,74 +95,57 @@ mod tests {
 
     #[test]
     fn a_late_reply_of_the_old_queue_is_stale() {
-        let (start, mut newest) = (Instant::now(), NewestReply::default());
+        let start = Instant::now();
+        let mut newest = NewestReply::default();
         assert!(newest.has_no_queue());
-        assert_eq!(newest.take(&header(start, "", 0, 1_000), start), News::Made);
-        assert!(newest.has_no_queue());
-        assert_eq!(
-            newest.take(&header(start, "a", 5, 2_000), start + MS),
-            News::Made
-        );
-        assert_eq!(
-            newest.take(&header(start + 2 * MS, "b", 1, 9_000), start + 3 * MS),
-            News::Emptied
-        );
-        assert_eq!(
-            newest.take(&header(start, "a", 6, 8_999), start + 4 * MS),
-            News::Stale
-        );
-        assert_eq!(
-            newest.take(&header(start, "", 0, 8_999), start + 4 * MS),
-            News::Stale
-        );
-        assert_eq!(
-            newest.take(&header(start + 4 * MS, "b", 2, 9_001), start + 5 * MS),
-            News::Same
-        );
-        assert_eq!(
-            newest.take(&header(start + 6 * MS, "", 0, 9_100), start + 7 * MS),
-            News::Emptied
-        );
-        assert_eq!(
-            newest.take(&header(start + 6 * MS, "c", 1, 9_200), start + 7 * MS),
-            News::Made
-        );
+        // When a call was sent, what it replied, when the reply arrived, and the verdict.
+        let replies = [
+            (0, "", 0, 1_000, 0, Verdict::NewQueue),
+            (0, "a", 5, 2_000, 1, Verdict::NewQueue),
+            (2, "b", 1, 9_000, 3, Verdict::Emptied),
+            (0, "a", 6, 8_999, 4, Verdict::Stale),
+            (0, "", 0, 8_999, 4, Verdict::Stale),
+            (4, "b", 2, 9_001, 5, Verdict::SameQueue),
+            (6, "", 0, 9_100, 7, Verdict::Emptied),
+            (6, "c", 1, 9_200, 7, Verdict::NewQueue),
+        ];
+        for (sent, incarnation, seq, now_us, at, verdict) in replies {
+            let header = header(start + sent * MS, incarnation, seq, now_us);
+            let found = newest.compare(&header, start + at * MS);
+            assert_eq!(found, verdict, "{incarnation} {seq} {now_us}");
+            let no_queue = incarnation.is_empty() && verdict != Verdict::Stale;
+            assert_eq!(newest.has_no_queue(), no_queue, "{incarnation} {seq}");
+        }
     }
 
     #[test]
-    fn in_one_queue_seq_decides_and_then_the_clock() {
-        let (start, mut newest) = (Instant::now(), NewestReply::default());
-        newest.take(&header(start, "a", 5, 2_000), start + MS);
-        assert_eq!(
-            newest.take(&header(start, "a", 4, 3_000), start + MS),
-            News::Stale
-        );
-        assert_eq!(
-            newest.take(&header(start, "a", 5, 1_999), start + MS),
-            News::Stale
-        );
-        assert_eq!(
-            newest.take(&header(start, "a", 5, 2_001), start + MS),
-            News::Same
-        );
-        assert_eq!(
-            newest.take(&header(start, "a", 6, 1_000), start + MS),
-            News::Same
-        );
+    fn in_one_queue_seq_decides_before_the_clock() {
+        let start = Instant::now();
+        let mut newest = NewestReply::default();
+        newest.compare(&header(start, "a", 5, 2_000), start + MS);
+        for (seq, now_us, verdict) in [
+            (4, 3_000, Verdict::Stale),
+            (5, 1_999, Verdict::Stale),
+            (5, 2_001, Verdict::SameQueue),
+            (6, 1_000, Verdict::SameQueue),
+        ] {
+            let found = newest.compare(&header(start, "a", seq, now_us), start + MS);
+            assert_eq!(found, verdict, "{seq} {now_us}");
+        }
     }
 
     #[test]
-    fn a_call_sent_later_is_newer_whatever_it_says() {
-        let (start, mut newest) = (Instant::now(), NewestReply::default());
-        newest.take(&header(start, "a", 500, 9_000_000), start + MS);
-        // A replica that lagged, and whose clock is behind, has taken over.
+    fn a_call_sent_later_is_newer_whatever_its_numbers() {
+        let start = Instant::now();
+        let mut newest = NewestReply::default();
+        newest.compare(&header(start, "a", 500, 9_000_000), start + MS);
+        // A lagging replica with a slower clock has become the master.
+        let after_failover = header(start + 2 * MS, "a", 400, 8_000_000);
         assert_eq!(
-            newest.take(&header(start + 2 * MS, "a", 400, 8_000_000), start + 3 * MS),
-            News::Same
+            newest.compare(&after_failover, start + 3 * MS),
+            Verdict::SameQueue
         );
-        assert_eq!(
-            newest.take(&header(start + 4 * MS, "b", 1, 7_000_000), start + 5 * MS),
-            News::Emptied
-        );
+        let replaced = header(start + 4 * MS, "b", 1, 7_000_000);
+        assert_eq!(newest.compare(&replaced, start + 5 * MS), Verdict::Emptied);
     }
 }

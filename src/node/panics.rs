@@ -6,9 +6,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::node::handler_runner::{caught, text_of};
+use crate::node::catch_panic::{catch_panic, panic_text};
 
-/// Whether one of them panicked. Cheap to clone; clones are the same.
+/// Spawns the tasks of a node and records whether one of them panicked. All clones share one record.
 #[derive(Clone, Default)]
 pub(crate) struct TaskPanics {
     happened: CancellationToken,
@@ -16,7 +16,7 @@ pub(crate) struct TaskPanics {
 }
 
 impl TaskPanics {
-    /// Spawns a task without which the worker cannot go on.
+    /// Spawns a task that the worker cannot do without.
     pub(crate) fn spawn(
         &self,
         task: &'static str,
@@ -24,27 +24,27 @@ impl TaskPanics {
     ) -> JoinHandle<()> {
         let panics = self.clone();
         tokio::spawn(async move {
-            let Err(panic) = caught(|| work).await else {
+            let Err(panic) = catch_panic(|| work).await else {
                 return;
             };
             let message = format!(
-                "the worker's {task} panicked: {}; its handlers were dropped and their deliveries released",
-                text_of(&*panic)
+                "the worker's {task} panicked: {}; its handlers were dropped and their deliveries \
+                 released",
+                panic_text(&*panic)
             );
-            // A later panic adds nothing.
-            let _ = panics
-                .first
-                .set(Error::new(ErrorKind::Internal, Applied::Unknown, message));
+            let error = Error::new(ErrorKind::Internal, Applied::Unknown, message);
+            // Only the first panic is kept.
+            let _ = panics.first.set(error);
             panics.happened.cancel();
         })
     }
 
-    /// Completes when one has panicked.
+    /// Completes when a task has panicked.
     pub(crate) async fn happened(&self) {
         self.happened.cancelled().await;
     }
 
-    /// The first panic.
+    /// The first panic, as an error.
     pub(crate) fn first(&self) -> Option<Error> {
         self.first.get().cloned()
     }

@@ -1,29 +1,31 @@
-//! Waking at an instant, to some tens of microseconds: tokio's timers count whole milliseconds, and round up.
+//! A timer that is accurate to tens of microseconds. Tokio's timers count whole milliseconds and
+//! round up.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::Notify;
 
-/// A thread that sleeps until an instant and then wakes a task. Dropped, it ends.
+/// A thread that sleeps until an instant and then wakes a task. Dropping the timer ends the thread.
 pub(crate) struct PreciseTimer {
     shared: Arc<Shared>,
-    /// Without a thread of its own, tokio's timer has to do.
+    /// If the thread could not be started, tokio's timer is used.
     has_thread: bool,
 }
 
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    rung: Notify,
+    elapsed: Notify,
 }
 
 #[derive(Default)]
 struct State {
+    /// When to wake the task.
     at: Option<Instant>,
-    /// What the thread sleeps until, if it sleeps until something.
+    /// When the sleep of the thread ends, if it ends at an instant.
     asleep_until: Option<Instant>,
-    over: bool,
+    is_dropped: bool,
 }
 
 impl PreciseTimer {
@@ -31,7 +33,7 @@ impl PreciseTimer {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Condvar::new(),
-            rung: Notify::new(),
+            elapsed: Notify::new(),
         });
         let thread = Arc::clone(&shared);
         let started = std::thread::Builder::new()
@@ -46,8 +48,8 @@ impl PreciseTimer {
         }
     }
 
-    /// Completes at this instant, or a little later, or now and then too soon; never, if there is none. For one waiter at a
-    /// time: the last call counts.
+    /// Completes at this instant or slightly later; never, if there is none. After a wait that was
+    /// dropped it may also complete too early. Only one task may wait, and its last call counts.
     pub(crate) async fn wait(&self, at: Option<Instant>) {
         let Some(instant) = at else {
             return std::future::pending().await;
@@ -58,18 +60,18 @@ impl PreciseTimer {
         {
             let mut state = self.shared.lock();
             state.at = at;
-            // A thread that wakes too soon looks again by itself.
+            // No wake-up for a later instant: the thread reads the new one when its sleep ends.
             if state.asleep_until.is_none_or(|until| instant < until) {
                 self.shared.changed.notify_one();
             }
         }
-        self.shared.rung.notified().await;
+        self.shared.elapsed.notified().await;
     }
 }
 
 impl Drop for PreciseTimer {
     fn drop(&mut self) {
-        self.shared.lock().over = true;
+        self.shared.lock().is_dropped = true;
         self.shared.changed.notify_one();
     }
 }
@@ -77,25 +79,27 @@ impl Drop for PreciseTimer {
 impl Shared {
     fn run(&self) {
         let mut state = self.lock();
-        while !state.over {
+        while !state.is_dropped {
             let now = Instant::now();
-            let left = state.at.map(|at| at.saturating_duration_since(now));
-            state = match left {
+            let remaining = state.at.map(|at| at.saturating_duration_since(now));
+            state = match remaining {
                 None => self
                     .changed
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner),
-                Some(left) if left.is_zero() => {
-                    (state.at, state.asleep_until) = (None, None);
-                    self.rung.notify_one();
+                Some(remaining) if remaining.is_zero() => {
+                    state.at = None;
+                    state.asleep_until = None;
+                    self.elapsed.notify_one();
                     continue;
                 }
-                Some(left) => {
+                Some(remaining) => {
                     state.asleep_until = state.at;
-                    self.changed
-                        .wait_timeout(state, left)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
+                    let (state, _) = self
+                        .changed
+                        .wait_timeout(state, remaining)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    state
                 }
             };
         }
@@ -112,26 +116,27 @@ mod tests {
 
     use super::*;
 
-    /// Begins to wait, and gives it up.
-    async fn begin(wait: impl Future<Output = ()>) {
+    /// Polls the wait once, then drops it.
+    async fn start_and_drop(wait: impl Future<Output = ()>) {
         tokio::select! {
             biased;
-            () = wait => panic!("not yet"),
+            () = wait => panic!("completed too early"),
             () = std::future::ready(()) => {}
         }
     }
 
     #[tokio::test]
-    async fn an_earlier_instant_takes_the_place_of_a_later_one() {
-        let (timer, start) = (PreciseTimer::start(), Instant::now());
-        begin(timer.wait(Some(start + Duration::from_secs(3_600)))).await;
+    async fn an_earlier_instant_replaces_a_later_one() {
+        let timer = PreciseTimer::start();
+        let start = Instant::now();
+        start_and_drop(timer.wait(Some(start + Duration::from_secs(3_600)))).await;
         let near = start + Duration::from_millis(20);
         timer.wait(Some(near)).await;
         assert!(Instant::now() >= near);
     }
 
     #[tokio::test]
-    async fn its_thread_ends_with_it() {
+    async fn dropping_the_timer_ends_its_thread() {
         let timer = PreciseTimer::start();
         let shared = Arc::downgrade(&timer.shared);
         drop(timer);

@@ -1,4 +1,4 @@
-//! Puts the parts of a node together, runs them, and ends them in order.
+//! Starts the tasks of a node, and ends them in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,13 @@ use crate::error::{Error, ErrorKind};
 use crate::model::id::compact;
 use crate::model::retry::Retry;
 use crate::model::settlement::IntoSettlement;
-use crate::node::claimer::{Claimer, Nudge};
+use crate::node::claim_requests::ClaimRequests;
+use crate::node::claimer::Claimer;
 use crate::node::coordinator::Coordinator;
 use crate::node::handler_runner::HandlerRunner;
 use crate::node::notices;
 use crate::node::panics::TaskPanics;
+use crate::node::slots::Slots;
 use crate::node::wake::WakeUps;
 use crate::partition::{Partition, Presence};
 use crate::protocol::limits;
@@ -59,29 +61,29 @@ where
         Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => {
             return Err(error);
         }
-        // Redis may be away just now: the node keeps trying.
+        // After another error, such as an unreachable Redis, the node starts and keeps trying.
         _ => {}
     }
 
-    let (stopping, abort, leaving) = (
-        CancellationToken::new(),
-        CancellationToken::new(),
-        CancellationToken::new(),
-    );
-    // Whoever drops this future stops the node all the same.
+    // In order: claim no more; drop the handlers; end the coordinator and the listener.
+    let stop_claims = CancellationToken::new();
+    let abort = CancellationToken::new();
+    let leave = CancellationToken::new();
+    // Dropping this future ends the node, too.
     let guards =
-        [stopping.clone(), abort.clone(), leaving.clone()].map(CancellationToken::drop_guard);
+        [stop_claims.clone(), abort.clone(), leave.clone()].map(CancellationToken::drop_guard);
     let (sender, events) = mpsc::unbounded_channel();
     let connector = Arc::clone(partition.link().connector());
-    let nudge = Arc::new(Nudge::new(concurrency));
+    let slots = Arc::new(Slots::new(concurrency));
+    let requests = Arc::new(ClaimRequests::new(Arc::clone(&slots)));
     events::worker_started(&name, &node, concurrency, lease_ms);
     let panics = TaskPanics::default();
     let coordinator = Coordinator::new(
         node.clone(),
         Arc::clone(&partition),
         sender.clone(),
-        leaving.clone(),
-        Arc::clone(&nudge),
+        leave.clone(),
+        Arc::clone(&requests),
         panics.clone(),
     );
     let handlers = TaskTracker::new();
@@ -90,40 +92,41 @@ where
         wake: WakeUps::new(&name, Arc::clone(&connector), partition.keys().wake.clone()),
         lease,
         lease_ms,
-        nudge,
-        handling: Arc::new(HandlerRunner {
+        slots,
+        requests,
+        runner: Arc::new(HandlerRunner {
             handler,
             retry,
             time_limit,
-            stop: stopping.clone(),
+            stop: stop_claims.clone(),
             abort: abort.clone(),
         }),
         handlers: handlers.clone(),
         events: sender.clone(),
-        stop: stopping.clone(),
+        stop: stop_claims.clone(),
     };
     let coordinator = panics.spawn("coordinator", coordinator.run(events));
-    let listening = notices::listen(
+    let listener = notices::listen(
         name.clone(),
         connector,
         partition.keys().notice.clone(),
         sender,
     );
-    let listening = leaving.clone().run_until_cancelled_owned(listening);
-    panics.spawn("listener", async { listening.await.unwrap_or_default() });
+    let listener = leave.clone().run_until_cancelled_owned(listener);
+    panics.spawn("listener", async { listener.await.unwrap_or_default() });
     let claimer = panics.spawn("claimer", claimer.run());
 
-    // Without one of its parts the worker would do nothing for ever, or lose its leases.
-    let ended = async {
+    // Without one of its tasks the node would claim nothing, or lose its leases: end it.
+    let panicked = async {
         panics.happened().await;
-        stopping.cancel();
+        stop_claims.cancel();
         abort.cancel();
     };
     tokio::select! {
         () = stop => {}
-        () = ended => {}
+        () = panicked => {}
     }
-    stopping.cancel();
+    stop_claims.cancel();
     let _ = claimer.await;
     handlers.close();
     tokio::select! {
@@ -133,10 +136,11 @@ where
     }
     abort.cancel();
     handlers.wait().await;
-    leaving.cancel();
+    leave.cancel();
     let _ = coordinator.await;
     if panics.first().is_some() {
-        // The coordinator may not have said it. Without it the node counts as alive for 3 s more.
+        // The coordinator may have panicked before its leave. Without a leave, the node counts as
+        // alive for another 3 s.
         let _ = partition.beat(&node, Presence::Leave).await;
     }
     drop(guards);

@@ -1,4 +1,4 @@
-//! Waiting for work without asking for it again and again.
+//! Waits on the wake-up list of a queue, instead of polling.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,14 +9,16 @@ use crate::server::connector::Connector;
 use crate::server::lane::reconnect_delays;
 use crate::telemetry::events;
 
-/// A wait that is under way: it gives the connection back, and whether a token came.
+/// A wait in flight. It returns the connection, and whether a token came.
 type Pending = Pin<Box<dyn Future<Output = (Waiting, Result<bool, Error>)> + Send>>;
 
-/// The wake-up list of a queue, as an idle node hears it.
+/// The wake-up list, as an idle node waits on it.
 pub(crate) struct WakeUps {
     queue: String,
     connector: Arc<Connector>,
+    /// The key of the list.
     wake: String,
+    /// The connection, while no wait is in flight.
     waiting: Option<Waiting>,
     pending: Option<Pending>,
     failures: u32,
@@ -34,10 +36,10 @@ impl WakeUps {
         }
     }
 
-    /// Completes when there may be work: the wake-up list rang, or the wait failed, in which case a token may have been lost.
+    /// Completes when there may be work: a token came, or the wait failed and may have lost one.
     ///
-    /// Cancel safe: a wait goes on while nobody looks, and the next call takes it up. Who drops the wake-up list must ring for the
-    /// others, as it may take a token along.
+    /// Cancel safe: a dropped wait stays in flight, and the next call continues it. After dropping
+    /// `WakeUps`, return a token to the list, because the wait in flight may take one.
     pub(crate) async fn wait(&mut self) {
         loop {
             let pending = self.pending.get_or_insert_with(|| {
@@ -60,16 +62,16 @@ impl WakeUps {
                 }
                 Err(error) => {
                     self.failures += 1;
-                    events::waiting_failed(&self.queue, &error);
-                    tokio::time::sleep(reconnect_delays().delay(self.failures, fastrand::f64()))
-                        .await;
+                    events::wake_up_failed(&self.queue, &error);
+                    let pause = reconnect_delays().delay(self.failures, fastrand::f64());
+                    tokio::time::sleep(pause).await;
                     return;
                 }
             }
         }
     }
 
-    /// Whether a wait is under way that may take a token.
+    /// Whether a wait is in flight, which may take a token.
     pub(crate) fn is_waiting(&self) -> bool {
         self.pending.is_some()
     }

@@ -1,7 +1,7 @@
-//! What is told by `tracing`: every name, level and field in one place. docs/telemetry.md says what they mean, and a test holds
-//! the two together.
+//! Every span and event that the library emits by `tracing`: names, levels and fields.
+//! docs/telemetry.md explains them, and a test compares the two.
 //!
-//! The arguments are borrowed, and turned into text only if somebody listens.
+//! The arguments are borrowed, and become text only if a subscriber records the event.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn text(id: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(id)
 }
 
-/// A delivery, as its events name it.
+/// The fields that name a delivery.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) queue: &'a str,
@@ -23,7 +23,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) attempt: u32,
 }
 
-/// A handler's run and its settle. It begins a trace of its own: what pushed the message may be days away, and is linked.
+/// The span of a handler's run and its settlement. It is the root of a trace: the push, which may be
+/// days ago, is linked and is not the parent.
 pub(crate) fn handle(
     of: Subject<'_>,
     due_ms: u64,
@@ -46,21 +47,21 @@ pub(crate) fn handle(
     )
 }
 
-/// Its handler ended, after so long.
+/// Records how long the handler ran.
 pub(crate) fn handled(span: &Span, took: Duration) {
     if !span.is_disabled() {
         span.record("handling_ms", millis(took));
     }
 }
 
-/// Its settle was answered.
+/// Records how the delivery ended.
 pub(crate) fn outcome(span: &Span, outcome: &'static str) {
     span.record("outcome", outcome);
 }
 
 pub(crate) fn retried(of: Subject<'_>, due_ms: u64, error: &str) {
     info!(name: "dueq.retried", target: "dueq", queue = of.queue, id = &*text(of.id), attempt = of.attempt, due_ms, error,
-        "the handler failed: the message is tried again");
+        "the handler failed: the message will be retried");
 }
 
 pub(crate) fn died(of: Subject<'_>, error: &str) {
@@ -75,12 +76,12 @@ pub(crate) fn buried(of: Subject<'_>, reason: &str) {
 
 pub(crate) fn released(of: Subject<'_>) {
     debug!(name: "dueq.released", target: "dueq", queue = of.queue, id = &*text(of.id), attempt = of.attempt,
-        "the message was given back, uncharged");
+        "the message was released without counting an attempt");
 }
 
 pub(crate) fn settle_failed(of: Subject<'_>, error: &Error) {
     warn!(name: "dueq.settle_failed", target: "dueq", queue = of.queue, id = &*text(of.id), attempt = of.attempt, %error,
-        "a delivery could not be settled: it comes back when its lease runs out");
+        "a delivery could not be settled: it is delivered again when its lease runs out");
 }
 
 pub(crate) fn lease_lost(of: Subject<'_>, why: &'static str) {
@@ -89,20 +90,20 @@ pub(crate) fn lease_lost(of: Subject<'_>, why: &'static str) {
 }
 
 pub(crate) fn extend_failed(queue: &str, error: &Error) {
-    warn!(name: "dueq.extend_failed", target: "dueq", queue, %error, "a lease could not be extended yet");
+    warn!(name: "dueq.extend_failed", target: "dueq", queue, %error, "a lease could not be extended: it is tried again");
 }
 
 pub(crate) fn drop_panicked(panic: &str) {
-    error!(name: "dueq.drop_panicked", target: "dueq", panic, "a handler panicked when it was dropped");
+    error!(name: "dueq.drop_panicked", target: "dueq", panic, "a handler panicked while it was dropped");
 }
 
 pub(crate) fn reaped(queue: &str, messages: u64) {
-    info!(name: "dueq.reaped", target: "dueq", queue, messages, "leases ran out: their messages were taken back");
+    info!(name: "dueq.reaped", target: "dueq", queue, messages, "leases ran out: their messages will be delivered again");
 }
 
 pub(crate) fn store_emptied(queue: &str) {
     error!(name: "dueq.store_emptied", target: "dueq", queue,
-        "the store was emptied or replaced: what the queue held is gone");
+        "the store was emptied or replaced: the messages of the queue are gone");
 }
 
 pub(crate) fn worker_started(queue: &str, node: &str, concurrency: usize, lease_ms: u64) {
@@ -113,40 +114,40 @@ pub(crate) fn worker_stopped(queue: &str, node: &str) {
     info!(name: "dueq.worker_stopped", target: "dueq", queue, node, "the worker has stopped");
 }
 
-/// A call that is repeated, or that something else makes good.
+/// A call failed; `then` says how the node recovers.
 pub(crate) fn call_failed(queue: &str, call: &'static str, error: &Error, then: &'static str) {
     warn!(name: "dueq.call_failed", target: "dueq", queue, call, %error, "{call} failed: {then}");
 }
 
-/// Calls of this kind had failed, and one has succeeded.
+/// A call succeeded after `failures` failed ones.
 pub(crate) fn recovered(queue: &str, call: &'static str, failures: u32) {
     warn!(name: "dueq.recovered", target: "dueq", queue, call, failures, "{call} works again");
 }
 
-/// The first attempt of a call failed. The caller waits while the call is repeated.
+/// The first attempt of a call failed; it is repeated while the caller waits.
 pub(crate) fn call_repeated(error: &Error) {
     info!(name: "dueq.call_repeated", target: "dueq", %error, "the call failed: it is repeated for up to 10 s");
 }
 
-pub(crate) fn waiting_failed(queue: &str, error: &Error) {
-    warn!(name: "dueq.waiting_failed", target: "dueq", queue, %error, "waiting for work failed");
+pub(crate) fn wake_up_failed(queue: &str, error: &Error) {
+    warn!(name: "dueq.wake_up_failed", target: "dueq", queue, %error, "waiting on the wake-up list failed: it is tried again");
 }
 
-pub(crate) fn listening_failed(queue: &str, error: &Error) {
-    warn!(name: "dueq.listening_failed", target: "dueq", queue, %error, "listening for notices failed");
+pub(crate) fn subscription_failed(queue: &str, error: &Error) {
+    warn!(name: "dueq.subscription_failed", target: "dueq", queue, %error, "the subscription to notices failed: it is tried again");
 }
 
-pub(crate) fn listening_denied(queue: &str, error: &Error) {
-    warn!(name: "dueq.listening_denied", target: "dueq", queue, %error,
-        "no right to listen for notices: messages may be up to a second late");
+pub(crate) fn subscription_denied(queue: &str, error: &Error) {
+    warn!(name: "dueq.subscription_denied", target: "dueq", queue, %error,
+        "the user has no right to subscribe to notices: messages may be up to a second late");
 }
 
 pub(crate) fn no_timer(error: &dyn fmt::Display) {
-    warn!(name: "dueq.no_timer", target: "dueq", %error, "no thread for the timer: messages may be a millisecond later");
+    warn!(name: "dueq.no_timer", target: "dueq", %error, "the timer thread could not be started: messages may be a millisecond later");
 }
 
 pub(crate) fn master_unknown(error: &Error) {
-    warn!(name: "dueq.master_unknown", target: "dueq", %error, "looking for the master failed");
+    warn!(name: "dueq.master_unknown", target: "dueq", %error, "no Sentinel named a usable master: it is tried again");
 }
 
 pub(crate) fn master_changed(old: &str, new: &str) {
@@ -155,12 +156,12 @@ pub(crate) fn master_changed(old: &str, new: &str) {
 
 pub(crate) fn server_unchecked(address: &str) {
     warn!(name: "dueq.server_unchecked", target: "dueq", address,
-        "the user may not call INFO: version and eviction policy of the server are not checked");
+        "the user has no right to call INFO: the server's version and eviction policy are not checked");
 }
 
 pub(crate) fn server_not_persistent(address: &str) {
     warn!(name: "dueq.server_not_persistent", target: "dueq", address,
-        "the server keeps no append-only file: a crash loses what it held (CONFIG SET appendonly yes)");
+        "the server keeps no append-only file: a crash loses messages (remedy: CONFIG SET appendonly yes)");
 }
 
 fn millis(time: Duration) -> f64 {

@@ -291,8 +291,8 @@ async fn an_emptied_store_and_a_server_that_is_away_are_told() -> Result<()> {
             "dueq.call_failed",
             &["call", "error", "message", "queue"][..],
         ),
-        ("dueq.waiting_failed", &["error", "message", "queue"]),
-        ("dueq.listening_failed", &["error", "message", "queue"]),
+        ("dueq.wake_up_failed", &["error", "message", "queue"]),
+        ("dueq.subscription_failed", &["error", "message", "queue"]),
     ] {
         let told = collector.wait(name, 1).await?;
         assert_eq!(

@@ -44,7 +44,7 @@ async fn ends_by(
 
 #[tokio::test]
 async fn a_panic_in_the_claimer_ends_the_worker() -> Result<()> {
-    ends_by(1, "dueq.waiting_failed", "orders", async |setup| {
+    ends_by(1, "dueq.wake_up_failed", "orders", async |setup| {
         setup
             .command::<()>(&["SET", "dueq:{orders}:wake", "no list"])
             .await?;
@@ -58,7 +58,7 @@ async fn a_panic_in_the_claimer_ends_the_worker() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_panic_in_the_conductor_ends_the_worker() -> Result<()> {
+async fn a_panic_in_the_coordinator_ends_the_worker() -> Result<()> {
     ends_by(0, "dueq.call_failed", "beat", async |setup| {
         setup.command::<()>(&["RENAME", NODES, "saved"]).await?;
         setup.command(&["SET", NODES, "no sorted set"]).await
@@ -67,7 +67,7 @@ async fn a_panic_in_the_conductor_ends_the_worker() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_panic_in_a_call_of_the_conductor_ends_the_worker() -> Result<()> {
+async fn a_panic_in_a_call_of_the_coordinator_ends_the_worker() -> Result<()> {
     ends_by(0, "dueq.reaped", "1", async |setup| {
         setup.queue.push(Message::new("").id("left")).await?;
         crate::support::claim_for(&setup.queue, Duration::from_millis(1))
@@ -79,7 +79,7 @@ async fn a_panic_in_a_call_of_the_conductor_ends_the_worker() -> Result<()> {
 
 #[tokio::test]
 async fn a_panic_in_the_listener_ends_the_worker() -> Result<()> {
-    ends_by(0, "dueq.listening_failed", "orders", async |setup| {
+    ends_by(0, "dueq.subscription_failed", "orders", async |setup| {
         setup.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await
     })
     .await

@@ -1,0 +1,54 @@
+//! Turns panics of futures into values.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::telemetry::events;
+
+/// Calls `start` and awaits the future that it returns. A panic of either becomes the error.
+pub(crate) async fn catch_panic<F: Future>(
+    start: impl FnOnce() -> F,
+) -> Result<F::Output, Box<dyn Any + Send>> {
+    // Unwind safe: the caller shares no state with the future that a panic could leave half changed.
+    let future = catch_unwind(AssertUnwindSafe(start))?;
+    let mut future = CatchDrop(Some(Box::pin(future)));
+    std::future::poll_fn(
+        |context| match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Err(panic) => Poll::Ready(Err(panic)),
+        },
+    )
+    .await
+}
+
+/// The message of a panic.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text")
+}
+
+/// A future whose drop does not panic: a panic there must not keep the delivery from being settled.
+struct CatchDrop<F>(Option<Pin<Box<F>>>);
+
+impl<F: Future> CatchDrop<F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.0
+            .as_mut()
+            .map_or(Poll::Pending, |future| future.as_mut().poll(context))
+    }
+}
+
+impl<F> Drop for CatchDrop<F> {
+    fn drop(&mut self) {
+        let future = self.0.take();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
+            events::drop_panicked(panic_text(&*panic));
+        }
+    }
+}
