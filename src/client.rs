@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Applied, Error, ErrorKind};
+use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
 use crate::model::durability::Durability;
 use crate::protocol::keys::{META_PATTERN, queue_of_meta};
 use crate::queue::Queue;
 use crate::server::connector::Connector;
 use crate::server::info::FITNESS;
-use crate::server::lane::{Patience, Repeat};
 use crate::server::link::ServerLink;
 use crate::server::options::ClientOptions;
+use crate::server::patience::{Patience, Repeat};
 use crate::telemetry::events;
 
 /// A Redis server to keep queues on. Cheap to clone; connections are pooled, made when needed and mended by themselves.
@@ -152,9 +152,7 @@ impl Client {
     async fn check_server(&self, accept_unfit: bool) -> Result<(), Error> {
         let info = match self.link.control.info(&FITNESS).await {
             Ok(info) => info,
-            Err(error)
-                if error.kind() == ErrorKind::Denied && error.to_string().contains("NOPERM") =>
-            {
+            Err(error) if error.code() == Some("NOPERM") => {
                 events::server_unchecked(&self.link.connector().address());
                 return Ok(());
             }
@@ -177,5 +175,5 @@ impl fmt::Debug for Client {
 
 /// Whether nothing was reached at all, as opposed to a server that is slow or does not serve yet.
 fn refused(error: &Error) -> bool {
-    error.kind() == ErrorKind::Unavailable && error.to_string().starts_with("cannot reach")
+    error.kind() == ErrorKind::Unavailable && error.connection() == Some(ConnectionFault::Unreached)
 }

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use crate::batch::{Batcher, Item, OfClaim};
+use crate::batch::{BatchVerb, Batcher, Item, OfClaim};
 use crate::error::Error;
 use crate::model::due::Due;
 use crate::model::outcomes::{Extended, Retried, Settled};
-use crate::partition::{Granted, Partition};
+use crate::partition::Partition;
 use crate::protocol::limits;
-use crate::protocol::replies::ItemReply;
-use crate::server::lane::Repeat;
+use crate::protocol::results::claim::Granted;
+use crate::server::patience::Repeat;
 use crate::telemetry::events::{self, Subject};
 use crate::telemetry::metrics::Count;
 
@@ -196,19 +196,9 @@ impl Delivery {
             .trim_start_matches('+')
             .as_bytes()
             .to_vec();
-        let reply = self
-            .submit(
-                &self.0.partition.settlers().retry,
-                [after, error.as_bytes().to_vec()],
-            )
-            .await?;
-        let outcome = match &*reply.word {
-            "SCHEDULED" => Retried::Scheduled(reply.time_ms()?),
-            "DEAD" => Retried::Dead,
-            "GONE" => Retried::Gone,
-            "LOST" => Retried::Lost,
-            _ => return Err(reply.refusal()),
-        };
+        let rest = [after, error.as_bytes().to_vec()];
+        let retry = &self.0.partition.settlers().retry;
+        let outcome = self.submit(retry, rest).await?;
         self.close(outcome == Retried::Lost);
         Ok(outcome)
     }
@@ -230,15 +220,8 @@ impl Delivery {
     /// Makes the lease end `lease` (1 ms to a day) from now, or when it would have ended if that is later.
     pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
         let lease_ms = limits::lease_ms(lease)?.to_string();
-        let reply = self
-            .submit(&self.0.partition.settlers().extend, [lease_ms.into_bytes()])
-            .await?;
-        match &*reply.word {
-            "OK" => Ok(Extended::Until(reply.time_ms()?)),
-            "GONE" => Ok(Extended::Gone),
-            "LOST" => Ok(Extended::Lost),
-            _ => Err(reply.refusal()),
-        }
+        let extend = &self.0.partition.settlers().extend;
+        self.submit(extend, [lease_ms.into_bytes()]).await
     }
 
     /// One of a queue without a server.
@@ -303,34 +286,31 @@ impl Delivery {
         }
     }
 
-    async fn settle<const N: usize>(
+    async fn settle<V, const N: usize>(
         &self,
-        batcher: &Batcher,
+        batcher: &Batcher<V>,
         rest: [Vec<u8>; N],
-    ) -> Result<Settled, Error> {
+    ) -> Result<Settled, Error>
+    where
+        V: BatchVerb<Output = Settled>,
+    {
         let _settling = self.settling();
-        let reply = self.submit(batcher, rest).await?;
-        let outcome = match &*reply.word {
-            "OK" => Settled::Done,
-            "GONE" => Settled::Gone,
-            "LOST" => Settled::Lost,
-            _ => return Err(reply.refusal()),
-        };
+        let outcome = self.submit(batcher, rest).await?;
         self.close(outcome == Settled::Lost);
         Ok(outcome)
     }
 
-    async fn submit<const N: usize>(
+    async fn submit<V: BatchVerb, const N: usize>(
         &self,
-        batcher: &Batcher,
+        batcher: &Batcher<V>,
         rest: [Vec<u8>; N],
-    ) -> Result<ItemReply, Error> {
+    ) -> Result<V::Output, Error> {
         let granted: Arc<dyn OfClaim> = Arc::clone(&self.0) as _;
-        // The token makes it safe: what acted once does not act again.
         batcher
             .submit(Item {
                 granted: Some(granted),
                 args: rest.into(),
+                // The fencing token makes it safe: a settlement that acted does not act again.
                 repeat: Repeat::Harmless,
             })
             .await

@@ -27,8 +27,20 @@ struct Inner {
     kind: ErrorKind,
     applied: Applied,
     message: String,
+    /// The server's error code.
+    code: Option<String>,
+    connection: Option<ConnectionFault>,
     id: Option<Vec<u8>>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// What happened to the connection of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectionFault {
+    /// It could not be opened: nothing was sent.
+    Unreached,
+    /// It was lost after the call was sent.
+    Lost,
 }
 
 /// What went wrong.
@@ -76,6 +88,8 @@ impl Error {
             kind,
             applied,
             message: message.into(),
+            code: None,
+            connection: None,
             id: None,
             source: None,
         }))
@@ -91,6 +105,8 @@ impl Error {
             kind,
             applied,
             message: message.into(),
+            code: None,
+            connection: None,
             id: None,
             source: Some(Arc::new(source)),
         }))
@@ -112,6 +128,8 @@ impl Error {
             kind,
             applied,
             message,
+            code: None,
+            connection: None,
             id: Some(id.to_vec()),
             source: None,
         }))
@@ -120,7 +138,12 @@ impl Error {
     /// The same of a call of which an earlier attempt may have been applied, whatever became of the last one.
     pub(crate) fn of_repeated(self) -> Self {
         let message = format!("{self} (an earlier attempt may have taken effect)");
-        Self::with_source(self.kind(), Applied::Unknown, message, self)
+        Self(Arc::new(Inner {
+            applied: Applied::Unknown,
+            message,
+            source: Some(Arc::new(self.clone())),
+            ..self.inner()
+        }))
     }
 
     /// The same of a call that only reads: it changed nothing, whatever became of its reply.
@@ -160,11 +183,33 @@ impl Error {
         }))
     }
 
+    /// The same with the code of the server's error.
+    pub(crate) fn with_code(self, code: &str) -> Self {
+        Self(Arc::new(Inner {
+            code: Some(code.to_owned()),
+            ..self.inner()
+        }))
+    }
+
+    /// The same of a call whose connection failed.
+    pub(crate) fn with_connection(self, fault: ConnectionFault) -> Self {
+        Self(Arc::new(Inner {
+            connection: Some(fault),
+            ..self.inner()
+        }))
+    }
+
+    pub(crate) fn connection(&self) -> Option<ConnectionFault> {
+        self.0.connection
+    }
+
     fn inner(&self) -> Inner {
         let Inner {
             kind,
             applied,
             message,
+            code,
+            connection,
             id,
             source,
         } = &*self.0;
@@ -172,6 +217,8 @@ impl Error {
             kind: *kind,
             applied: *applied,
             message: message.clone(),
+            code: code.clone(),
+            connection: *connection,
             id: id.clone(),
             source: source.clone(),
         }
@@ -195,6 +242,18 @@ impl Error {
     /// Whether the call took effect.
     pub fn was_applied(&self) -> Applied {
         self.0.applied
+    }
+
+    /// The code of the server's error, such as `NOPERM`, `WRONGTYPE` or `LAYOUT`; `None` if the error
+    /// is not a reply of the server.
+    pub fn code(&self) -> Option<&str> {
+        self.0.code.as_deref()
+    }
+
+    /// Whether the connection failed: it could not be opened, or it was lost while the call waited for
+    /// its reply.
+    pub fn is_connection_error(&self) -> bool {
+        self.0.connection.is_some()
     }
 
     /// The id of the message that the call was about, if it took effect ([`Unconfirmed`](ErrorKind::Unconfirmed)) or may have

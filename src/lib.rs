@@ -30,14 +30,16 @@ pub use error::{Applied, Error, ErrorKind};
 pub use functions::{Functions, functions_code, functions_version, queue_keys};
 pub use model::due::Due;
 pub use model::durability::Durability;
+pub use model::limits::Limits;
 pub use model::message::{Message, OnConflict};
 pub use model::outcomes::{
     Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, State,
 };
 pub use model::retry::Retry;
 pub use model::settlement::{IntoSettlement, Settlement};
+pub use model::stats::Stats;
+pub use model::stored::{Cursor, Listed, Page, Stored};
 pub use queue::Queue;
-pub use queue::inspect::{Cursor, Limits, Listed, Page, Stats, Stored};
 #[cfg(feature = "harness")]
 pub use server::harness;
 pub use server::options::ClientOptions;

@@ -138,7 +138,6 @@ impl Common {
     fn way_out(&self, error: &Error) -> Option<&'static str> {
         let (text, tls) = (error.to_string(), self.url().starts_with("rediss"));
         let says = |words: &str| text.contains(words);
-        let is_unreached = says("cannot reach redis") || says("the connection to redis");
         match error.kind() {
             ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Server
                 if says("UnknownIssuer") =>
@@ -150,10 +149,10 @@ impl Common {
             {
                 Some("it does not speak Redis's protocol: is this the port of another program?")
             }
-            ErrorKind::Timeout | ErrorKind::Unavailable if tls && is_unreached => {
+            ErrorKind::Timeout | ErrorKind::Unavailable if tls && error.is_connection_error() => {
                 Some("if this port has no TLS, use redis://")
             }
-            ErrorKind::Unavailable if self.redis.is_none() && is_unreached => Some(
+            ErrorKind::Unavailable if self.redis.is_none() && error.is_connection_error() => Some(
                 "neither --redis nor REDIS_URL is set, so this is the default; `dueq dev` runs a server there",
             ),
             ErrorKind::Unavailable

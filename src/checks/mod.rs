@@ -7,12 +7,13 @@ mod wire;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::model::outcomes::{Pushed, State};
-use crate::partition::Claim;
-use crate::protocol::replies::{Body, Header, ItemReply, Reply};
+use crate::model::outcomes::State;
+use crate::model::stats::Stats;
+use crate::protocol::replies::{Body, Header, Reply};
+use crate::protocol::results::claim::Claim;
+use crate::protocol::results::inspect;
+use crate::protocol::results::produce::PushResult;
 use crate::protocol::verbs::Verb;
-use crate::queue::inspect::{Page, Stats, Stored};
-use crate::queue::pushed;
 use crate::server::info::{Info, too_old};
 use wire::{Sent, check_text};
 
@@ -138,7 +139,7 @@ fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
 }
 
 fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
-    let Some(stored) = Stored::decode(&mut reply.body)? else {
+    let Some(stored) = inspect::stored(&mut reply.body)? else {
         assert_eq!(sent.len(&[1]), 0, "somebody is there");
         return Ok(());
     };
@@ -178,7 +179,7 @@ fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
 }
 
 fn peek(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
-    let page = Page::decode(&mut reply.body)?;
+    let page = inspect::page(&mut reply.body)?;
     assert_eq!(
         page.next
             .as_ref()
@@ -206,7 +207,7 @@ fn peek(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
 }
 
 fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
-    let stats = Stats::decode(&mut reply)?;
+    let stats = inspect::stats(&mut reply)?;
     let mut expected = Stats {
         paused: sent.integer(&[0, 5]) != 0,
         ..Stats::default()
@@ -270,32 +271,26 @@ fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     for place in 0..sent.len(&[1]) {
         let (text, said) = (items.text()?, sent.text(&[1, place]));
         assert_eq!(text, said);
-        let item = ItemReply::parse(Verb::Push, &text);
-        match said.contains(' ') {
-            true => assert_eq!(format!("{} {}", item.word, item.detail), said),
-            false => assert_eq!((&*item.word, item.detail.as_str()), (said.as_str(), "")),
-        }
-        if let Ok(ms) = item.time_ms() {
-            assert_eq!(
-                item.detail.trim_start_matches(['+', '0']),
-                ms.to_string().trim_start_matches('0')
-            );
-        }
-        match pushed(item, b"id") {
-            Ok(Pushed::Created) => assert!(
-                said == "CREATED" || said.starts_with("CREATED "),
-                "{said:?}"
-            ),
-            Ok(Pushed::Moved) => assert!(said == "MOVED" || said.starts_with("MOVED "), "{said:?}"),
-            Ok(Pushed::Finished) => assert!(
-                said == "FINISHED" || said.starts_with("FINISHED "),
-                "{said:?}"
-            ),
-            Ok(Pushed::Exists(state)) => {
+        let is = |word: &str| said == word || said.starts_with(&format!("{word} "));
+        match PushResult::decode(Verb::Push, &text) {
+            Ok(PushResult::Created) => assert!(is("CREATED"), "{said:?}"),
+            Ok(PushResult::Moved) => assert!(is("MOVED"), "{said:?}"),
+            Ok(PushResult::Finished { ended_us }) => {
+                assert!(is("FINISHED"), "{said:?}");
+                if let Some(ended_us) = ended_us {
+                    let (ms, fraction) = said[9..].split_once('.').expect("milliseconds");
+                    let us = ms.parse::<i64>().expect("a number") * 1_000;
+                    assert_eq!(us + fraction.parse::<i64>().expect("a number"), ended_us);
+                }
+            }
+            Ok(PushResult::Expired) => assert!(is("EXPIRED"), "{said:?}"),
+            Ok(PushResult::Exists(state)) => {
                 assert_eq!(said, format!("EXISTS {}", State::as_str(state)))
             }
             Err(error) => assert!(
-                !said.starts_with("CREATED") || !said[7..].is_empty(),
+                !["CREATED", "MOVED", "FINISHED", "EXPIRED"]
+                    .iter()
+                    .any(|word| is(word)),
                 "{error}"
             ),
         }

@@ -9,7 +9,8 @@ use crate::server::connector::Connector;
 use crate::server::functions::primaries;
 use crate::server::info::Info;
 use crate::server::options::ClientOptions;
-use crate::server::sentinel::{Answer, Parts};
+use crate::server::sentinel::Answer;
+use crate::server::sentinel_url::Parts;
 use crate::server::{failure, subscription};
 
 /// Stands for a password in the URLs of the corpus.

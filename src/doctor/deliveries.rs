@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::doctor::Checkup;
 use crate::doctor::shell::dueq;
-use crate::queue::inspect::Stats;
+use crate::model::stats::Stats;
 
 /// A message that has been due for longer is late: a live worker claims it within 1 s even if every
 /// hint is lost.

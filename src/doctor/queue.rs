@@ -9,7 +9,7 @@ use crate::doctor::{Checkup, Unchecked, is_denied};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
-use crate::server::lane::Repeat;
+use crate::server::patience::Repeat;
 
 /// The parts of an audit, in order: a lease without a claim must be repaired before the audit uses
 /// leases to decide which state an id is in.
@@ -54,7 +54,7 @@ impl Queue {
         let mut checkup = Checkup::default();
         match self.examined(repair, &mut checkup).await {
             Ok(()) => {}
-            Err(error) if error.to_string().contains("WRONGTYPE") => {
+            Err(error) if error.code() == Some("WRONGTYPE") => {
                 self.foreign_keys(&mut checkup).await?
             }
             Err(error) if error.kind() == ErrorKind::Unsupported => {

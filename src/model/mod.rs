@@ -3,7 +3,10 @@
 pub(crate) mod due;
 pub(crate) mod durability;
 pub(crate) mod id;
+pub(crate) mod limits;
 pub(crate) mod message;
 pub(crate) mod outcomes;
 pub(crate) mod retry;
 pub(crate) mod settlement;
+pub(crate) mod stats;
+pub(crate) mod stored;

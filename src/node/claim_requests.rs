@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::error::Error;
 use crate::node::event::Event;
 use crate::node::slots::Slots;
-use crate::partition::Moved;
+use crate::protocol::results::roles::Moved;
 
 /// The channel from the coordinator to the claimer of a node.
 ///

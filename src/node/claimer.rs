@@ -16,8 +16,10 @@ use crate::node::handler_guard::HandlerGuard;
 use crate::node::handler_runner::HandlerRunner;
 use crate::node::slots::{SlotPermits, Slots};
 use crate::node::wake::WakeUps;
-use crate::partition::{Claim, Moved, Partition};
-use crate::server::lane::reconnect_delays;
+use crate::partition::Partition;
+use crate::protocol::results::claim::Claim;
+use crate::protocol::results::roles::Moved;
+use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 
 /// After a claim that left messages behind, claim once more after this time even without a wake-up

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::node::claim_lease::ClaimLease;
-use crate::partition::{Beat, Moved};
 use crate::protocol::replies::Header;
+use crate::protocol::results::roles::{Beat, Moved};
 
 /// Something the coordinator has to know.
 pub(crate) enum Event {

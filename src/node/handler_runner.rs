@@ -15,7 +15,7 @@ use crate::model::retry::Retry;
 use crate::model::settlement::{IntoSettlement, Settlement};
 use crate::node::catch_panic::{catch_panic, panic_text};
 use crate::node::handler_guard::HandlerGuard;
-use crate::server::lane::reconnect_delays;
+use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
 

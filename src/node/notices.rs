@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::node::event::Event;
 use crate::node::timers::FALLBACK_INTERVAL;
 use crate::server::connector::Connector;
-use crate::server::lane::reconnect_delays;
+use crate::server::patience::reconnect_delays;
 use crate::server::subscription::Listening;
 use crate::telemetry::events;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::server::blocking::Waiting;
 use crate::server::connector::Connector;
-use crate::server::lane::reconnect_delays;
+use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 
 /// A wait in flight. It returns the connection, and whether a token came.

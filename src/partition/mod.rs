@@ -3,23 +3,24 @@
 mod claim;
 mod producers;
 mod roles;
+pub(crate) mod verbs;
 
 use std::sync::Arc;
 
-use crate::batch::{Batcher, Prefix};
+use crate::batch::{Batcher, CallSpec};
 use crate::error::Error;
 use crate::model::durability::Durability;
 use crate::partition::producers::ProducerPool;
 use crate::protocol::keys::Keys;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
-use crate::server::lane::{Lane, Repeat};
+use crate::server::lane::Lane;
 use crate::server::link::ServerLink;
+use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Meters;
 
-pub(crate) use claim::{Claim, Granted};
 pub(crate) use producers::Producers;
-pub(crate) use roles::{Beat, Moved, Presence};
+pub(crate) use roles::Presence;
 
 /// One set of ten keys, the link to the server that holds them, the batchers of its calls and its
 /// meters. A queue has one partition today.
@@ -34,14 +35,14 @@ pub(crate) struct Partition {
 
 /// The batchers of a consumer's calls: one for each verb that takes many items.
 pub(crate) struct Settlers {
-    pub(crate) ack: Batcher,
+    pub(crate) ack: Batcher<verbs::Ack>,
     /// Acks of workers. Nobody awaits them, so they linger 1 ms to fill a batch.
-    pub(crate) ack_lingering: Batcher,
-    pub(crate) again: Batcher,
-    pub(crate) retry: Batcher,
-    pub(crate) release: Batcher,
-    pub(crate) bury: Batcher,
-    pub(crate) extend: Batcher,
+    pub(crate) ack_lingering: Batcher<verbs::Ack>,
+    pub(crate) again: Batcher<verbs::Again>,
+    pub(crate) retry: Batcher<verbs::Retry>,
+    pub(crate) release: Batcher<verbs::Release>,
+    pub(crate) bury: Batcher<verbs::Bury>,
+    pub(crate) extend: Batcher<verbs::Extend>,
 }
 
 impl Partition {
@@ -52,20 +53,16 @@ impl Partition {
     pub(crate) fn new(queue_name: &str, link: Arc<ServerLink>) -> Result<Self, Error> {
         let keys = Arc::new(Keys::of_queue(queue_name)?);
         let meters = Arc::new(Meters::new());
-        let batcher_on = |verb, lane: &Arc<Lane>| {
-            let (keys, lane, meters) = (Arc::clone(&keys), Arc::clone(lane), Arc::clone(&meters));
-            Batcher::new(verb, Prefix::Nothing, keys, lane, meters)
-        };
-        let batcher = |verb| batcher_on(verb, &link.settles);
+        let settles = || CallSpec::new(&keys, &link.settles, &meters);
         let settlers = Settlers {
-            ack: batcher(Verb::Ack),
-            ack_lingering: batcher(Verb::Ack).with_linger(),
-            again: batcher(Verb::Again),
-            retry: batcher(Verb::Retry),
-            release: batcher(Verb::Release),
-            bury: batcher(Verb::Bury),
+            ack: Batcher::new(settles()),
+            ack_lingering: Batcher::new(settles().with_linger()),
+            again: Batcher::new(settles()),
+            retry: Batcher::new(settles()),
+            release: Batcher::new(settles()),
+            bury: Batcher::new(settles()),
             // On another connection, so that stalled settlements do not delay lease extensions.
-            extend: batcher_on(Verb::Extend, &link.control),
+            extend: Batcher::new(CallSpec::new(&keys, &link.control, &meters)),
         };
         let producers = ProducerPool::new(&keys, &link.pushes, &meters);
         Ok(Self {

@@ -1,88 +1,70 @@
-//! The batchers of what producers and operators do to single messages: one set for each durability that they ask for.
+//! The batchers of producers' calls, a set for each durability.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::batch::{Batcher, Prefix};
+use crate::batch::{Batcher, CallSpec};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::durability::Durability;
+use crate::partition::verbs;
 use crate::protocol::keys::Keys;
-use crate::protocol::verbs::Verb;
-use crate::server::lane::{Lane, PATIENCE};
+use crate::server::lane::Lane;
+use crate::server::timeouts::PATIENCE;
 use crate::telemetry::metrics::Meters;
 
-/// How many durabilities besides `Memory` a queue keeps ready: each has a connection. The one that was asked for longest ago
-/// makes room, after what is under way.
-const DURABLE: usize = 4;
-/// How many connections it has for them at most: those that made room are in use until what is under way there is over.
-const PLACES: usize = 16;
+/// How many durabilities besides `Memory` a partition keeps ready; each has a connection. A further
+/// one replaces the least recently used, whose calls in flight complete first.
+const KEPT_DURABILITIES: usize = 4;
+/// How many connections a partition has for durabilities besides `Memory`, those included that were
+/// replaced and still have calls in flight.
+const MAX_DURABLE_CONNECTIONS: usize = 16;
 
-/// One batcher for each verb.
+/// The batchers of one durability: one for each verb.
 pub(crate) struct Producers {
-    pub(crate) push: Batcher,
-    pub(crate) cancel: Batcher,
-    pub(crate) cancel_dead: Batcher,
-    pub(crate) reschedule: Batcher,
-    pub(crate) run_now: Batcher,
-    pub(crate) requeue: Batcher,
+    pub(crate) push: Batcher<verbs::Push>,
+    pub(crate) cancel: Batcher<verbs::Cancel>,
+    pub(crate) cancel_dead: Batcher<verbs::CancelDead>,
+    pub(crate) reschedule: Batcher<verbs::Reschedule>,
+    pub(crate) run_now: Batcher<verbs::MakeDue>,
+    pub(crate) requeue: Batcher<verbs::Requeue>,
 }
 
 impl Producers {
-    fn new(
-        keys: &Arc<Keys>,
-        lane: &Arc<Lane>,
-        meters: &Arc<Meters>,
-        durability: Durability,
-    ) -> Self {
-        let batcher = |verb, prefix| {
-            Batcher::new(
-                verb,
-                prefix,
-                Arc::clone(keys),
-                Arc::clone(lane),
-                Arc::clone(meters),
-            )
-            .with_durability(durability)
-        };
+    fn new(spec: &CallSpec) -> Self {
         Self {
-            push: batcher(Verb::Push, Prefix::Attempt),
-            cancel: batcher(Verb::Cancel, Prefix::Since("")),
-            cancel_dead: batcher(Verb::Cancel, Prefix::Since("1")),
-            reschedule: batcher(Verb::Reschedule, Prefix::Nothing),
-            run_now: batcher(Verb::RunNow, Prefix::Nothing),
-            requeue: batcher(Verb::Requeue, Prefix::Word("ids")),
+            push: Batcher::new(spec.clone()),
+            cancel: Batcher::new(spec.clone()),
+            cancel_dead: Batcher::new(spec.clone()),
+            reschedule: Batcher::new(spec.clone()),
+            run_now: Batcher::new(spec.clone()),
+            requeue: Batcher::new(spec.clone()),
         }
     }
 }
 
-/// The sets of a queue. What waits for replicas stands in nobody's way but its own kind's: one call, and one WAIT, for all that
-/// ask for the same.
+/// The producers of a partition. Durable calls queue only behind calls of the same durability: one
+/// call and one WAIT serve all that ask for the same.
 pub(crate) struct ProducerPool {
-    keys: Arc<Keys>,
-    lane: Arc<Lane>,
-    meters: Arc<Meters>,
+    spec: CallSpec,
     memory: Arc<Producers>,
+    /// The least recently used first.
     durable: Mutex<Vec<(Durability, Arc<Producers>)>>,
-    places: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
 }
 
 impl ProducerPool {
     pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>) -> Self {
-        let memory = Arc::new(Producers::new(keys, lane, meters, Durability::Memory));
-        let (durable, places) = (Mutex::new(Vec::new()), Arc::new(Semaphore::new(PLACES)));
-        let (keys, lane, meters) = (Arc::clone(keys), Arc::clone(lane), Arc::clone(meters));
+        let spec = CallSpec::new(keys, lane, meters);
         Self {
-            keys,
-            lane,
-            meters,
-            memory,
-            durable,
-            places,
+            memory: Arc::new(Producers::new(&spec)),
+            spec,
+            durable: Mutex::new(Vec::new()),
+            connections: Arc::new(Semaphore::new(MAX_DURABLE_CONNECTIONS)),
         }
     }
 
-    /// The set for this durability; a new one waits for a place.
+    /// The producers of this durability. New ones wait up to 10 s for a connection.
     pub(crate) async fn get(&self, durability: Durability) -> Result<Arc<Producers>, Error> {
         if durability == Durability::Memory {
             return Ok(Arc::clone(&self.memory));
@@ -90,42 +72,40 @@ impl ProducerPool {
         if let Some(known) = self.known(durability) {
             return Ok(known);
         }
-        let place = tokio::time::timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await;
-        let place = place.ok().and_then(Result::ok).ok_or_else(crowded)?;
-        // Somebody else may have made it meanwhile.
+        let permit = Arc::clone(&self.connections).acquire_owned();
+        let permit = tokio::time::timeout(PATIENCE, permit).await;
+        let permit = permit.ok().and_then(Result::ok).ok_or_else(crowded)?;
+        // Another caller may have made them meanwhile.
         Ok(self
             .known(durability)
-            .unwrap_or_else(|| self.add(durability, place)))
+            .unwrap_or_else(|| self.add(durability, permit)))
     }
 
-    /// The set for this durability; if there is none, the one that was asked for longest ago makes room.
+    /// The producers of this durability if they exist; if not, makes room for them.
     fn known(&self, durability: Durability) -> Option<Arc<Producers>> {
         let mut durable = self.lock();
-        let Some(place) = durable.iter().position(|(known, _)| *known == durability) else {
-            if durable.len() >= DURABLE {
+        let Some(index) = durable.iter().position(|(known, _)| *known == durability) else {
+            if durable.len() >= KEPT_DURABILITIES {
                 durable.remove(0);
             }
             return None;
         };
-        let (_, set) = durable.remove(place);
-        durable.push((durability, Arc::clone(&set)));
-        Some(set)
+        let (_, producers) = durable.remove(index);
+        durable.push((durability, Arc::clone(&producers)));
+        Some(producers)
     }
 
-    fn add(&self, durability: Durability, place: OwnedSemaphorePermit) -> Arc<Producers> {
-        let lane = Lane::apart(
-            Arc::clone(self.lane.connector()),
-            Arc::clone(self.lane.clock()),
-            place,
-        );
-        let set = Arc::new(Producers::new(
-            &self.keys,
-            &Arc::new(lane),
-            &self.meters,
-            durability,
-        ));
-        self.lock().push((durability, Arc::clone(&set)));
-        set
+    fn add(&self, durability: Durability, permit: OwnedSemaphorePermit) -> Arc<Producers> {
+        let shared = &self.spec.lane;
+        let (connector, clock) = (shared.connector(), shared.clock());
+        let lane = Lane::dedicated(Arc::clone(connector), Arc::clone(clock), permit);
+        let spec = CallSpec {
+            lane: Arc::new(lane),
+            ..self.spec.clone()
+        };
+        let producers = Arc::new(Producers::new(&spec.with_durability(durability)));
+        self.lock().push((durability, Arc::clone(&producers)));
+        producers
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(Durability, Arc<Producers>)>> {
@@ -135,8 +115,8 @@ impl ProducerPool {
 
 fn crowded() -> Error {
     let message = format!(
-        "{PLACES} different durabilities (their timeouts included) are being waited for in this queue, and none was confirmed \
-         within {PATIENCE:?}: ask for fewer different ones"
+        "{MAX_DURABLE_CONNECTIONS} different durabilities (their timeouts included) are in use in this queue, and none was \
+         confirmed within {PATIENCE:?}: ask for fewer different ones"
     );
     Error::new(ErrorKind::Unavailable, Applied::No, message)
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::partition::Partition;
-use crate::protocol::replies::{Header, Reply};
+use crate::protocol::results::roles::{Beat, Moved};
 use crate::protocol::verbs::Verb;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
@@ -19,24 +19,6 @@ pub(crate) enum Presence {
     Leave,
 }
 
-/// The reply to a beat.
-pub(crate) struct Beat {
-    pub(crate) header: Header,
-    /// Whether this node is the leader.
-    pub(crate) leader: bool,
-    /// How many nodes are alive.
-    pub(crate) nodes: u64,
-    /// How many messages are ready to be claimed.
-    pub(crate) ready: u64,
-}
-
-/// The reply to a promote or a reap.
-pub(crate) struct Moved {
-    pub(crate) header: Header,
-    /// How many messages it moved.
-    pub(crate) count: u64,
-}
-
 impl Partition {
     /// Records that a node is alive or stops. Sent once, without a repetition.
     pub(crate) async fn beat(&self, node: &str, presence: Presence) -> Result<Beat, Error> {
@@ -44,17 +26,8 @@ impl Partition {
             Presence::Stay => b"stay",
             Presence::Leave => b"leave",
         };
-        let Reply { header, mut body } =
-            self.call_once(Verb::Beat, &[node.as_bytes(), word]).await?;
-        let leader = body.integer()? == 1;
-        let nodes = body.count()?;
-        let _leader_until = body.integer()?;
-        Ok(Beat {
-            header,
-            leader,
-            nodes,
-            ready: body.count()?,
-        })
+        let reply = self.call_once(Verb::Beat, &[node.as_bytes(), word]).await?;
+        Beat::decode(reply)
     }
 
     /// Moves up to 256 due messages to the ready list. Sent once, without a repetition.
@@ -75,10 +48,6 @@ impl Partition {
     }
 
     async fn step(&self, verb: Verb, args: &[&[u8]]) -> Result<Moved, Error> {
-        let Reply { header, mut body } = self.call_once(verb, args).await?;
-        Ok(Moved {
-            header,
-            count: body.count()?,
-        })
+        Moved::decode(self.call_once(verb, args).await?)
     }
 }

@@ -3,4 +3,5 @@
 pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod replies;
+pub(crate) mod results;
 pub(crate) mod verbs;

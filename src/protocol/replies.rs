@@ -1,6 +1,5 @@
 //! Decoding what the scripts answer.
 
-use std::borrow::Cow;
 use std::time::Instant;
 
 use redis::Value;
@@ -177,105 +176,6 @@ impl Body {
     }
 }
 
-/// The result of one item of a batch: a word and what belongs to it, such as `MOVED 1700000000000`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ItemReply {
-    pub(crate) verb: Verb,
-    pub(crate) word: Cow<'static, str>,
-    pub(crate) detail: String,
-    /// Which replicas or disks have not confirmed it, if they were waited for.
-    pub(crate) shortfall: Option<String>,
-}
-
-impl ItemReply {
-    pub(crate) fn parse(verb: Verb, text: &str) -> Self {
-        let (word, detail) = text.split_once(' ').unwrap_or((text, ""));
-        Self {
-            verb,
-            word: known(word),
-            detail: detail.to_owned(),
-            shortfall: None,
-        }
-    }
-
-    /// The detail as a time in milliseconds.
-    pub(crate) fn time_ms(&self) -> Result<u64, Error> {
-        self.detail.parse().map_err(|_| self.unexpected())
-    }
-
-    /// Of `FINISHED <ms>`: when the message ended, or moved near its due, by the server's clock in microseconds.
-    pub(crate) fn finished_us(&self) -> Option<i64> {
-        let (ms, fraction) = self.detail.split_once('.')?;
-        ms.parse::<i64>()
-            .ok()?
-            .checked_mul(1_000)?
-            .checked_add(fraction.parse().ok()?)
-    }
-
-    /// The reply, unless it speaks of a change that too few have confirmed: its own, or one that it found.
-    pub(crate) fn confirmed(self, id: &[u8]) -> Result<Self, Error> {
-        match &self.shortfall {
-            Some(shortfall) if self.is_unconfirmed() => {
-                Err(Error::unconfirmed(self.verb.name(), id, shortfall))
-            }
-            _ => Ok(self),
-        }
-    }
-
-    pub(crate) fn is_unconfirmed(&self) -> bool {
-        let changed = matches!(
-            &*self.word,
-            "CREATED" | "EXISTS" | "MOVED" | "ALREADY" | "CANCELLED" | "REQUEUED" | "NOT_DEAD"
-        );
-        changed && self.shortfall.is_some()
-    }
-
-    /// What a word that the verb does not answer with, or refuses with, becomes.
-    pub(crate) fn refusal(&self) -> Error {
-        match &*self.word {
-            "INVALID" => Error::invalid(self.detail.clone()),
-            "FULL" => {
-                let way_out =
-                    "work it off, or raise the limit: dueq configure QUEUE --max-messages N";
-                Error::new(
-                    ErrorKind::Full,
-                    Applied::No,
-                    format!("FULL: {}; {way_out}", self.detail),
-                )
-            }
-            _ => self.unexpected(),
-        }
-    }
-
-    fn unexpected(&self) -> Error {
-        unexpected(self.verb, &format!("{:?} {:?}", self.word, self.detail))
-    }
-}
-
-/// The words of nearly all answers, the most frequent first: these need no memory.
-const WORDS: [&str; 12] = [
-    "OK",
-    "CREATED",
-    "EXISTS",
-    "MOVED",
-    "CANCELLED",
-    "SCHEDULED",
-    "GONE",
-    "LOST",
-    "FINISHED",
-    "ALREADY",
-    "DEAD",
-    "EXPIRED",
-];
-
-fn known(word: &str) -> Cow<'static, str> {
-    let known = WORDS.iter().find(|known| **known == word);
-    known.map_or_else(
-        || Cow::Owned(word.to_owned()),
-        |known| Cow::Borrowed(*known),
-    )
-}
-
 /// What is stored of the options of a push. Words that are not known are left alone: a later version may have put them there.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -300,7 +200,7 @@ impl Options {
     }
 }
 
-fn unexpected(verb: Verb, what: &str) -> Error {
+pub(crate) fn unexpected(verb: Verb, what: &str) -> Error {
     let what = printable(&what.chars().take(200).collect::<String>());
     Error::new(
         ErrorKind::Server,
@@ -397,16 +297,5 @@ mod tests {
             Options::parse("traceparent=00-\r\nx max_attempts=x"),
             Options::default()
         );
-    }
-
-    #[test]
-    fn item_replies_split_at_the_first_space_only() {
-        let item = ItemReply::parse(Verb::Push, "INVALID id must be 1 to 200 bytes");
-        assert_eq!(
-            (&*item.word, item.detail.as_str()),
-            ("INVALID", "id must be 1 to 200 bytes")
-        );
-        assert_eq!(item.refusal().kind(), ErrorKind::InvalidInput);
-        assert_eq!(ItemReply::parse(Verb::Ack, "OK").detail, "");
     }
 }

@@ -3,9 +3,10 @@
 use crate::error::{Error, ErrorKind};
 use crate::model::outcomes::State;
 use crate::protocol::limits::MAX_ITEMS;
+use crate::protocol::results::administer::Step;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
-use crate::server::lane::{Repeat, patiently};
+use crate::server::patience::{Repeat, patiently};
 
 impl Queue {
     /// Whether there is such a queue: it exists from its first push, pause or configure on, until it is deleted.
@@ -23,13 +24,14 @@ impl Queue {
             let limit = MAX_ITEMS.to_string();
             let args: [&[u8]; 3] = [b"oldest", limit.as_bytes(), until.as_bytes()];
             let reply = self.call(Verb::Requeue, &args, Repeat::Unsafe).await;
-            let mut reply = reply.map_err(|error| after(error, total, "requeued"))?;
+            let step = Step::decode(reply.map_err(|error| after(error, total, "requeued"))?)?;
             if until.is_empty() {
-                until = (reply.header.now_us / 1_000).to_string();
+                until = (step.now_us / 1_000).to_string();
             }
-            total += reply.body.count()?;
-            // In the first call nothing could have died after it began; from the second on `until` leaves out what did.
-            if reply.body.count()? == 0 {
+            total += step.done;
+            // The first call finds only messages that were dead before it; `until` makes the later
+            // ones leave out messages that died since.
+            if step.left == 0 {
                 return Ok(total);
             }
         }
@@ -54,10 +56,10 @@ impl Queue {
                     Repeat::Unsafe,
                 )
                 .await;
-            let mut reply = reply.map_err(|error| after(error, total, "purged"))?;
-            let (purged, left) = (reply.body.count()?, reply.body.count()?);
-            total += purged;
-            if left == 0 || purged == 0 || total >= *expected.get_or_insert(purged + left) {
+            let step = Step::decode(reply.map_err(|error| after(error, total, "purged"))?)?;
+            total += step.done;
+            let enough = total >= *expected.get_or_insert(step.done + step.left);
+            if step.left == 0 || step.done == 0 || enough {
                 return Ok(total);
             }
         }

@@ -7,7 +7,7 @@ use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::queue::Queue;
-use crate::server::lane::{Patience, Repeat};
+use crate::server::patience::{Patience, Repeat};
 
 impl Queue {
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is

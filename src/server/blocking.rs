@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use crate::error::{Applied, Error};
 use crate::server::connector::Connector;
 use crate::server::failure;
-use crate::server::pool::Target;
+use crate::server::pool::Server;
 
 /// How long Redis keeps a waiting node before it answers that nothing came.
 const WAIT_SECONDS: u32 = 2;
@@ -20,7 +20,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(4);
 pub(crate) struct Waiting {
     connector: Arc<Connector>,
     wake: String,
-    connection: Option<(MultiplexedConnection, Arc<Target>)>,
+    connection: Option<(MultiplexedConnection, Arc<Server>)>,
 }
 
 impl Waiting {
@@ -35,25 +35,25 @@ impl Waiting {
     /// Waits for a token for about two seconds; whether one came. After an error, or dropped, the connection is closed, and a
     /// token may be lost with it.
     pub(crate) async fn token(&mut self) -> Result<bool, Error> {
-        let (mut connection, target) = match self
+        let (mut connection, server) = match self
             .connection
             .take()
-            .filter(|(_, target)| self.connector.is_current(target))
+            .filter(|(_, server)| self.connector.is_current(server))
         {
             Some(line) => line,
             None => self.connector.dedicated().await?,
         };
         let mut blpop = redis::cmd("BLPOP");
         blpop.arg(&self.wake).arg(WAIT_SECONDS);
-        let address = &target.address;
+        let address = &server.address;
         let answer = async {
             tokio::time::timeout(WAIT_LIMIT, blpop.query_async::<Value>(&mut connection))
                 .await
                 .map_err(|_| failure::silent(address, WAIT_LIMIT))?
                 .map_err(|error| failure::of_call(address, error))
         };
-        let answer = target.unless_left(Applied::Unknown, answer).await?;
-        self.connection = Some((connection, target));
+        let answer = server.unless_superseded(Applied::Unknown, answer).await?;
+        self.connection = Some((connection, server));
         Ok(answer != Value::Nil)
     }
 }

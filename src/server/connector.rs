@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 #[cfg(feature = "tls")]
@@ -16,14 +15,8 @@ use crate::error::Error;
 use crate::error::{Applied, ErrorKind};
 use crate::server::master::Master;
 use crate::server::options::ClientOptions;
-use crate::server::pool::Target;
+use crate::server::pool::Server;
 use crate::server::sentinel::Sentinels;
-
-/// How long opening a connection may take.
-pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// How long one command may take before its connection is given up. Not less: a claim that is given up leaves what it took
-/// without a consumer until the lease runs out, and servers do stall for seconds, on a slow disk or in a fork.
-pub(crate) const RESPONSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
@@ -33,7 +26,7 @@ pub(crate) struct Connector {
 }
 
 enum Place {
-    Fixed(Arc<Target>),
+    Fixed(Arc<Server>),
     Sentinelled {
         master: Arc<Master>,
         watch: Mutex<Option<JoinHandle<()>>>,
@@ -48,7 +41,7 @@ impl Connector {
         let place = match Sentinels::new(url, |info| prepared(info, options))? {
             None => {
                 let info = url.into_connection_info().map_err(|_| bad_url())?;
-                Place::Fixed(Arc::new(Target::fixed(prepared(info, options)?, &opened)?))
+                Place::Fixed(Arc::new(Server::fixed(prepared(info, options)?, &opened)?))
             }
             Some(sentinels) => {
                 let master = Arc::new(Master::new(sentinels, options.accept_unfit, &opened));
@@ -69,9 +62,9 @@ impl Connector {
     /// The same, at another server that takes the same user, password and TLS.
     pub(crate) fn elsewhere(&self, host: String, port: u16) -> Result<Self, Error> {
         let opened = Arc::clone(&self.opened);
-        let target = Target::fixed(at(self.info(), host, port), &opened)?;
+        let server = Server::fixed(at(self.info(), host, port), &opened)?;
         Ok(Self {
-            place: Place::Fixed(Arc::new(target)),
+            place: Place::Fixed(Arc::new(server)),
             opened,
         })
     }
@@ -79,7 +72,7 @@ impl Connector {
     /// User, password, database and TLS, and the address that the URL names.
     pub(crate) fn info(&self) -> &ConnectionInfo {
         match &self.place {
-            Place::Fixed(target) => target.client.get_connection_info(),
+            Place::Fixed(server) => server.client.get_connection_info(),
             Place::Sentinelled { master, .. } => master.sentinels.server(),
         }
     }
@@ -95,49 +88,49 @@ impl Connector {
     /// Where the server is as far as is known, for messages: without user or password.
     pub(crate) fn address(&self) -> String {
         match &self.place {
-            Place::Fixed(target) => target.address.clone(),
+            Place::Fixed(server) => server.address.clone(),
             Place::Sentinelled { master, .. } => master.known().map_or_else(
                 || master.sentinels.address(),
-                |target| target.address.clone(),
+                |server| server.address.clone(),
             ),
         }
     }
 
     /// A connection of the pool, and the server that it leads to.
-    pub(crate) async fn pooled(&self) -> Result<(deadpool_redis::Connection, Arc<Target>), Error> {
-        let target = self.target().await?;
-        Ok((target.pooled().await?, target))
+    pub(crate) async fn pooled(&self) -> Result<(deadpool_redis::Connection, Arc<Server>), Error> {
+        let server = self.server().await?;
+        Ok((server.pooled().await?, server))
     }
 
     /// A connection of its own for blocking waits, and the server that it leads to.
-    pub(crate) async fn dedicated(&self) -> Result<(MultiplexedConnection, Arc<Target>), Error> {
-        let target = self.target().await?;
-        Ok((target.dedicated().await?, target))
+    pub(crate) async fn dedicated(&self) -> Result<(MultiplexedConnection, Arc<Server>), Error> {
+        let server = self.server().await?;
+        Ok((server.dedicated().await?, server))
     }
 
     /// A connection of its own whose pushed messages, and its end, go to `sender`, and the server that it leads to.
     pub(crate) async fn listening(
         &self,
         sender: UnboundedSender<PushInfo>,
-    ) -> Result<(MultiplexedConnection, Arc<Target>), Error> {
-        let target = self.target().await?;
-        Ok((target.listening(sender).await?, target))
+    ) -> Result<(MultiplexedConnection, Arc<Server>), Error> {
+        let server = self.server().await?;
+        Ok((server.listening(sender).await?, server))
     }
 
     /// Whether connections to this server are still to be used.
-    pub(crate) fn is_current(&self, target: &Arc<Target>) -> bool {
+    pub(crate) fn is_current(&self, server: &Arc<Server>) -> bool {
         match &self.place {
             Place::Fixed(_) => true,
             Place::Sentinelled { master, .. } => master
                 .known()
-                .is_some_and(|known| Arc::ptr_eq(&known, target)),
+                .is_some_and(|known| Arc::ptr_eq(&known, server)),
         }
     }
 
     /// The server for a new connection: Sentinels are asked each time.
-    async fn target(&self) -> Result<Arc<Target>, Error> {
+    async fn server(&self) -> Result<Arc<Server>, Error> {
         match &self.place {
-            Place::Fixed(target) => Ok(Arc::clone(target)),
+            Place::Fixed(server) => Ok(Arc::clone(server)),
             Place::Sentinelled { master, watch } => {
                 start(master, watch);
                 master.ask().await

@@ -14,10 +14,10 @@ use crate::model::durability::Durability;
 use crate::protocol::keys::{self, Keys};
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::{TOUCH, Verb};
-use crate::server::connector::RESPONSE_LIMIT;
 #[cfg(feature = "harness")]
 use crate::server::harness;
 use crate::server::lane::{Lane, Line};
+use crate::server::timeouts::RESPONSE_LIMIT;
 
 /// What became of the wait for replicas or disks.
 pub(crate) enum Waited {
@@ -46,30 +46,27 @@ impl Lane {
         }
         let _turn = self.turn.lock().await;
         let (mut connection, line) = self.connection().await?;
-        if !self.is_fit(&line) {
+        if !self.can_wait(&line) {
             let probe = probe(durability);
             let asking = limited(RESPONSE_LIMIT, probe.query_async::<Value>(&mut connection));
             let answer = line
-                .unless_left(Applied::No, async { Ok(asking.await) })
+                .server
+                .unless_superseded(Applied::No, async { Ok(asking.await) })
                 .await?;
-            answer.map_err(|error| self.unfit(&line, error))?;
-            self.set_fit(&line);
+            answer.map_err(|error| self.cannot_wait(&line, error))?;
+            self.set_can_wait(&line);
         }
         let sent = Instant::now();
-        let calls = [(verb, args)];
-        let asked = async {
-            Ok(limited(
-                RESPONSE_LIMIT,
-                Self::exchange(&mut connection, &calls, keys),
-            )
-            .await)
-        };
+        let exchange = Self::exchange(&mut connection, verb, keys, args);
+        let asked = async { Ok(limited(RESPONSE_LIMIT, exchange).await) };
         #[cfg(feature = "harness")]
-        let told = harness::invoke(verb, keys, args);
-        let answer = line.unless_left(Applied::Unknown, asked).await?;
-        let answer = answer.and_then(|mut answers| answers.pop().unwrap_or(Ok(Value::Nil)));
+        let observed = harness::invoke(verb, keys, args);
+        let answer = line
+            .server
+            .unless_superseded(Applied::Unknown, asked)
+            .await?;
         #[cfg(feature = "harness")]
-        harness::done(told, &answer);
+        harness::done(observed, &answer);
         let reply = self.decode(verb, answer, sent, &line)?;
         if reply.header.incarnation.is_empty() {
             // There is no queue, so nothing that could be lost.
@@ -77,7 +74,11 @@ impl Lane {
         }
         let limit = RESPONSE_LIMIT + durability.timeout();
         let waiting = async { Ok(limited(limit, wait(&mut connection, keys, durability)).await) };
-        let waited = match line.unless_left(Applied::Unknown, waiting).await {
+        let waited = match line
+            .server
+            .unless_superseded(Applied::Unknown, waiting)
+            .await
+        {
             Ok(Ok(answer)) => {
                 shortfall(durability, &answer).map_or(Waited::Confirmed, Waited::Short)
             }
@@ -88,18 +89,21 @@ impl Lane {
     }
 
     /// Why the server cannot wait. Nothing was changed yet.
-    fn unfit(&self, line: &Line, error: RedisError) -> Error {
+    fn cannot_wait(&self, line: &Line, error: RedisError) -> Error {
         let detail = error.detail().unwrap_or_default().to_lowercase();
         let reason = if detail.contains("unknown command") {
             "waiting for disks (Durability::Fsynced, --fsync) needs WAITAOF: Redis 7.2 or newer, or Valkey"
         } else if detail.contains("appendonly is disabled") {
             "it keeps no append-only file, so that nothing can be on its disk: CONFIG SET appendonly yes"
         } else {
-            let message = format!("redis at {} cannot be asked to wait: {error}", line.address);
+            let message = format!(
+                "redis at {} cannot be asked to wait: {error}",
+                line.server.address
+            );
             let cause = self.fail(line, error);
             return Error::with_source(cause.kind(), Applied::No, message, cause);
         };
-        let message = format!("redis at {} is not fit: {reason}", line.address);
+        let message = format!("redis at {} is not fit: {reason}", line.server.address);
         Error::with_source(ErrorKind::Unsupported, Applied::No, message, error)
     }
 }

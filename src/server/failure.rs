@@ -1,8 +1,10 @@
 //! What an error of the Redis crates means: which kind, and whether the call took effect.
 
+use std::error::Error as _;
+
 use redis::{ErrorKind as RedisKind, RedisError};
 
-use crate::error::{Applied, Error, ErrorKind, printable};
+use crate::error::{Applied, ConnectionFault, Error, ErrorKind, printable};
 
 /// An error of a call that was sent to `address`.
 pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
@@ -87,12 +89,17 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     } else {
         "stopped halfway"
     };
-    Error::with_source(
-        kind,
-        applied,
-        format!("redis at {address} {did}: {code} {detail}{hint}"),
-        error,
-    )
+    let message = format!("redis at {address} {did}: {code} {detail}{hint}");
+    Error::with_source(kind, applied, message, error).with_code(&code)
+}
+
+/// Whether the server said that it has no such function. Redis has no code of its own for that.
+pub(crate) fn is_unknown_function(error: &Error) -> bool {
+    let source = error
+        .source()
+        .and_then(|source| source.downcast_ref::<RedisError>());
+    let detail = source.and_then(|source| source.detail());
+    detail.is_some_and(|detail| detail.contains("Function not found"))
 }
 
 /// An error of connecting to `address`: nothing was sent.
@@ -116,6 +123,7 @@ pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
             };
             let message = format!("cannot reach redis at {address}: {}", reason(&error));
             Error::with_source(kind, Applied::No, message, error)
+                .with_connection(ConnectionFault::Unreached)
         }
     }
 }
@@ -134,6 +142,7 @@ fn lost(address: &str, error: RedisError) -> Error {
         reason(&error)
     );
     Error::with_source(ErrorKind::Unavailable, Applied::Unknown, message, error)
+        .with_connection(ConnectionFault::Lost)
 }
 
 fn reason(error: &RedisError) -> String {
@@ -152,7 +161,7 @@ pub(crate) fn silent(address: &str, limit: std::time::Duration) -> Error {
 }
 
 /// Another server became the master; whoever waited for this one waits no more.
-pub(crate) fn left(address: &str, applied: Applied) -> Error {
+pub(crate) fn superseded(address: &str, applied: Applied) -> Error {
     let message = format!("redis at {address} is the master no more, another one is");
     Error::new(ErrorKind::Unavailable, applied, message)
 }

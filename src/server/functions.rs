@@ -7,7 +7,9 @@ use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::protocol::verbs::Verb;
-use crate::server::lane::{Lane, patiently};
+use crate::server::failure;
+use crate::server::lane::Lane;
+use crate::server::patience::patiently;
 
 /// Grows with every change of a script. A server keeps the newest library that it was given.
 pub(crate) const VERSION: u64 = 10;
@@ -121,7 +123,7 @@ impl Lane {
                 Applied::No,
                 format!("dueq_version answered {other:?}"),
             )),
-            Err(error) if error.to_string().contains("Function not found") => Ok(None),
+            Err(error) if failure::is_unknown_function(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }

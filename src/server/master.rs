@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::server::connector::at;
-use crate::server::pool::Target;
+use crate::server::pool::Server;
 use crate::server::sentinel::{Heard, Sentinels};
 use crate::telemetry::events;
 
@@ -26,7 +26,7 @@ pub(crate) struct Master {
 #[derive(Default)]
 struct Followed {
     /// Nothing before the first decision, and while the server that was named is unfit.
-    target: Option<Arc<Target>>,
+    server: Option<Arc<Server>>,
     epoch: u64,
     /// Counts the decisions that were followed. Questions overlap, so an answer may be older than the decision that it finds.
     decisions: u64,
@@ -45,23 +45,23 @@ impl Followed {
             return heard.answer.epoch >= self.epoch || heard.majority;
         }
         let is_newer = heard.answer.epoch > self.epoch
-            || heard.answer.epoch == self.epoch && self.target.is_none();
+            || heard.answer.epoch == self.epoch && self.server.is_none();
         is_newer && self.restarted <= asked_after
     }
 
-    /// Follows a decision that was accepted; returns the target that is left.
-    fn follow(&mut self, epoch: u64, target: Option<Arc<Target>>) -> Option<Arc<Target>> {
+    /// Follows a decision that was accepted; returns the server that is left.
+    fn follow(&mut self, epoch: u64, server: Option<Arc<Server>>) -> Option<Arc<Server>> {
         self.decisions += 1;
         if epoch < self.epoch {
             self.restarted = self.decisions;
         }
         self.epoch = epoch;
-        std::mem::replace(&mut self.target, target)
+        std::mem::replace(&mut self.server, server)
     }
 
     /// What is followed instead of an answer that is not accepted.
-    fn instead(&self) -> Result<Arc<Target>, Error> {
-        self.target.clone().ok_or_else(|| {
+    fn instead(&self) -> Result<Arc<Server>, Error> {
+        self.server.clone().ok_or_else(|| {
             let message = "the sentinels that answered know older decisions only: they may be cut off from the others";
             Error::new(ErrorKind::Unavailable, Applied::No, message)
         })
@@ -90,7 +90,7 @@ impl Master {
 
     /// Asks Sentinels who the master is, and leaves the server that was. One that answers to be no master, or is not fit to hold
     /// queues, is not gone to.
-    pub(crate) async fn ask(&self) -> Result<Arc<Target>, Error> {
+    pub(crate) async fn ask(&self) -> Result<Arc<Server>, Error> {
         let asked_after = self.followed().decisions;
         let heard = match self.sentinels.master().await {
             Ok(heard) => heard,
@@ -107,7 +107,7 @@ impl Master {
             if !followed.accepts(&heard, asked_after) {
                 return followed.instead();
             }
-            let known = followed.target.clone();
+            let known = followed.server.clone();
             if let Some(known) =
                 known.filter(|known| known.client.get_connection_info().addr() == info.addr())
             {
@@ -117,7 +117,7 @@ impl Master {
                 return Ok(known);
             }
         }
-        let new = Arc::new(Target::named(info, &self.opened)?);
+        let new = Arc::new(Server::named(info, &self.opened)?);
         let mut connection = new.dedicated().await?;
         let fit = if self.accept_unfit {
             Ok(())
@@ -140,14 +140,14 @@ impl Master {
         );
         if let Some(old) = old {
             events::master_changed(&old.address, &new.address);
-            old.leave();
+            old.supersede();
         }
         unfit.map_or(Ok(new), Err)
     }
 
     /// The master that is followed.
-    pub(crate) fn known(&self) -> Option<Arc<Target>> {
-        self.followed().target.clone()
+    pub(crate) fn known(&self) -> Option<Arc<Server>> {
+        self.followed().server.clone()
     }
 
     fn followed(&self) -> MutexGuard<'_, Followed> {
@@ -175,9 +175,9 @@ mod tests {
     fn followed(decisions: u64, epoch: u64) -> Followed {
         let url = "redis://127.0.0.1:1/";
         let info = redis::IntoConnectionInfo::into_connection_info(url).expect("a URL");
-        let target = Target::named(info, &Arc::default()).expect("a target");
+        let server = Server::named(info, &Arc::default()).expect("a server");
         Followed {
-            target: Some(Arc::new(target)),
+            server: Some(Arc::new(server)),
             epoch,
             decisions,
             restarted: 0,
@@ -210,7 +210,7 @@ mod tests {
             assert!(!followed.accepts(&heard(7, majority), 2));
             assert!(!followed.accepts(&heard(6, majority), 2));
         }
-        followed.target = None;
+        followed.server = None;
         assert!(
             followed.accepts(&heard(7, false), 2),
             "the server that it named was unfit"

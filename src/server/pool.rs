@@ -10,10 +10,10 @@ use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, Push
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{Applied, Error, ErrorKind};
-use crate::server::connector::{CONNECT_LIMIT, RESPONSE_LIMIT};
+use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
 use crate::server::failure;
 use crate::server::info::{FITNESS, Info};
+use crate::server::timeouts::{CONNECT_LIMIT, RESPONSE_LIMIT};
 
 /// How long a caller may wait for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
 const POOL_SIZE: usize = 8;
 
 /// The server that a client talks to, until its Sentinels name another.
-pub(crate) struct Target {
+pub(crate) struct Server {
     pub(crate) client: Client,
     /// Without user or password, for error messages.
     pub(crate) address: String,
@@ -29,10 +29,10 @@ pub(crate) struct Target {
     opened: Arc<AtomicU64>,
     /// Of a server that Sentinels named: set once they have named another. A call that is under way here may never be answered,
     /// by a master that froze.
-    left: Option<CancellationToken>,
+    superseded: Option<CancellationToken>,
 }
 
-impl Target {
+impl Server {
     /// A server that stays the same. Connections are counted in `opened`.
     pub(crate) fn fixed(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
         Self::of(info, None, opened)
@@ -45,7 +45,7 @@ impl Target {
 
     fn of(
         info: ConnectionInfo,
-        left: Option<CancellationToken>,
+        superseded: Option<CancellationToken>,
         opened: &Arc<AtomicU64>,
     ) -> Result<Self, Error> {
         let address = info.addr().to_string();
@@ -82,30 +82,30 @@ impl Target {
             address,
             pool,
             opened: Arc::clone(opened),
-            left,
+            superseded,
         })
     }
 
     /// Ends what is under way here: another server is the master.
-    pub(crate) fn leave(&self) {
-        if let Some(left) = &self.left {
-            left.cancel();
+    pub(crate) fn supersede(&self) {
+        if let Some(superseded) = &self.superseded {
+            superseded.cancel();
         }
     }
 
-    /// What `work` comes to, or an error as soon as this server is left: then the work may have been `applied` or not.
-    pub(crate) async fn unless_left<T>(
+    /// What `work` comes to, or an error as soon as this server is superseded: then the work may have been `applied` or not.
+    pub(crate) async fn unless_superseded<T>(
         &self,
         applied: Applied,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let Some(left) = &self.left else {
+        let Some(superseded) = &self.superseded else {
             return work.await;
         };
         tokio::select! {
             biased;
             result = work => result,
-            () = left.cancelled() => Err(failure::left(&self.address, applied)),
+            () = superseded.cancelled() => Err(failure::superseded(&self.address, applied)),
         }
     }
 
@@ -123,7 +123,7 @@ impl Target {
             }
             Ok(connection)
         };
-        self.unless_left(Applied::No, getting).await
+        self.unless_superseded(Applied::No, getting).await
     }
 
     fn no_connection(&self, error: PoolError) -> Error {
@@ -153,6 +153,7 @@ impl Target {
             self.address
         );
         Error::new(ErrorKind::Timeout, Applied::No, message)
+            .with_connection(ConnectionFault::Unreached)
     }
 
     /// A connection of its own for blocking waits: commands on it have no time limit but the caller's.
@@ -196,7 +197,7 @@ impl Target {
             self.check_role(&mut connection).await?;
             Ok(connection)
         };
-        self.unless_left(Applied::No, opening).await
+        self.unless_superseded(Applied::No, opening).await
     }
 
     /// Whether it may hold queues, as a client asks at its start; not asked if the user may not.
@@ -216,7 +217,7 @@ impl Target {
 
     /// Whether it is the master that Sentinels say it is: they may not have heard yet, or it may not.
     async fn check_role(&self, connection: &mut MultiplexedConnection) -> Result<(), Error> {
-        if self.left.is_none() {
+        if self.superseded.is_none() {
             return Ok(());
         }
         let role = redis::cmd("ROLE");

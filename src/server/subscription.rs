@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use crate::error::{Applied, Error};
 use crate::server::connector::Connector;
 use crate::server::failure;
-use crate::server::pool::Target;
+use crate::server::pool::Server;
 
 /// After so much silence we ask whether the server is still there: a connection that a firewall forgot, or whose machine
 /// went away without a word, says nothing for ever.
@@ -18,7 +18,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 
 /// A subscription; dropped, it ends.
 pub(crate) struct Listening {
-    target: Arc<Target>,
+    server: Arc<Server>,
     connection: MultiplexedConnection,
     pushes: UnboundedReceiver<PushInfo>,
 }
@@ -27,17 +27,19 @@ impl Listening {
     /// Subscribes. When this returns, everything that is published from now on is heard.
     pub(crate) async fn to(connector: &Connector, channel: &str) -> Result<Self, Error> {
         let (sender, pushes) = mpsc::unbounded_channel();
-        let (mut connection, target) = connector.listening(sender).await?;
+        let (mut connection, server) = connector.listening(sender).await?;
         let subscribing = async {
             let answer = redis::cmd("SSUBSCRIBE")
                 .arg(channel)
                 .query_async::<Value>(&mut connection)
                 .await;
-            answer.map_err(|error| failure::of_call(&target.address, error))
+            answer.map_err(|error| failure::of_call(&server.address, error))
         };
-        target.unless_left(Applied::Unknown, subscribing).await?;
+        server
+            .unless_superseded(Applied::Unknown, subscribing)
+            .await?;
         Ok(Self {
-            target,
+            server,
             connection,
             pushes,
         })
@@ -46,8 +48,10 @@ impl Listening {
     /// The next notice: when the head of the queue is due, in Unix milliseconds; nothing if there is none any more. Fails once
     /// the connection is lost.
     pub(crate) async fn notice(&mut self) -> Result<Option<u64>, Error> {
-        let target = Arc::clone(&self.target);
-        target.unless_left(Applied::Unknown, self.next()).await
+        let server = Arc::clone(&self.server);
+        server
+            .unless_superseded(Applied::Unknown, self.next())
+            .await
     }
 
     async fn next(&mut self) -> Result<Option<u64>, Error> {
@@ -77,7 +81,7 @@ impl Listening {
                     kind: PushKind::Disconnection | PushKind::SUnsubscribe,
                     ..
                 }) => {
-                    return Err(failure::hung_up(&self.target.address));
+                    return Err(failure::hung_up(&self.server.address));
                 }
                 Some(_) => {}
             }
@@ -91,7 +95,7 @@ impl Listening {
             .await
         {
             Err(error) if error.code().is_none() => {
-                Err(failure::of_call(&self.target.address, error))
+                Err(failure::of_call(&self.server.address, error))
             }
             _ => Ok(()),
         }

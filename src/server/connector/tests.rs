@@ -86,7 +86,7 @@ async fn following() -> ([Fake; 2], [Sentinel; 2], Arc<Connector>) {
     );
     let connector = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
     assert_eq!(
-        connector.target().await.expect("a master").address,
+        connector.server().await.expect("a master").address,
         address(&masters[0])
     );
     (masters, sentinels, connector)
@@ -96,9 +96,9 @@ fn address(server: &Fake) -> String {
     format!("127.0.0.1:{}", server.port)
 }
 
-fn ask(connector: &Arc<Connector>) -> JoinHandle<Result<Arc<Target>, Error>> {
+fn ask(connector: &Arc<Connector>) -> JoinHandle<Result<Arc<Server>, Error>> {
     let connector = Arc::clone(connector);
-    tokio::spawn(async move { connector.target().await })
+    tokio::spawn(async move { connector.server().await })
 }
 
 /// One Sentinel knows of a failover and the other, cut off, does not. The later of two overlapping questions is answered by the
@@ -130,7 +130,7 @@ async fn a_stale_sentinel_answer_replaces_no_newer_master() {
     );
     // The newest decision is still known: the cut-off Sentinel alone leads nobody back later.
     assert_eq!(
-        connector.target().await.expect("a master").address,
+        connector.server().await.expect("a master").address,
         address(&masters[1])
     );
 }

@@ -4,35 +4,9 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::server::connector::RESPONSE_LIMIT;
 use crate::server::fake::{Fake, StoppedClock, usual};
 use crate::server::options::ClientOptions;
-
-#[test]
-fn the_last_error_of_a_repeated_call_says_what_the_attempts_before_it_leave_open() {
-    let refused = || Error::new(ErrorKind::Full, Applied::No, "refused");
-    let mut patience = Patience::new();
-    assert!(patience.allows(
-        &Error::new(ErrorKind::Unavailable, Applied::No, "loading"),
-        Repeat::Harmless
-    ));
-    assert_eq!(patience.last(refused()).was_applied(), Applied::No);
-
-    let lost = Error::new(ErrorKind::Timeout, Applied::Unknown, "lost");
-    assert!(!patience.allows(&lost, Repeat::Unsafe));
-    assert_eq!(
-        patience.last(refused()).was_applied(),
-        Applied::No,
-        "the lost one was not repeated"
-    );
-    assert!(patience.allows(&lost, Repeat::Harmless));
-    let told = patience.last(refused());
-    assert_eq!(
-        (told.was_applied(), told.kind()),
-        (Applied::Unknown, ErrorKind::Full)
-    );
-    assert!(told.to_string().starts_with("refused"), "{told}");
-}
+use crate::server::timeouts::RESPONSE_LIMIT;
 
 /// Lets two calls of one lane wait on a connection that has fallen silent, the second one second after the first.
 #[tokio::test(start_paused = true)]

@@ -1,15 +1,18 @@
-//! An ack names each claim once: its items are sent by their tokens, and each answer goes back to its own place.
+//! Groups the items of an ack by claim: ARGV names each claim once, and each result goes back to its
+//! own item.
 
-use crate::batch::Pending;
+use crate::batch::item::Pending;
 
-/// The places of the items, those of one claim beside each other, and how many each claim has, as text.
+/// The order in which items are sent, those of one claim beside each other.
 pub(crate) struct ByClaim {
+    /// Indexes into the batch.
     order: Vec<usize>,
+    /// How many items each claim has, as text.
     counts: Vec<String>,
 }
 
-fn token(batch: &[Pending], place: usize) -> &[u8] {
-    batch[place]
+fn token<T>(batch: &[Pending<T>], index: usize) -> &[u8] {
+    batch[index]
         .item
         .granted
         .as_ref()
@@ -17,39 +20,42 @@ fn token(batch: &[Pending], place: usize) -> &[u8] {
 }
 
 impl ByClaim {
-    pub(crate) fn of(batch: &[Pending]) -> Self {
+    pub(crate) fn of<T>(batch: &[Pending<T>]) -> Self {
         let mut order: Vec<usize> = (0..batch.len()).collect();
-        order.sort_by_key(|place| token(batch, *place));
+        order.sort_by_key(|index| token(batch, *index));
         let counts = Self::claims(&order, batch)
-            .map(|places| places.len().to_string())
+            .map(|items| items.len().to_string())
             .collect();
         Self { order, counts }
     }
 
-    fn claims<'a>(order: &'a [usize], batch: &'a [Pending]) -> impl Iterator<Item = &'a [usize]> {
+    fn claims<'a, T>(
+        order: &'a [usize],
+        batch: &'a [Pending<T>],
+    ) -> impl Iterator<Item = &'a [usize]> {
         order.chunk_by(move |one, other| token(batch, *one) == token(batch, *other))
     }
 
-    /// ARGV: of each claim the token, how many ids, and these.
-    pub(crate) fn args<'a>(&'a self, batch: &'a [Pending]) -> Vec<&'a [u8]> {
+    /// ARGV: for each claim its token, the number of ids, and the ids.
+    pub(crate) fn args<'a, T>(&'a self, batch: &'a [Pending<T>]) -> Vec<&'a [u8]> {
         let mut args = Vec::with_capacity(batch.len() + 2 * self.counts.len());
-        for (places, count) in Self::claims(&self.order, batch).zip(&self.counts) {
-            args.extend([token(batch, places[0]), count.as_bytes()]);
+        for (items, count) in Self::claims(&self.order, batch).zip(&self.counts) {
+            args.extend([token(batch, items[0]), count.as_bytes()]);
             args.extend(
-                places
+                items
                     .iter()
-                    .filter_map(|place| batch[*place].item.granted.as_ref())
+                    .filter_map(|index| batch[*index].item.granted.as_ref())
                     .map(|granted| granted.id()),
             );
         }
         args
     }
 
-    /// What was answered in the order in which the items were sent, in their own.
-    pub(crate) fn answers<T>(&self, told: Vec<T>) -> Vec<T> {
-        let mut answers: Vec<_> = self.order.iter().zip(told).collect();
-        answers.sort_by_key(|(place, _)| **place);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+    /// Puts results from the order of sending into the order of the batch.
+    pub(crate) fn in_batch_order<R>(&self, results: Vec<R>) -> Vec<R> {
+        let mut indexed: Vec<_> = self.order.iter().zip(results).collect();
+        indexed.sort_by_key(|(index, _)| **index);
+        indexed.into_iter().map(|(_, result)| result).collect()
     }
 }
 
@@ -61,8 +67,8 @@ mod tests {
     use tokio::sync::{Semaphore, oneshot};
 
     use super::*;
-    use crate::batch::{Item, OfClaim};
-    use crate::server::lane::Repeat;
+    use crate::batch::item::{Item, OfClaim};
+    use crate::server::patience::Repeat;
 
     impl OfClaim for (&'static str, &'static str) {
         fn id(&self) -> &[u8] {
@@ -75,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_claim_is_named_once_and_each_answer_finds_its_place() {
+    fn each_claim_is_named_once_and_results_keep_their_items() {
         let room = Arc::new(Semaphore::new(10));
         let acks = [
             ("a", "T2"),
@@ -95,7 +101,7 @@ mod tests {
             answer: oneshot::channel().0,
             _room: Arc::clone(&room).try_acquire_owned().expect("room"),
         };
-        let batch: Vec<Pending> = acks.into_iter().map(pending).collect();
+        let batch: Vec<Pending<()>> = acks.into_iter().map(pending).collect();
         let by_claim = ByClaim::of(&batch);
         let args: Vec<_> = by_claim
             .args(&batch)
@@ -108,9 +114,9 @@ mod tests {
                 "T1", "3", "b", "d", "a", "T2", "2", "a", "a", "T3", "1", "c"
             ]
         );
-        let told = vec!["b1", "d1", "a1", "a2 first", "a2 second", "c3"];
+        let results = vec!["b1", "d1", "a1", "a2 first", "a2 second", "c3"];
         assert_eq!(
-            by_claim.answers(told),
+            by_claim.in_batch_order(results),
             ["a2 first", "b1", "a2 second", "c3", "d1", "a1"]
         );
     }

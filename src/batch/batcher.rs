@@ -1,0 +1,135 @@
+//! A batcher: where callers hand in items, with a bounded backlog.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+
+use crate::batch::call::CallSpec;
+use crate::batch::gather;
+use crate::batch::item::{Answer, Arrival, Group, Item, Pending, gone};
+use crate::batch::verb::BatchVerb;
+use crate::error::{Applied, Error};
+
+/// How many bytes may wait for results. Callers beyond it wait for room, so that memory is bounded.
+const BACKLOG_BYTES: u32 = 16 * 1024 * 1024;
+/// What each item counts for at least, so that no more than 4,096 wait.
+const MIN_ITEM_BYTES: u32 = 4_096;
+
+/// Collects the items of one verb and one durability of one partition, and sends them in batches.
+pub(crate) struct Batcher<V: BatchVerb> {
+    spec: Arc<CallSpec>,
+    line: Mutex<Option<Line<V::Output>>>,
+    room: Arc<Semaphore>,
+    verb: PhantomData<V>,
+}
+
+/// The channel to the task that sends the items.
+struct Line<T> {
+    sender: mpsc::UnboundedSender<Arrival<T>>,
+    gauge: Arc<Gauge>,
+}
+
+/// How many items wait to be sent.
+#[derive(Default)]
+pub(crate) struct Gauge {
+    pub(crate) waiting: AtomicUsize,
+    /// Notified when enough items wait for a second call in flight.
+    pub(crate) enough: Notify,
+}
+
+impl<V: BatchVerb> Batcher<V> {
+    pub(crate) fn new(spec: CallSpec) -> Self {
+        Self {
+            spec: Arc::new(spec),
+            line: Mutex::new(None),
+            room: Arc::new(Semaphore::new(BACKLOG_BYTES as usize)),
+            verb: PhantomData,
+        }
+    }
+
+    /// Sends one item along with the others that wait, and returns its own result.
+    pub(crate) async fn submit(&self, item: Item) -> Result<V::Output, Error> {
+        let _room = self.room(share(item.size())).await?;
+        let (sender, answer) = Answer::channel();
+        self.send(Arrival::One(Pending {
+            item,
+            since: Instant::now(),
+            answer: sender,
+            _room,
+        }));
+        answer.get().await
+    }
+
+    /// Hands in a caller's items as soon as there is room. They go in one call.
+    pub(crate) async fn enqueue(&self, group: Group<V::Output>) {
+        let shares = group.items.iter().map(|(item, _)| share(item.size())).sum();
+        let mut room = match self.room(shares).await {
+            Ok(room) => room,
+            Err(error) => return group.fail(&error),
+        };
+        let since = Instant::now();
+        let line = group.items.into_iter().filter_map(|(item, answer)| {
+            // The shares add up to the permit, so that every split succeeds.
+            let _room = room.split(share(item.size()) as usize)?;
+            Some(Pending {
+                item,
+                since,
+                answer,
+                _room,
+            })
+        });
+        self.send(Arrival::Many(line.collect()));
+    }
+
+    /// Waits for room in the backlog. It has no time limit of its own: it ends as the calls before
+    /// it end, and those have limits. A limit here would fail callers only because many wait.
+    async fn room(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Error> {
+        // The semaphore is never closed.
+        Arc::clone(&self.room)
+            .acquire_many_owned(bytes)
+            .await
+            .map_err(|_| gone(Applied::No))
+    }
+
+    fn send(&self, mut arrival: Arrival<V::Output>) {
+        let count = arrival.items().len();
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        // A task ends with the runtime that it was started on: then the next caller starts another.
+        for _ in 0..2 {
+            let Line { sender, gauge } = match &mut *line {
+                Some(open) if !open.sender.is_closed() => open,
+                closed => closed.insert(self.open()),
+            };
+            let before = gauge.waiting.fetch_add(count, Ordering::AcqRel);
+            match sender.send(arrival) {
+                Ok(()) => {
+                    if before < V::ENOUGH && before + count >= V::ENOUGH {
+                        gauge.enough.notify_one();
+                    }
+                    return;
+                }
+                Err(mpsc::error::SendError(back)) => arrival = back,
+            }
+        }
+        drop(line);
+        arrival.fail(&gone(Applied::No));
+    }
+
+    fn open(&self) -> Line<V::Output> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let gauge = Arc::<Gauge>::default();
+        let spec = Arc::clone(&self.spec);
+        tokio::spawn(gather::run::<V>(spec, receiver, Arc::clone(&gauge)));
+        Line { sender, gauge }
+    }
+}
+
+/// An item's share of the backlog.
+fn share(bytes: usize) -> u32 {
+    u32::try_from(bytes)
+        .unwrap_or(u32::MAX)
+        .clamp(MIN_ITEM_BYTES, BACKLOG_BYTES)
+}

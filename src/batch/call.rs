@@ -1,0 +1,60 @@
+//! The settings that all calls of one batcher share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::durability::Durability;
+use crate::protocol::keys::Keys;
+use crate::server::lane::Lane;
+use crate::telemetry::metrics::Meters;
+
+/// Most items of one script call. With [`BATCH_BYTES`] it keeps a call from occupying Redis for
+/// more than a few milliseconds.
+pub(crate) const BATCH_ITEMS: usize = 256;
+/// Most bytes of one script call with more than one item.
+pub(crate) const BATCH_BYTES: usize = 1024 * 1024;
+/// How long a batcher whose items nobody awaits waits between two calls. At full load it saves
+/// Redis 5 % of the time that one message costs.
+pub(crate) const LINGER: Duration = Duration::from_millis(1);
+
+/// How a batcher calls its script.
+#[derive(Clone)]
+pub(crate) struct CallSpec {
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) durability: Durability,
+    /// How long after a call the next one goes, unless enough items have gathered.
+    pub(crate) linger: Duration,
+}
+
+impl CallSpec {
+    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>) -> Self {
+        Self {
+            keys: Arc::clone(keys),
+            lane: Arc::clone(lane),
+            meters: Arc::clone(meters),
+            durability: Durability::Memory,
+            linger: Duration::ZERO,
+        }
+    }
+
+    /// For items whose results nobody awaits: a call goes 1 ms after the one before, or as soon as
+    /// enough items have gathered.
+    pub(crate) fn with_linger(self) -> Self {
+        Self {
+            linger: LINGER,
+            ..self
+        }
+    }
+
+    /// For items that must be this durable before their callers get results.
+    pub(crate) fn with_durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+}
+
+/// Whether so many items with so many bytes fit one call. A single item always does.
+pub(crate) fn fits(items: usize, bytes: usize) -> bool {
+    items <= 1 || items <= BATCH_ITEMS && bytes <= BATCH_BYTES
+}

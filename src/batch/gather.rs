@@ -1,0 +1,171 @@
+//! The task behind a batcher: it gathers items into calls.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::batch::batcher::Gauge;
+use crate::batch::call::{BATCH_ITEMS, CallSpec, fits};
+use crate::batch::in_flight::InFlightBatch;
+use crate::batch::item::{Arrival, Pending};
+use crate::batch::verb::BatchVerb;
+use crate::server::patience::Repeat;
+
+/// The items of one script call.
+struct Batch<T> {
+    items: Vec<Pending<T>>,
+    bytes: usize,
+    /// Whether some items must not be repeated.
+    ordered: bool,
+}
+
+impl<T> Batch<T> {
+    fn of(arrival: Arrival<T>) -> Self {
+        let mut batch = Self {
+            items: Vec::new(),
+            bytes: 0,
+            ordered: false,
+        };
+        batch.take(arrival);
+        batch
+    }
+
+    fn has_room(&self) -> bool {
+        self.items.len() < BATCH_ITEMS
+    }
+
+    /// Adds a caller's items, or returns them if they do not fit. They are never split: a caller of
+    /// a hundred pushes would otherwise wait for two calls.
+    fn add(&mut self, arrival: Arrival<T>) -> Option<Arrival<T>> {
+        let items = arrival.items();
+        if !fits(self.items.len() + items.len(), self.bytes + arrival.bytes()) {
+            return Some(arrival);
+        }
+        self.take(arrival);
+        None
+    }
+
+    fn take(&mut self, arrival: Arrival<T>) {
+        self.bytes += arrival.bytes();
+        self.ordered |= arrival
+            .items()
+            .iter()
+            .any(|pending| pending.item.repeat == Repeat::Unsafe);
+        match arrival {
+            Arrival::One(pending) => self.items.push(pending),
+            Arrival::Many(group) if self.items.is_empty() => self.items = group,
+            Arrival::Many(group) => self.items.extend(group),
+        }
+    }
+}
+
+/// Sends the items that arrive, until the batcher is dropped.
+pub(crate) async fn run<V: BatchVerb>(
+    spec: Arc<CallSpec>,
+    mut receiver: mpsc::UnboundedReceiver<Arrival<V::Output>>,
+    gauge: Arc<Gauge>,
+) {
+    let mut next = None;
+    let mut in_flight = JoinSet::new();
+    // Whether the last call has items that must not be repeated.
+    let mut ordered = false;
+    let mut linger_until = Instant::now();
+    loop {
+        let first = match next.take() {
+            Some(group) => group,
+            None => match receiver.recv().await {
+                Some(group) => group,
+                None => break,
+            },
+        };
+        if linger_until > Instant::now() {
+            tokio::select! {
+                () = tokio::time::sleep_until(linger_until.into()) => {}
+                () = gauge.enough.notified() => {}
+            }
+        }
+        if V::YIELDS {
+            tokio::task::yield_now().await;
+        }
+        let mut batch = Batch::of(first);
+        loop {
+            while next.is_none()
+                && batch.has_room()
+                && let Ok(group) = receiver.try_recv()
+            {
+                next = batch.add(group);
+            }
+            while in_flight.try_join_next().is_some() {}
+            // Calls with items that must not be repeated are sent one after another, as is the call
+            // after them: so their order is kept.
+            let joins = in_flight.len() == 1
+                && batch.items.len() >= V::ENOUGH
+                && !ordered
+                && !batch.ordered;
+            if in_flight.is_empty() || joins {
+                break;
+            }
+            tokio::select! {
+                _ = in_flight.join_next() => {}
+                () = gauge.enough.notified(), if in_flight.len() == 1 => {}
+            }
+        }
+        gauge.waiting.fetch_sub(batch.items.len(), Ordering::AcqRel);
+        ordered = batch.ordered;
+        linger_until = Instant::now() + spec.linger;
+        in_flight.spawn(InFlightBatch::<V>::new(Arc::clone(&spec), batch.items).finish());
+    }
+    while in_flight.join_next().await.is_some() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{Semaphore, oneshot};
+
+    use super::*;
+    use crate::batch::call::{BATCH_BYTES, BATCH_ITEMS};
+    use crate::batch::item::Item;
+
+    fn group(items: usize, bytes: usize) -> Arrival<()> {
+        let room = Arc::new(Semaphore::new(items));
+        let pending = |_| Pending {
+            item: Item {
+                granted: None,
+                args: vec![vec![b'x'; bytes]],
+                repeat: Repeat::Harmless,
+            },
+            since: Instant::now(),
+            answer: oneshot::channel().0,
+            _room: Arc::clone(&room).try_acquire_owned().expect("room"),
+        };
+        Arrival::Many((0..items).map(pending).collect())
+    }
+
+    #[test]
+    fn a_callers_items_are_never_split() {
+        let mut batch = Batch::of(group(100, 10));
+        assert!(batch.add(group(100, 10)).is_none());
+        assert_eq!(
+            batch.add(group(100, 10)).map(|back| back.items().len()),
+            Some(100)
+        );
+        assert!(batch.add(group(56, 10)).is_none());
+        assert!(!batch.has_room());
+        assert_eq!(
+            (batch.items.len(), batch.bytes),
+            (BATCH_ITEMS, 10 * BATCH_ITEMS)
+        );
+    }
+
+    #[test]
+    fn a_call_has_a_byte_limit_unless_it_has_one_item() {
+        let mut batch = Batch::of(group(1, 2 * BATCH_BYTES));
+        assert!(batch.add(group(1, 1)).is_some());
+        batch = Batch::of(group(2, BATCH_BYTES / 4));
+        assert!(batch.add(group(3, BATCH_BYTES / 4)).is_some());
+        assert!(batch.add(group(2, BATCH_BYTES / 4)).is_none());
+    }
+}

@@ -1,0 +1,319 @@
+//! One batch that is sent: attempts, repetitions where they do no harm, and a result for each item.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use uuid::Uuid;
+
+use crate::batch::by_claim::ByClaim;
+use crate::batch::call::CallSpec;
+use crate::batch::item::Pending;
+use crate::batch::verb::{Attempts, BatchVerb, Prefix, Verdict};
+use crate::error::{Applied, Error, ErrorKind};
+use crate::model::id::compact;
+use crate::server::durable::Waited;
+use crate::server::patience::{Patience, Repeat};
+use crate::server::timeouts::{PATIENCE, RESPONSE_LIMIT};
+use crate::telemetry::metrics::Count;
+
+/// The first attempt of a call whose attempts the server recognises.
+struct FirstAttempt {
+    /// `<until> <nonce>` as the script takes it, the same in each attempt.
+    argument: String,
+    /// The latest time at which it may have begun, in Unix microseconds of the server.
+    latest_start_us: i64,
+}
+
+/// The results of a call, in the order of the batch.
+type Results<T> = Vec<Result<T, Error>>;
+
+/// The items of a call that have no result yet.
+pub(crate) struct InFlightBatch<V: BatchVerb> {
+    spec: Arc<CallSpec>,
+    batch: Vec<Pending<V::Output>>,
+    patience: Patience,
+    /// When the first attempt began.
+    began: Instant,
+    first_attempt: Option<FirstAttempt>,
+    /// Whether an earlier attempt may have been applied.
+    repeated: bool,
+}
+
+impl<V: BatchVerb> InFlightBatch<V> {
+    pub(crate) fn new(spec: Arc<CallSpec>, batch: Vec<Pending<V::Output>>) -> Self {
+        // The time limit counts from the newest item's arrival, not from when earlier calls failed;
+        // every item gets one attempt.
+        let newest = batch.iter().map(|pending| pending.since).max();
+        let patience = Patience::since(newest.unwrap_or_else(Instant::now));
+        if batch
+            .iter()
+            .any(|pending| pending.item.repeat == Repeat::Unsafe)
+        {
+            spec.lane.distrust_idle();
+        }
+        Self {
+            spec,
+            batch,
+            patience,
+            began: Instant::now(),
+            first_attempt: None,
+            repeated: false,
+        }
+    }
+
+    /// Attempts until every item has a result.
+    pub(crate) async fn finish(mut self) {
+        self.attempt().await;
+        while !self.batch.is_empty() {
+            self.patience.pause().await;
+            self.attempt().await;
+        }
+    }
+
+    /// Sends the items without a result. Those that are to be sent again stay in the batch.
+    async fn attempt(&mut self) {
+        let prefix = match self.prefix().await {
+            Ok(prefix) => prefix,
+            Err(error) if self.patience.allows(&error, Repeat::Harmless) => return,
+            Err(error) => return self.fail(&error),
+        };
+        match self.call(prefix.as_deref()).await {
+            Ok((results, waited)) => self.replied(results, waited),
+            Err(error) => self.not_replied(&error),
+        }
+    }
+
+    /// The script has replied; the wait for replicas or disks may have failed.
+    fn replied(&mut self, mut results: Results<V::Output>, waited: Waited) {
+        let mut again = Vec::new();
+        let shortfall = match waited {
+            Waited::Confirmed => None,
+            Waited::Short(shortfall) => Some(shortfall),
+            Waited::Failed(error) => {
+                again = self.take_unconfirmed(&mut results, &error);
+                Some(format!("the wait for replicas or disks failed: {error}"))
+            }
+        };
+        // Then the next attempt repeats this call, and none of its items may be sent as a new one.
+        self.repeated |= !again.is_empty();
+        self.distribute(results, shortfall.as_deref());
+        if !again.is_empty() {
+            self.batch.extend(again);
+            return;
+        }
+        // Items that are left were refused as too late, or taken for a repetition of an older call,
+        // at their first attempt: the estimate of the server's clock was wrong, and the reply has
+        // corrected it.
+        self.first_attempt = None;
+        let error = too_late::<V>();
+        if !self.batch.is_empty() && !self.patience.allows(&error, Repeat::Harmless) {
+            self.fail(&error);
+        }
+    }
+
+    /// The call ended with an error: keeps the items that may be sent again, and fails the others.
+    fn not_replied(&mut self, error: &Error) {
+        self.spec.meters.call_failed(error);
+        let if_harmless = self.patience.allows(error, Repeat::Harmless);
+        let if_unsafe = self.patience.allows(error, Repeat::Unsafe);
+        let (again, failed) = std::mem::take(&mut self.batch)
+            .into_iter()
+            .partition(|pending| {
+                if_unsafe || if_harmless && pending.item.repeat == Repeat::Harmless
+            });
+        self.batch = failed;
+        self.fail(error);
+        self.repeated |= error.was_applied() != Applied::No;
+        self.batch = again;
+    }
+
+    async fn prefix(&mut self) -> Result<Option<String>, Error> {
+        match (V::PREFIX, self.repeated) {
+            (Prefix::Nothing, _) => Ok(None),
+            (Prefix::Word(word), _) | (Prefix::Since(word), false) => Ok(Some(word.to_owned())),
+            (Prefix::Since(word), true) => {
+                // The estimate of the server's clock may be old.
+                self.ask(self.spec.lane.time()).await?;
+                let clock = self.spec.lane.clock();
+                let since_us = clock.earliest_us(self.began).unwrap_or_default();
+                let prefix = format!("{word} since={}", since_us / 1_000);
+                Ok(Some(prefix.trim_start().to_owned()))
+            }
+            (Prefix::Attempt, _) => {
+                if self.first_attempt.is_none() {
+                    self.first_attempt = Some(self.first_attempt().await?);
+                }
+                let first = self.first_attempt.as_ref();
+                Ok(first.map(|first| first.argument.clone()))
+            }
+        }
+    }
+
+    /// `until` counts from the earliest time at which the first attempt may begin. A message that
+    /// ended before this call is then never taken for one of this call's own, provided that this
+    /// client has seen a reply from after that end.
+    async fn first_attempt(&self) -> Result<FirstAttempt, Error> {
+        let lane = &self.spec.lane;
+        let clock = lane.clock();
+        if clock.server_us(Instant::now()).is_none() {
+            self.ask(lane.time()).await?;
+        }
+        let now = Instant::now();
+        let patience_us = i64::try_from(PATIENCE.as_micros()).unwrap_or(i64::MAX);
+        let until_us = clock
+            .earliest_us(now)
+            .unwrap_or_default()
+            .saturating_add(patience_us);
+        let nonce = compact(Uuid::new_v4());
+        Ok(FirstAttempt {
+            argument: format!("{}.{:03} {nonce}", until_us / 1_000, until_us % 1_000),
+            latest_start_us: clock.latest_us(now).unwrap_or(i64::MAX),
+        })
+    }
+
+    /// Asks the server something, not behind a wait for replicas. A dedicated connection has no
+    /// time limit of its own.
+    async fn ask<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let _turn = self.spec.lane.turn.lock().await;
+        let answer = tokio::time::timeout(RESPONSE_LIMIT, question)
+            .await
+            .unwrap_or_else(|_| {
+                let message =
+                    format!("the server did not reply with its time within {RESPONSE_LIMIT:?}");
+                Err(Error::new(ErrorKind::Timeout, Applied::No, message))
+            });
+        answer.inspect_err(|error| self.spec.meters.call_failed(error))
+    }
+
+    /// Takes the items out whose change is unconfirmed and that may be sent again: a new master may
+    /// lack the change. The other items keep their results.
+    fn take_unconfirmed(
+        &mut self,
+        results: &mut Results<V::Output>,
+        error: &Error,
+    ) -> Vec<Pending<V::Output>> {
+        self.spec.meters.call_failed(error);
+        if !self.patience.allows(error, Repeat::Harmless) {
+            return Vec::new();
+        }
+        let mut again = Vec::new();
+        let decided = std::mem::take(results);
+        for (pending, result) in std::mem::take(&mut self.batch).into_iter().zip(decided) {
+            if pending.item.repeat == Repeat::Harmless && result.as_ref().is_ok_and(V::is_change) {
+                again.push(pending);
+            } else {
+                self.batch.push(pending);
+                results.push(result);
+            }
+        }
+        again
+    }
+
+    /// Sends one call. Returns the result of each item, and whether replicas or disks confirmed.
+    async fn call(&self, prefix: Option<&str>) -> Result<(Results<V::Output>, Waited), Error> {
+        let CallSpec {
+            keys,
+            lane,
+            durability,
+            ..
+        } = &*self.spec;
+        let batch = &self.batch;
+        let mut args: Vec<&[u8]> = vec![b""];
+        args.extend(prefix.map(str::as_bytes));
+        let by_claim = V::GROUPED_BY_CLAIM.then(|| ByClaim::of(batch));
+        match &by_claim {
+            Some(by_claim) => args.extend(by_claim.args(batch)),
+            None => args.extend(batch.iter().flat_map(|pending| pending.item.args())),
+        }
+        let (mut reply, waited) = lane.call_durably(V::VERB, keys, &args, *durability).await?;
+        let mut items = reply.body.parts()?;
+        if V::SHARES_RESULT && items.len() == 1 {
+            return Ok((vec![V::decode(&items.text()?); batch.len()], waited));
+        }
+        if items.len() != batch.len() {
+            let (verb, found, sent) = (V::VERB.name(), items.len(), batch.len());
+            let message = format!("{verb} replied with {found} results for {sent} items");
+            return Err(Error::new(ErrorKind::Server, Applied::Unknown, message));
+        }
+        let results = batch
+            .iter()
+            .map(|_| Ok(V::decode(&items.text()?)))
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(match by_claim {
+            Some(by_claim) => (by_claim.in_batch_order(results), waited),
+            None => (results, waited),
+        })
+    }
+
+    /// Gives each caller its result. Items that are to be sent again stay in the batch.
+    fn distribute(&mut self, results: Results<V::Output>, shortfall: Option<&str>) {
+        let first = self.first_attempt.as_ref();
+        let attempts = Attempts {
+            repeated: self.repeated,
+            latest_start_us: first.map_or(i64::MAX, |first| first.latest_start_us),
+        };
+        for (pending, result) in std::mem::take(&mut self.batch).into_iter().zip(results) {
+            let result = match result {
+                Ok(output) => match V::verdict(&output, &attempts) {
+                    Verdict::Final => Ok(output),
+                    Verdict::Fail(error) => Err(error),
+                    Verdict::SendAgain => {
+                        self.batch.push(pending);
+                        continue;
+                    }
+                },
+                // The queue's limits may have changed since an earlier attempt was judged, so that
+                // attempt may have been applied.
+                Err(refusal)
+                    if self.repeated
+                        && matches!(refusal.kind(), ErrorKind::InvalidInput | ErrorKind::Full) =>
+                {
+                    Err(refusal.of_repeated())
+                }
+                Err(refusal) => Err(refusal),
+            };
+            self.answer(pending, result, shortfall);
+        }
+    }
+
+    /// Fails all items. If an earlier attempt may have been applied, the error says so.
+    fn fail(&mut self, error: &Error) {
+        let error = if self.repeated {
+            error.clone().of_repeated()
+        } else {
+            error.clone()
+        };
+        for pending in std::mem::take(&mut self.batch) {
+            self.answer(pending, Err(error.clone()), None);
+        }
+    }
+
+    fn answer(
+        &self,
+        pending: Pending<V::Output>,
+        mut result: Result<V::Output, Error>,
+        shortfall: Option<&str>,
+    ) {
+        if let Some(count) = V::count(&result) {
+            self.spec.meters.add(count);
+        }
+        if let Some(shortfall) = shortfall
+            && result.as_ref().is_ok_and(V::is_change)
+        {
+            self.spec.meters.add(Count::Unconfirmed);
+            let id = pending.item.id();
+            result = Err(Error::unconfirmed(V::VERB.name(), id, shortfall));
+        }
+        // A caller that dropped its future needs no result.
+        let _ = pending.answer.send(result);
+    }
+}
+
+/// The server's clock was set repeatedly, faster than replies correct the estimate of it.
+fn too_late<V: BatchVerb>() -> Error {
+    let message = format!(
+        "{} was refused as too late for {PATIENCE:?}: is the clock of the server steady?",
+        V::VERB.name()
+    );
+    Error::new(ErrorKind::Timeout, Applied::No, message)
+}

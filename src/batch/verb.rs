@@ -1,0 +1,82 @@
+//! What a batcher needs to know of a verb. `partition/verbs` implements it for each verb.
+
+use crate::error::Error;
+use crate::protocol::verbs::Verb;
+use crate::telemetry::metrics::Count;
+
+/// A verb whose script takes many items in one call.
+pub(crate) trait BatchVerb: Send + Sync + 'static {
+    /// The script that is called.
+    const VERB: Verb;
+
+    /// ARGV between `now` and the items.
+    const PREFIX: Prefix = Prefix::Nothing;
+
+    /// How many items justify a second call in flight. A call costs Redis about as much as eight
+    /// items.
+    const ENOUGH: usize = 32;
+
+    /// Whether all other tasks run once before a batch is closed: handlers often end together, and
+    /// their settlements then share a call.
+    const YIELDS: bool = false;
+
+    /// Whether ARGV names each claim once, followed by the ids that are settled under it.
+    const GROUPED_BY_CLAIM: bool = false;
+
+    /// Whether the script may reply with one result for all items.
+    const SHARES_RESULT: bool = false;
+
+    /// The result of one item.
+    type Output: Clone + Send + 'static;
+
+    /// Decodes the result of one item; an error if the script refused the item.
+    fn decode(text: &str) -> Result<Self::Output, Error>;
+
+    /// Whether the result speaks of a change that must be durable before the caller gets it: the
+    /// item's own, or one that it found.
+    fn is_change(_: &Self::Output) -> bool {
+        false
+    }
+
+    /// Whether the result is final, after these attempts.
+    fn verdict(_: &Self::Output, _: &Attempts) -> Verdict {
+        Verdict::Final
+    }
+
+    /// The metric that an item with this end belongs to.
+    fn count(result: &Result<Self::Output, Error>) -> Option<Count>;
+}
+
+/// ARGV between `now` and the items.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Prefix {
+    Nothing,
+    /// A word.
+    Word(&'static str),
+    /// A word. A repetition adds the server's earliest possible time of the first attempt.
+    Since(&'static str),
+    /// What identifies the attempts of one call: the server's time until which it recognises them,
+    /// and a nonce.
+    Attempt,
+}
+
+/// The attempts of a call up to the reply that is judged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempts {
+    /// Whether an attempt before the last one may have been applied.
+    pub(crate) repeated: bool,
+    /// The latest time at which the first attempt may have begun, in Unix microseconds of the
+    /// server.
+    pub(crate) latest_start_us: i64,
+}
+
+/// What becomes of an item that has a result.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// Its caller gets the result.
+    Final,
+    /// It was not applied: send it again as a new call.
+    SendAgain,
+    /// Its caller gets this error.
+    Fail(Error),
+}

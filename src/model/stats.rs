@@ -1,0 +1,63 @@
+//! What a queue holds and has done.
+
+/// What a queue holds and has done since it was made. All zero for a queue that does not exist.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Messages that wait for their time, those included that are due and wait for room among the ready.
+    pub scheduled: u64,
+    /// Of these, how many are due.
+    pub due: u64,
+    /// Due messages that wait for a free handler; at most 1,000.
+    pub ready: u64,
+    /// Messages with a handler.
+    pub leased: u64,
+    /// Messages given up.
+    pub dead: u64,
+    /// Ids, and calls of ids that nobody else knows, that are remembered so that late repetitions are recognised.
+    pub recent: u64,
+    /// Live workers.
+    pub nodes: u64,
+    /// Age of the oldest due, unclaimed message in milliseconds; 0 if there is none.
+    pub overdue_ms: u64,
+    /// Whether the queue is paused.
+    pub paused: bool,
+    /// Messages pushed. This and the following count what survived in Redis: a failover or a crash that undid calls undid their
+    /// counts. After a start with a cut append-only file they may count a call twice: Redis may carry out later what it had
+    /// undone, and the client had repeated.
+    pub pushed: u64,
+    /// Deliveries made.
+    pub claimed: u64,
+    /// Deliveries acked.
+    pub acked: u64,
+    /// Deliveries settled with `again`.
+    pub repeated: u64,
+    /// Deliveries settled with `retry` that were scheduled anew.
+    pub retried: u64,
+    /// Deliveries released.
+    pub released: u64,
+    /// Leases that ran out.
+    pub crashed: u64,
+    /// Messages that died.
+    pub died: u64,
+    /// Messages cancelled.
+    pub cancelled: u64,
+    /// Dead messages revived.
+    pub requeued: u64,
+    /// Messages purged.
+    pub purged: u64,
+    /// Dead messages trimmed by age or number.
+    pub trimmed: u64,
+    /// The limit of attempts of messages without one of their own.
+    pub max_attempts: u64,
+    /// How many crashes a message survives: at the next one it is dead.
+    pub max_crashes: u64,
+    /// How many messages it may hold; 0 for no limit.
+    pub max_messages: u64,
+    /// The largest payload it takes, in bytes.
+    pub max_payload_bytes: u64,
+    /// How long dead messages are kept, in milliseconds.
+    pub keep_dead_ms: u64,
+    /// How many dead messages are kept, the youngest.
+    pub keep_dead: u64,
+}

@@ -1,0 +1,106 @@
+//! The replies to get, peek and stats.
+
+use crate::error::Error;
+use crate::model::outcomes::State;
+use crate::model::stats::Stats;
+use crate::model::stored::{Cursor, Listed, Page, Stored};
+use crate::protocol::replies::{Body, Options, Reply};
+
+pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
+    let mut fields = body.parts()?;
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    let state = fields.named("state", Body::text)?;
+    let state =
+        State::parse(&state).ok_or_else(|| fields.unexpected(&format!("the state {state:?}")))?;
+    let time_ms = fields.named("time_ms", Body::count)?;
+    let failures = small(fields.named("failures", Body::count)?);
+    let crashes = small(fields.named("crashes", Body::count)?);
+    let Options {
+        max_attempts,
+        trace_parent,
+    } = Options::parse(&fields.named("options", Body::text)?);
+    Ok(Some(Stored {
+        state,
+        time_ms,
+        failures,
+        crashes,
+        max_attempts,
+        trace_parent,
+        error: fields.named("error", Body::text)?,
+        payload: fields.named("payload", Body::bytes)?,
+    }))
+}
+
+pub(crate) fn page(body: &mut Body) -> Result<Page, Error> {
+    let next = Some(body.bytes()?)
+        .filter(|cursor| !cursor.is_empty())
+        .map(Cursor);
+    let mut items = body.parts()?;
+    let mut messages = Vec::with_capacity(items.len());
+    while !items.is_empty() {
+        let mut item = items.parts()?;
+        messages.push(Listed {
+            id: item.bytes()?,
+            time_ms: item.count()?,
+            failures: small(item.count()?),
+            crashes: small(item.count()?),
+            error: item.text()?,
+        });
+    }
+    Ok(Page { messages, next })
+}
+
+pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
+    let mut stats = Stats {
+        paused: reply.header.paused,
+        ..Stats::default()
+    };
+    let mut fields = reply.body.parts()?;
+    while !fields.is_empty() {
+        let name = fields.text()?;
+        let field = match name.as_str() {
+            "scheduled" => &mut stats.scheduled,
+            "due" => &mut stats.due,
+            "ready" => &mut stats.ready,
+            "leased" => &mut stats.leased,
+            "dead" => &mut stats.dead,
+            "recent" => &mut stats.recent,
+            "nodes" => &mut stats.nodes,
+            "overdue_ms" => &mut stats.overdue_ms,
+            "pushed" => &mut stats.pushed,
+            "claimed" => &mut stats.claimed,
+            "acked" => &mut stats.acked,
+            "repeated" => &mut stats.repeated,
+            "retried" => &mut stats.retried,
+            "released" => &mut stats.released,
+            "crashed" => &mut stats.crashed,
+            "died" => &mut stats.died,
+            "cancelled" => &mut stats.cancelled,
+            "requeued" => &mut stats.requeued,
+            "purged" => &mut stats.purged,
+            "trimmed" => &mut stats.trimmed,
+            "max_attempts" => &mut stats.max_attempts,
+            "max_crashes" => &mut stats.max_crashes,
+            "max_messages" => &mut stats.max_messages,
+            "max_payload_bytes" => &mut stats.max_payload_bytes,
+            "dead_keep_ms" => &mut stats.keep_dead_ms,
+            "dead_keep" => &mut stats.keep_dead,
+            "leader" => {
+                fields.text()?;
+                continue;
+            }
+            _ => {
+                fields.integer()?;
+                continue;
+            }
+        };
+        *field = fields.count()?;
+    }
+    Ok(stats)
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

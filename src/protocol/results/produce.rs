@@ -1,0 +1,111 @@
+//! The item results of producers' verbs: push, cancel, reschedule, run_now, requeue.
+
+use super::ItemText;
+use crate::error::Error;
+use crate::model::outcomes::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
+use crate::protocol::verbs::Verb;
+
+/// The result of one pushed message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PushResult {
+    /// The message is stored.
+    Created,
+    /// A message with this id is in the queue, in this state. Nothing changed.
+    Exists(State),
+    /// The waiting message was rescheduled or replaced.
+    Moved,
+    /// An attempt of this call was applied before, and that message has ended since, or another
+    /// message with this id ended near the first attempt.
+    Finished {
+        /// When that message ended, in Unix microseconds of the server, if the server knows.
+        ended_us: Option<i64>,
+    },
+    /// The call arrived after the time until which the server recognises its repetitions.
+    Expired,
+}
+
+impl PushResult {
+    pub(crate) fn decode(verb: Verb, text: &str) -> Result<Self, Error> {
+        let item = ItemText::new(verb, text);
+        match item.word {
+            "CREATED" => Ok(Self::Created),
+            "EXISTS" => Ok(Self::Exists(state(item)?)),
+            "MOVED" => Ok(Self::Moved),
+            "FINISHED" => Ok(Self::Finished {
+                ended_us: micros(item.detail),
+            }),
+            "EXPIRED" => Ok(Self::Expired),
+            _ => Err(item.refusal()),
+        }
+    }
+
+    /// What the caller of a push learns.
+    pub(crate) fn outcome(self) -> Result<Pushed, Error> {
+        match self {
+            Self::Created => Ok(Pushed::Created),
+            Self::Exists(state) => Ok(Pushed::Exists(state)),
+            Self::Moved => Ok(Pushed::Moved),
+            Self::Finished { .. } => Ok(Pushed::Finished),
+            // A batch sends such an item again, or fails it: see `BatchVerb::verdict` of push.
+            Self::Expired => Err(ItemText::new(Verb::Push, "EXPIRED").unexpected()),
+        }
+    }
+}
+
+pub(crate) fn cancelled(text: &str) -> Result<Cancelled, Error> {
+    let item = ItemText::new(Verb::Cancel, text);
+    match item.word {
+        "CANCELLED" => Ok(Cancelled::Cancelled),
+        "LEASED" => Ok(Cancelled::Leased),
+        "DEAD" => Ok(Cancelled::Dead),
+        "ABSENT" => Ok(Cancelled::Absent),
+        _ => Err(item.refusal()),
+    }
+}
+
+pub(crate) fn rescheduled(text: &str) -> Result<Rescheduled, Error> {
+    let item = ItemText::new(Verb::Reschedule, text);
+    match item.word {
+        "MOVED" => Ok(Rescheduled::Moved(item.time_ms()?)),
+        "CONFLICT" => Ok(Rescheduled::Conflict(item.time_ms()?)),
+        "LEASED" => Ok(Rescheduled::Leased),
+        "DEAD" => Ok(Rescheduled::Dead),
+        "ABSENT" => Ok(Rescheduled::Absent),
+        _ => Err(item.refusal()),
+    }
+}
+
+pub(crate) fn run_now(text: &str) -> Result<RunNow, Error> {
+    let item = ItemText::new(Verb::RunNow, text);
+    match item.word {
+        "MOVED" => Ok(RunNow::Moved),
+        "ALREADY" => Ok(RunNow::Already),
+        "LEASED" => Ok(RunNow::Leased),
+        "DEAD" => Ok(RunNow::Dead),
+        "ABSENT" => Ok(RunNow::Absent),
+        _ => Err(item.refusal()),
+    }
+}
+
+pub(crate) fn requeued(text: &str) -> Result<Requeued, Error> {
+    let item = ItemText::new(Verb::Requeue, text);
+    match item.word {
+        "REQUEUED" => Ok(Requeued::Requeued),
+        "NOT_DEAD" => Ok(Requeued::NotDead(state(item)?)),
+        "ABSENT" => Ok(Requeued::Absent),
+        _ => Err(item.refusal()),
+    }
+}
+
+fn state(item: ItemText<'_>) -> Result<State, Error> {
+    State::parse(item.detail).ok_or_else(|| item.refusal())
+}
+
+/// A time written as `MILLISECONDS.FRACTION`, in microseconds.
+fn micros(text: &str) -> Option<i64> {
+    let (ms, fraction) = text.split_once('.')?;
+    ms.parse::<i64>()
+        .ok()?
+        .checked_mul(1_000)?
+        .checked_add(fraction.parse().ok()?)
+}

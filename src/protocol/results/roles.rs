@@ -1,0 +1,46 @@
+//! The replies to a node's calls: beat, promote, reap.
+
+use crate::error::Error;
+use crate::protocol::replies::{Header, Reply};
+
+/// The reply to a beat.
+pub(crate) struct Beat {
+    pub(crate) header: Header,
+    /// Whether this node is the leader.
+    pub(crate) leader: bool,
+    /// How many nodes are alive.
+    pub(crate) nodes: u64,
+    /// How many messages are ready to be claimed.
+    pub(crate) ready: u64,
+}
+
+impl Beat {
+    pub(crate) fn decode(reply: Reply) -> Result<Self, Error> {
+        let Reply { header, mut body } = reply;
+        let leader = body.integer()? == 1;
+        let nodes = body.count()?;
+        let _leader_until_ms = body.integer()?;
+        Ok(Self {
+            header,
+            leader,
+            nodes,
+            ready: body.count()?,
+        })
+    }
+}
+
+/// The reply to a promote or a reap.
+pub(crate) struct Moved {
+    pub(crate) header: Header,
+    /// How many messages it moved.
+    pub(crate) count: u64,
+}
+
+impl Moved {
+    pub(crate) fn decode(mut reply: Reply) -> Result<Self, Error> {
+        Ok(Self {
+            count: reply.body.count()?,
+            header: reply.header,
+        })
+    }
+}

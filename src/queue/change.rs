@@ -1,0 +1,106 @@
+//! Changing one message: cancel, reschedule, run now, requeue.
+
+use crate::batch::{BatchVerb, Batcher, Item};
+use crate::error::Error;
+use crate::model::due::Due;
+use crate::model::outcomes::{Cancelled, Requeued, Rescheduled, RunNow};
+use crate::protocol::limits;
+use crate::queue::Queue;
+use crate::server::patience::Repeat;
+
+impl Queue {
+    /// Cancels a message that waits. After `Cancelled` it is never delivered: of a cancel and a claim
+    /// exactly one wins.
+    ///
+    /// A cancelled id is remembered for 12 s. Within that time the same call returns `Cancelled` again,
+    /// and if it failed with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed), it waits for
+    /// replicas again. Later it returns `Absent`. That says that the master has no such message, and
+    /// nothing of the replicas: a failover to one that lags may bring the message back.
+    ///
+    /// If the reply is lost, the library repeats the call; the repetition does not cancel a message
+    /// that was pushed under the id meanwhile.
+    pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
+        let producers = self.producers(self.durability).await?;
+        submit(&producers.cancel, id.as_ref(), [], Repeat::Harmless).await
+    }
+
+    /// As [`cancel`](Queue::cancel), and removes a dead message too.
+    pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
+        let producers = self.producers(self.durability).await?;
+        submit(&producers.cancel_dead, id.as_ref(), [], Repeat::Harmless).await
+    }
+
+    /// Gives a message that waits another due time; from then on only that one counts.
+    ///
+    /// Not repeated when the reply is lost: then the error says
+    /// [`Applied::Unknown`](crate::Applied::Unknown).
+    pub async fn reschedule(
+        &self,
+        id: impl AsRef<[u8]>,
+        due: impl Into<Due>,
+    ) -> Result<Rescheduled, Error> {
+        self.reschedule_by(id.as_ref(), due.into(), None).await
+    }
+
+    /// As [`reschedule`](Queue::reschedule), but only if the message is due at `expected_ms`, in Unix
+    /// milliseconds.
+    ///
+    /// To a fixed time ([`Due::at_ms`]) it is repeated when the reply is lost. By a delay it is not,
+    /// since each attempt would mean another time. A caller who repeats it gets `Conflict` if the first
+    /// attempt took effect.
+    pub async fn reschedule_if(
+        &self,
+        id: impl AsRef<[u8]>,
+        due: impl Into<Due>,
+        expected_ms: u64,
+    ) -> Result<Rescheduled, Error> {
+        self.reschedule_by(id.as_ref(), due.into(), Some(expected_ms))
+            .await
+    }
+
+    async fn reschedule_by(
+        &self,
+        id: &[u8],
+        due: Due,
+        expected_ms: Option<u64>,
+    ) -> Result<Rescheduled, Error> {
+        let repeat = match (due, expected_ms) {
+            (Due::AtMs(_), Some(_)) => Repeat::Harmless,
+            _ => Repeat::Unsafe,
+        };
+        let expected = expected_ms.map(|ms| ms.to_string()).unwrap_or_default();
+        let rest = [due.encode()?.into_bytes(), expected.into_bytes()];
+        let producers = self.producers(self.durability).await?;
+        submit(&producers.reschedule, id, rest, repeat).await
+    }
+
+    /// Makes a scheduled message due now. Not repeated when the reply is lost.
+    pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
+        let producers = self.producers(self.durability).await?;
+        submit(&producers.run_now, id.as_ref(), [], Repeat::Unsafe).await
+    }
+
+    /// Revives a dead message: it is due now, with no attempts counted. Not repeated when the reply is
+    /// lost.
+    pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
+        let producers = self.producers(self.durability).await?;
+        submit(&producers.requeue, id.as_ref(), [], Repeat::Unsafe).await
+    }
+}
+
+async fn submit<V: BatchVerb, const N: usize>(
+    batcher: &Batcher<V>,
+    id: &[u8],
+    rest: [Vec<u8>; N],
+    repeat: Repeat,
+) -> Result<V::Output, Error> {
+    limits::check_id(id)?;
+    let args = [id.to_vec()].into_iter().chain(rest).collect();
+    let item = Item {
+        granted: None,
+        args,
+        repeat,
+    };
+    let result = batcher.submit(item).await;
+    result.map_err(|error| error.of_message(id))
+}

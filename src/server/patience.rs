@@ -1,0 +1,128 @@
+//! How long, and after which pauses, a failed call is repeated.
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::model::retry::Retry;
+use crate::server::timeouts::PATIENCE;
+use crate::telemetry::events;
+
+/// Whether a call whose reply was lost may be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Yes: twice has the effect of once.
+    Harmless,
+    /// No: only a call that certainly was not applied is sent again.
+    Unsafe,
+}
+
+/// The repetitions of one call.
+pub(crate) struct Patience {
+    end: Instant,
+    attempt: u32,
+    retry: Retry,
+    /// Whether an attempt that was repeated may have been applied.
+    unknown: bool,
+    /// The error of the attempt that is about to be repeated.
+    reason: Option<Error>,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self::since(Instant::now())
+    }
+
+    /// For a caller that has been waiting since `start`.
+    pub(crate) fn since(start: Instant) -> Self {
+        Self {
+            end: start + PATIENCE,
+            attempt: 0,
+            retry: reconnect_delays(),
+            unknown: false,
+            reason: None,
+        }
+    }
+
+    /// Whether a call that ended with this error may be sent again.
+    pub(crate) fn allows(&mut self, error: &Error, repeat: Repeat) -> bool {
+        let harmless = error.was_applied() == Applied::No || repeat == Repeat::Harmless;
+        let allowed = harmless
+            && matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable)
+            && Instant::now() < self.end;
+        self.unknown |= allowed && error.was_applied() != Applied::No;
+        if allowed {
+            self.reason = Some(error.clone());
+        }
+        allowed
+    }
+
+    /// The error to report for a call that ended so and is not sent again. It says
+    /// `Applied::Unknown` if an earlier attempt may have been applied.
+    pub(crate) fn last(&self, error: Error) -> Error {
+        if self.unknown {
+            error.of_repeated()
+        } else {
+            error
+        }
+    }
+
+    /// Waits before the next attempt. The first repetition of a call is reported as an event.
+    pub(crate) async fn pause(&mut self) {
+        self.attempt += 1;
+        if let Some(reason) = self.reason.take().filter(|_| self.attempt == 1) {
+            events::call_repeated(&reason);
+        }
+        tokio::time::sleep(self.retry.delay(self.attempt, fastrand::f64())).await;
+    }
+}
+
+/// Repeats a harmless call for up to 10 s while the server cannot be reached.
+pub(crate) async fn patiently<T, F>(call: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut patience = Patience::new();
+    loop {
+        match call().await {
+            Err(error) if patience.allows(&error, Repeat::Harmless) => patience.pause().await,
+            result => return result.map_err(|error| patience.last(error)),
+        }
+    }
+}
+
+/// The pauses before a connection or a call is tried again: from 10 ms, doubling up to 500 ms, so
+/// that work resumes within a second of the server's return.
+pub(crate) fn reconnect_delays() -> Retry {
+    Retry::exponential(Duration::from_millis(10), Duration::from_millis(500)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_error_reports_what_earlier_attempts_leave_open() {
+        let refused = || Error::new(ErrorKind::Full, Applied::No, "refused");
+        let mut patience = Patience::new();
+        assert!(patience.allows(
+            &Error::new(ErrorKind::Unavailable, Applied::No, "loading"),
+            Repeat::Harmless
+        ));
+        assert_eq!(patience.last(refused()).was_applied(), Applied::No);
+
+        let lost = Error::new(ErrorKind::Timeout, Applied::Unknown, "lost");
+        assert!(!patience.allows(&lost, Repeat::Unsafe));
+        assert_eq!(
+            patience.last(refused()).was_applied(),
+            Applied::No,
+            "the lost one was not repeated"
+        );
+        assert!(patience.allows(&lost, Repeat::Harmless));
+        let told = patience.last(refused());
+        assert_eq!(
+            (told.was_applied(), told.kind()),
+            (Applied::Unknown, ErrorKind::Full)
+        );
+        assert!(told.to_string().starts_with("refused"), "{told}");
+    }
+}

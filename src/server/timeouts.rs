@@ -1,0 +1,14 @@
+//! The time limits of connections and calls.
+
+use std::time::Duration;
+
+/// How long opening a connection may take.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long one command may take before its connection is closed. Not less: the messages of a claim
+/// that times out stay without a consumer until their leases run out, and servers do stall for
+/// seconds, on a slow disk or in a fork.
+pub(crate) const RESPONSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a call is repeated before its error is reported.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
