@@ -106,7 +106,7 @@ impl Variant {
             let found = script.matches(text).count();
             ensure!(
                 found == 1,
-                "{}: {text:?} stands {found} times in lua/dist/{}.lua, not once",
+                "{}: {text:?} occurs {found} times in lua/dist/{}.lua, not once",
                 self.name,
                 self.verb
             );
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_longer_there_is_an_error() {
+    fn a_variant_without_its_text_is_an_error() {
         let stale = Variant {
             exchanges: &[("no such text", "")],
             ..VARIANTS[0]

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_led_elsewhere_loses_the_connections_that_led_to_the_old_place() -> Result<()> {
+    async fn a_new_port_closes_connections_to_the_old_one() -> Result<()> {
         let (one, other) = (
             TcpListener::bind(("127.0.0.1", 0)).await?,
             TcpListener::bind(("127.0.0.1", 0)).await?,

@@ -107,7 +107,7 @@ impl Report<'_> {
             verdict.messages, verdict.deliveries, ran.pushed
         ));
         line(format!(
-            "- Acknowledged as replicated: {}; undone by failovers and cut files, and nobody had been promised otherwise: {}",
+            "- Acknowledged as replicated: {}; undone by failovers and truncated files without a violation: {}",
             verdict.replicated, verdict.lost_in_declared_window
         ));
         line(format!(

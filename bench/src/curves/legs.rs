@@ -108,7 +108,7 @@ struct Handled {
 #[tokio::main]
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     if !harness::observe(Watch) {
-        bail!("somebody else watches the script calls");
+        bail!("another observer watches the script calls");
     }
     let mut settings = Vec::new();
     for &nodes in &arguments.nodes {

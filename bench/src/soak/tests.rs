@@ -53,7 +53,7 @@ fn judged(samples: &[Sample], last_ms: u64, behind_ms: u64, totals: Totals) -> V
 }
 
 #[test]
-fn what_the_host_kept_is_told_of_both_windows_and_of_the_worst_interval() {
+fn stolen_cores_of_both_windows_and_the_worst_interval() {
     let samples = hour(|sample| {
         sample.stolen_cores = match sample.at_s {
             at_s if at_s <= 600.0 => 0.1,
@@ -227,7 +227,7 @@ fn what_grows_is_not() {
 }
 
 #[test]
-fn a_pace_that_was_not_kept_and_messages_that_went_wrong_are_told() {
+fn a_missed_pace_and_wrong_messages_are_reported() {
     let slow = judged(&hour(|_| {}), 100, 1_000, Totals::default());
     assert!(
         slow.flat && !slow.pace_kept && slow.complaints()[0].contains("pace"),

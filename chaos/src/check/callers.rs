@@ -179,7 +179,7 @@ impl Asking {
         let silent = self.asked.iter().filter(|(_, asked)| called(asked));
         silent
             .map(|(op, Asked { verb, ids, .. })| {
-                format!("{verb:?} of {ids:?}, question {op}, was told nothing")
+                format!("{verb:?} of {ids:?}, operation {op}, got no outcome")
             })
             .collect()
     }
@@ -187,12 +187,14 @@ impl Asking {
     /// Describes the outcomes that are not true.
     pub(super) fn told(&mut self, op: u64, outcomes: &[String]) -> Vec<String> {
         let Some(Asked { verb, ids, .. }) = self.asked.remove(&op) else {
-            return vec![format!("an answer to a question {op} that nobody asked")];
+            return vec![format!(
+                "an outcome of operation {op}, which was not started"
+            )];
         };
         let mut lies = Vec::new();
         if ids.len() != outcomes.len() {
             lies.push(format!(
-                "{verb:?} of {} ids was told {} outcomes",
+                "{verb:?} of {} ids got {} outcomes",
                 ids.len(),
                 outcomes.len()
             ));
@@ -206,7 +208,7 @@ impl Asking {
             };
             if !of_id.shared && !of_id.allows(verb, outcome) {
                 lies.push(format!(
-                    "{verb:?} of {id} was told {outcome:?}; the server said {:?}",
+                    "{verb:?} of {id} got {outcome:?}; the server answered {:?}",
                     of_id.words
                 ));
             }
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn not_applied_is_told_only_if_no_call_can_have_been() {
+    fn not_applied_needs_calls_that_were_all_refused() {
         assert_eq!(lies(&[Some("REFUSED")], "!no"), 0);
         assert_eq!(lies(&[Some("ABSENT")], "!no"), 0);
         assert_eq!(lies(&[None, Some("REFUSED")], "!no"), 1);

@@ -132,7 +132,7 @@ pub(super) fn judge(queue: &Queue, needs: &[(&Epoch, Need)], verdict: &mut Verdi
         verdict.found(Kind::Miscounted, || {
             let needs = needs.len();
             format!(
-                "queue {}: {needs} crashes of leases that nobody was told of, and {unmet} of them too many for the claims without an answer",
+                "queue {}: {needs} crashes of leases that no process knows, {unmet} more than the claims without an answer explain",
                 queue.name
             )
         });
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_takes_no_more_than_it_asked_for_and_in_its_time() {
+    fn a_lost_claim_explains_at_most_n_messages_in_its_time() {
         let claim = |asked_us, until_us, most| Lost {
             asked_us,
             until_us,

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lost_call_pays_for_one_change_in_its_time() {
+    fn a_lost_call_explains_one_change_in_its_time() {
         let gaps = [gap(1, 10, 20), gap(2, 30, 40), gap(3, 30, 45)];
         assert_eq!(unpaid(&gaps, &[]), 3);
         assert_eq!(unpaid(&gaps, &[lost(5, 35), lost(6, 50), lost(31, 60)]), 0);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_answered_calls_and_undone_ones_are_not_missing() {
+    fn answered_and_undone_changes_are_not_missing() {
         let reply = |seq, changed| {
             let at_us = seq * 1_000;
             Reply {

@@ -304,7 +304,7 @@ pub(super) fn judge(all: &Collection, swept: u64, verdict: &mut Verdict) {
                 .is_none_or(|since_us| full_us < since_us)
         }) {
             verdict.found(Kind::ApiLies, || {
-                format!("queue {name} was said to be full, and nobody had limited it")
+                format!("queue {name} refused a push as full, without a limit")
             });
         }
         granted_while_paused(all, name, operators, verdict);

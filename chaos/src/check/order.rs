@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_saw_the_same_change_are_in_the_order_of_the_clock() {
+    fn answers_with_the_same_seq_are_in_clock_order() {
         let (made, seen, perhaps) = (Change::Yes, Change::No, Change::Perhaps);
         assert_eq!(
             steps(&[

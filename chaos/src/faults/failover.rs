@@ -120,7 +120,7 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
             .collect();
         behind.push(
             rng.choice(&places)
-                .context("nobody has this role")?
+                .context("no process has this role")?
                 .name
                 .clone(),
         );

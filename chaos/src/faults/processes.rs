@@ -25,7 +25,7 @@ pub(super) async fn kill(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'
         _ => Role::Canceller,
     };
     // A process that has just died of another cause cannot be killed: choose another.
-    let killed = until("somebody to kill", async || {
+    let killed = until("a process to kill", async || {
         let place = chosen(stage, rng, role)?;
         place.until("its start", |status| status.ready).await?;
         let life = place.signal_kill()?;
@@ -53,7 +53,7 @@ fn chosen(stage: &Stage, rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
         .collect();
     rng.choice(&places)
         .map(|place| Arc::clone(place))
-        .context("nobody has this role")
+        .context("no process has this role")
 }
 
 /// A worker without a lease at its freeze has nothing to settle too late. Then another worker is
@@ -68,7 +68,7 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     let mut stopped: Vec<String> = Vec::new();
     for _ in 0..STOPS {
         // A process that has just died of another cause cannot be stopped.
-        let somebody = until("somebody who stops", async || {
+        let somebody = until("a worker that stops", async || {
             let place = chosen(stage, rng, Role::Worker)?;
             place.until("its start", |status| status.ready).await?;
             Ok(froze(&place).await?.map(|life| (place, life)))
@@ -120,7 +120,7 @@ async fn wake(stage: &Stage, place: &Place, life: u32) -> Result<Option<&'static
     ensure!(place.status().life == life, "did not stay stopped");
     place.signal(Signal::CONT)?;
     let seen = until(
-        "a settle that was refused, or a handler that was told",
+        "a refused settlement, or a handler that learned of its lost lease",
         async || late(&history, size),
     );
     tokio::time::timeout(FINDING_OUT, seen)

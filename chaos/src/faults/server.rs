@@ -155,7 +155,7 @@ async fn rewrite(stage: &Stage) -> Result<()> {
         // that one counts.
         ensure!(format!("{error:#}").contains("already in progress"), error);
     }
-    until("a file that was written anew", async || {
+    until("a rewritten append-only file", async || {
         Ok(stage.store().is_file_whole().await?.then_some(()))
     })
     .await
@@ -283,7 +283,7 @@ pub(super) async fn flushall(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
         }
     }
     let main = borns.first().cloned().flatten();
-    let now = until("a queue that was made anew", async || {
+    let now = until("a recreated queue", async || {
         Ok(stage
             .found()
             .await?

@@ -127,7 +127,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
             .await?;
         if entries.len() > WINDOW {
             self.say(format!(
-                "{} messages are ready, beyond the window",
+                "{} messages are ready, beyond the limit of the ready list",
                 entries.len()
             ));
         }

@@ -26,7 +26,7 @@ async fn scanned(connection: &mut MultiplexedConnection) -> Result<(Vec<Event>, 
 }
 
 #[tokio::test]
-async fn a_sound_queue_is_told_as_it_is_and_each_fault_by_name() -> Result<()> {
+async fn a_sound_queue_is_listed_and_each_fault_is_named() -> Result<()> {
     let server = Server::start(&[])?;
     let mut connection = redis::Client::open(server.url())?
         .get_multiplexed_async_connection()

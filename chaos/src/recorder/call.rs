@@ -133,7 +133,7 @@ fn push_item(item: &[&[u8]]) -> PushItem {
 mod tests {
     use super::*;
     #[test]
-    fn calls_are_read_as_the_scripts_read_them() {
+    fn calls_are_parsed_like_the_scripts_do() {
         let payload = payload::make("p1-7", 2, 100);
         let item = PushItem("p1-7".into(), "+5".into(), 2, 100, "reuse".into());
         for (until, nonce) in [

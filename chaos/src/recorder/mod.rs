@@ -47,14 +47,14 @@ impl Diary {
             diary: diary.clone(),
             verbs: Mutex::default(),
         });
-        ensure!(observed, "somebody else observes this process already");
+        ensure!(observed, "this process has an observer already");
         Ok(diary)
     }
 
     /// A history with a gap proves nothing: the process ends at once.
     pub fn write(&self, event: &Event) {
         if let Err(error) = self.0.writer.write(event) {
-            eprintln!("the history cannot be written: {error:#}");
+            eprintln!("cannot write the history: {error:#}");
             std::process::abort();
         }
     }

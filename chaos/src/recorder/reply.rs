@@ -145,7 +145,7 @@ mod tests {
         ])
     }
     #[test]
-    fn replies_are_read_with_seq_and_what_the_payload_says() {
+    fn replies_are_parsed_with_seq_and_payload_version() {
         let payload = payload::make("a", 3, 50);
         let spoilt = u32::try_from("a 3 spoilt".len()).expect("short");
         let payloads = Reply::List([payload, b"a 3 spoilt".to_vec()].map(Reply::Bytes).into());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_audits_are_recorded_with_what_they_found() {
+    fn gets_and_audits_are_recorded_with_their_findings() {
         let text = |word: &str| Reply::Bytes(word.as_bytes().to_vec());
         let payload = Reply::Bytes(payload::make("a", 2, 60));
         let fields = [

@@ -24,7 +24,7 @@ fn a_summary_is_in_whole_ms_rounded_up() {
 }
 
 #[test]
-fn outages_and_stalls_take_nothing_of_the_limit() {
+fn outages_and_stalls_do_not_count() {
     assert_eq!(unexcused_us(10, 100, &[]), 90);
     assert_eq!(
         unexcused_us(10, 100, &[(0, 20), (15, 30), (16, 25), (90, 200)]),
@@ -35,7 +35,7 @@ fn outages_and_stalls_take_nothing_of_the_limit() {
 }
 
 #[test]
-fn work_that_goes_on_too_late_is_told() -> Result<()> {
+fn a_late_recovery_is_reported() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("dueq-late-{}", std::process::id()));
     let late = |claimed_us: u64, lines: &[(u64, Event)]| -> Result<usize> {
         let _ = std::fs::remove_dir_all(&folder);
@@ -109,7 +109,7 @@ fn work_that_goes_on_too_late_is_told() -> Result<()> {
 }
 
 #[test]
-fn a_failover_counts_from_the_new_address_and_by_what_the_new_master_grants() -> Result<()> {
+fn failover_recovery_counts_grants_of_the_new_master() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("dueq-recovery-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;

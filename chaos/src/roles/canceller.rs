@@ -97,7 +97,7 @@ impl Canceller {
             changes.spawn(self.change(state, message));
         }
         if self.rng.u32(0..20) == 0 {
-            let absent = format!("nobody-{}", self.rng.u32(..));
+            let absent = format!("absent-{}", self.rng.u32(..));
             changes.spawn(change(
                 self.queue.clone(),
                 self.diary.clone(),

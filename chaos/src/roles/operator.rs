@@ -206,7 +206,7 @@ impl Operator {
             .iter()
             .take(READ)
             .map(|message| String::from_utf8_lossy(&message.id).into_owned());
-        for id in ids.chain([format!("nobody-{}", self.rng.u32(..))]) {
+        for id in ids.chain([format!("absent-{}", self.rng.u32(..))]) {
             let op = self.diary.asked(Verb::Get, vec![id.clone()]);
             let told = outcome(self.queue.get(&id).await, |found| {
                 stored::of_library(&id, found.as_ref())

@@ -181,7 +181,7 @@ impl Place {
             }
             return;
         }
-        log.wrong(format!("{process} ended by itself: {end}; see its log"));
+        log.wrong(format!("{process} ended unexpectedly: {end}; see its log"));
     }
 
     /// Whether its history ends with the start of a handler for a poison message.
@@ -198,7 +198,7 @@ impl Place {
         let mut statuses = self.status.subscribe();
         let status = timeout(LIMIT, statuses.wait_for(is)).await;
         let status = status
-            .with_context(|| format!("{}: {what} takes longer than {LIMIT:?}", self.name))??;
+            .with_context(|| format!("{}: {what} took longer than {LIMIT:?}", self.name))??;
         Ok(status.clone())
     }
 
@@ -243,7 +243,7 @@ impl Place {
         let status = self.until("an answer about its clock", over).await?;
         ensure!(
             answered(&status),
-            "{} ended before it told its clock",
+            "{} ended before it reported its clock",
             self.process(life)
         );
         Ok(status.clock.0)
@@ -264,7 +264,7 @@ impl Place {
         let status = self.until("its end", |status| status.over).await?;
         ensure!(
             status.last_end == "exit status: 0",
-            "{} was told to end, and: {}",
+            "{} was asked to end, but: {}",
             self.name,
             status.last_end
         );

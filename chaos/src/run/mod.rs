@@ -176,7 +176,7 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
     let (traced, not_applied, folder) = (log.traced(), log.not_applied(), stage.folder.clone());
     if not_applied.values().sum::<u64>() > traced.values().sum() {
         log.wrong(format!(
-            "more faults found nothing to be applied to than were applied: {not_applied:?}"
+            "more faults found no object than were applied: {not_applied:?}"
         ));
     }
     let wrong = log.all_wrong();
@@ -240,7 +240,7 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
     }
     leftovers::scan(&mut connection, QUEUE, &mut |event| log.write(&event)).await?;
     if let Some(end) = stage.store().ended()? {
-        log.wrong(format!("the server ended by itself: {end}"));
+        log.wrong(format!("the server ended unexpectedly: {end}"));
     }
     let mut keepers =
         std::mem::take(&mut *stage.keepers.lock().unwrap_or_else(PoisonError::into_inner));

@@ -115,7 +115,7 @@ fn wrong_deaths() {
 }
 
 #[test]
-fn told_of_a_push_that_nobody_made() {
+fn an_outcome_without_a_push_is_a_violation() {
     Story::new().push("a", "+0", "FINISHED").has(Kind::ApiLies);
     Story::new()
         .push("a", "+0", "EXISTS ready")
@@ -142,7 +142,7 @@ fn contradictions() {
 }
 
 #[test]
-fn dead_by_retry_is_charged_and_again_starts_anew() {
+fn death_by_retry_is_charged_and_again_resets_counts() {
     let (mut story, token) = claimed();
     story.retry("a", &token, 200);
     let token = story.at(210).claim("a", 200, 2);

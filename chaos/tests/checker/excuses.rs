@@ -167,7 +167,7 @@ fn a_lost_cancel_takes_one_message() {
 }
 
 #[test]
-fn a_lost_call_does_not_pay_for_a_change_of_another_hour() {
+fn a_lost_call_does_not_explain_a_change_an_hour_later() {
     // Something changes between two pushes; a call is lost before, or after, or in that time.
     let changed = |lost_ms: [Option<u64>; 2], changed_ms: u64| {
         let mut story = Story::new();

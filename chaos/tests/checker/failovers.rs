@@ -15,7 +15,7 @@ fn undone(tell: impl FnOnce(&mut Story) -> &mut Story) -> Story {
 }
 
 #[test]
-fn what_a_replica_confirmed_must_not_be_undone() {
+fn a_replicated_push_must_not_be_undone() {
     undone(|story| story.push_replicated("b", "CREATED", "CREATED")).has(Kind::Lost);
     // It was moved, and that is undone.
     undone(|story| story.push_replicated("a", "MOVED", "MOVED")).has(Kind::Lost);
@@ -41,7 +41,7 @@ fn what_a_replica_confirmed_must_not_be_undone() {
 }
 
 #[test]
-fn what_no_replica_confirmed_may_be_undone_and_is_counted_apart() {
+fn an_unreplicated_push_may_be_undone_and_is_counted() {
     let clean = |mut story: Story, declared| {
         let verdict = story.verdict();
         assert!(verdict.is_clean(), "{:#?}", verdict.examples);
@@ -81,7 +81,7 @@ fn what_no_replica_confirmed_may_be_undone_and_is_counted_apart() {
 }
 
 #[test]
-fn who_pushes_the_same_id_meanwhile_without_waiting_is_promised_nothing() {
+fn a_concurrent_push_without_replicas_may_be_undone() {
     let mut story = undone(|story| {
         let asked = |op, replicas| Event::Asked {
             op,
@@ -115,7 +115,7 @@ fn split() -> (Story, String) {
 }
 
 #[test]
-fn a_grant_of_a_split_master_is_worth_nothing() {
+fn a_grant_of_a_replaced_master_is_void() {
     // While the message waits on the new master, and while somebody else has it there.
     for waits in [true, false] {
         let settled = |verdict: &str| {
@@ -141,7 +141,7 @@ fn a_grant_of_a_split_master_is_worth_nothing() {
 }
 
 #[test]
-fn what_a_split_master_says_binds_nobody() {
+fn answers_of_a_replaced_master_are_void() {
     let (mut story, stale) = split();
     let seq = std::mem::replace(&mut story.seq, 3);
     story

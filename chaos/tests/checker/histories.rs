@@ -14,7 +14,7 @@ pub(crate) fn claimed() -> (Story, String) {
 }
 
 #[test]
-fn a_message_that_is_acked_is_well() {
+fn an_acked_message_is_clean() {
     let (mut story, token) = claimed();
     story.at(160).ack("a", &token);
     let verdict = story.verdict();

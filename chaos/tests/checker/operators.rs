@@ -75,7 +75,7 @@ fn a_resume_that_a_failover_undid_ends_no_pause() {
 }
 
 #[test]
-fn a_purge_takes_what_was_there_and_no_more_than_it_told() {
+fn a_purge_explains_only_present_and_reported_messages() {
     // Pushed after the purge, or vanished before it.
     let mut story = Story::new();
     story
@@ -130,7 +130,7 @@ fn a_purged_message_is_never_delivered() {
 }
 
 #[test]
-fn revivals_of_the_oldest_explain_dead_messages_only_then() {
+fn a_requeue_of_the_oldest_explains_only_dead_messages() {
     let revived = |before: bool| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
@@ -151,7 +151,7 @@ fn revivals_of_the_oldest_explain_dead_messages_only_then() {
 }
 
 #[test]
-fn a_queue_that_nobody_limited_is_never_full() {
+fn a_queue_without_a_limit_is_never_full() {
     let full = |limited: bool| {
         let mut story = Story::new();
         if limited {
@@ -174,7 +174,7 @@ fn a_queue_that_nobody_limited_is_never_full() {
 }
 
 #[test]
-fn a_get_tells_what_is_there() {
+fn a_get_reports_the_state() {
     let got = |word: &str| {
         let mut story = Story::new();
         story

@@ -118,7 +118,7 @@ fn a_cancel_between_two_attempts_ends_both() {
 }
 
 #[test]
-fn a_call_that_was_sent_once_is_sent_again_after_finished() {
+fn a_single_attempt_is_repeated_after_finished() {
     let mut story = Story::new();
     story
         .push_with("a", "+900", until(0), "", "CREATED")

@@ -6,7 +6,7 @@ use dueq_chaos::history::Event;
 use crate::simulation::{Simulation, Wrong};
 
 #[test]
-fn a_queue_that_does_as_it_should_is_clean() {
+fn a_correct_simulated_queue_is_clean() {
     let mut deliveries = 0;
     for seed in 0..400 {
         let verdict = Simulation::new(seed, Wrong::Nothing).run();
@@ -18,7 +18,7 @@ fn a_queue_that_does_as_it_should_is_clean() {
 }
 
 #[test]
-fn a_queue_that_does_one_thing_wrong_is_caught() {
+fn a_faulty_simulated_queue_is_caught() {
     let caught_by: [(Wrong, &[Kind]); 12] = [
         (Wrong::AckIsForgotten, &[Kind::ClaimedAfterAck]),
         (Wrong::CrashIsFree, &[Kind::Miscounted]),
@@ -54,7 +54,7 @@ fn a_queue_that_does_one_thing_wrong_is_caught() {
 }
 
 #[test]
-fn handlers_that_start_without_a_claim_are_seen() {
+fn a_handler_without_a_claim_is_found() {
     let mut simulation = Simulation::new(1, Wrong::Nothing);
     let started = Event::Started {
         id: "m1".into(),

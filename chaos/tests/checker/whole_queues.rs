@@ -28,7 +28,7 @@ fn a_run_that_proves_nothing_is_invalid() {
 }
 
 #[test]
-fn a_server_that_forgets_what_it_answered() {
+fn a_server_forgets_an_answer() {
     let forgetful = |undone| {
         let mut story = Story::new();
         story
@@ -63,7 +63,7 @@ fn a_server_that_forgets_what_it_answered() {
 }
 
 #[test]
-fn changes_that_nobody_asked_for() {
+fn changes_without_a_call() {
     let changed = |unknown| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
@@ -103,7 +103,7 @@ fn an_emptied_store_promises_nothing() {
 }
 
 #[test]
-fn a_purge_may_take_what_waits() {
+fn a_purge_may_take_waiting_messages() {
     let mut story = Story::new();
     let until_ms = Story::server(10_000);
     story.unanswered(push("a", "+0", until_ms, ""), true).other(
@@ -130,7 +130,7 @@ fn a_purge_may_take_what_waits() {
 }
 
 #[test]
-fn a_clock_that_went_back_lets_a_crashed_message_start_before_its_deadline() {
+fn a_clock_step_back_allows_an_earlier_redelivery() {
     let stepped = |step_ms: i64| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
@@ -146,7 +146,7 @@ fn a_clock_that_went_back_lets_a_crashed_message_start_before_its_deadline() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_two_states() {
+fn inconsistent_keys_are_two_states() {
     Story::new()
         .write(Event::Broken {
             queue: "q".into(),
@@ -156,7 +156,7 @@ fn what_does_not_fit_together_is_two_states() {
 }
 
 #[test]
-fn handlers_see_what_was_claimed() {
+fn handlers_get_the_claimed_values() {
     let started = |version, attempt| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
@@ -180,7 +180,7 @@ fn handlers_see_what_was_claimed() {
 }
 
 #[test]
-fn callers_are_told_what_the_server_said() {
+fn outcomes_match_the_answers_of_the_server() {
     let told = |outcome: &str| {
         let mut story = Story::new();
         story.write(Event::Asked {

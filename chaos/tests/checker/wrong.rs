@@ -33,7 +33,7 @@ fn an_hour_late_is_late() {
 
 // Of mutant 32: claims that find nothing, while it is due.
 #[test]
-fn a_claim_that_finds_nothing_of_what_is_due() {
+fn a_claim_that_misses_a_due_message() {
     let empty_at = |ms, paused| {
         let mut story = Story::new();
         story
@@ -95,7 +95,7 @@ fn a_reschedule_compares_the_expected_due() {
 
 // 3b
 #[test]
-fn a_run_now_that_does_nothing_is_seen() {
+fn a_run_now_without_effect_is_found() {
     let run_at = |ms, verdict: &str| {
         let mut story = Story::new();
         story
@@ -114,7 +114,7 @@ fn a_run_now_that_does_nothing_is_seen() {
 
 // 3c
 #[test]
-fn a_reschedule_tells_the_due_that_was_asked_for() {
+fn a_reschedule_reports_the_requested_due_time() {
     let mut story = Story::new();
     let in_15_min = format!("MOVED {}", Story::server(900_000));
     story
@@ -127,7 +127,7 @@ fn a_reschedule_tells_the_due_that_was_asked_for() {
 
 // 4
 #[test]
-fn callers_are_told_all_of_the_answer() {
+fn outcomes_contain_the_whole_answer() {
     let told = |outcome: &str| {
         let mut story = Story::new();
         story.push("a", "+900000000", "CREATED");
@@ -144,7 +144,7 @@ fn callers_are_told_all_of_the_answer() {
 
 // 4b: told until +60 s where the server gave +1 s; and a server that gives them.
 #[test]
-fn callers_are_told_the_lease_that_was_given() {
+fn outcomes_contain_the_granted_lease() {
     let extended = |given_ms: u64, told_ms: u64| {
         let (mut story, token) = claimed();
         let word = |ms| format!("OK {}", Story::server(ms));
@@ -222,7 +222,7 @@ fn a_grant_must_be_started_or_given_back() {
 
 // 6
 #[test]
-fn what_is_left_has_its_due() {
+fn remaining_messages_have_their_due_times() {
     let left = |state, time_ms| {
         let mut story = Story::new();
         story
@@ -277,7 +277,7 @@ fn a_reschedule_after_two_crashes_has_one_due() {
 
 // 11
 #[test]
-fn a_retry_waits_for_what_was_asked() {
+fn a_retry_waits_for_the_requested_delay() {
     let (mut story, token) = claimed();
     let in_15_min = format!("SCHEDULED {}", Story::server(900_150));
     story.settle_asking(Verb::Retry, "a", &token, "50", &in_15_min);
@@ -294,7 +294,7 @@ fn a_retry_waits_for_what_was_asked() {
 
 // 12
 #[test]
-fn unknown_is_told_only_if_nobody_knows() {
+fn unknown_needs_a_call_without_an_answer() {
     let told = |lost, outcome: &str| {
         let mut story = Story::new();
         story.asked(1, Verb::Push, "a");
@@ -314,7 +314,7 @@ fn unknown_is_told_only_if_nobody_knows() {
 
 // 13
 #[test]
-fn who_asks_is_told() {
+fn every_operation_gets_an_outcome() {
     let asked = |end| {
         let mut story = Story::of(dueq_chaos::history::Role::Producer);
         story
@@ -369,7 +369,7 @@ fn a_claims_deadline_is_its_lease() {
 
 // 9 of the review is in `excuses`; this is its other side: a lost move to another due than the expected one moved nothing.
 #[test]
-fn a_lost_reschedule_moves_what_has_the_expected_due() {
+fn a_lost_reschedule_needs_the_expected_due_time() {
     let moved = |expected_ms: u64| {
         let mut story = Story::new();
         let rest = format!("{} {}", Story::server(300), Story::server(expected_ms));
