@@ -1,4 +1,4 @@
-//! Of one id each: what is counted, what was refused, and what cannot be.
+//! Single ids: counts of attempts, refused pushes, and impossible answers.
 
 use dueq_chaos::check::{Cause, Kind};
 use dueq_chaos::history::{State, Verb};
@@ -18,7 +18,7 @@ fn refused_left_a_trace() {
         .refused(push("a", "+0", 0, ""))
         .left(State::Ready, &[("a", 0, 0)])
         .has(Kind::RefusedLeftTrace);
-    // Another push of it was taken.
+    // Another push of it was accepted.
     let mut story = Story::new();
     story
         .push("a", "+0", "INVALID payload")

@@ -1,4 +1,4 @@
-//! What a call without an answer explains, and what it does not: 1, 7 and 9 of the hand-made histories of the review.
+//! What a call without an answer explains, and what it does not (reviewed histories 1, 7 and 9).
 
 use dueq_chaos::check::Kind;
 use dueq_chaos::history::{State, Verb};
@@ -13,7 +13,7 @@ fn at_second_attempt(story: &mut Story, pushed_ms: u64, count: u32) {
     for id in &ids {
         story.at(pushed_ms).push(id, "+0", "CREATED");
     }
-    // Whatever a claim without an answer took, its lease runs out.
+    // The lease of a claim without an answer runs out.
     for id in &ids {
         let token = story.at(pushed_ms + 5_000).claim(id, pushed_ms, 2);
         story.ack(id, &token);
@@ -117,7 +117,7 @@ fn the_shorter_of_two_lost_leases_explains_an_early_crash() {
         story
             .at(100)
             .unanswered(claim_without_answer(second_lease_ms), true);
-        // It is leased before it is claimed again: one of the two had it.
+        // It is leased before it is claimed again: one of the two lost claims took it.
         story.at(200).cancel("a", "LEASED");
         let token = story.at(3_000).claim("a", 0, 2);
         story

@@ -1,4 +1,4 @@
-//! What a failover may undo, and what not.
+//! What a failover may undo, and what it must not.
 
 use dueq_chaos::check::Kind;
 use dueq_chaos::history::{Event, Phase, State, Verb};
@@ -17,9 +17,9 @@ fn undone(tell: impl FnOnce(&mut Story) -> &mut Story) -> Story {
 #[test]
 fn a_replicated_push_must_not_be_undone() {
     undone(|story| story.push_replicated("b", "CREATED", "CREATED")).has(Kind::Lost);
-    // It was moved, and that is undone.
+    // It was moved, and the move is undone.
     undone(|story| story.push_replicated("a", "MOVED", "MOVED")).has(Kind::Lost);
-    // Somebody else had pushed it, and who found it there was promised as much.
+    // Another process had pushed it; a push that found it has the same guarantee.
     undone(|story| {
         story.push("b", "+0", "CREATED").push_replicated(
             "b",
@@ -49,12 +49,12 @@ fn an_unreplicated_push_may_be_undone_and_is_counted() {
     };
     clean(undone(|story| story), 0);
     clean(undone(|story| story.push("b", "+0", "CREATED")), 1);
-    // Its caller knows that it may be gone.
+    // Its caller knows that it may be lost.
     clean(
         undone(|story| story.push_replicated("b", "CREATED", "?only 0 of 1 replicas confirmed it")),
         0,
     );
-    // It was there before, and is.
+    // It existed before, and still does.
     clean(
         undone(|story| {
             story
@@ -63,7 +63,7 @@ fn an_unreplicated_push_may_be_undone_and_is_counted() {
         }),
         1,
     );
-    // Handled or cancelled before all of it was undone.
+    // Handled or cancelled before everything was undone.
     let mut handled = Story::new();
     handled
         .push("a", "+0", "CREATED")
@@ -116,7 +116,7 @@ fn split() -> (Story, String) {
 
 #[test]
 fn a_grant_of_a_replaced_master_is_void() {
-    // While the message waits on the new master, and while somebody else has it there.
+    // While the message waits on the new master, and while another process has it there.
     for waits in [true, false] {
         let settled = |verdict: &str| {
             let (mut story, stale) = split();
@@ -134,7 +134,7 @@ fn a_grant_of_a_replaced_master_is_void() {
         let token = token.unwrap_or_else(|| story.at(30).claim("a", 0, 1));
         story.ack("a", &token).is_clean();
     }
-    // The same grant by the new master is a good one.
+    // The same grant by the new master is valid.
     let (mut story, _) = split();
     let token = story.at(10).claim("a", 0, 1);
     story.ack("a", &token).is_clean();
@@ -158,7 +158,7 @@ fn answers_of_a_replaced_master_are_void() {
         verdict.lost_in_declared_window, 1,
         "only c: b was cancelled where it was made"
     );
-    // Without a failover the same is a message that was claimed after its ack.
+    // Without a failover, the same history is a claim after an ack.
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");
     let token = story.at(5).claim("a", 0, 1);

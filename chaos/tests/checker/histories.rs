@@ -1,4 +1,4 @@
-//! One id each.
+//! Histories of single ids.
 
 use dueq_chaos::check::{Cause, Kind};
 use dueq_chaos::history::{State, Verb};
@@ -25,7 +25,7 @@ fn an_acked_message_is_clean() {
 #[test]
 fn lost() {
     Story::new().push("a", "+100", "CREATED").has(Kind::Lost);
-    // Created again although it should be there: it was gone in between.
+    // Created again although it should exist: it was lost in between.
     let mut story = Story::new();
     story
         .push("a", "+100", "CREATED")
@@ -33,7 +33,7 @@ fn lost() {
     story.left(State::Scheduled, &[("a", 0, 0)]).has(Kind::Lost);
     let (mut story, token) = claimed();
     story.settle(Verb::Ack, "a", &token, "GONE").has(Kind::Lost);
-    // A lease that was reaped leaves a message.
+    // A reaped lease leaves the message.
     claimed().0.has(Kind::Lost);
 }
 
@@ -56,7 +56,7 @@ fn not_lost() {
         .push("a", "+100", "CREATED")
         .unanswered(change(Verb::Cancel, "a", ""), true)
         .is_clean();
-    // Nobody was told that it was stored.
+    // No caller learned that it was stored.
     Story::new()
         .unanswered(push("a", "+1", 0, ""), false)
         .is_clean();
@@ -80,7 +80,7 @@ fn unexpected() {
     story.push("a", "+0", "CREATED");
     let token = story.at(5).claim_version("a", 0, 0, 1);
     story.ack("a", &token).has(Kind::Unexpected);
-    // The one before it was replaced.
+    // The earlier message was replaced.
     let mut story = Story::new();
     story
         .push("a", "+0", "CREATED")
@@ -121,11 +121,11 @@ fn early() {
 fn early_by_the_clock_of_the_processes() {
     let mut story = Story::new();
     story.push("a", "+10000", "CREATED");
-    // The server says that it is time.
+    // By the server's clock it is due.
     story.server_step_ms = 9_000;
     let token = story.at(1_000).claim("a", 10_000, 1);
     story.ack("a", &token).has(Kind::EarlyByClient);
-    // Nobody promised anything of a due by the server's clock.
+    // A due time by the server's clock promises nothing by other clocks.
     let mut story = Story::new();
     story.push("a", &Story::server(10_000).to_string(), "CREATED");
     story.server_step_ms = 9_000;
@@ -214,7 +214,7 @@ fn overlapping_leases() {
         .unanswered(settle(Verb::Extend, "a", &token, "1000"), false);
     let other = story.at(1_200).claim("a", 100, 2);
     story.ack("a", &other).is_clean();
-    // A release that was not answered may have given it back.
+    // A release without an answer may have been applied.
     let (mut story, token) = claimed();
     story
         .at(500)
@@ -273,7 +273,7 @@ fn fired_after_a_cancel() {
     story.push("a", "+100", "CREATED").cancel("a", "CANCELLED");
     let token = story.at(150).claim("a", 100, 1);
     story.ack("a", &token).has(Kind::FiredAfterCancel);
-    // Of a cancel and a claim one wins.
+    // Either the cancel or the claim succeeds.
     claimed()
         .0
         .cancel("a", "CANCELLED")
@@ -284,7 +284,7 @@ fn fired_after_a_cancel() {
         .ack("a", &token)
         .cancel("a", "ABSENT")
         .is_clean();
-    // Pushed anew.
+    // Pushed again.
     let mut story = Story::new();
     story
         .push("a", "+100", "CREATED")

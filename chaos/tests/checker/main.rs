@@ -1,4 +1,5 @@
-//! The checker on histories made by hand: for each violation one that has it, and a near miss that has not.
+//! The checker on hand-made histories: for each violation a history with it, and a near miss
+//! without it.
 
 mod counts;
 mod excuses;

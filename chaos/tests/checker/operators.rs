@@ -1,4 +1,4 @@
-//! What operators do, and faults that were not applied.
+//! Actions of operators, and faults that were not applied.
 
 use dueq_chaos::check::Kind;
 use dueq_chaos::history::{Call, Event, Phase, State, Verb};
@@ -45,7 +45,7 @@ fn nothing_is_granted_between_a_pause_and_its_resume() {
         story.unanswered(lost("resume", &[]), false);
     })
     .is_clean();
-    // Paused already: such an answer has the seq of the change before it.
+    // Paused already: such an answer has the seq of the earlier change.
     paused(&|story| {
         story
             .other("resume", &[], &["OK"])

@@ -45,7 +45,7 @@ fn a_repetition_that_makes_a_second_message() {
 
 #[test]
 fn a_new_push_makes_a_new_message() {
-    // Another call, or one that says nothing of its attempts.
+    // Another call, or one without a mark of its attempts.
     for until_ms in [until(6), 0] {
         let (mut story, token) = claimed();
         story
@@ -82,7 +82,7 @@ fn a_new_push_that_is_taken_for_a_repetition_is_lost() {
 
 #[test]
 fn a_cancel_between_two_attempts_ends_both() {
-    // The first attempt found a message, and its reply is lost; or it was never applied.
+    // The first attempt found a message and its reply is lost; or it was never applied.
     let repeated = |cancelled_ms: u64, first_ms: u64, verdict: &str| {
         let mut story = Story::new();
         story.push_with("a", "+900", until(0), "", "CREATED");
@@ -110,7 +110,7 @@ fn a_cancel_between_two_attempts_ends_both() {
     let finished = |ms| format!("FINISHED {}.250", Story::server(ms));
     repeated(200, 100, "FINISHED").is_clean();
     repeated(200, 100, &finished(200)).is_clean();
-    // It was cancelled before the first attempt, and that was known.
+    // It was cancelled before the first attempt, and the caller knew that.
     repeated(50, 100, "FINISHED").has(Kind::Lost);
     repeated(50, 100, &finished(50)).has(Kind::Lost);
     // Right by the clock that the call went by, but its caller must not be told so.

@@ -1,4 +1,4 @@
-//! Histories of simulated queues: of one that does as it should they are clean, and one that does one thing wrong is caught.
+//! Histories of simulated queues: a correct queue has no violations, and each fault is caught.
 
 use dueq_chaos::check::Kind;
 use dueq_chaos::history::Event;

@@ -1,4 +1,4 @@
-//! What is not about one id.
+//! Histories of several ids, or of a whole queue.
 
 use dueq_chaos::check::Kind;
 use dueq_chaos::history::{ClaimedItem, Event, Phase, State, Verb};

@@ -8,7 +8,7 @@ use crate::story::{Story, change, push};
 
 const HOUR_MS: u64 = 3_600_000;
 
-// 2: nothing else happens, and it is an hour late.
+// 2: nothing else happens, and the claim is an hour late.
 #[test]
 fn an_hour_late_is_late() {
     let late = |ms| {
@@ -21,7 +21,7 @@ fn an_hour_late_is_late() {
     late(HOUR_MS).has(Kind::Late);
     late(11_000).has(Kind::Late);
     late(9_000).is_clean();
-    // For as long as a fault or a stall lasts it is not counted.
+    // The time of a fault or a stall does not count.
     let mut story = Story::new();
     story
         .push("a", "+100", "CREATED")
@@ -142,7 +142,7 @@ fn outcomes_contain_the_whole_answer() {
     told("EXISTS scheduled").is_clean();
 }
 
-// 4b: told until +60 s where the server gave +1 s; and a server that gives them.
+// 4b: the caller gets +60 s where the server gave +1 s; and a server that gives them.
 #[test]
 fn outcomes_contain_the_granted_lease() {
     let extended = |given_ms: u64, told_ms: u64| {
@@ -161,7 +161,7 @@ fn outcomes_contain_the_granted_lease() {
     extended(1_150, 1_150).is_clean();
     extended(1_150, 60_150).has(Kind::ApiLies);
     extended(60_150, 60_150).has(Kind::WrongTimes);
-    // It does not extend, and says so.
+    // It does not extend, and reports that.
     let (mut story, token) = claimed();
     let word = format!("OK {}", Story::server(1_150));
     story
@@ -202,13 +202,13 @@ fn a_grant_must_be_started_or_given_back() {
         .left(State::Scheduled, &[("b", 0, 0)])
         .ended()
         .is_clean();
-    // A process that was killed at that moment.
+    // The process was killed at that moment.
     let mut story = Story::new();
     granted(&mut story);
     story
         .left_at(State::Scheduled, "b", Story::server(0), 1)
         .is_clean();
-    // It lived on for long.
+    // It ran for a long time after that.
     let mut story = Story::new();
     granted(&mut story);
     story

@@ -128,7 +128,8 @@ impl Simulation {
 
     pub(super) fn reschedule(&mut self) {
         let (id, delay_ms) = (self.id(), self.rng.u64(0..400));
-        // To the very ms where it is: here often enough to matter, and the checker takes it for a move.
+        // To the very ms of its present due time: frequent enough here to matter, and the checker
+        // takes it for a move.
         if self
             .messages
             .get(&id)

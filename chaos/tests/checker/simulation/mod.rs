@@ -1,4 +1,5 @@
-//! A queue in memory that does what docs/protocol says, or all but one thing of it, driven at random, with replies that are lost.
+//! A queue in memory that follows docs/protocol, or breaks one rule of it, with random calls and
+//! lost replies.
 
 mod changes;
 
@@ -17,29 +18,29 @@ const STEPS: u32 = 250;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Wrong {
     Nothing,
-    /// An ack leaves the message where it is.
+    /// An ack leaves the message in the queue.
     AckIsForgotten,
     /// A reap charges nothing.
     CrashIsFree,
-    /// A cancel leaves the message where it is.
+    /// A cancel leaves the message in the queue.
     CancelIsForgotten,
-    /// A settle acts by any token.
+    /// A settlement acts with any token.
     TokenIsIgnored,
-    /// A claim takes what is due in 100 ms.
+    /// A claim takes messages that are due in 100 ms.
     ClaimIsEarly,
     /// A message in twenty vanishes when it is pushed.
     PushIsForgotten,
-    /// A repetition of a push is stored although its message has gone.
+    /// A repeated push is stored although its message has ended.
     MemoryIsIgnored,
-    /// A reap takes leases that run.
+    /// A reap takes leases that have not run out.
     ReapIsEarly,
     /// Retries charge two failures.
     RetryIsCountedTwice,
-    /// A claim takes what became due last.
+    /// A claim takes the latest due times first.
     ClaimTakesTheNewest,
     /// A claim overlooks one message in ten.
     ClaimOverlooks,
-    /// An extension does nothing, and says truly until when the lease lasts.
+    /// An extension does nothing, and reports the true deadline.
     ExtendIsForgotten,
 }
 
@@ -60,13 +61,13 @@ pub(crate) struct Simulation {
     wrong: Wrong,
     ms: u64,
     messages: BTreeMap<String, Message>,
-    /// Which pushes have made a message.
+    /// The pushes that have made a message.
     made: BTreeSet<(String, u64)>,
     /// Pushes without an answer, to be repeated: id, delay, until.
     repeated: Vec<(String, u64, u64)>,
-    /// Until when an id is remembered as a cancelled one.
+    /// Until when a cancelled id is remembered.
     cancelled: BTreeMap<String, u64>,
-    /// What clients believe to hold.
+    /// The deliveries that clients believe to have.
     held: Vec<(String, String)>,
     tokens: u64,
 }
@@ -129,7 +130,7 @@ impl Simulation {
         self.story.verdict()
     }
 
-    /// One reply in ten is lost, of a call that was applied or of one that was not; nothing then.
+    /// One reply in ten is lost, of a call that was applied or of one that was not; then `false`.
     fn answer(&mut self, call: Call, apply: impl FnOnce(&mut Self) -> (Answer, bool)) -> bool {
         match self.rng.u32(0..20) {
             0 => {
@@ -157,7 +158,7 @@ impl Simulation {
         format!("m{}", self.rng.u32(0..IDS))
     }
 
-    /// A new push, or one that was not answered once more; others come in between.
+    /// A new push, or the repetition of one without an answer, with other pushes in between.
     fn push(&mut self) {
         let (id, delay_ms, until_ms) = if !self.repeated.is_empty() && self.rng.u32(0..15) == 0 {
             self.repeated
@@ -170,7 +171,7 @@ impl Simulation {
             )
         };
         let call = push(&id, &format!("+{delay_ms}"), Story::server(until_ms), "");
-        // More of these replies are lost than of others: it takes long until a message has gone.
+        // More of these replies are lost than of others, because a message lives long.
         let is_lost = self.rng.bool();
         if is_lost {
             let (_, changed) = self.pushed(&id, delay_ms, until_ms);

@@ -1,4 +1,4 @@
-//! Writes histories that read like what happened.
+//! Writes histories step by step.
 
 mod calls;
 mod steps;
@@ -10,7 +10,7 @@ use calls::{changes, due_ms, words};
 use dueq_chaos::check::{Kind, Verdict, check_events};
 use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, LeftItem, Phase, Role, State, Verb};
 
-/// The server's clock and that of the processes, when a story begins.
+/// The server's clock and that of the processes at the beginning of a story.
 const SERVER_MS: u64 = 1_000_000_000;
 const LOCAL_US: u64 = 5_000_000;
 
@@ -22,16 +22,16 @@ pub(crate) struct Story {
     pub(crate) incarnation: &'static str,
     call: u64,
     token: u64,
-    /// The lease that claims are granted; they ask for a second.
+    /// The lease that claims get; they ask for a second.
     pub(crate) lease_ms: u64,
-    /// Of each id the due by which it waits, or when it died.
+    /// By id: its score, or its time of death.
     times: HashMap<String, u64>,
-    /// Of each id the options that a claim tells.
+    /// By id: the options in a claim.
     options: HashMap<String, String>,
     events: Vec<(u64, Event)>,
 }
 
-/// Of the claims of a story.
+/// The token of a claim.
 pub(crate) type Token = String;
 
 impl Story {
@@ -39,7 +39,7 @@ impl Story {
         Self::of(Role::Worker)
     }
 
-    /// The story of a process of this role.
+    /// The story of a process with this role.
     pub(crate) fn of(role: Role) -> Self {
         let begin = Event::Begin {
             role,
@@ -62,7 +62,7 @@ impl Story {
         }
     }
 
-    /// So many ms after the start.
+    /// Moves on to so many ms after the start.
     pub(crate) fn at(&mut self, ms: u64) -> &mut Self {
         self.ms = ms;
         self
@@ -73,7 +73,7 @@ impl Story {
         SERVER_MS + ms
     }
 
-    /// What the server's clock says now.
+    /// The server's clock now.
     fn now_ms(&self) -> u64 {
         SERVER_MS
             .checked_add(self.ms)
@@ -82,7 +82,7 @@ impl Story {
     }
 
     fn t_us(&mut self) -> u64 {
-        // Lines are never at the same time.
+        // Lines never have the same time.
         let t_us =
             (LOCAL_US + self.ms * 1_000).max(self.events.last().map_or(0, |(t_us, _)| t_us + 1));
         t_us.max(LOCAL_US)
@@ -120,7 +120,7 @@ impl Story {
         })
     }
 
-    /// What is left of each id later has the time that was told last.
+    /// Remembers the last reported time of each id for the remaining messages.
     fn note_times(&mut self, what: &Call, answer: &Answer) {
         let Answer::Items(verdicts) = answer else {
             return;
@@ -183,7 +183,7 @@ impl Story {
         }
     }
 
-    /// A call that nobody knows the end of; it was applied if `applied`.
+    /// A call without an answer; it was applied if `applied`.
     pub(crate) fn unanswered(&mut self, what: Call, applied: bool) -> &mut Self {
         let call = self.invoke(what);
         self.seq += u64::from(applied);
@@ -193,7 +193,7 @@ impl Story {
         })
     }
 
-    /// A call that was refused whole.
+    /// A call that was refused as a whole.
     pub(crate) fn refused(&mut self, what: Call) -> &mut Self {
         let call = self.invoke(what);
         self.write(Event::Refused {
@@ -201,7 +201,7 @@ impl Story {
             error: "OOM".into(),
         })
     }
-    /// The history so far, and that nothing more is left.
+    /// The verdict on the history so far, with no more remaining messages.
     pub(crate) fn verdict(&mut self) -> Verdict {
         self.left(State::Scheduled, &[]);
         check_events([self.events.clone()]).expect("a story that can be told")
@@ -214,7 +214,7 @@ impl Story {
         assert_eq!(verdict.unjudged, 0);
     }
 
-    /// Exactly this, and nothing else.
+    /// Asserts exactly this violation, and no other.
     #[track_caller]
     pub(crate) fn has(&mut self, kind: Kind) {
         let verdict = self.verdict();

@@ -1,4 +1,4 @@
-//! The steps of a story: calls with their answers, and the events around them.
+//! The steps of a story: calls with their answers, and other events.
 
 use super::*;
 
@@ -7,7 +7,7 @@ impl Story {
         self.call(push(id, due, 0, ""), words(verdict), changes(verdict))
     }
 
-    /// A push that a replica must have before it is answered, and what its caller is told.
+    /// A push that must be on a replica before its outcome, and that outcome.
     pub(crate) fn push_replicated(&mut self, id: &str, verdict: &str, told: &str) -> &mut Self {
         self.call += 1;
         let op = self.call;
@@ -23,7 +23,7 @@ impl Story {
         })
     }
 
-    /// Another master, which has what has at most this `seq`.
+    /// A failover to a master with the changes up to this `seq`.
     pub(crate) fn failed_over(&mut self, survived: u64) -> &mut Self {
         self.seq = survived + 1_000_000;
         self.write(Event::Undone {
@@ -107,7 +107,7 @@ impl Story {
         token
     }
 
-    /// A claim that takes what is due and finds nothing.
+    /// A claim that may take due messages and finds nothing.
     pub(crate) fn find_nothing(&mut self, paused: bool) -> &mut Self {
         let what = Call::Claim {
             n: 10,
@@ -126,7 +126,7 @@ impl Story {
         )
     }
 
-    /// A caller of the library asks for something of one id, and is told an outcome.
+    /// A caller of the library starts an operation on one id, and gets an outcome.
     pub(crate) fn asked(&mut self, op: u64, verb: Verb, id: &str) -> &mut Self {
         self.write(Event::Asked {
             op,
@@ -143,12 +143,12 @@ impl Story {
         })
     }
 
-    /// The process ends as it was told to.
+    /// The process ends on request.
     pub(crate) fn ended(&mut self) -> &mut Self {
         self.write(Event::End)
     }
 
-    /// A settle that asks for the time which it is answered.
+    /// A settlement that asks for the time in its answer.
     pub(crate) fn settle(&mut self, verb: Verb, id: &str, token: &str, verdict: &str) -> &mut Self {
         let told_ms = verdict
             .split_once(' ')
@@ -211,7 +211,7 @@ impl Story {
         )
     }
 
-    /// What is left at the times that were told last: id, failures, crashes.
+    /// The remaining messages at their last reported times: id, failures, crashes.
     pub(crate) fn left(&mut self, state: State, items: &[(&str, u32, u32)]) -> &mut Self {
         let item = |(id, failures, crashes): &(&str, u32, u32)| {
             let time_ms = self.times.get(*id).copied().unwrap_or_default();
@@ -225,7 +225,7 @@ impl Story {
         })
     }
 
-    /// One message is left at this time, without failures.
+    /// One remaining message at this time, without failures.
     pub(crate) fn left_at(
         &mut self,
         state: State,
