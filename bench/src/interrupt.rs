@@ -1,9 +1,10 @@
-//! Ending early, and tidily.
+//! Orderly early ends.
 
 use anyhow::{Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What `measuring` comes to, unless SIGINT or SIGTERM comes before: then it is dropped, which ends its servers and processes.
+/// The result of `measuring`, unless SIGINT or SIGTERM comes first: then it is dropped, which ends
+/// its servers and processes.
 pub(crate) async fn unless_interrupted<T>(measuring: impl Future<Output = Result<T>>) -> Result<T> {
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,

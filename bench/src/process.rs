@@ -1,8 +1,8 @@
-//! What Linux tells about a process.
+//! Figures of Linux about a process.
 
 use anyhow::{Context, Result};
 
-/// In which Linux tells times, to every program.
+/// Linux's unit of times, the same for every program.
 const TICK_US: f64 = 10_000.0;
 
 /// A line of /proc/PID/status, in bytes.
@@ -25,12 +25,13 @@ pub(crate) fn cpu_us(pid: u32) -> Result<f64> {
     Ok(ticks.sum::<f64>() * TICK_US)
 }
 
-/// The processor time that the host has kept from this machine so far, of all its cores, in microseconds.
+/// The processor time that the host has withheld from this machine so far, of all its cores, in
+/// microseconds.
 pub(crate) fn stolen_us() -> Result<f64> {
     Ok(stolen_ticks(&std::fs::read_to_string("/proc/stat")?) * TICK_US)
 }
 
-/// The eighth figure of the first line; kernels without it tell of no host.
+/// The eighth figure of the first line; older kernels do not have it.
 fn stolen_ticks(stat: &str) -> f64 {
     stat.lines()
         .next()

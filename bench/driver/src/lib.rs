@@ -1,9 +1,10 @@
-//! A delay queue as `dueq-bench` sees it: a program that is told what to do in JSON lines on its standard input and
-//! answers each on its standard output.
+//! A delay queue as `dueq-bench` drives it: a program that reads requests as JSON lines from its
+//! standard input and answers each on its standard output.
 //!
-//! Every system that is measured is such a program, dueq among them, so that all are timed the same way and none shares
-//! a process with another. This crate has the protocol and, for those in Rust, everything but the queue itself.
-//! `bench/README.md` describes the protocol for other languages.
+//! Every measured system, dueq among them, is such a program, so that all are timed in the same way
+//! and none shares a process with another. This crate has the protocol and, for systems in Rust,
+//! everything except the queue itself. `bench/README.md` describes the protocol for other
+//! languages.
 
 mod message;
 mod protocol;

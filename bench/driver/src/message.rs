@@ -1,10 +1,10 @@
-//! The messages that are pushed: 100 bytes each, and they begin with when they are due.
+//! The pushed messages: 100 bytes each, beginning with their due time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long a payload is.
+/// The length of a payload.
 const PAYLOAD_BYTES: usize = 100;
-/// How many digits it begins with.
+/// The number of digits of the due time.
 const DIGITS: usize = 13;
 
 /// A message to push.
@@ -17,7 +17,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Due then, or at once.
+    /// Due at that time, or at once.
     pub fn new(due_ms: Option<u64>) -> Self {
         let shown = due_ms.unwrap_or_else(|| unix_us() / 1_000);
         let mut payload = format!("{shown:0DIGITS$}").into_bytes();
@@ -25,14 +25,14 @@ impl Message {
         Self { due_ms, payload }
     }
 
-    /// How long until it is due, in milliseconds: for systems that know delays only.
+    /// How long until it is due, in milliseconds: for systems that take only delays.
     pub fn delay_ms(&self) -> u64 {
         self.due_ms
             .map_or(0, |due| due.saturating_sub(unix_us() / 1_000))
     }
 }
 
-/// When the message with this payload was to be due, in Unix milliseconds.
+/// The intended due time of the message with this payload, in Unix milliseconds.
 pub fn due_of(payload: &[u8]) -> Option<u64> {
     std::str::from_utf8(payload.get(..DIGITS)?)
         .ok()?
@@ -40,7 +40,7 @@ pub fn due_of(payload: &[u8]) -> Option<u64> {
         .ok()
 }
 
-/// This machine's clock, in Unix microseconds. All that is measured runs on one machine.
+/// This machine's clock, in Unix microseconds. Everything that is measured runs on one machine.
 pub fn unix_us() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One line to a driver.
+/// One request to a driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
-    /// Use a queue that nobody has used before.
+    /// Use a new queue.
     Open {
         /// Its name: letters and digits.
         queue: String,
     },
-    /// Push by single calls, so many at a time, each waiting for its answer.
+    /// Push by single calls, so many at a time, each awaited.
     Push {
         /// How many.
         n: u64,
@@ -20,27 +20,27 @@ pub enum Request {
         /// When they are due.
         due: Dues,
     },
-    /// Push as fast as the system can, in its own way of pushing many.
+    /// Push as fast as the system can, by its own way of pushing many.
     Bulk {
         /// How many.
         n: u64,
-        /// Push so many a call, one call after the other; 0 for what is best.
+        /// Push so many in a call, one call after the other; 0 for the system's best number.
         batch: usize,
         /// When they are due.
         due: Dues,
     },
-    /// Push at a steady rate, each by a call of its own, whether those before it have been answered or not.
+    /// Push at a steady rate, each by its own call, without waiting for earlier answers.
     Pace {
         /// How many.
         n: u64,
         /// How many a second.
         per_s: u64,
-        /// How far ahead each is due; up to 96 ms are added, so that no two intervals are alike.
+        /// How far ahead each is due; up to 96 ms are added, so that all intervals differ.
         delay_ms: u64,
     },
-    /// Start a worker that acknowledges what it gets.
+    /// Start a worker that acknowledges its deliveries.
     Work {
-        /// How many handlers at a time; 0 for what is best.
+        /// How many handlers at a time; 0 for the system's best number.
         concurrency: usize,
     },
     /// Wait until so many messages were handled and acknowledged since the queue was opened.
@@ -49,7 +49,7 @@ pub enum Request {
         n: u64,
         /// Give up after this time.
         limit_ms: u64,
-        /// Whether to answer with the lateness of each.
+        /// Whether to return the lateness of each.
         late: bool,
     },
     /// Stop the worker and leave the queue.
@@ -61,13 +61,13 @@ pub enum Request {
 pub struct Dues {
     /// Unix milliseconds; 0 for at once.
     pub at_ms: u64,
-    /// Spread evenly over so many milliseconds from there on.
+    /// Spread evenly over so many milliseconds from then on.
     pub spread_ms: u64,
-    /// In which order they are pushed.
+    /// The order in which they are pushed.
     pub order: Order,
 }
 
-/// How the order of the pushes and that of the due times go together.
+/// The relation between the order of the pushes and that of the due times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
@@ -76,7 +76,7 @@ pub enum Order {
     Forward,
     /// The last pushed is the first due.
     Backward,
-    /// Neither.
+    /// Neither order.
     Shuffled,
 }
 
@@ -89,7 +89,7 @@ impl Dues {
         let place = match self.order {
             Order::Forward => i,
             Order::Backward => n - 1 - i,
-            // A prime that is no factor of a round number: every place comes once.
+            // A prime that is no factor of a round number: every index comes once.
             Order::Shuffled => {
                 u64::try_from(u128::from(i) * 7_368_787 % u128::from(n)).unwrap_or(0)
             }
@@ -98,24 +98,24 @@ impl Dues {
     }
 }
 
-/// One line from a driver.
+/// One reply of a driver.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reply {
-    /// Why it could not be done.
+    /// Why the request failed.
     pub error: Option<String>,
-    /// Began, in Unix microseconds.
+    /// Start, in Unix microseconds.
     pub from_us: u64,
-    /// Ended, in Unix microseconds.
+    /// End, in Unix microseconds.
     pub to_us: u64,
     /// How many messages: pushed, or handled and acknowledged.
     pub n: u64,
-    /// How late each handler started, in microseconds; below zero is early.
+    /// How late each handler started, in microseconds; negative is early.
     pub late_us: Vec<i64>,
 }
 
 impl Reply {
-    /// From its beginning to its end, in seconds.
+    /// From start to end, in seconds.
     pub fn seconds(&self) -> f64 {
         self.to_us.saturating_sub(self.from_us) as f64 / 1e6
     }

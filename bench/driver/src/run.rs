@@ -14,18 +14,18 @@ use crate::sink::Sink;
 
 /// A delay queue to be measured.
 pub trait Queue: Sized + Send + Sync + 'static {
-    /// How many messages it pushes best by one call of [`push_many`](Queue::push_many).
+    /// How many messages one call of [`push_many`](Queue::push_many) pushes best.
     const BATCH: usize;
     /// How many such calls at a time.
     const IN_FLIGHT: usize;
-    /// How many handlers at a time it is best run with.
+    /// The best number of concurrent handlers.
     const CONCURRENCY: usize;
 
     /// A queue of this name on that server.
     fn open(server: &str, name: &str) -> impl Future<Output = Result<Self>> + Send;
     /// Pushes one message by one call.
     fn push(&self, message: Message) -> impl Future<Output = Result<()>> + Send;
-    /// Pushes many by one call, or however the system does it.
+    /// Pushes many by one call, or in the system's own way.
     fn push_many(&self, messages: Vec<Message>) -> impl Future<Output = Result<()>> + Send;
     /// Starts a worker.
     fn work(&self, concurrency: usize, sink: Sink) -> impl Future<Output = Result<()>> + Send;
@@ -139,7 +139,7 @@ async fn answer<Q: Queue>(
     Ok(reply)
 }
 
-/// Runs `one` for each number below `n`, so many at a time.
+/// Runs `one` for each number below `n`, with limited concurrency.
 async fn shared_out<Q: Queue, F>(
     queue: &Arc<Q>,
     n: u64,

@@ -1,4 +1,4 @@
-//! Where handlers report.
+//! Collects the reports of handlers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::message::{due_of, unix_us};
 
-/// Counts what was handled and acknowledged, and keeps how late each was. Cheap to clone.
+/// Counts handled and acknowledged messages, and keeps the lateness of each. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Sink(Arc<Inner>);
 
@@ -20,8 +20,8 @@ struct Inner {
     failed: Notify,
 }
 
-/// Counts up, and wakes one who waits for a number when it is reached, not before: a wake for each message costs more than many
-/// a queue does.
+/// A counter with one waiter, which it wakes only at the awaited number: waking it for each message
+/// costs more than many a queue does.
 #[derive(Debug)]
 struct Counter {
     count: AtomicU64,
@@ -40,7 +40,8 @@ impl Default for Counter {
 }
 
 impl Counter {
-    // Of two who add and ask at the same time one at least sees the other: all four are in one order.
+    // Of an add and a concurrent wait, at least one sees the other: all four operations are in one
+    // order.
     fn add(&self, more: u64) {
         let count = self.count.fetch_add(more, Ordering::SeqCst) + more;
         if count >= self.awaited.load(Ordering::SeqCst) {
@@ -48,7 +49,7 @@ impl Counter {
         }
     }
 
-    /// Waits until it has come to `n`; for one at a time.
+    /// Waits until it has reached `n`; one waiter at a time.
     async fn reach(&self, n: u64) {
         self.awaited.store(n, Ordering::SeqCst);
         loop {
@@ -66,7 +67,7 @@ impl Counter {
 }
 
 impl Sink {
-    /// A handler has begun with this payload.
+    /// A handler has started with this payload.
     pub fn start(&self, payload: &[u8]) {
         if let Some(due_ms) = due_of(payload) {
             let late = i64::try_from(unix_us()).unwrap_or(i64::MAX)
@@ -85,7 +86,7 @@ impl Sink {
         self.0.acked.add(count);
     }
 
-    /// The worker has ended by itself: what waits for it need not wait any longer.
+    /// The worker has ended early: waiting for it is useless.
     pub fn fail(&self, reason: String) {
         *self
             .0
@@ -95,7 +96,7 @@ impl Sink {
         self.0.failed.notify_waiters();
     }
 
-    /// Why the worker has ended, when it has.
+    /// Why the worker has ended, if it has.
     pub(crate) async fn failed(&self) -> String {
         loop {
             let failed = self.0.failed.notified();
@@ -111,7 +112,7 @@ impl Sink {
         }
     }
 
-    /// Waits until so many handlers have begun.
+    /// Waits until so many handlers have started.
     pub async fn started(&self, n: u64) {
         self.0.started.reach(n).await;
     }

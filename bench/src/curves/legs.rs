@@ -1,8 +1,8 @@
-//! Where the time between a due moment and the start of a handler goes.
+//! The parts of the time between a due time and the start of the handler.
 //!
-//! Each delivery's way is cut into legs by what the nodes' script calls show:
-//! **wheel**, from the due time until anybody asks the server for due messages; **promote**, that call, if it was not the
-//! one that granted the message; **wake-up list**, from its answer until the call that did was made; **claim**, that call; and
+//! The nodes' script calls divide this time: **wheel**, from the due time until a node asks the
+//! server for due messages; **promote**, that call, if another call granted the message; **wake-up
+//! list**, from its answer until the granting call was made; **claim**, that call; and
 //! **dispatch**, from its answer until the handler starts.
 
 use std::collections::HashMap;
@@ -24,11 +24,12 @@ use crate::peers::server::Server;
 const SETTLING: Duration = Duration::from_secs(3);
 const AHEAD_US: u64 = 1_000_000;
 const STEP_US: u64 = 100_000;
-/// After the last due moment.
+/// After the last due time.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ID: &str = "leg-";
 
-/// Where the time between a due moment and the start of a handler goes: wheel, promote, wake-up list, claim, dispatch.
+/// Measures the parts of the time between a due time and the start of the handler: wheel, promote,
+/// wake-up list, claim, dispatch.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// How many messages a second
@@ -44,7 +45,7 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// A promote or claim of some node, by the machine's clock.
+/// A promote or claim of a node, by the machine's clock.
 #[derive(Clone, Copy, Default)]
 struct Call {
     from_us: u64,
@@ -69,7 +70,7 @@ struct Watch;
 
 impl Observer for Watch {
     fn invoke(&self, call: u64, verb: &'static str, _: &str, args: &[&[u8]]) {
-        // A claim of none only rings.
+        // A claim of no message only pushes wake-up tokens.
         if verb == "promote" || verb == "claim" && args.get(1) != Some(&b"0".as_slice()) {
             calls().under_way.insert(call, unix_us());
         }
@@ -90,7 +91,7 @@ impl Observer for Watch {
     }
 }
 
-/// The ids in what a claim answered.
+/// The ids in a claim's answer.
 fn ids(reply: &Reply, found: &mut impl FnMut(&[u8])) {
     match reply {
         Reply::Bytes(bytes) if bytes.starts_with(ID.as_bytes()) => found(bytes),
@@ -126,7 +127,7 @@ async fn measure(nodes: u64, rate: u64, seconds: u64) -> Result<Value> {
     let (stop, handled) = (CancellationToken::new(), Arc::new(Mutex::new(Vec::new())));
     let mut workers = Vec::new();
     for _ in 0..nodes {
-        // Each with connections of its own, as a process of its own would have.
+        // Each with its own connections, like a process.
         let queue = Client::connect(&server.address()).await?.queue("legs")?;
         let (stop, handled) = (stop.clone(), Arc::clone(&handled));
         let handler = move |delivery: Delivery| {
@@ -174,7 +175,8 @@ async fn measure(nodes: u64, rate: u64, seconds: u64) -> Result<Value> {
     Ok(setting)
 }
 
-/// Pushes what is due in so many seconds, about a second ahead: as many in one instant as there are nodes. How many.
+/// Pushes messages about a second ahead, due within so many seconds: as many in one instant as
+/// there are nodes. Returns their number.
 async fn push(queue: &Queue, nodes: u64, rate: u64, seconds: u64) -> Result<usize> {
     let (apart_us, from_us) = (1_000_000 * nodes / rate, unix_us() + AHEAD_US);
     let instants = (seconds * 1_000_000 / apart_us).max(1);
@@ -205,7 +207,7 @@ async fn push(queue: &Queue, nodes: u64, rate: u64, seconds: u64) -> Result<usiz
     Ok((instants * nodes) as usize)
 }
 
-/// All legs of all deliveries.
+/// All parts of all deliveries.
 fn legs(handled: &[Handled], mut calls: Calls) -> Result<Value> {
     calls.answered.sort_by_key(|call| call.from_us);
     let (mut late, mut all) = (Vec::new(), HashMap::<&str, Vec<i64>>::new());
@@ -222,7 +224,8 @@ fn legs(handled: &[Handled], mut calls: Calls) -> Result<Value> {
         let first = calls
             .answered
             .partition_point(|call| call.from_us < *due_us);
-        // The clock of the server is read within the call: one that was made a moment before may grant it.
+        // The server reads its clock during the call: a call made just before the due time may
+        // grant the message.
         let first = calls
             .answered
             .get(first)

@@ -1,4 +1,4 @@
-//! Figures against something that grows: what waits, nodes, callers. And a storm.
+//! Figures against a growing quantity (waiting messages, nodes, callers), and a storm.
 
 pub(crate) mod concurrency;
 pub(crate) mod legs;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde_json::Value;
 
-/// What all of them take.
+/// The options of all curves.
 #[derive(clap::Args)]
 pub(crate) struct Output {
     /// Also write the JSON to this file, for `plot`
@@ -21,7 +21,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Prints the result as JSON and keeps it if that was asked for.
+    /// Prints the result as JSON, and saves it with `--save`.
     fn write(&self, result: &Value) -> Result<()> {
         println!("{result:#}");
         self.save

@@ -1,4 +1,4 @@
-//! What nodes ask of Redis, idle and at work, by how many there are.
+//! The commands that nodes send to Redis, idle and busy, by the number of nodes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,16 +15,16 @@ use super::{Output, message};
 use crate::peers::server::{Server, number};
 use crate::process::cpu_us;
 
-/// How long a fleet settles in, and how long each figure is taken.
+/// How long the nodes settle in, and how long each figure is measured.
 const SETTLING: Duration = Duration::from_secs(3);
 const LENGTH: Duration = Duration::from_secs(6);
-/// One message after the other, so far apart that each is a due instant of its own.
+/// Single messages, so far apart that each has its own due instant.
 const APART: Duration = Duration::from_millis(60);
 const AHEAD: Duration = Duration::from_millis(500);
-/// What a client sends and no script of dueq calls.
+/// Commands of a client that no script of dueq calls.
 const SENT: [&str; 4] = ["evalsha", "blpop", "ping", "ssubscribe"];
 
-/// What nodes ask of Redis, idle and at work, with 1 to 50 of them on a queue.
+/// Counts the commands that nodes send to Redis, idle and busy, with 1 to 50 nodes on a queue.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// How many nodes
@@ -68,7 +68,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         .write(&json!({ "curve": "nodes", "points": points }))
 }
 
-/// What has happened so far.
+/// The counts so far.
 struct Counts {
     at: Instant,
     sent: f64,
@@ -108,7 +108,7 @@ async fn measure(nodes: usize) -> Result<Value> {
     let (stop, handled) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
     let mut workers = Vec::new();
     for _ in 0..nodes {
-        // Each with connections of its own, as a process of its own would have.
+        // Each with its own connections, like a process.
         let queue = Client::connect(&server.address()).await?.queue("nodes")?;
         let (stop, handled) = (stop.clone(), Arc::clone(&handled));
         let handler = move |_: Delivery| {
@@ -154,7 +154,7 @@ async fn measure(nodes: usize) -> Result<Value> {
     Ok(point)
 }
 
-/// Pushes messages that are due one after the other; how many.
+/// Pushes messages that are due one after the other; returns their number.
 async fn one_by_one(queue: &Queue) -> Result<u64> {
     let count = (LENGTH.as_millis() / APART.as_millis()) as u64;
     for _ in 0..count {
@@ -164,7 +164,7 @@ async fn one_by_one(queue: &Queue) -> Result<u64> {
     Ok(count)
 }
 
-/// How often a command was called, as INFO commandstats tells it.
+/// The number of calls of a command, from INFO commandstats.
 fn calls_of(info: &str, command: &str) -> Option<f64> {
     let line = info.lines().find_map(|line| {
         line.strip_prefix("cmdstat_")?

@@ -1,4 +1,4 @@
-//! What push, delivery and acknowledgement cost Redis beside so many messages that wait.
+//! The cost of push, delivery and acknowledgement for Redis, by the number of waiting messages.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::stores::{Floor, Store};
 use crate::peers::measured::Figures;
 use crate::peers::server::Server;
 
-/// How many messages each figure is of.
+/// How many messages each figure covers.
 const SAMPLE: u64 = 20_000;
-/// What is measured beside many that wait is measured beside so few, in turn.
+/// The other server of each round has so few waiting messages.
 const FEW: u64 = 10_000;
 const ROUNDS: usize = 5;
-/// What waits is due within these hours, from the day after tomorrow on.
+/// The waiting messages are due within these hours, from the day after tomorrow on.
 const FROM_MS: u64 = 48 * 3_600_000;
 const SPREAD_MS: u64 = 24 * 3_600_000;
 
@@ -48,7 +48,7 @@ enum InOrder {
     Shuffled,
 }
 
-/// Redis's processor time a message, in microseconds, or how many times another one it is.
+/// Redis's processor time for each message, in microseconds, or its ratio to another one.
 #[derive(Clone, Copy, Serialize)]
 struct Cost {
     push: f64,
@@ -58,7 +58,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// Figure by figure of what was measured in several rounds.
+    /// The measurements of several rounds, by figure.
     fn medians(rounds: &[Self]) -> Self {
         let median = |figure: fn(&Self) -> f64| {
             let mut figures = Figures::default();
@@ -123,11 +123,12 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         .write(&json!({ "curve": "scale", "points": points }))
 }
 
-/// One of the two beside more and more that wait, and beside few.
+/// The queue or the floor, with many waiting messages and with few.
 struct Pair<S> {
     many: Side<S>,
     few: Side<S>,
-    /// What was measured beside as many as wait now, round by round, and how many times that beside few it was.
+    /// The measurements with the present number of waiting messages, by round, and their ratios to
+    /// those with few.
     costs: Vec<Cost>,
     growths: Vec<Cost>,
 }
@@ -156,7 +157,7 @@ impl<S: Store> Pair<S> {
         Ok(())
     }
 
-    /// The medians of the rounds since the last time.
+    /// The medians of the rounds since the last call.
     fn take(&mut self, waiting: u64) -> (Cost, Cost) {
         let [costs, growths] = [&mut self.costs, &mut self.growths].map(std::mem::take);
         let (cost, growth) = (Cost::medians(&costs), Cost::medians(&growths));
@@ -195,12 +196,13 @@ impl<S: Store> Side<S> {
             order,
             from_ms: unix_us() / 1_000 + FROM_MS,
         };
-        // The first calls load scripts and make connections.
+        // The first calls load scripts and open connections.
         side.deliver().await?;
         Ok(side)
     }
 
-    /// Lets so many wait instead of so many. What things cost before Redis had moved its tables, if it has to.
+    /// Changes the number of waiting messages. Returns the cost while Redis was moving its tables,
+    /// if it had to.
     async fn grow(&mut self, from: u64, to: u64) -> Result<Option<Cost>> {
         let n = to - from;
         for start in (0..n).step_by(10_000) {
@@ -227,7 +229,7 @@ impl<S: Store> Side<S> {
             .push_known((0..SAMPLE).map(|i| self.due(i, SAMPLE)))
             .await?;
         let push = (self.cpu_us().await? - before) / SAMPLE as f64;
-        // So that the next figure is of as many that wait.
+        // So that the next figure has as many waiting messages.
         self.store.withdraw(far).await?;
         let (push_now, deliver, ack) = self.deliver().await?;
         Ok(Cost {
@@ -238,7 +240,7 @@ impl<S: Store> Side<S> {
         })
     }
 
-    /// Whether Redis is moving a table of what waits to a larger one.
+    /// Whether Redis is moving a table of waiting messages to a larger one.
     async fn is_moving(&mut self) -> Result<bool> {
         for (_, key) in S::TABLES {
             if self.server.is_rehashing(key).await? {
@@ -248,7 +250,7 @@ impl<S: Store> Side<S> {
         Ok(false)
     }
 
-    /// When message `i` of `n` that wait for long is due.
+    /// The due time of waiting message `i` of `n`.
     fn due(&self, i: u64, n: u64) -> Option<u64> {
         Dues {
             at_ms: self.from_ms,
@@ -258,7 +260,8 @@ impl<S: Store> Side<S> {
         .of(i, n)
     }
 
-    /// Pushes a sample that is due at once, claims and acknowledges it; what each costs a message.
+    /// Pushes messages that are due at once, claims and acknowledges them; returns the cost of each
+    /// step for a message.
     async fn deliver(&mut self) -> Result<(f64, f64, f64)> {
         let started = self.cpu_us().await?;
         self.store.push((0..SAMPLE).map(|_| None)).await?;

@@ -15,23 +15,23 @@ use crate::drive::floor::{Calls, id};
 const BATCH: u64 = 100;
 const LEASE: Duration = Duration::from_secs(600);
 
-/// Something that keeps messages until they are due.
+/// A store of messages until they are due.
 pub(super) trait Store: Sized {
     const NAME: &'static str;
-    /// How to read from the ids by due time and from the payloads, and their keys.
+    /// How to read the ids by due time and the payloads, and their keys.
     const TABLES: [(&'static str, &'static str); 2];
     type Granted;
 
     async fn connect(server: &str) -> Result<Self>;
-    /// Pushes by calls of a hundred: due then, in Unix milliseconds, or at once.
+    /// Pushes by calls of a hundred: due at that time, in Unix milliseconds, or at once.
     async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<()>;
-    /// The same, and tells the ids.
+    /// The same; returns the ids.
     async fn push_known(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>>;
-    /// Takes back what waits.
+    /// Cancels waiting messages.
     async fn withdraw(&self, ids: Vec<Vec<u8>>) -> Result<()>;
-    /// Claims up to a hundred that are due.
+    /// Claims up to a hundred due messages.
     async fn claim(&self) -> Result<Vec<Self::Granted>>;
-    /// Acknowledges what one claim granted.
+    /// Acknowledges the grant of one claim.
     async fn acknowledge(&self, granted: Vec<Self::Granted>) -> Result<()>;
 }
 
@@ -99,7 +99,7 @@ fn messages(dues: impl Iterator<Item = Option<u64>>) -> impl Iterator<Item = due
     dues.map(|due| message(due.map_or(Due::AfterMs(0), Due::at_ms)))
 }
 
-/// They are handed over, not cloned: of a clone the library must suppose that somebody knows the id.
+/// They are moved, not cloned: the library must assume that the id of a clone is known elsewhere.
 async fn push(queue: &Queue, messages: impl Iterator<Item = dueq::Message>) -> Result<()> {
     let mut messages = messages.peekable();
     while messages.peek().is_some() {
@@ -115,7 +115,7 @@ async fn push(queue: &Queue, messages: impl Iterator<Item = dueq::Message>) -> R
     Ok(())
 }
 
-/// The floor, and how many it was given.
+/// The floor, and the number of messages that it was given.
 pub(super) struct Floor(Calls, AtomicU64);
 
 impl Store for Floor {

@@ -14,13 +14,14 @@ use crate::peers::measured::Lateness;
 use crate::peers::server::Server;
 use crate::peers::systems::{chosen, root};
 
-/// How long before the instant the quiet queue is watched.
+/// How long the quiet queue is watched before the instant.
 const BEFORE: Duration = Duration::from_secs(2);
 /// How long it is watched from the instant on, in seconds.
 const BESIDE_S: u64 = 15;
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Many messages due in one instant in one queue: how late another one on the same server is meanwhile.
+/// Pushes many messages due in one instant to one queue, and measures the lateness of another queue
+/// on the same server.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// How many are due at once
@@ -48,7 +49,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     ask(&mut storm, &open("storm")).await?;
     ask(&mut quiet, &open("quiet")).await?;
 
-    // Pushed in parts, so that the instant can be chosen when it is known how long the rest takes.
+    // Pushed in parts, because the instant depends on how long the rest takes.
     let n = arguments.messages;
     let part = in_future(&mut storm, n / 10, unix_us() / 1_000 + 86_400_000).await?;
     let at_ms = unix_us() / 1_000 + (part.seconds() * 15_000.0) as u64 + 10_000;
@@ -106,9 +107,9 @@ fn named(slowest: Vec<(u64, Vec<String>)>) -> Result<Vec<(u64, String)>> {
         .collect())
 }
 
-/// Messages for as long as the storm may last, at a steady rate: before it, and in it.
+/// Messages at a steady rate, before the storm and for as long as it may last.
 async fn watch(quiet: &mut Driver, per_s: u64) -> Result<(Lateness, Lateness)> {
-    // Pushed half a second ahead: those of the first second are due before the instant.
+    // Pushed half a second ahead: the messages of the first second are due before the instant.
     let (first, rest) = (per_s, per_s * BESIDE_S);
     let mut both = (Lateness::default(), Lateness::default());
     ask(

@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 
 type Connection = BufStream<TcpStream>;
 
-/// How many connections push, at most so many calls at a time.
+/// How many connections push, with at most so many calls in flight.
 const PUSHERS: usize = 64;
-/// How long a delivery is the worker's, in seconds.
+/// How long a delivery belongs to the worker, in seconds.
 const TIME_TO_RUN_S: u32 = 30;
 
 pub(super) struct Beanstalkd {
@@ -125,7 +125,7 @@ async fn ask(connection: &mut Connection, command: &str, answer: &str) -> Result
     expect(connection, answer).await
 }
 
-/// The rest of a line that begins so.
+/// The rest of a line with this prefix.
 async fn expect(connection: &mut Connection, word: &str) -> Result<String> {
     let mut line = String::new();
     connection.read_line(&mut line).await?;
@@ -135,7 +135,7 @@ async fn expect(connection: &mut Connection, word: &str) -> Result<String> {
     }
 }
 
-/// The deletion of one message goes out with the reservation of the next.
+/// The deletion of one message is sent with the reservation of the next.
 async fn work(mut connection: Connection, sink: Sink) -> Result<()> {
     connection.write_all(b"reserve\r\n").await?;
     connection.flush().await?;

@@ -61,7 +61,7 @@ impl Queue for Dueq {
         Ok(())
     }
 
-    /// The worker acknowledges behind the handler's back: the queue's own count tells when Redis has it.
+    /// The worker acknowledges after the handler: the queue's own counter shows when Redis has it.
     async fn acked(&self, n: u64, _: &Sink) -> Result<()> {
         while self.queue.stats().await?.acked < n {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,7 +1,8 @@
-//! The floor: the least that Redis can be asked to do for a delay queue, by hand, with no safety whatever.
+//! The floor: the least work of Redis for a delay queue, without any safety.
 //!
-//! One script ZADD + HSET; one ZRANGEBYSCORE LIMIT 100 + ZREM + HMGET; one HDEL; nothing else. What a worker took and did not
-//! acknowledge is lost, a repeated push is not noticed, the clock is the client's.
+//! One script ZADD + HSET; one ZRANGEBYSCORE LIMIT 100 + ZREM + HMGET; one HDEL; nothing else. A
+//! claimed message that is not acknowledged is lost, a repeated push makes a second message, and
+//! the clock is the client's.
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,9 +36,9 @@ static CLAIM: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// How many workers' loops: one handles while another's call is under way.
+/// How many worker loops: one handles while another's call is in flight.
 const LOOPS: usize = 2;
-/// What an idle loop waits before it looks again.
+/// The pause of an idle loop before it polls again.
 const POLL: Duration = Duration::from_millis(1);
 
 /// The floor's three calls, on one connection.
@@ -71,7 +72,7 @@ impl Calls {
         Ok(call.invoke_async(&mut self.connection.clone()).await?)
     }
 
-    /// Up to a hundred that are due: their ids, and their payloads.
+    /// Up to a hundred due messages: their ids, and their payloads.
     pub(crate) async fn claim(&self) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
         let now_ms = unix_us() / 1_000;
         let mut connection = self.connection.clone();
@@ -94,7 +95,7 @@ impl Calls {
             .await?)
     }
 
-    /// Takes back what waits.
+    /// Cancels waiting messages.
     pub(crate) async fn withdraw(&self, ids: &[Vec<u8>]) -> Result<()> {
         let () = redis::cmd("ZREM")
             .arg(&self.keys[0])
@@ -105,7 +106,7 @@ impl Calls {
     }
 }
 
-/// As long as the ids that dueq makes.
+/// As long as dueq's own ids.
 pub(crate) fn id(number: u64) -> String {
     format!("{number:022}")
 }

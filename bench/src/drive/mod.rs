@@ -1,4 +1,4 @@
-//! The drivers that are part of this program: it starts itself once for each.
+//! The drivers inside this program: it starts itself once for each.
 
 mod beanstalkd;
 mod dueq;
@@ -7,11 +7,11 @@ pub(crate) mod floor;
 use anyhow::Result;
 use clap::ValueEnum;
 
-/// Is one of the systems: told what to do in JSON lines on standard input.
+/// Runs one of the systems: reads requests as JSON lines from standard input.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     system: System,
-    /// Where its server is.
+    /// The URL of its server.
     server: String,
 }
 

@@ -1,4 +1,5 @@
-//! The calls that are counted: each by EVALSHA, one after the other on one connection, at a time that the call names.
+//! The counted calls: each by EVALSHA, one after the other on one connection, at a time that the
+//! call names.
 //!
 //! The queue has `meta.test`, so that neither the speed of callgrind nor that of the machine changes what a script does.
 
@@ -25,15 +26,16 @@ const KEYS: [&str; 10] = [
 const VERBS: [&str; 3] = ["push", "claim", "ack"];
 const PAYLOAD: usize = 100;
 const LEASE_MS: &str = "30000";
-/// Messages that wait beside those that are counted: no table of Redis changes its size while these come and go.
+/// Waiting messages beside the counted ones: no table of Redis changes its size while those come
+/// and go.
 const WAITING: usize = 15_000;
 const WAITING_DELAY_MS: &str = "+31536000000";
 const LATER_MS: &str = "+3600000";
 const DAY_MS: u64 = 86_400_000;
-/// Size of a call, and how many calls are counted together: many, since the garbage collector of Lua and the tasks of the server
-/// that run once a second work in large steps.
+/// Size of a call, and how many calls are counted together: many, because Lua's garbage collector
+/// and the server's tasks each second work in large steps.
 const SIZES: [(usize, usize); 2] = [(1, 400), (100, 100)];
-/// Time between two calls: what a push remembers for 10 s is forgotten by the call that comes 50 later.
+/// Time between two calls: an entry that a push remembers for 10 s is forgotten 50 calls later.
 const STEP_MS: u64 = 200;
 
 /// The form of push's argument `until`.
@@ -74,10 +76,10 @@ pub(super) struct Calls {
     connection: Connection,
     shas: Vec<String>,
     until: Until,
-    /// What all keys of the present queue begin with.
+    /// Prefix of all keys of the present queue.
     base: String,
     now_ms: u64,
-    /// Makes ids, tokens and nonces, each once.
+    /// Makes unique ids, tokens and nonces.
     made: u64,
 }
 
@@ -126,17 +128,19 @@ impl Calls {
             .context("INFO names no version")
     }
 
-    /// Fills the queues and makes half of the calls: tables, buffers and what is remembered have their size afterwards.
+    /// Fills the queues and makes half of the calls: then tables, buffers and remembered ids have
+    /// their final size.
     pub(super) fn warm_up(&mut self, counter: &mut Counter) -> Result<()> {
         self.lives_of(counter, 2).map(drop)
     }
 
-    /// Counts every figure once: its name, and instructions per message.
+    /// Counts every figure once: its name, and instructions for each message.
     pub(super) fn round(&mut self, counter: &mut Counter) -> Result<Vec<(String, u64)>> {
         self.lives_of(counter, 1)
     }
 
-    /// Each kind of ids and size of call has a queue of its own: what a push finds remembered is of its own kind.
+    /// Each kind of ids and size of call has its own queue, so that a push finds only remembered
+    /// ids of its own kind.
     fn lives_of(&mut self, counter: &mut Counter, divisor: usize) -> Result<Vec<(String, u64)>> {
         let mut figures = Vec::new();
         for (ids, kind) in [(Ids::Made, "made"), (Ids::Chosen, "chosen")] {
@@ -160,7 +164,7 @@ impl Calls {
         Ok(figures)
     }
 
-    /// Goes on with this queue; a new one gets the messages that wait beside those that are counted.
+    /// Continues with this queue; a new queue gets the waiting messages.
     fn open(&mut self, base: String) -> Result<()> {
         self.base = base;
         let mut allow = redis::cmd("HSETNX");
@@ -209,7 +213,7 @@ impl Calls {
         Ok([later, at_once, claim, counter.count()?])
     }
 
-    /// `until` as the library gives it.
+    /// `until` as the library sends it.
     fn until(&mut self, ids: Ids, size: usize) -> String {
         let ms = self.now_ms + 10_000;
         match (self.until, ids) {
@@ -240,7 +244,7 @@ impl Calls {
         Ok(())
     }
 
-    /// The words that acknowledge what it granted.
+    /// The arguments that acknowledge its grant.
     fn claim(&mut self, size: usize) -> Result<Vec<String>> {
         self.made += 1;
         let token = format!("{:016}", self.made);
@@ -272,7 +276,7 @@ impl Calls {
             .with_context(|| VERBS[verb])
     }
 
-    /// 22 characters, as the library's ids have; the first ones change seldom, like those of a UUIDv7.
+    /// 22 characters like the library's ids; the first ones change seldom, as in a UUIDv7.
     fn unique(&mut self) -> String {
         self.made += 1;
         let mixed = self.made.wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use dueq_testkit::Server;
 
-/// What the server does on its own, kept small: one background task a second, no other thread.
+/// The server's own work, kept small: one background task each second, no other thread.
 const QUIET: [&str; 12] = [
     "--hz",
     "1",
@@ -34,7 +34,7 @@ pub(super) struct Counter {
     wrapper: PathBuf,
     dumps: usize,
     since: Instant,
-    /// Instructions a second of the idle server.
+    /// Instructions of the idle server each second.
     idle: f64,
 }
 
@@ -59,7 +59,8 @@ impl Counter {
             std::process::id(),
             Instant::now()
         ));
-        // `exec`: the process of the wrapper becomes the server. The dumps are written to the server's folder.
+        // `exec`: the wrapper's process becomes the server, and writes its dumps to the server's
+        // folder.
         let quoted = program.display().to_string().replace('\'', r"'\''");
         let line = format!(
             "#!/bin/sh\nexec valgrind --tool=callgrind --trace-children=yes --callgrind-out-file=count '{quoted}' \"$@\"\n"
@@ -77,7 +78,7 @@ impl Counter {
         })
     }
 
-    /// Counts what the server does on its own, with its present data: from now on `count` leaves that out.
+    /// Counts the server's own work with its present data: from now on `count` leaves that out.
     pub(super) fn idle(&mut self) -> Result<()> {
         self.take()?;
         std::thread::sleep(IDLE);
@@ -92,7 +93,7 @@ impl Counter {
         Ok(connection)
     }
 
-    /// Instructions since the last count, without those that the idle server executes in that time.
+    /// Instructions since the last count, without those of the idle server in that time.
     pub(super) fn count(&mut self) -> Result<u64> {
         let (instructions, time) = self.take()?;
         Ok(instructions.saturating_sub((self.idle * time.as_secs_f64()) as u64))

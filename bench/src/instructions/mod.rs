@@ -1,4 +1,5 @@
-//! Instructions that Redis executes for one message, counted by callgrind: a figure that a busy machine does not change.
+//! Instructions that Redis executes for one message, counted by callgrind: a busy machine does not
+//! change this figure.
 
 mod calls;
 mod counter;
@@ -119,7 +120,7 @@ fn count(scripts: &Scripts, rounds: u32) -> Result<Counted> {
     })
 }
 
-/// Those above the limit, each with its ratio. A figure that only one side has is an error.
+/// The figures above the limit, each with its ratio. A figure that only one side has is an error.
 fn grown(counted: &Counted, before: &Counted) -> Result<Vec<String>> {
     if !counted.instructions.keys().eq(before.instructions.keys()) {
         bail!("the file has other figures than this run: save it again");

@@ -45,7 +45,7 @@ impl Driver {
         }
     }
 
-    /// Sends any line and waits for the one that answers it.
+    /// Sends any line and waits for its answer.
     pub(crate) async fn exchange<A: DeserializeOwned>(
         &mut self,
         line: &impl Serialize,
@@ -64,7 +64,7 @@ impl Driver {
         serde_json::from_str(&reply).with_context(|| format!("not a reply: {reply}"))
     }
 
-    /// From now on the peak of its memory counts.
+    /// Resets the peak of its memory.
     pub(crate) fn forget_peak(&self) -> Result<()> {
         Ok(std::fs::write(
             format!("/proc/{}/clear_refs", self.pid()?),
@@ -72,7 +72,7 @@ impl Driver {
         )?)
     }
 
-    /// The most memory it has had resident, in bytes.
+    /// Its peak resident memory since then, in bytes.
     pub(crate) fn peak_bytes(&self) -> Result<u64> {
         status_bytes(self.pid()?, "VmHWM")
     }

@@ -1,4 +1,4 @@
-//! What was measured of a system.
+//! The measurements of a system.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ impl Figures {
         self.rounds.push(figure);
     }
 
-    /// A first idea, until there is a round.
+    /// An estimate, until there is a round.
     pub(crate) fn guess(&mut self, figure: f64) {
         self.guess = Some(figure);
     }
@@ -30,7 +30,7 @@ impl Figures {
         }
     }
 
-    /// The best idea there is.
+    /// The best estimate.
     pub(crate) fn about(&self) -> f64 {
         self.median().or(self.guess).unwrap_or(1_000.0)
     }
@@ -94,13 +94,13 @@ pub(crate) struct Measured {
     pub(crate) lateness_10: Lateness,
     /// Redis CPU per message by order of the pushes and number waiting.
     pub(crate) order_us: Vec<(String, u64, f64)>,
-    /// Pushed, not delivered yet: how many, due when, at what cost.
+    /// Pushed messages without a delivery yet: their number, due time and cost.
     pub(crate) delayed: Option<(u64, u64, Option<f64>)>,
     pub(crate) failures: Vec<String>,
 }
 
 impl Measured {
-    /// The figures with one number each, by their names in JSON.
+    /// The figures with a single number, by their names in JSON.
     pub(crate) fn figures(&self) -> [(&'static str, &Figures); 8] {
         [
             ("push_c64_per_s", &self.push_c64_per_s),
@@ -146,7 +146,7 @@ impl Measured {
     }
 }
 
-/// To three decimals, as nothing here is known better.
+/// Three decimals: no figure here is more precise.
 fn rounded(figure: f64) -> f64 {
     (figure * 1_000.0).round() / 1_000.0
 }

@@ -1,4 +1,4 @@
-//! The queue beside other delay queues.
+//! dueq beside other delay queues.
 
 pub(crate) mod driver;
 pub(crate) mod measured;
@@ -17,7 +17,7 @@ use server::Server;
 use systems::{Kind, System, chosen};
 use workload::{Plan, Workload};
 
-/// The queue beside other delay queues.
+/// Measures dueq beside other delay queues.
 ///
 /// Each runs as a program of its own, on a private server of its own, and they take turns. bench/peers/install installs the
 /// others. Exits with 1 unless those that a comparison needs were all measured.

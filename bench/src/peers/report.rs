@@ -1,4 +1,4 @@
-//! What a run has shown: as a table with ratios, and as JSON.
+//! The report of a run: a table with ratios, and JSON.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::systems::{KINDS, System};
 
 pub(crate) struct Report<'a> {
     systems: &'a [System],
-    /// What those that need a Redis ran on.
+    /// The server of the systems that need a Redis.
     server: Option<String>,
     quick: bool,
     took: Duration,
 }
 
-/// A column: its title, what stands in it, and whether more is better.
+/// A column: its title, its text, and whether more is better.
 type Column = (&'static str, fn(&Measured) -> Option<f64>, bool);
 
 const COLUMNS: &[Column] = &[
@@ -57,7 +57,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Whether all that a comparison needs were measured, in every figure of the table.
+    /// Whether every system that a comparison needs was measured, in every figure of the table.
     pub(crate) fn is_complete(&self) -> bool {
         self.gaps().is_empty()
     }
@@ -145,7 +145,7 @@ impl<'a> Report<'a> {
         };
         let against = if others {
             let peers = self.systems.iter().filter(|system| system.kind.is_peer());
-            // Whoever is early is no example.
+            // A system that delivers early is not compared with.
             let figures = peers
                 .filter_map(|system| figure(&system.measured))
                 .filter(|figure| *figure > 0.0);
@@ -161,7 +161,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Something of each kind was measured. A peer that fails in one workload was measured all the same: that is its figure.
+/// Each kind has a measurement. A peer that fails in one workload was measured all the same: the
+/// failure is its figure.
 fn is_measured(measured: &Measured) -> bool {
     measured.push_c64_per_s.median().is_some()
         && measured.life_per_s.median().is_some()

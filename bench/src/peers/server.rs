@@ -1,4 +1,4 @@
-//! The servers that the systems run on.
+//! The servers of the systems.
 
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ pub(crate) enum Server {
     Redis {
         url: String,
         connection: MultiplexedConnection,
-        /// Gone when this is dropped; absent if somebody else runs it.
+        /// Ends when this is dropped; absent for a server that the user runs.
         _private: Option<Box<dueq_testkit::Server>>,
     },
     Beanstalkd {
@@ -26,7 +26,7 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// A Redis without persistence, otherwise as it comes.
+    /// A Redis without persistence, otherwise with its default settings.
     pub(crate) async fn private() -> Result<Self> {
         Self::private_with(&[]).await
     }
@@ -42,7 +42,7 @@ impl Server {
         })
     }
 
-    /// A Redis that somebody else runs.
+    /// A Redis that the user runs.
     pub(crate) async fn watched(url: &str) -> Result<Self> {
         Ok(Self::Redis {
             url: url.to_owned(),
@@ -51,7 +51,7 @@ impl Server {
         })
     }
 
-    /// Refuses a server that holds anything, since it is emptied again and again.
+    /// Refuses a server with data, because it is emptied repeatedly.
     pub(crate) async fn expect_empty(url: &str) -> Result<()> {
         let keys: u64 = redis::cmd("DBSIZE")
             .query_async(&mut connect(url).await?)
@@ -72,7 +72,7 @@ impl Server {
         })
     }
 
-    /// As a driver takes it.
+    /// Its address in the form that a driver takes.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Redis { url, .. } => url.clone(),
@@ -86,7 +86,7 @@ impl Server {
         Ok(number(&info, "process_id")? as u32)
     }
 
-    /// Which Redis or Valkey it is, and its version.
+    /// The name of the server, Redis or Valkey, and its version.
     pub(crate) async fn version(&mut self) -> Result<Option<String>> {
         let Some(info) = self.info("server").await? else {
             return Ok(None);
@@ -101,7 +101,8 @@ impl Server {
         Ok(versions.iter().find_map(found))
     }
 
-    /// Whether the table of a sorted set or hash is being moved to a larger one. Needs `enable-debug-command`.
+    /// Whether the table of a sorted set or hash is being moved to a larger one. Needs
+    /// `enable-debug-command`.
     pub(crate) async fn is_rehashing(&mut self, key: &str) -> Result<bool> {
         let Self::Redis { connection, .. } = self else {
             return Ok(false);
@@ -125,7 +126,8 @@ impl Server {
         }
     }
 
-    /// Reads by this command until it is not: what is not there, for each access moves a part of the table.
+    /// Reads by this command until it is not: reads of absent members, because each access moves a
+    /// part of the table.
     pub(crate) async fn end_rehashing(&mut self, read: &str, key: &str) -> Result<()> {
         let absent: Vec<_> = (0..1_000)
             .map(|number| format!("absent {number}"))
@@ -145,7 +147,7 @@ impl Server {
         Ok(())
     }
 
-    /// What the server's processor has worked so far, in microseconds; Redis only.
+    /// The processor time of the server so far, in microseconds; Redis only.
     pub(crate) async fn cpu_us(&mut self) -> Result<Option<f64>> {
         let Some(info) = self.info("cpu").await? else {
             return Ok(None);
@@ -155,7 +157,7 @@ impl Server {
         ))
     }
 
-    /// What its data takes in memory. Of Redis without the buffers of its clients, which come and go.
+    /// The memory of its data. For Redis without the buffers of its clients, which vary.
     pub(crate) async fn data_bytes(&mut self) -> Result<f64> {
         match self.info("memory").await? {
             Some(info) => Ok(number(&info, "used_memory")? - number(&info, "mem_clients_normal")?),
@@ -166,14 +168,14 @@ impl Server {
         }
     }
 
-    /// Removes all data; scripts that were loaded stay.
+    /// Removes all data; loaded scripts stay.
     pub(crate) async fn clear(&mut self) -> Result<()> {
         match self {
             Self::Redis { connection, .. } => {
                 let () = redis::cmd("FLUSHDB").query_async(connection).await?;
             }
             Self::Beanstalkd { address, child } => {
-                // A new process, so that it does not answer from memory that it had before.
+                // A new process, so that it does not use memory that it had before.
                 let port = address.rsplit_once(':').context("a port")?.1.parse()?;
                 child.kill()?;
                 child.wait()?;
@@ -183,7 +185,7 @@ impl Server {
         Ok(())
     }
 
-    /// The slowest commands since the start: how long each ran, in microseconds, and how it begins.
+    /// The slowest commands since the start: the time of each in microseconds, and its beginning.
     pub(crate) async fn slowest(&mut self, count: usize) -> Result<Vec<(u64, Vec<String>)>> {
         let Self::Redis { connection, .. } = self else {
             return Ok(Vec::new());
@@ -207,7 +209,7 @@ impl Server {
         Ok(slowest)
     }
 
-    /// From now on the server keeps how long scripts run.
+    /// Makes the server record the running times of scripts.
     pub(crate) async fn track_script_times(&mut self) -> Result<()> {
         if let Self::Redis { connection, .. } = self {
             let mut set = redis::cmd("CONFIG");
@@ -223,7 +225,7 @@ impl Server {
         Ok(())
     }
 
-    /// Percentiles of how long scripts ran, in microseconds.
+    /// Percentiles of the running times of scripts, in microseconds.
     pub(crate) async fn script_times(&mut self) -> Result<BTreeMap<String, f64>> {
         let info = self.info("latencystats").await?.unwrap_or_default();
         let line = info
@@ -281,7 +283,7 @@ fn start_beanstalkd(port: u16) -> Result<Child> {
 }
 
 async fn connect(url: &str) -> Result<MultiplexedConnection> {
-    // Slow commands are waited for: a busy server answers INFO late.
+    // Waits for slow commands: a busy server answers INFO late.
     let config =
         redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(120)));
     Ok(redis::Client::open(url)?

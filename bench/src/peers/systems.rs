@@ -1,4 +1,4 @@
-//! The systems that are measured.
+//! The measured systems.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,19 +12,19 @@ use super::measured::Measured;
 use super::server::Server;
 use super::workload::{Plan, Workload};
 
-/// How long a request may take: far more than the slowest needs.
+/// Limit of a request: far more than the slowest needs.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// How long a system is warmed up: some compile as they go.
+/// How long a system is warmed up: some compile at run time.
 const WARM_UP: Duration = Duration::from_secs(3);
 
-/// What is known of a system before it runs.
+/// The properties of a system.
 pub(crate) struct Kind {
     /// Its name in JSON, and that of its folder below bench/peers.
     pub(crate) key: &'static str,
-    /// Whether a comparison without it is none.
+    /// Whether a comparison needs it.
     pub(crate) required: bool,
-    /// How many may be due at once before its worker dies.
+    /// How many messages may be due at once before its worker dies.
     pub(crate) most_due: u64,
     place: Place,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Kind {
 enum Place {
     /// A part of this program.
     Here,
-    /// As `Here`, on a server of its own kind.
+    /// As `Here`, with its own kind of server.
     HereOnBeanstalkd,
     /// A program below bench/peers.
     Peer,
@@ -102,7 +102,7 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// Whether it is compared with: neither dueq nor the floor.
+    /// Whether it is a peer: neither dueq nor the floor.
     pub(crate) fn is_peer(&self) -> bool {
         !matches!(self.place, Place::Here)
     }
@@ -128,7 +128,7 @@ impl Kind {
     }
 }
 
-/// Those of these names; all if there is none.
+/// The systems of these names; all if there is none.
 pub(crate) fn chosen(only: &[String]) -> Result<Vec<&'static Kind>> {
     if let Some(unknown) = only
         .iter()
@@ -151,7 +151,7 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A system that runs, and what was measured of it.
+/// A running system, and its measurements.
 pub(crate) struct System {
     pub(crate) kind: &'static Kind,
     pub(crate) server: Server,
@@ -179,7 +179,8 @@ impl System {
         Ok(system)
     }
 
-    /// Once through everything: shows that it works, loads what is loaded once, and gives a first idea of its speed.
+    /// Goes through everything once: shows that it works, loads what is loaded once, and estimates
+    /// its speed.
     async fn warm_up(&mut self) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < WARM_UP {
@@ -218,7 +219,7 @@ impl System {
         self.server.clear().await
     }
 
-    /// A queue that nobody has used before.
+    /// Opens a new queue.
     pub(crate) async fn open(&mut self) -> Result<()> {
         self.queues += 1;
         self.ask(&Request::Open {
@@ -236,7 +237,7 @@ impl System {
         self.driver.ask(request, LIMIT).await
     }
 
-    /// Waits until so many are through; fails if they are not in time.
+    /// Waits until so many are acknowledged; fails if they are not in time.
     pub(crate) async fn drain(&mut self, n: u64, limit: Duration, late: bool) -> Result<Reply> {
         let limit_ms = u64::try_from(limit.as_millis())?;
         let reply = self.ask(&Request::Drain { n, limit_ms, late }).await?;
@@ -249,7 +250,8 @@ impl System {
         Ok(reply)
     }
 
-    /// Runs one stage of a workload. What fails is noted, and not tried again; a driver that failed is started anew.
+    /// Runs one stage of a workload. A failure is recorded and not repeated; a failed driver is
+    /// restarted.
     pub(crate) async fn attempt(&mut self, workload: Workload, stage: usize, plan: &mut Plan) {
         let title = format!("{workload}: ");
         if self
@@ -278,12 +280,12 @@ impl System {
         }
     }
 
-    /// From now on the peak of the driver's memory counts.
+    /// Resets the peak of the driver's memory.
     pub(crate) fn forget_peak(&self) -> Result<()> {
         self.driver.forget_peak()
     }
 
-    /// The most memory that the driver has had since then, in bytes.
+    /// The driver's peak memory since then, in bytes.
     pub(crate) fn peak_bytes(&self) -> Result<u64> {
         self.driver.peak_bytes()
     }

@@ -6,7 +6,7 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
 /// Around the plot: left, top, right (for the names), bottom.
 const MARGIN: (f64, f64, f64, f64) = (70.0, 40.0, 150.0, 50.0);
-/// Told apart by people who see colours differently, too: with dashes from the second round on.
+/// Distinguishable with colour blindness too: dashes from the second round on.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#555555",
 ];
@@ -70,7 +70,7 @@ impl Axis {
     }
 }
 
-/// Where values stand on an axis; of a logarithmic one the powers of ten.
+/// The values of the ticks of an axis; on a logarithmic one the powers of ten.
 struct Scale {
     from: f64,
     to: f64,

@@ -11,16 +11,16 @@ use serde_json::Value;
 
 use chart::{Axis, Chart, Series, stacked};
 
-/// Where the pictures go unless somebody says otherwise.
+/// The default folder of the pictures.
 pub(crate) const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance");
 
-/// Draws SVG curves from what `--save` of the other commands wrote.
+/// Draws SVG curves from the files that `--save` of the other commands wrote.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// What peers, scale, nodes, concurrency and soak saved
+    /// Files that peers, scale, nodes, concurrency and soak saved
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Where the pictures go
+    /// Folder of the pictures
     #[arg(long, value_name = "FOLDER", default_value = FOLDER)]
     into: PathBuf,
 }
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Draws what a report shows; the pictures.
+/// Draws a report; returns the pictures.
 pub(crate) fn draw(report: &Value, into: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(into)?;
     let pictures: Vec<_> = match report["curve"].as_str() {
@@ -164,14 +164,14 @@ fn concurrency(report: &Value, key: &str, title: &str) -> Chart {
     }
 }
 
-/// The share of messages by how late they were. Those that are early are at the left edge.
+/// The share of messages by lateness. Early messages are at the left edge.
 fn lateness(report: &Value, key: &str, title: &str) -> Chart {
     const LEAST_MS: f64 = 0.1;
     let systems = report.as_object().into_iter().flatten();
     let mut curves: Vec<_> = systems
         .filter_map(|(name, system)| Some((name, system[key]["curve"].as_array()?)))
         .collect();
-    // Whom it is about first.
+    // dueq first.
     curves.sort_by_key(|(name, _)| (*name != "dueq", *name != "floor"));
     Chart {
         title: title.to_owned(),

@@ -1,23 +1,24 @@
-//! What becomes of the messages of a soak: a fixed mixture, so that every path is walked all the time.
+//! The messages of a soak: a fixed mixture, so that every path is taken all the time.
 
 use std::time::Duration;
 
 use dueq_bench_driver::due_of;
 
-/// Of a hundred messages so many are due at once; the others between these delays ahead, evenly.
+/// Of a hundred messages, so many are due at once; the others between these delays ahead, evenly.
 const IMMEDIATE: u64 = 20;
 pub(super) const LEAST_DELAY: Duration = Duration::from_secs(1);
 const MOST_DELAY: Duration = Duration::from_secs(30);
-/// Of a hundred messages the first attempt of so many fails.
+/// Of a hundred messages, so many fail at their first attempt.
 const RETRIED: u64 = 3;
-/// Of a hundred delayed messages so many are cancelled, and so many rescheduled, this long after the push.
+/// Of a hundred delayed messages, so many are cancelled, and so many rescheduled, this long after
+/// the push.
 const CANCELLED: u64 = 3;
 const RESCHEDULED: u64 = 3;
 pub(super) const LATER: Duration = Duration::from_millis(500);
 /// When a retried message is due again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// What is to become of a message. The letters are what its payload carries behind the due time.
+/// The fate of a message. Its payload has the letter after the due time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Acked,
@@ -35,7 +36,7 @@ pub(super) struct Planned {
     pub(super) fate: Fate,
 }
 
-/// Draws one message after the other; the same ones in every run.
+/// Draws the messages; the same ones in every run.
 pub(super) struct Mixture {
     chance: fastrand::Rng,
     /// All delays are divided by this.
@@ -70,7 +71,7 @@ impl Mixture {
     }
 }
 
-/// How a handler is to take a message.
+/// How a handler treats a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     Immediate,
@@ -90,7 +91,7 @@ const MARKS: [(Mark, u8); 6] = [
     (Mark::Cancelled, b'c'),
     (Mark::Rescheduled, b'm'),
 ];
-/// Where the mark is: behind the 13 digits of the due time.
+/// The index of the letter: after the 13 digits of the due time.
 const PLACE: usize = 13;
 
 impl Planned {
@@ -105,7 +106,7 @@ impl Planned {
         }
     }
 
-    /// A payload of 100 bytes, for a message that is due then.
+    /// A payload of 100 bytes, for a message with this due time.
     pub(super) fn payload(self, due_ms: u64) -> Vec<u8> {
         let mut payload = dueq_bench_driver::Message::new(Some(due_ms)).payload;
         let letter = MARKS
@@ -117,7 +118,8 @@ impl Planned {
     }
 }
 
-/// When the message with this payload was due at its push, in Unix milliseconds, and how to take it.
+/// The due time of the message with this payload at its push, in Unix milliseconds, and how to
+/// treat it.
 pub(super) fn read(payload: &[u8]) -> Option<(u64, Mark)> {
     let (mark, _) = MARKS
         .iter()

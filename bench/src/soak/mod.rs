@@ -1,4 +1,4 @@
-//! Hours of the same work: what grows, if anything does.
+//! The same work for hours, to find growth.
 
 mod mixture;
 pub(crate) mod roles;
@@ -23,34 +23,36 @@ use sample::{Sample, Stage};
 use spread::Spread;
 use verdict::{Length, Seen, Totals, Verdict};
 
-/// How long the maximum is measured, and how long it is not before that.
+/// How long the maximum is measured, and how long it runs before that.
 const CALIBRATION: Duration = Duration::from_secs(20);
 const CALIBRATION_WARM_UP: Duration = Duration::from_secs(5);
-/// How long the rest is waited for in the end: the longest delay and a retry, many times.
+/// How long to wait for the rest at the end: many times the longest delay and a retry.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A worker and a producer at half their maximum rate for a long time: whether memory, descriptors and lateness stay flat.
+/// Runs a worker and a producer at half their maximum rate for a long time: do memory, descriptors
+/// and lateness stay flat?
 ///
 /// Exits with 1 if one of them does not, if the producer cannot keep the pace, or if a message was early or lost.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How long what counts takes: 3600s, 90m, 2h
+    /// How long the counted part takes: 3600s, 90m, 2h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
     duration: Duration,
     /// How long it runs before that at the same rate: longer than the longest delay, 30 s
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     warm_up: Duration,
-    /// How often it looks
+    /// How often it samples
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     interval: Duration,
-    /// Messages a second, instead of half of the most that is measured first
+    /// Messages per second, instead of half of the measured maximum
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
     /// Print the verdict as one line of JSON
     #[arg(long)]
     json: bool,
-    /// Write the verdict and all samples to this file, for `plot`; after each look what there is so far
+    /// Write the verdict and all samples to this file, for `plot`; after each sample the samples so
+    /// far
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Draw docs/performance/soak.svg
@@ -85,7 +87,7 @@ async fn measure(arguments: &Arguments) -> Result<()> {
     );
 
     let mut soak = Soak::new(arguments, rate, most)?;
-    // Nothing is left from the calibration: what the server and the processes had at most then would hide what they grow by.
+    // New processes and a new server: the peaks of the calibration would hide growth.
     let mut server = Server::private().await?;
     let mut stage = Stage::start(&mut server, "soak").await?;
     stage.begin(Some(rate)).await?;
@@ -108,7 +110,7 @@ async fn measure(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// How many lives a second the same mixture has when it is pushed whenever there is room for it.
+/// The maximum of acked and cancelled messages per second, with a push whenever there is room.
 async fn calibrate() -> Result<f64> {
     let seconds = (CALIBRATION_WARM_UP + CALIBRATION).as_secs();
     eprintln!("measuring the maximum rate, for {seconds} s");
@@ -128,13 +130,13 @@ async fn calibrate() -> Result<f64> {
     Ok(most)
 }
 
-/// What has been seen so far.
+/// The observations so far.
 struct Soak<'a> {
     arguments: &'a Arguments,
     rate: u64,
     most: Option<f64>,
     samples: Vec<Sample>,
-    /// The lateness of the first window, of the last, and of all that counts.
+    /// The lateness of the first window, of the last, and of the whole counted part.
     late: [Spread; 3],
     behind: Spread,
     totals: Totals,
@@ -159,13 +161,14 @@ impl<'a> Soak<'a> {
         Length(self.arguments.duration.as_secs_f64())
     }
 
-    /// Looks again and again until the time is over.
+    /// Samples until the time is over.
     async fn watch(&mut self, stage: &mut Stage, server: &mut Server) -> Result<()> {
         let (start, warm_up) = (Instant::now(), self.arguments.warm_up);
         let all = warm_up + self.arguments.duration;
         let mut next = Duration::ZERO;
         while next < all {
-            // One look is just when the warm-up ends, so that no interval is of both.
+            // One sample is taken exactly at the end of the warm-up, so that no interval spans both
+            // parts.
             let after = next + self.arguments.interval;
             next = if next < warm_up {
                 after.min(warm_up)
@@ -207,7 +210,7 @@ impl<'a> Soak<'a> {
         }
     }
 
-    /// Stops the producer, waits for what is left, and adds up.
+    /// Stops the producer, waits for the remaining messages, and adds up.
     async fn finish(&mut self, stage: &mut Stage) -> Result<()> {
         self.count(&stage.end_pushing().await?);
         let start = Instant::now();

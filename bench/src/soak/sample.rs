@@ -1,4 +1,4 @@
-//! What a soak looks at, every few seconds.
+//! The samples of a soak, one every few seconds.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,16 @@ use crate::peers::driver::Driver;
 use crate::peers::server::Server;
 use crate::process::{cpu_us, descriptors, status_bytes, stolen_us};
 
-/// How long a process may take to answer; to finish what is under way, too.
+/// Limit for a process to answer, and to finish its work in flight.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// All that is looked at in one moment. Times are of the interval before it.
+/// All values of one sample. Times are of the interval before it.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Sample {
-    /// From the beginning of what counts, in seconds.
+    /// Since the start of the counted part, in seconds.
     pub(super) at_s: f64,
-    /// Pushed, acked and cancelled since the beginning, and what waits: due, ready and in handlers are parts of what is there.
+    /// Pushed, acked and cancelled since the start, and the waiting messages: due, ready and
+    /// handled ones are parts of these.
     pub(super) pushed: u64,
     pub(super) acked: u64,
     pub(super) cancelled: u64,
@@ -36,9 +37,9 @@ pub(super) struct Sample {
     /// How long after its time by the pace a message was stored.
     pub(super) behind_p99_ms: Option<f64>,
     pub(super) behind_max_ms: Option<f64>,
-    /// What Redis says that its data takes, without the buffers of its clients.
+    /// The memory of Redis's data, without the buffers of its clients.
     pub(super) redis_data_kib: f64,
-    /// What the host kept from this machine: 1 is a core.
+    /// Processor time that the host withheld from this machine: 1 is a core.
     pub(super) stolen_cores: f64,
     pub(super) node: Process,
     pub(super) producer: Process,
@@ -53,13 +54,14 @@ pub(super) struct Process {
     pub(super) cores: f64,
 }
 
-/// The two processes and the server, all looked at from outside.
+/// The two processes and the server, observed from outside.
 pub(super) struct Stage {
     queue: Queue,
     node: Driver,
     producer: Driver,
     redis_pid: u32,
-    /// When the last look was, and the processor time of each, and what the host had kept, until then.
+    /// Time of the last sample; the processor time of each, and the time withheld by the host,
+    /// until then.
     last: (Instant, [f64; 4]),
 }
 
@@ -106,7 +108,7 @@ impl Stage {
         ])
     }
 
-    /// What both did since the last time.
+    /// The reports of both since the last sample.
     pub(super) async fn done(&mut self) -> Result<(Handled, Pushed)> {
         let handled = ask::<Option<Handled>>(&mut self.node, &Request::Sample).await?;
         let pushed = ask::<Option<Pushed>>(&mut self.producer, &Request::Sample).await?;
@@ -131,7 +133,7 @@ impl Stage {
         Ok(self.queue.stats().await?)
     }
 
-    /// Looks at everything.
+    /// Takes a sample.
     pub(super) async fn sample(
         &mut self,
         at_s: f64,

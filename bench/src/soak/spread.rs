@@ -1,4 +1,4 @@
-//! How times were spread, in a space that does not grow: the measuring must not be what grows.
+//! The distribution of times, in constant memory: the measurement itself must not grow.
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
@@ -13,7 +13,7 @@ const DIGITS: u8 = 3;
 #[derive(Debug, Clone)]
 pub(super) struct Spread(Histogram<u64>);
 
-/// The same between processes: times, and how often each was.
+/// The same between processes: times, and how often each occurred.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pairs(Vec<(u64, u64)>);
 
@@ -26,7 +26,7 @@ impl Spread {
         self.0.saturating_record(us);
     }
 
-    /// What was recorded since the last call.
+    /// The times recorded since the last call.
     pub(super) fn take(&mut self) -> Pairs {
         let pairs = self
             .0
@@ -43,14 +43,14 @@ impl Spread {
         }
     }
 
-    /// The time in milliseconds that this share does not exceed; `None` if nothing was recorded.
+    /// The time in milliseconds that this share does not exceed; `None` without any time.
     pub(super) fn quantile_ms(&self, share: f64) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(share) as f64 / 1_000.0)
     }
 }
 
 impl Pairs {
-    /// Of these alone.
+    /// The percentiles of these times only.
     pub(super) fn spread(&self) -> Result<Spread> {
         let mut spread = Spread::new()?;
         spread.add(self);

@@ -1,4 +1,4 @@
-//! The arithmetic of the verdict, on samples that are made up.
+//! The arithmetic of the verdict, on constructed samples.
 
 use super::sample::{Process, Sample};
 use super::spread::Spread;
@@ -8,7 +8,7 @@ use super::verdict::{
 
 const HOUR: Length = Length(3_600.0);
 
-/// A look every 10 s for an hour.
+/// A sample every 10 s for an hour.
 fn hour(look: impl Fn(&mut Sample)) -> Vec<Sample> {
     let process = Process {
         resident_kib: 10_000.0,
@@ -182,7 +182,7 @@ fn what_stays_as_it_is_is_flat() {
         (&json["cores"]["node"], &json["early"]),
         (&0.25.into(), &0.into())
     );
-    // What shrinks is flat, and so is what moves up and down, and a burst of descriptors in between.
+    // Shrinking is flat, and so are fluctuation and a burst of descriptors in between.
     let shrinking = hour(|sample| {
         sample.node.resident_kib -= sample.at_s;
         sample.redis.resident_kib += if (sample.at_s as u64).is_multiple_of(20) {

@@ -1,4 +1,4 @@
-//! Whether it stayed flat: pure arithmetic on what was seen.
+//! Whether the soak stayed flat: pure arithmetic on the samples.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ const MOST_LATENESS_RATIO: f64 = 1.2;
 /// The windows are ten minutes long, or a sixth of a shorter time.
 const WINDOW_S: f64 = 600.0;
 
-/// What counts, in seconds from its beginning on.
+/// The counted part, in seconds from its start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Length(pub(super) f64);
 
@@ -23,7 +23,7 @@ impl Length {
     }
 
     /// Whether an interval that ends then belongs to the first window, and whether to the last.
-    /// Half a second of tolerance: looks are a little late.
+    /// Half a second of tolerance: samples are a little late.
     pub(super) fn windows(self, at_s: f64) -> (bool, bool) {
         (
             at_s <= self.window_s() + 0.5,
@@ -32,10 +32,10 @@ impl Length {
     }
 }
 
-/// All that a verdict is made of.
+/// The input of a verdict.
 pub(super) struct Seen<'a> {
     pub(super) rate: u64,
-    /// What the rate is half of, if it was measured.
+    /// The measured maximum, of which the rate is half.
     pub(super) most: Option<f64>,
     pub(super) length: Length,
     pub(super) samples: &'a [Sample],
@@ -45,7 +45,7 @@ pub(super) struct Seen<'a> {
     pub(super) totals: Totals,
 }
 
-/// Counts of the whole run, the warm-up and the end included.
+/// Counts of the whole run, including the warm-up and the end.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Totals {
     pub(super) pushed: u64,
@@ -56,12 +56,13 @@ pub(super) struct Totals {
     pub(super) unaccounted: i64,
     /// Leases that ran out.
     pub(super) crashed: u64,
-    /// Deliveries before their time.
+    /// Deliveries before the due time.
     pub(super) early: u64,
-    /// Cancels and reschedules that came too late, and deliveries of what was to be cancelled: no more than those.
+    /// Cancels and reschedules that came too late, and deliveries of messages that were to be
+    /// cancelled: no more than those.
     pub(super) too_late: u64,
     pub(super) unwanted: u64,
-    /// Calls with another outcome than they were to have, and the last of them.
+    /// Calls with an unexpected outcome, and the last of them.
     pub(super) failed: u64,
     pub(super) failure: Option<String>,
 }
@@ -72,7 +73,7 @@ pub(super) struct Verdict {
     pub(super) most_per_s: Option<f64>,
     pub(super) duration_s: f64,
     pub(super) window_s: f64,
-    /// Lateness of what was not due at once.
+    /// Lateness of messages that were not due at once.
     pub(super) late_p50_ms: Option<f64>,
     pub(super) late_p99_ms: Option<f64>,
     pub(super) late_max_ms: Option<f64>,
@@ -85,7 +86,8 @@ pub(super) struct Verdict {
     pub(super) descriptors: ByProcess<Descriptors>,
     /// Processor time over time, of a core.
     pub(super) cores: ByProcess<f64>,
-    /// What the host kept from this machine, of a core: how far the lateness is its own.
+    /// Processor time that the host withheld from this machine, in cores: that lateness is not the
+    /// queue's.
     pub(super) stolen_cores: Stolen,
     #[serde(flatten)]
     pub(super) totals: Totals,
@@ -94,9 +96,10 @@ pub(super) struct Verdict {
     pub(super) lateness_flat: bool,
     /// All three.
     pub(super) flat: bool,
-    /// 99 % were stored within the shortest delay from when they were to be pushed, so that the lateness is the queue's.
+    /// 99 % were stored within the shortest delay after their intended push, so that the lateness
+    /// is the queue's.
     pub(super) pace_kept: bool,
-    /// Nothing early, nothing delivered after its cancel, nothing lost, no call failed.
+    /// No message early, none delivered after its cancel, none lost, no call failed.
     pub(super) sound: bool,
 }
 
@@ -123,7 +126,7 @@ pub(super) struct Memory {
     redis_data: Option<Growth>,
 }
 
-/// How memory moved over the second half of the time.
+/// The change of memory over the second half of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Growth {
     pub(super) level_kib: f64,
@@ -137,7 +140,7 @@ pub(super) struct Growth {
 pub(super) struct Descriptors {
     pub(super) min: u64,
     pub(super) max: u64,
-    /// The most in the first window, and in the last.
+    /// The maximum in the first window, and in the last.
     pub(super) first_max: u64,
     pub(super) last_max: u64,
 }
@@ -208,7 +211,7 @@ impl Verdict {
         }
     }
 
-    /// What was not as it should be.
+    /// The reasons why it is not sound.
     pub(super) fn complaints(&self) -> Vec<&'static str> {
         [
             (self.memory_flat, "memory is not flat"),
@@ -258,7 +261,7 @@ pub(super) fn growth(
     })
 }
 
-/// The slope of the line that is nearest to the points by least squares; `None` if they do not make one.
+/// The slope of the least-squares line; `None` if the points do not define one.
 pub(super) fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let n = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;

@@ -1,4 +1,4 @@
-//! Who takes part.
+//! The structures that take part.
 
 use anyhow::Result;
 

@@ -1,11 +1,11 @@
-//! Linked lists of timers in one slab, for the renderings of the classics.
+//! Linked lists of timers in one slab, for the classic structures.
 
 /// No timer.
 const NONE: u32 = u32::MAX;
 
 pub(super) struct Timer<T> {
     pub(super) when: u64,
-    /// Of a ring with rounds: how often the hand must still come by.
+    /// For a ring with rounds: how often the hand must still pass.
     pub(super) rounds: u64,
     /// `None` in a free node.
     value: Option<T>,
@@ -67,7 +67,7 @@ impl<T> Lists<T> {
         }
     }
 
-    /// Takes a timer out of its list.
+    /// Removes a timer from its list.
     pub(super) fn unlink(&mut self, index: u32) {
         let Timer {
             list,
@@ -84,7 +84,7 @@ impl<T> Lists<T> {
         }
     }
 
-    /// Takes a whole list, to be walked with [`following`](Self::following).
+    /// Takes a whole list, to iterate with [`following`](Self::following).
     pub(super) fn detach(&mut self, list: usize) -> Option<u32> {
         let head = std::mem::replace(&mut self.heads[list], NONE);
         (head != NONE).then_some(head)
@@ -100,7 +100,7 @@ impl<T> Lists<T> {
         (next != NONE).then_some(next)
     }
 
-    /// Gives up an unlinked timer.
+    /// Frees an unlinked timer.
     pub(super) fn take(&mut self, index: u32) -> Option<T> {
         let timer = &mut self.timers[index as usize];
         let value = timer.value.take();

@@ -1,4 +1,4 @@
-//! What is measured: the workloads, each the same for every structure.
+//! The workloads, each the same for every structure.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const START: u64 = 1_234_567;
 const HORIZON: u64 = 30_000;
 /// A connection receives a packet this often.
 const PACKETS_EVERY: u64 = 20_000;
-/// While timers are reset the clock goes on in steps.
+/// The clock advances in steps while timers are reset.
 const RESET_STEP: u64 = 100;
 const LOOKS: usize = 1_000_000;
 const SPARSE: usize = 10;
@@ -29,7 +29,7 @@ pub(super) struct Size {
     pub(super) resets: usize,
 }
 
-/// What one round of one structure showed; `None` where it lacks the operation.
+/// The figures of one round of one structure; `None` where it lacks the operation.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sample {
     pub(super) insert_ns: Option<f64>,
@@ -74,7 +74,7 @@ fn started<S: Timers<T>, T: Payload>() -> S {
     timers
 }
 
-/// Fires what is due, where it need not be measured.
+/// Fires due timers, outside the measurement.
 fn fire<S: Timers<T>, T>(timers: &mut S, now: u64) -> usize {
     let mut fired = Vec::new();
     timers.advance(now, &mut fired);
@@ -88,14 +88,15 @@ fn deadlines(count: usize, seed: u64) -> Vec<u64> {
         .collect()
 }
 
-/// Timers at random times. Notes what each insertion took on average.
+/// Timers at random times. Returns the mean time of an insertion.
 fn filled<S: Timers<T>, T: Payload>(
     size: Size,
     seed: u64,
     inserts: &mut Vec<f64>,
 ) -> (S, Vec<S::Key>) {
     let mut timers: S = started();
-    // Values are made before and dropped after what is measured: the allocator is the same for all.
+    // Values are made before and dropped after the measured part: the allocator is the same for
+    // all.
     let values: Vec<(u64, T)> = deadlines(size.timers, seed)
         .into_iter()
         .map(|when| (when, T::of(when)))
@@ -177,8 +178,9 @@ fn cancel_half<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Ve
     took
 }
 
-/// Connections that receive a packet every 20 s, in random order, and are to be closed 30 s after the last.
-/// The clock goes on meanwhile, so that a structure which only notes a reset and files the timer later pays for that here too.
+/// Connections that receive a packet every 20 s, in random order, and close 30 s after the last
+/// packet. The clock advances meanwhile, so that a structure that files a reset timer later pays
+/// for that too.
 fn reset<S: Timers<T>, T: Payload>(size: Size, seed: u64) -> f64 {
     let mut timers: S = started();
     let mut keys: Vec<S::Key> = (0..size.timers)
@@ -219,7 +221,7 @@ fn reset<S: Timers<T>, T: Payload>(size: Size, seed: u64) -> f64 {
     took
 }
 
-/// Ten timers within 30 days, each slept for. `None`: patience ran out.
+/// Ten timers within 30 days, with a sleep until each. `None`: it took too long.
 fn sparse<S: Timers<T>, T: Payload>(seed: u64) -> Option<f64> {
     let mut timers: S = started();
     let mut random = Rng::with_seed(seed);
@@ -239,7 +241,7 @@ fn sparse<S: Timers<T>, T: Payload>(seed: u64) -> Option<f64> {
             }
         }
     } else {
-        // Each tick costs the same, so a day tells what the 30 take.
+        // Each tick costs the same, so one day gives the cost of 30.
         timers.advance(START + MONTH / 30, &mut fired);
         return Some(began.elapsed().as_secs_f64() * 1e6 * 30.0);
     }

@@ -1,6 +1,7 @@
-//! What a structure takes, as the operating system sees it: the growth of a process of its own.
+//! The memory of a structure, as the operating system sees it: the growth of a new process.
 //!
-//! A counting allocator would see neither padding nor blocks that lie idle, and would slow down those that allocate often.
+//! A counting allocator would miss padding and idle blocks, and would slow down structures that
+//! allocate often.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +17,7 @@ use super::timers::{Payload, Timers};
 pub(super) struct Memory {
     /// When all timers are in.
     pub(super) resident: f64,
-    /// At most on the way there: growing may hold two copies.
+    /// The peak while filling: growing may hold two copies.
     pub(super) peak: f64,
 }
 

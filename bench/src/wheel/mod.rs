@@ -1,4 +1,4 @@
-//! The timing wheel beside other ways to keep timers.
+//! The timing wheel beside other timer structures.
 
 mod contestants;
 mod lists;
@@ -20,7 +20,7 @@ use contestants::Contestant;
 use load::Size;
 use report::Results;
 
-/// Measures the timing wheel beside other ways to keep timers.
+/// Measures the timing wheel beside other timer structures.
 ///
 /// Every structure has the same work: timers at random times within 30 s; half of them cancelled; resets to 30 s from now while
 /// the clock goes on; all fired in one jump, or in steps of 1 s; the next expiration asked for; 10 timers within 30 days;
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for round in 0..arguments.rounds {
         let turns = plain.len();
         for turn in 0..turns {
-            // Another one begins each round, so that none always follows the same neighbour's mess.
+            // Each round begins with another structure, so that none always follows the same one.
             let turn = (turn + round as usize) % turns;
             eprint!(
                 "round {} of {}: {}",

@@ -1,4 +1,4 @@
-//! What the rounds showed: medians, a table of them with ratios, and JSON.
+//! The report of the rounds: medians, a table of them with ratios, and JSON.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, Table};
@@ -80,7 +80,7 @@ const FIGURES: [Figure; 11] = [
     },
 ];
 
-/// What is aimed at against tokio-util: the figure, and how many times better.
+/// The goal against tokio-util: the figure, and how many times better.
 const GOALS: [(&str, f64); 6] = [
     ("insert_ns", 2.0),
     ("cancel_ns", 4.0),
@@ -160,12 +160,12 @@ fn goals(results: &[Results]) -> Map<String, Value> {
     goals.collect()
 }
 
-/// Four digits are more than the measurement has.
+/// Four digits exceed the precision of the measurement.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-/// The figures for people: each with how many times that of dueq it is, and `*` at the best of a column.
+/// The figures for people: each with its ratio to dueq's, and `*` at the best of a column.
 pub(super) fn table(results: &[Results]) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);

@@ -1,10 +1,10 @@
-//! Time on the processor: what else this machine does is not the structure's.
+//! Processor time: other work of this machine does not count.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The processor time of this thread since some moment.
+/// The processor time of this thread since a start.
 #[derive(Clone, Copy)]
 pub(super) struct Stopwatch(Duration);
 

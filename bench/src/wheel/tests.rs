@@ -1,4 +1,5 @@
-//! Every structure does what the measurement takes for granted: each timer fires once, on its tick, unless it was cancelled.
+//! Every structure does what the measurement assumes: each timer fires once, on its tick, unless it
+//! was cancelled.
 
 use fastrand::Rng;
 

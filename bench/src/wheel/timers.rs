@@ -1,8 +1,8 @@
-//! What every structure is asked to do.
+//! The operations of every structure.
 
 use std::fmt::Debug;
 
-/// What a timer carries.
+/// The value of a timer.
 pub(super) trait Payload: Debug + 'static {
     fn of(number: u64) -> Self;
 }
@@ -21,45 +21,45 @@ impl Payload for Box<u64> {
 
 /// A set of timers whose ticks are milliseconds. It begins at tick 0.
 pub(super) trait Timers<T>: Sized {
-    /// What the caller holds of a timer.
+    /// The caller's key of a timer.
     type Key;
 
     /// The name in JSON.
     const NAME: &'static str;
     /// The name in the table.
     const LABEL: &'static str;
-    /// What a reader of the figures has to know; a missing figure is explained here.
+    /// Notes for readers of the figures; explains a missing figure.
     const NOTE: &'static str = "";
     const CANCELS: bool = true;
     const RESETS: bool = true;
-    /// Whether it can say when to look again. Otherwise every tick has to be walked.
+    /// Whether it reports when to advance next. Otherwise every tick has to be visited.
     const TELLS_NEXT: bool = true;
-    /// Whether one call can be kept from firing everything that is due.
+    /// Whether one call can be limited, so that it does not fire all due timers.
     const IS_BOUNDED: bool = false;
 
     fn new() -> Self;
 
     fn insert(&mut self, when: u64, value: T) -> Self::Key;
 
-    /// Whether it was there. The value goes where nobody drops it in the time that is measured.
+    /// Whether it existed. The value goes to a place that is not dropped in the measured time.
     fn remove(&mut self, key: Self::Key, removed: &mut Vec<T>) -> bool;
 
-    /// Whether it was there.
+    /// Whether it existed.
     fn reset(&mut self, key: &mut Self::Key, when: u64) -> bool;
 
-    /// Fires all that is due.
+    /// Fires all due timers.
     fn advance(&mut self, now: u64, fired: &mut Vec<T>);
 
     /// A time at or before every deadline, if the structure knows one.
     fn next(&mut self) -> Option<u64>;
 
-    /// One bounded call of those that `advance` is made of: whether to call again.
+    /// One bounded call of `advance`: whether to call again.
     fn advance_bounded(&mut self, now: u64, fired: &mut Vec<T>) -> bool {
         self.advance(now, fired);
         false
     }
 
-    /// Gives a key up; its timer stays.
+    /// Frees a key; its timer stays.
     fn release(&mut self, _key: Self::Key) {}
 }
 

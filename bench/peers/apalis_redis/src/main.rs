@@ -1,4 +1,4 @@
-//! apalis-redis as `dueq-bench` drives it. README.md says how it is configured.
+//! The driver of apalis-redis. README.md describes its configuration.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use dueq_bench_driver::{Message, Queue, Sink};
 use futures::stream;
 use tokio::task::JoinHandle;
 
-/// How often it looks for what is due.
+/// How often it polls for due messages.
 const POLL: Duration = Duration::from_millis(10);
 
 struct Peer {
@@ -67,7 +67,8 @@ impl Queue for Peer {
         Ok(())
     }
 
-    /// The worker acknowledges behind the handler's back: the set of what is done tells when Redis has it.
+    /// The worker acknowledges after the handler: the set of completed jobs shows when Redis has
+    /// it.
     async fn acked(&self, n: u64, _: &Sink) -> Result<()> {
         let done = self.storage.get_config().done_jobs_set();
         loop {

@@ -1,4 +1,4 @@
-//! rsmq_async as `dueq-bench` drives it. README.md says how it is configured.
+//! The driver of rsmq_async. README.md describes its configuration.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tokio::task::JoinSet;
 
 /// How many messages a loop takes at once.
 const BATCH: u32 = 100;
-/// How many loops: one handles while another's call is under way.
+/// How many loops: one handles while another's call is in flight.
 const LOOPS: usize = 2;
-/// What an idle loop waits before it looks again: there is nothing to wait on for delayed messages.
+/// The pause of an idle loop before it polls again: there is no blocking call for delayed messages.
 const POLL: Duration = Duration::from_millis(10);
-/// How long a delivery is the worker's.
+/// How long a delivery belongs to the worker.
 const HIDDEN: Duration = Duration::from_secs(30);
 
 struct Peer {
@@ -44,7 +44,8 @@ impl Queue for Peer {
         Ok(())
     }
 
-    /// A call has one delay for all: consecutive messages that are due at the same time go together.
+    /// A call has one delay for all messages: consecutive messages with the same due time go
+    /// together.
     async fn push_many(&self, messages: Vec<Message>) -> Result<()> {
         let mut rsmq = self.rsmq.clone();
         for same in messages.chunk_by(|a, b| a.due_ms == b.due_ms) {
@@ -83,7 +84,7 @@ async fn work(mut rsmq: Rsmq, name: String, sink: Sink) -> Result<(), RsmqError>
             continue;
         }
         messages.iter().for_each(|message| sink.start(&message.message));
-        // There is no call that deletes many: they go out together on the one connection.
+        // There is no call that deletes many: the deletions are pipelined on one connection.
         let deletions = messages.iter().map(|message| {
             let (mut rsmq, name) = (rsmq.clone(), &name);
             async move { rsmq.delete_message(name, &message.id).await }

@@ -1,4 +1,4 @@
-//! 50,000 messages due in one instant: from there to the last acknowledgement.
+//! 50,000 messages due in one instant: the time until the last acknowledgement.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::until;
 use crate::peers::systems::System;
 
 const N: u64 = 50_000;
-/// Who takes longer than this, to push or to deliver them, does so once.
+/// A system that takes longer than this to push or to deliver them has one round.
 const LONG_S: f64 = 10.0;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long before they are due the worker starts.
 const WORKER_BEFORE_MS: u64 = 600;
-/// How many times as long as expected pushing may take, at the first try and at further ones.
+/// Factor on the expected time of pushing, at the first try and at further ones.
 const MARGINS: [f64; 3] = [2.0, 4.0, 8.0];
 
 pub(crate) async fn run(system: &mut System) -> Result<()> {
@@ -35,7 +35,7 @@ pub(crate) async fn run(system: &mut System) -> Result<()> {
 
 /// `None` if they were due before all were pushed.
 async fn one(system: &mut System, push_ms: u64) -> Result<Option<f64>> {
-    // At a whole second: some know no finer time.
+    // At a whole second: some systems know no finer time.
     let at_ms = (unix_us() / 1_000 + push_ms + 2_000).next_multiple_of(1_000);
     system.open().await?;
     let push = system

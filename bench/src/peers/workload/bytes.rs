@@ -1,4 +1,5 @@
-//! What a message that waits takes in the server's memory, with a payload of 100 bytes and an id of the system's own.
+//! The server's memory for a waiting message, with a payload of 100 bytes and an id of the system's
+//! own.
 
 use anyhow::Result;
 use dueq_bench_driver::Request;
@@ -7,8 +8,8 @@ use super::enough_for;
 use super::push::in_an_hour;
 use crate::peers::systems::System;
 
-/// So many, unless that takes too long.
-/// What hash tables waste depends on the number: here they are three quarters full.
+/// The number of messages, unless that takes too long.
+/// The waste of hash tables depends on the number: here they are three quarters full.
 const N: u64 = 100_000;
 const LONGEST_S: f64 = 15.0;
 

@@ -1,6 +1,7 @@
-//! What a whole life costs Redis in processor time, at batches of a hundred.
+//! The processor time of Redis for push, delivery and acknowledgement, at batches of a hundred.
 //!
-//! All are pushed, then all are delivered, so that every batch is full. Waiting is not counted.
+//! All messages are pushed, then all are delivered, so that every batch is full. Waiting is not
+//! counted.
 
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use super::{PATIENCE, Plan, enough_for, until};
 use crate::peers::systems::System;
 
 const BATCH: usize = 100;
-/// More than the 10 s within which a message that is due counts as one that a late repetition could follow.
+/// More than the 10 s within which dueq remembers a due message against a late repetition.
 const AHEAD: Duration = Duration::from_secs(12);
-/// How long before they are due the worker starts, and the count begins.
+/// How long before the due time the worker and the count start.
 const WORKER_BEFORE_MS: u64 = 600;
 const COUNT_BEFORE_MS: u64 = 20;
 
@@ -46,7 +47,7 @@ pub(crate) async fn immediate(system: &mut System) -> Result<()> {
     system.close().await
 }
 
-/// The first half: pushes them, each system's due at a time of its own.
+/// The first half: pushes them, each system at a due time of its own.
 pub(crate) async fn push_delayed(system: &mut System, plan: &mut Plan) -> Result<()> {
     let n = number(system);
     let delivery =

@@ -1,4 +1,5 @@
-//! Whole lives: messages that are due at once are pushed in bulk while one worker process handles and acknowledges them.
+//! Push to acknowledgement: messages due at once are pushed in bulk while one worker process
+//! handles and acknowledges them.
 
 use anyhow::Result;
 use dueq_bench_driver::{Dues, Request};

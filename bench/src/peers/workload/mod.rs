@@ -1,4 +1,4 @@
-//! What the systems are put through.
+//! The workloads.
 
 mod burst;
 mod bytes;
@@ -17,7 +17,7 @@ use dueq_bench_driver::unix_us;
 
 use super::systems::System;
 
-/// How long an empty queue that is to be drained is waited for.
+/// How long to wait for an empty queue.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One workload; in the order of the table.
@@ -36,10 +36,11 @@ pub(crate) enum Workload {
     Order,
 }
 
-/// What the workloads of a run share.
+/// The state that the workloads of a run share.
 pub(crate) struct Plan {
     pub(crate) quick: bool,
-    /// When the server of a system whose messages wait may be kept busy, in Unix milliseconds: one after the other.
+    /// When the server of a system with waiting messages may be busy, in Unix milliseconds: one
+    /// system after the other.
     free_from_ms: u64,
 }
 
@@ -51,9 +52,9 @@ impl Plan {
         }
     }
 
-    /// A time at least so far ahead from which on nobody else is busy for that long.
+    /// A time at least so far ahead from which on no other system is busy for that long.
     fn reserve_ms(&mut self, ahead: Duration, length: Duration) -> Result<u64> {
-        // At a whole second: some know no finer time, and would be early.
+        // At a whole second: some systems know no finer time, and would be early.
         let at = (unix_us() / 1_000 + u64::try_from(ahead.as_millis())?)
             .max(self.free_from_ms)
             .next_multiple_of(1_000);
@@ -63,7 +64,7 @@ impl Plan {
 }
 
 impl Workload {
-    /// Those that were asked for; else all that the kind of run has time for.
+    /// The requested workloads; else all that fit the kind of run.
     pub(crate) fn all(asked: &[Self], quick: bool) -> Vec<Self> {
         if !asked.is_empty() {
             return asked.to_vec();
@@ -90,7 +91,7 @@ impl Workload {
         if self == Self::DelayedCost { 2 } else { 1 }
     }
 
-    /// Whether it says something about this system.
+    /// Whether it is meaningful for this system.
     pub(crate) fn suits(self, system: &System) -> bool {
         match self {
             Self::Order => ["dueq", "bullmq", "redisson"].contains(&system.kind.key),

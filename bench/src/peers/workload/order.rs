@@ -1,4 +1,5 @@
-//! What a message costs Redis when the order of the due times is not that of the pushes, by how many wait.
+//! The cost of a message for Redis if the order of the due times is not that of the pushes, by the
+//! number of waiting messages.
 
 use anyhow::Result;
 use dueq_bench_driver::{Dues, Order, Request, unix_us};
@@ -6,9 +7,9 @@ use dueq_bench_driver::{Dues, Order, Request, unix_us};
 use super::{PATIENCE, until};
 use crate::peers::systems::System;
 
-/// How many wait beside those that are delivered.
+/// How many messages wait beside the delivered ones.
 const WAITING: [u64; 2] = [100_000, 1_000_000];
-/// How many are delivered while these wait.
+/// How many messages are delivered meanwhile.
 const DELIVERED: u64 = 2_000;
 const WORKER_BEFORE_MS: u64 = 600;
 
@@ -29,7 +30,8 @@ pub(crate) async fn run(system: &mut System) -> Result<()> {
     Ok(())
 }
 
-/// Forward: those that are delivered were pushed first. Backward: last, behind all that wait for longer.
+/// Forward: the delivered messages were pushed first. Backward: last, behind all messages that wait
+/// longer.
 async fn one(system: &mut System, waiting: u64, order: Order) -> Result<f64> {
     system.clear().await?;
     system.open().await?;

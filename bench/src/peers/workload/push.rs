@@ -1,4 +1,4 @@
-//! Pushing alone: what is due in an hour, by single calls and in bulk.
+//! Pushes of messages due in an hour, by single calls and in bulk.
 
 use anyhow::Result;
 use dueq_bench_driver::{Dues, Request, unix_us};
@@ -44,7 +44,7 @@ pub(crate) async fn bulk(system: &mut System) -> Result<()> {
     system.close().await
 }
 
-/// All at one time: not every system can push messages with different times in one call.
+/// All with one due time: some systems cannot push messages with different times in one call.
 pub(crate) fn in_an_hour() -> Dues {
     Dues {
         at_ms: unix_us() / 1_000 + 3_600_000,

@@ -1,4 +1,5 @@
-//! The processes of a soak, which this program starts: told what to do in JSON lines, each answered by one.
+//! The processes of a soak, which this program starts: they read requests as JSON lines and answer
+//! each with one.
 
 mod node;
 mod producer;
@@ -13,11 +14,11 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::spread::Pairs;
 
-/// Is one of the processes of `soak`.
+/// Runs one of the processes of `soak`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     role: Name,
-    /// Where the server is.
+    /// The URL of the server.
     server: String,
     queue: String,
 }
@@ -28,24 +29,25 @@ pub(super) enum Name {
     Producer,
 }
 
-/// One line to a process.
+/// One request to a process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(super) enum Request {
     Begin(Begin),
-    /// Tell what has happened since the last time.
+    /// Report since the last report.
     Sample,
-    /// Stop, finish what is under way, and tell what has happened since the last time.
+    /// Stop, finish the work in flight, and report since the last report.
     End,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Begin {
-    /// Push so many a second, whatever the queue does; absent: as fast as the queue holds it. A node does what comes.
+    /// Push so many per second, regardless of the queue; absent: as fast as the queue takes it. A
+    /// node handles its deliveries.
     pub(super) rate: Option<u64>,
 }
 
-/// One line from a process.
+/// One reply of a process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer<T> {
@@ -53,28 +55,28 @@ pub(super) enum Answer<T> {
     Error(String),
 }
 
-/// What a node did.
+/// The report of a node.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Handled {
-    /// From the due time to the start of the handler, of what was not due at once.
+    /// From the due time to the start of the handler, of messages that were not due at once.
     pub(super) late: Pairs,
-    /// From when it was to be pushed to the start of the handler, of what was due at once.
+    /// From the intended push to the start of the handler, of messages that were due at once.
     pub(super) immediate: Pairs,
-    /// Deliveries before their time.
+    /// Deliveries before the due time.
     pub(super) early: u64,
     /// Deliveries of messages that were to be cancelled.
     pub(super) unwanted: u64,
 }
 
-/// What a producer did.
+/// The report of a producer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Pushed {
-    /// How many calls had another outcome than they were to have, and the last of them.
+    /// How many calls had an unexpected outcome, and the last of them.
     pub(super) failed: u64,
     pub(super) failure: Option<String>,
     /// Cancels and reschedules that came too late.
     pub(super) too_late: u64,
-    /// How long after its time by the pace each message was known to be stored.
+    /// How long after its time by the pace each message was stored.
     pub(super) behind: Pairs,
 }
 
@@ -84,7 +86,7 @@ trait Role: Sized {
 
     async fn connect(server: &str, queue: &str) -> Result<Self>;
     async fn begin(&mut self, begin: Begin) -> Result<()>;
-    /// What has happened since the last call. Fails if what was begun has ended.
+    /// The report since the last call. Fails if a started task has ended.
     async fn sample(&mut self) -> Result<Self::Report>;
     async fn end(&mut self) -> Result<Self::Report>;
 }

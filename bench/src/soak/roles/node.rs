@@ -25,7 +25,7 @@ struct Worker {
     running: JoinHandle<Result<(), dueq::Error>>,
 }
 
-/// What handlers saw since it was last asked for.
+/// The handlers' observations since the last report.
 struct Seen {
     late: Spread,
     immediate: Spread,
@@ -43,14 +43,14 @@ impl Seen {
         }
     }
 
-    /// The one clock of the machine is that of the server, too.
+    /// The server has the same clock, the machine's.
     fn handle(&mut self, delivery: &Delivery) -> Settlement {
         let now_us = unix_us();
         let Some((pushed_due_ms, mark)) = read(delivery.payload()) else {
             return Settlement::bury("no payload of a soak");
         };
         let first = delivery.attempt() == 1;
-        // What has been moved is due when the queue says; anything else when the payload says.
+        // A rescheduled message has the due time of the queue, any other that of its payload.
         let moved = !first || mark == Mark::Rescheduled;
         let due_us = 1_000
             * if moved {

@@ -1,4 +1,4 @@
-//! The process that pushes, and cancels and reschedules some of what it has pushed.
+//! The process that pushes messages, and cancels and reschedules some of them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::{Begin, Pushed, Role};
 use crate::soak::mixture::{Fate, LATER, Mixture};
 use crate::soak::spread::Spread;
 
-/// How often it looks what is to be pushed.
+/// How often it pushes the messages due by the pace.
 const TICK: Duration = Duration::from_millis(1);
-/// As fast as the queue holds it: while at most so many wait, asked for in turn, pushed by so many a call.
+/// As fast as the queue takes it: pushes so many in a call while at most so many wait.
 const WAITING: u64 = 100_000;
 const AT_ONCE: usize = 500;
-/// All delays are shorter by this factor then, or most would still wait when the measuring ends.
+/// Divides all delays then, or most messages would still wait at the end of the measurement.
 const HASTE: u64 = 10;
 
 pub(super) struct Producer {
@@ -32,7 +32,7 @@ struct Pushing {
     done: Arc<Mutex<Done>>,
 }
 
-/// What happened since it was last asked for.
+/// The counts since the last report.
 struct Done {
     failed: u64,
     failure: Option<String>,
@@ -40,7 +40,7 @@ struct Done {
     behind: Spread,
 }
 
-/// A message, and what is to be done to it after the push.
+/// A message, and its change after the push.
 struct Item {
     /// When it was to be pushed, in Unix microseconds.
     at_us: u64,
@@ -118,7 +118,7 @@ impl Pushing {
         }
     }
 
-    /// Pushes by the clock, whatever becomes of what was pushed before.
+    /// Pushes by the clock, regardless of earlier pushes.
     async fn pace(self, rate: u64, stop: CancellationToken) -> Result<()> {
         let (mut mixture, mut tasks) = (Mixture::new(1), JoinSet::new());
         let (start_us, mut next) = (unix_us(), 0);
@@ -151,7 +151,7 @@ impl Pushing {
         Ok(())
     }
 
-    /// Pushes whenever less than so many wait.
+    /// Pushes whenever fewer than so many wait.
     async fn flood(self, stop: CancellationToken) -> Result<()> {
         let (mut mixture, mut later) = (Mixture::new(HASTE), JoinSet::new());
         while !stop.is_cancelled() {
@@ -183,7 +183,7 @@ impl Pushing {
     }
 }
 
-/// The next one, that is to be pushed then; due by that time, not by that of the push.
+/// The next message, with the intended time of its push, from which its due time counts.
 fn item(mixture: &mut Mixture, at_us: u64) -> Item {
     let (planned, at_ms) = (mixture.draw(), at_us / 1_000);
     let due_ms = at_ms + planned.delay_ms;

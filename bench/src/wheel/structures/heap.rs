@@ -1,4 +1,5 @@
-//! A `BinaryHeap` whose cancelled entries stay until they come up, or until most of it is stale.
+//! A `BinaryHeap` whose cancelled entries stay until they reach the top, or until most entries are
+//! stale.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

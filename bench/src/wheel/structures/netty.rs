@@ -3,7 +3,8 @@
 use super::super::lists::Lists;
 use super::super::timers::{Timers, keep};
 
-/// As many as in Netty. A tick is a millisecond here, for the same precision as everybody; Netty's default is 100 of them.
+/// As many as in Netty. A tick is a millisecond here, the precision of all structures; Netty's
+/// default is 100 ms.
 const SLOTS: u64 = 512;
 
 pub(crate) struct Netty<T> {
