@@ -64,7 +64,7 @@ fn field<'a>(line: &'a str, name: &str) -> &'a str {
 }
 
 /// Notices of 8 KiB each, 128 of them in one transaction. Valkey 9 sends a string of 16 KiB or more
-/// without copying it and does not count it as output, so that one long notice would cut nobody.
+/// without copying it and does not count it as output, so that one long notice would cut no connection.
 const NOTICE_BYTES: usize = 8 << 10;
 const NOTICES: usize = 128;
 

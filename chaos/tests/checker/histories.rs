@@ -198,7 +198,7 @@ fn overlapping_leases() {
         verdict.explained_duplicates.get(&Cause::LeaseRanOut),
         Some(&1)
     );
-    // An extended lease runs on; nobody knows of one whose extension was not answered.
+    // An extended lease continues; an extension without an answer may have been applied.
     let (mut story, token) = claimed();
     story.at(500).settle(
         Verb::Extend,

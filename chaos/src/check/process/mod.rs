@@ -11,7 +11,7 @@ use crate::check::calls::{changes, what_of};
 use crate::check::collect::Collection;
 use crate::check::handlers::Granted;
 use crate::check::order::Reply;
-use crate::check::record::{Held, Record, What};
+use crate::check::record::{Held, Push, Record, What};
 use crate::check::verdict::Kind;
 use crate::history::{Answer, Call, Event, Role};
 
@@ -217,14 +217,7 @@ impl Process<'_> {
     fn confirmed(&mut self, op: u64, outcomes: &[String]) {
         for (id, call) in self.asking.confirmed(op, outcomes) {
             let calls = self.waiting.remove(&id).unwrap_or_default();
-            let Some((_, place)) = calls.iter().find(|(number, _)| Some(*number) == call) else {
-                continue;
-            };
-            if let Some(Record {
-                what: What::Push { push, .. },
-                ..
-            }) = self.all.records.get_mut(*place)
-            {
+            if let Some(push) = self.push_of(&calls, call) {
                 push.held = Held::Replicas;
                 self.all.verdict.replicated += 1;
             }
@@ -235,16 +228,18 @@ impl Process<'_> {
     fn believed(&mut self, op: u64, outcomes: &[String]) {
         for (id, call) in self.asking.finished(op, outcomes) {
             let calls = self.finished.remove(&id).unwrap_or_default();
-            let Some((_, place)) = calls.iter().find(|(number, _)| Some(*number) == call) else {
-                continue;
-            };
-            if let Some(Record {
-                what: What::Push { push, .. },
-                ..
-            }) = self.all.records.get_mut(*place)
-            {
+            if let Some(push) = self.push_of(&calls, call) {
                 push.believed = true;
             }
+        }
+    }
+
+    /// The record of a push by this call, from (call, index of its record).
+    fn push_of(&mut self, calls: &[(u64, usize)], call: Option<u64>) -> Option<&mut Push> {
+        let (_, index) = calls.iter().find(|(number, _)| Some(*number) == call)?;
+        match &mut self.all.records.get_mut(*index)?.what {
+            What::Push { push, .. } => Some(push),
+            _ => None,
         }
     }
 
