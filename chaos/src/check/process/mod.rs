@@ -11,7 +11,7 @@ use crate::check::calls::{changes, what_of};
 use crate::check::collect::Collection;
 use crate::check::handlers::Granted;
 use crate::check::order::Reply;
-use crate::check::record::{Held, Push, Record, What};
+use crate::check::record::{Held, Push, What};
 use crate::check::verdict::Kind;
 use crate::history::{Answer, Call, Event, Role};
 
