@@ -193,11 +193,8 @@ fn refuse(refusal: &clap::Error) -> ExitCode {
         // Standard error may be closed.
         let _ = refusal.print();
     }
-    if refusal.use_stderr() {
-        ExitCode::from(2)
-    } else {
-        ExitCode::SUCCESS
-    }
+    // 0 for the help, 2 for wrong usage.
+    u8::try_from(refusal.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 #[tokio::main]
