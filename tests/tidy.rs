@@ -453,11 +453,6 @@ fn every_block_is_used() {
 
 /// Files that are still to be split.
 const TOO_LONG: &[&str] = &[
-    "cli/tests/cli/doctor.rs",
-    "cli/tests/cli/hostile.rs",
-    "cli/tests/cli/lost.rs",
-    "cli/tests/cli/operator.rs",
-    "cli/tests/import.rs",
     "tests/library/faults/failover.rs",
     "tests/library/faults/proxied.rs",
     "tests/protocol/model/driver.rs",

@@ -40,8 +40,8 @@ fn bad_queue_name_and_unknown_language_are_wrong_usage() -> Result<()> {
     Ok(())
 }
 
-/// Each with the program that says whether it can be read, where there is one. What the files do is
-/// tested with them.
+/// Checks the syntax by the language's own program, where this machine has it. The tests of
+/// examples/clients run the files.
 #[test]
 fn printed_producer_is_valid_in_its_language() -> Result<()> {
     let name = r#"it's "so" \ $HOME `x` größe"#;
@@ -61,7 +61,7 @@ fn printed_producer_is_valid_in_its_language() -> Result<()> {
             .stderr(Stdio::piped())
             .spawn();
         let Ok(mut child) = child else {
-            // Not by a macro: those are shown for failed tests only.
+            // The test harness shows the output of macros for failed tests only.
             writeln!(
                 std::io::stderr(),
                 "SKIPPED: the producer in {lang} is not read: there is no {}",

@@ -27,7 +27,8 @@ impl Keys {
     pub(crate) fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let keys = dueq::queue_keys(&self.queue)?;
         if let Some(lang) = self.lang {
-            output::text_as_it_is(&snippet(lang, &self.queue))?;
+            let redis_cli = common.remedy("redis-cli -u \"$REDIS_URL\"");
+            output::text_as_it_is(&snippet(lang, &self.queue, &redis_cli))?;
         } else if common.json {
             output::json_line(&serde_json::json!({ "queue": self.queue, "keys": keys }))?;
         } else {

@@ -20,10 +20,10 @@ pub(crate) enum Lang {
 }
 
 /// The producer in this language for this queue: a file that takes ID DELAY_MS PAYLOAD, or for
-/// redis-cli one command.
-pub(crate) fn snippet(lang: Lang, queue: &str) -> String {
+/// redis-cli one command, which begins with `redis_cli`.
+pub(crate) fn snippet(lang: Lang, queue: &str, redis_cli: &str) -> String {
     let Some((file, replacements)) = producer(lang) else {
-        return redis_cli(queue);
+        return one_push(queue, redis_cli);
     };
     let name = match lang {
         Lang::Sh => dueq::shell_word(queue.as_bytes()),
@@ -37,14 +37,14 @@ pub(crate) fn snippet(lang: Lang, queue: &str) -> String {
 }
 
 /// A push of the README, ready to paste: the ten keys, then the arguments of `dueq_push`.
-fn redis_cli(queue: &str) -> String {
+fn one_push(queue: &str, redis_cli: &str) -> String {
     let keys = dueq::queue_keys(queue).unwrap_or_default();
     let keys: Vec<String> = keys
         .iter()
         .map(|key| dueq::shell_word(key.as_bytes()))
         .collect();
     format!(
-        "redis-cli FCALL dueq_push 10 {} '' '' order:42 +2000 'rate order 42' ''\n",
+        "{redis_cli} FCALL dueq_push 10 {} '' '' order:42 +2000 'rate order 42' ''\n",
         keys.join(" ")
     )
 }
@@ -114,7 +114,7 @@ mod tests {
             for (from, _) in replacements {
                 assert_eq!(file.matches(from).count(), 1, "{lang:?}: {from}");
             }
-            let filled = snippet(*lang, "orders");
+            let filled = snippet(*lang, "orders", "redis-cli");
             assert!(
                 file.contains("QUEUE") && !filled.contains("QUEUE") && !filled.contains("NAME}"),
                 "{lang:?}"
@@ -136,21 +136,23 @@ mod tests {
     fn queue_names_stay_inside_their_quotes() {
         let name = r#"it's "so" \ $HOME `x` ${y} größe"#;
         assert!(
-            snippet(Lang::Sh, name)
+            snippet(Lang::Sh, name, "redis-cli")
                 .contains(r#"queue='it'\''s "so" \ $HOME `x` ${y} größe' id=$1"#)
         );
         for lang in [Lang::Python, Lang::Node, Lang::Go, Lang::Java] {
             assert!(
-                snippet(lang, name).contains(r#""it's \"so\" \\ $HOME `x` ${y} größe""#),
+                snippet(lang, name, "redis-cli")
+                    .contains(r#""it's \"so\" \\ $HOME `x` ${y} größe""#),
                 "{lang:?}"
             );
             assert!(
-                snippet(lang, "a\u{9b}31m").contains(r#""a\u009b31m""#),
+                snippet(lang, "a\u{9b}31m", "redis-cli").contains(r#""a\u009b31m""#),
                 "{lang:?}"
             );
         }
         assert!(
-            snippet(Lang::Sh, "a\u{9b}31m").contains(r#"queue="$(printf 'a\302\23331m')" id=$1"#)
+            snippet(Lang::Sh, "a\u{9b}31m", "redis-cli")
+                .contains(r#"queue="$(printf 'a\302\23331m')" id=$1"#)
         );
     }
 }

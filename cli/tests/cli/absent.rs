@@ -1,4 +1,4 @@
-//! Queues that do not exist: no verb of an operator makes one, and near names are suggested.
+//! Queues that do not exist: operators' commands create none, and suggest near names.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Output, Stdio};
@@ -26,7 +26,7 @@ fn queues(server: &Server) -> Result<String> {
     Ok(text(&dueq(server, &["queues"])?.stdout))
 }
 
-/// It fails, says that there is no such queue, and makes none.
+/// Asserts that the command fails, names the missing queue and creates none.
 fn refused(server: &Server, args: &[&str]) -> Result<Output> {
     let before = server.command(&["DBSIZE"])?;
     let output = dueq(server, args)?;
@@ -186,7 +186,7 @@ fn work_on_an_absent_queue_warns_and_waits() -> Result<()> {
     Ok(())
 }
 
-/// Only a user who may SCAN can be told near names; the others are told the rest.
+/// Near names need the right to SCAN.
 #[test]
 fn user_without_scan_gets_no_near_names() -> Result<()> {
     let server = server()?;

@@ -1,4 +1,4 @@
-//! `dueq bench`, cut short: nothing here depends on how fast it goes.
+//! `dueq bench` with short durations. No test depends on the speed.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -69,9 +69,9 @@ fn interrupted_bench_removes_its_queue() -> Result<()> {
             .args(["bench", "--for", "10m"])
             .stderr(Stdio::piped())
             .spawn()?;
-        // It is at work as soon as its queue is there.
+        // The queue exists as soon as the measurement runs.
         while server.command(&["EXISTS", "dueq:{dueq-bench}:meta"])? != ":1\r\n" {
-            assert!(bench.try_wait()?.is_none(), "it has ended by itself");
+            assert!(bench.try_wait()?.is_none(), "it ended before the signal");
         }
         Command::new("kill")
             .args([signal, &bench.id().to_string()])

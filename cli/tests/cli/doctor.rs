@@ -1,4 +1,4 @@
-//! `dueq doctor` beside faults that were planted by hand, and on a queue that is well.
+//! `dueq doctor` on healthy queues, and on queues with faults that the test creates.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::operator::one_in_each_state;
 use crate::{dueq, text};
 
-/// A server that has nothing wrong.
-fn server() -> Result<Server> {
+/// A server without findings.
+pub(crate) fn server() -> Result<Server> {
     Server::start(&["--appendonly", "yes"])
 }
 
-/// Exit code, and each line of the report as an object.
-fn doctor(server: &Server, args: &[&str]) -> Result<(Option<i32>, Vec<Value>)> {
+/// Runs the doctor. Returns its exit code and the objects of its report.
+pub(crate) fn doctor(server: &Server, args: &[&str]) -> Result<(Option<i32>, Vec<Value>)> {
     let output = dueq(server, &[&["doctor", "--json"], args].concat())?;
     let lines = text(&output.stdout)
         .lines()
@@ -28,7 +28,7 @@ fn doctor(server: &Server, args: &[&str]) -> Result<(Option<i32>, Vec<Value>)> {
 }
 
 /// The findings as `code subject`.
-fn found(lines: &[Value]) -> Vec<String> {
+pub(crate) fn found(lines: &[Value]) -> Vec<String> {
     let findings = lines.iter().filter(|line| line.get("finding").is_some());
     let word = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
     findings
@@ -36,7 +36,7 @@ fn found(lines: &[Value]) -> Vec<String> {
         .collect()
 }
 
-fn well(server: &Server) -> Result<()> {
+pub(crate) fn healthy(server: &Server) -> Result<()> {
     let (code, lines) = doctor(server, &[])?;
     assert_eq!((code, found(&lines)), (Some(0), Vec::new()), "{lines:#?}");
     let remarks = lines
@@ -52,8 +52,8 @@ fn well(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// One finding, which says what follows and what to run.
-fn finds(server: &Server, args: &[&str], expected: &str) -> Result<Value> {
+/// Asserts a single finding, with its consequence and its remedy.
+pub(crate) fn finds(server: &Server, args: &[&str], expected: &str) -> Result<Value> {
     let (code, lines) = doctor(server, args)?;
     assert_eq!(
         (code, found(&lines)),
@@ -65,7 +65,7 @@ fn finds(server: &Server, args: &[&str], expected: &str) -> Result<Value> {
         .find(|line| line.get("finding").is_some())
         .context("a finding")?;
     for name in ["problem", "consequence", "remedy"] {
-        // Once mended, little is left to do.
+        // A repaired finding needs no remedy.
         let done = name == "remedy" && finding["repaired"] == true;
         assert!(
             done || finding[name].as_str().is_some_and(|text| !text.is_empty()),
@@ -75,173 +75,9 @@ fn finds(server: &Server, args: &[&str], expected: &str) -> Result<Value> {
     Ok(finding)
 }
 
-fn run(server: &Server, command: &[&str]) -> Result<()> {
+pub(crate) fn run(server: &Server, command: &[&str]) -> Result<()> {
     let reply = server.command(command)?;
     assert!(!reply.starts_with('-'), "{command:?}: {reply}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
-    let server = server()?;
-    let leased = one_in_each_state(&server).await?;
-    well(&server)?;
-    leased.extend(Duration::from_secs(600)).await?; // now it has a lease of its own
-    well(&server)?;
-    let key = |suffix: &str| format!("dueq:{{q}}:{suffix}");
-    let sentinel = format!("\0{}", "-".repeat(70));
-    // What is planted, what is found, and what is there to plant the next one in.
-    let entry = format!("{LATER}:nobody");
-    let count = format!("\u{2}{}", "k".repeat(16));
-    let faults: [(&[&str], &str, &[&str]); 18] = [
-        (
-            &["ZREM", "scheduled", "waits"],
-            "unplaced waits",
-            &["requeue", "q", "waits"],
-        ),
-        (
-            &["ZADD", "dead", "5", "waits"],
-            "doubled waits",
-            &["requeue", "q", "waits"],
-        ),
-        (
-            &["ZADD", "scheduled", LATER, "leased"],
-            "doubled leased",
-            &[],
-        ),
-        (&["HDEL", "claims", "leased"], "unclaimed leased", &[]),
-        (&["ZREM", "leases", "leased"], "unleased leased", &[]),
-        (
-            &["HSET", "claims", "nobody", "xxxxxxxxxxxxxxxx5"],
-            "unleased nobody",
-            &[],
-        ),
-        (
-            &["HSET", "claims", "leased", "xxxxxxxxxxxxxxxx5"],
-            "unmarked leased",
-            &[],
-        ),
-        (
-            &["HSET", "claims", &count, "3"],
-            "claim 6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b",
-            &[],
-        ),
-        (
-            &["HSET", "attrs", "nobody", "1 0 0 \n"],
-            "attrs nobody",
-            &[],
-        ),
-        (&["HSET", "attrs", "dead", "gibberish"], "attrs dead", &[]),
-        (&["RPUSH", "ready", "gibberish"], "entry gibberish", &[]),
-        (&["RPUSH", "ready", &entry], "hollow nobody", &[]),
-        (
-            &["ZADD", "scheduled", LATER, "nobody"],
-            "hollow nobody",
-            &[],
-        ),
-        (&["ZADD", "dead", "+inf", "dead"], "score dead", &[]),
-        (&["ZREM", "dead", &sentinel], "sentinel dueq:{q}:dead", &[]),
-        (&["LPOP", "ready"], "sentinel dueq:{q}:ready", &[]),
-        (
-            &["HSET", "meta", "max_attempts", "many"],
-            "meta max_attempts",
-            &[],
-        ),
-        (&["HDEL", "meta", "layout"], "meta layout", &[]),
-    ];
-    for (plant, expected, then) in faults {
-        let name = key(plant[1]);
-        run(&server, &[&[plant[0], &name], &plant[2..]].concat())?;
-        finds(&server, &["q"], expected)?;
-        let finding = finds(&server, &["q", "--repair"], expected)?;
-        assert_eq!(finding["repaired"], true, "{finding}");
-        well(&server)?;
-        if !then.is_empty() {
-            assert_eq!(dueq(&server, then)?.status.code(), Some(0), "{then:?}");
-            // Else it would be overdue.
-            dueq(&server, &["reschedule", "q", "waits", "--at", LATER])?;
-        }
-    }
-    // The payload by hand.
-    run(&server, &["HDEL", "dueq:{q}:messages", "waits"])?;
-    finds(&server, &["--repair"], "hollow waits")?;
-    well(&server)
-}
-
-#[tokio::test]
-async fn doctor_finds_faults_that_it_cannot_repair() -> Result<()> {
-    let server = server()?;
-    let _leased = one_in_each_state(&server).await?;
-    let stale = dueq::functions_code().replace(
-        &format!("return {}\n", dueq::functions_version()),
-        "return 0\n",
-    );
-    let used: u64 = server
-        .command(&["INFO", "memory"])?
-        .lines()
-        .find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok())
-        .context("used_memory")?;
-    let nearly = (used + used / 50).to_string();
-    let faults: [(&[&str], &str, &[&str]); 7] = [
-        (
-            &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"],
-            "eviction maxmemory-policy",
-            &["CONFIG", "SET", "maxmemory-policy", "noeviction"],
-        ),
-        (
-            &["CONFIG", "SET", "appendonly", "no"],
-            "persistence appendonly",
-            &["CONFIG", "SET", "appendonly", "yes"],
-        ),
-        (
-            &["CONFIG", "SET", "maxmemory", &nearly],
-            "memory maxmemory",
-            &["CONFIG", "SET", "maxmemory", "0"],
-        ),
-        (
-            &[
-                "CONFIG",
-                "SET",
-                "client-output-buffer-limit",
-                "pubsub 1000 0 0",
-            ],
-            "buffers client-output-buffer-limit",
-            &[
-                "CONFIG",
-                "SET",
-                "client-output-buffer-limit",
-                "pubsub 33554432 8388608 60",
-            ],
-        ),
-        (
-            &["FUNCTION", "LOAD", "REPLACE", &stale],
-            "functions dueq",
-            &["FUNCTION", "FLUSH"],
-        ),
-        (
-            &["SET", "dueq:{q}:wake", "x"],
-            "wake dueq:{q}:wake",
-            &["DEL", "dueq:{q}:wake"],
-        ),
-        (
-            &["HSET", "dueq:{q}:meta", "layout", "2"],
-            "layout layout",
-            &["HSET", "dueq:{q}:meta", "layout", "1"],
-        ),
-    ];
-    for (plant, expected, mend) in faults {
-        run(&server, plant)?;
-        for args in [&[][..], &["q", "--repair"]] {
-            let finding = finds(&server, args, expected)?;
-            assert_eq!(finding["repaired"], false, "{finding}");
-        }
-        run(&server, mend)?;
-        well(&server)?;
-    }
-    run(&server, &["DEL", "dueq:{q}:recent"])?;
-    run(&server, &["SET", "dueq:{q}:recent", "somebody else's"])?;
-    finds(&server, &["q", "--repair"], "type dueq:{q}:recent")?;
-    finds(&server, &["other"], "absent other")?;
     Ok(())
 }
 
@@ -260,7 +96,7 @@ fn doctor_finds_a_lone_primary_and_a_replica() -> Result<()> {
     }
     finds(&server, &[], "replicas min-replicas-to-write")?;
     run(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"])?;
-    well(&server)?;
+    healthy(&server)?;
     finds(&replica, &[], "replica role")?;
     Ok(())
 }
@@ -279,7 +115,7 @@ async fn doctor_prints_consequence_and_remedy() -> Result<()> {
     ] {
         assert!(said.contains(words), "{words:?} in {said}");
     }
-    // An id cannot steer the terminal.
+    // Ids are escaped.
     run(&server, &["HSET", "dueq:{q}:messages", "\x1b[2J", "x"])?;
     let said = text(&dueq(&server, &["doctor", "q", "--repair"])?.stdout);
     assert!(
@@ -291,8 +127,8 @@ async fn doctor_prints_consequence_and_remedy() -> Result<()> {
     Ok(())
 }
 
-/// Unix milliseconds of the year 2100: what is due then is not overdue.
-const LATER: &str = "4102444800000";
+/// Unix milliseconds of the year 2100: a message that is due then is not overdue.
+pub(crate) const LATER: &str = "4102444800000";
 const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 
 #[test]
@@ -313,7 +149,7 @@ fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
         "{paused}"
     );
     dueq(&server, &["resume", "q"])?;
-    // Any value of the field means paused.
+    // The field pauses the queue with any value.
     run(&server, &["HSET", "dueq:{q}:meta", "paused", "0"])?;
     finds(&server, &[], "paused q")?;
     run(&server, &["HDEL", "dueq:{q}:meta", "paused"])?;
@@ -329,7 +165,7 @@ fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
         ])
         .stdout(std::process::Stdio::piped())
         .spawn()?;
-    // The line of the first command: then the only handler is busy.
+    // After the output of the first command the only handler is busy.
     let mut line = [0];
     std::io::Read::read_exact(&mut worker.stdout.take().context("its output")?, &mut line)?;
     let busy = finds(&server, &["q"], "overdue q");
@@ -388,7 +224,7 @@ fn doctor_finds_too_few_replicas_for_writes() -> Result<()> {
     );
     assert!(
         said.contains("overdue q"),
-        "what only reads is looked at all the same: {said}"
+        "reads still work, so the queues are checked: {said}"
     );
     assert_eq!(
         (output.status.code(), text(&output.stderr)),

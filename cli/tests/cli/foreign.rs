@@ -1,5 +1,4 @@
-//! `delete-queue --yes` and what is not this release's to delete: another layout, and keys of other
-//! programs.
+//! `delete-queue --yes` refuses queues of another layout and keys of other programs.
 
 use anyhow::Result;
 use dueq_testkit::Server;
@@ -87,7 +86,7 @@ fn delete_queue_refuses_a_key_of_another_program() -> Result<()> {
     Ok(())
 }
 
-/// What cannot be read as a queue must still be deletable, or it stays for ever.
+/// A damaged queue must still be deletable.
 #[test]
 fn delete_queue_removes_a_damaged_queue() -> Result<()> {
     for damage in [

@@ -1,5 +1,5 @@
-//! The help texts, held by the files below tests/help; `DUEQ_BLESS=1 cargo test -p dueq-cli` writes
-//! them anew.
+//! The help texts, compared with the files in tests/help. To rewrite these files:
+//! `DUEQ_BLESS=1 cargo test -p dueq-cli --test cli help`.
 
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn help_matches_the_approved_texts() -> Result<()> {
         if verb != "dueq" {
             command.arg(verb);
         }
-        // Of a server that is not there: help asks none.
+        // The URL of no server: help asks none.
         let output = command
             .arg("--help")
             .env("REDIS_URL", "redis://127.0.0.1:1/")

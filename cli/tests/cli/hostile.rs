@@ -16,19 +16,19 @@ use serde_json::Value;
 
 use crate::{DUEQ, command, text};
 
-/// As an id, or a name of a queue: red by the other set of control characters, and the direction of
-/// writing turned around.
-const NAME: &str = "\u{9b}31m\u{202e}--\u{2066}it's $(x)";
-/// As a payload, an error: clears the screen, sets the title, rings, goes to the start of the line.
+/// An id or a queue's name: turns the text red by the second set of control characters, and
+/// reverses the direction of writing.
+pub(crate) const NAME: &str = "\u{9b}31m\u{202e}--\u{2066}it's $(x)";
+/// A payload or an error: clears the screen, sets the title, rings, moves to the start of the line.
 const TEXT: &str = "\x1b[2J\x1b]0;title\x07\r\x7f\u{9b}31m\u{202e}\0end";
 
-/// Written here anew, so that what the program forgets is not forgotten here, too.
+/// Independent of the program's own list of characters.
 fn steers(c: char) -> bool {
     let bidirectional = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
     matches!(c as u32, 0..=9 | 11..=31 | 127..=159 | 0x2028 | 0x2029) || bidirectional.contains(c)
 }
 
-fn harmless(what: &str, output: &Output) -> Result<()> {
+pub(crate) fn harmless(what: &str, output: &Output) -> Result<()> {
     for bytes in [&output.stdout, &output.stderr] {
         let said = std::str::from_utf8(bytes)
             .with_context(|| format!("{what}: {}", bytes.escape_ascii()))?;
@@ -37,8 +37,8 @@ fn harmless(what: &str, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Runs it for people and for programs; the objects that programs get.
-fn both(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
+/// Runs the command with text and with JSON output, and returns the JSON objects.
+pub(crate) fn both(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
     let what = format!("{args:?}");
     harmless(&what, &command(server).args(args).output()?)?;
     let output = command(server)
@@ -52,8 +52,8 @@ fn both(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// A queue of a hostile name, with a hostile message in each state.
-async fn planted(server: &Server) -> Result<dueq::Delivery> {
+/// A queue with a hostile name, which has a hostile message in each state.
+pub(crate) async fn planted(server: &Server) -> Result<dueq::Delivery> {
     let queue = Client::connect(&server.url()).await?.queue(NAME)?;
     let claim = async || loop {
         if let Some(delivery) = queue
@@ -119,7 +119,7 @@ async fn operator_commands_escape_terminal_controls() -> Result<()> {
     ] {
         assert!(!both(&server, verb)?.is_empty(), "{verb:?}");
     }
-    // What is refused is told on standard error.
+    // Refusals go to standard error.
     for verb in [
         &["purge", NAME, "--state", "dead"][..],
         &["delete-queue", NAME],
@@ -150,136 +150,6 @@ async fn operator_commands_escape_terminal_controls() -> Result<()> {
                 .output()?,
         )?;
     }
-    Ok(())
-}
-
-#[tokio::test]
-async fn doctor_remedies_for_hostile_ids_can_be_pasted() -> Result<()> {
-    let server = Server::start(&["--appendonly", "yes"])?;
-    let _leased = planted(&server).await?;
-    let zset = format!("dueq:{{{NAME}}}:scheduled");
-    assert_eq!(server.command(&["ZREM", &zset, NAME])?, ":1\r\n");
-    // What no client of ours can have pushed.
-    server.command(&[
-        "HSET",
-        &format!("dueq:{{{NAME}}}:messages"),
-        "\x1b[2J\n",
-        "x",
-    ])?;
-    let found = both(&server, &["doctor", NAME])?;
-    assert!(
-        found
-            .iter()
-            .any(|line| line["finding"] == "unplaced" && line["id"] == NAME),
-        "{found:#?}"
-    );
-    let remedy = found
-        .iter()
-        .find(|line| line["id"] == NAME)
-        .and_then(|line| line["remedy"].as_str())
-        .context("it")?;
-    let (repair, then) = remedy
-        .split_once("; then it is dead: ")
-        .context(remedy.to_owned())?;
-    let requeue = then
-        .strip_suffix(", if it was not handled")
-        .context(remedy.to_owned())?;
-    let program = std::path::Path::new(DUEQ).parent().context("a folder")?;
-    let path = format!(
-        "{}:{}",
-        program.display(),
-        std::env::var("PATH").unwrap_or_default()
-    );
-    for (line, expected) in [(repair, 1), (requeue, 0)] {
-        let output = Command::new("sh")
-            .args(["-c", line])
-            .env("PATH", &path)
-            .env("REDIS_URL", server.url())
-            .output()?;
-        harmless(line, &output)?;
-        assert_eq!(
-            output.status.code(),
-            Some(expected),
-            "{line}: {}{}",
-            text(&output.stdout),
-            text(&output.stderr)
-        );
-    }
-    let queue = Client::connect(&server.url()).await?.queue(NAME)?;
-    let state = queue.get(NAME).await?.context("the message")?.state;
-    assert!(
-        matches!(state, dueq::State::Scheduled | dueq::State::Ready),
-        "requeued by what the doctor said: {state}"
-    );
-    Ok(())
-}
-
-#[tokio::test]
-async fn doctor_remedies_for_names_with_dashes_can_be_pasted() -> Result<()> {
-    let server = Server::start(&["--appendonly", "yes"])?;
-    let queue = Client::connect(&server.url()).await?.queue("-q")?;
-    queue
-        .push(
-            Message::new("x")
-                .id("--all")
-                .due(Due::at_ms(1_796_126_400_000)),
-        )
-        .await?;
-    server.command(&["ZREM", "dueq:{-q}:scheduled", "--all"])?;
-    let found = both(&server, &["doctor", "--", "-q"])?;
-    let remedy = found
-        .iter()
-        .find(|line| line["id"] == "--all")
-        .context("it")?["remedy"]
-        .clone();
-    assert_eq!(
-        remedy,
-        "dueq doctor --repair -- -q; then it is dead: dueq requeue -- -q --all, if it was not handled"
-    );
-    assert_eq!(
-        command(&server)
-            .args(["doctor", "--repair", "--", "-q"])
-            .output()?
-            .status
-            .code(),
-        Some(1)
-    );
-    assert_eq!(
-        command(&server)
-            .args(["requeue", "--", "-q", "--all"])
-            .output()?
-            .status
-            .code(),
-        Some(0)
-    );
-    Ok(())
-}
-
-#[test]
-fn doctor_counts_findings_beyond_the_printed_ones() -> Result<()> {
-    let server = Server::start(&["--appendonly", "yes"])?;
-    assert!(
-        command(&server)
-            .args(["push", "q", "x", "--id", "one", "--delay", "48h"])
-            .output()?
-            .status
-            .success()
-    );
-    let plant = "for i = 1, 1500 do redis.call('HSET', KEYS[1], 'lost:' .. i, 'x') end";
-    server.command(&["EVAL", plant, "1", "dueq:{q}:messages"])?;
-    let said = text(
-        &command(&server)
-            .args(["doctor", "q", "--repair"])
-            .output()?
-            .stdout,
-    );
-    assert!(
-        said.contains("  and 500 more, 500 repaired\n")
-            && said.contains("1500 found, 1500 repaired"),
-        "{said}"
-    );
-    let said = text(&command(&server).args(["doctor", "q"]).output()?.stdout);
-    assert!(said.ends_with("nothing found, 1 remark\n"), "{said}");
     Ok(())
 }
 
@@ -336,7 +206,7 @@ fn imported_elements_are_escaped_in_reports() -> Result<()> {
     Ok(())
 }
 
-/// A server that refuses everything in words of its own.
+/// The server refuses everything with a hostile text.
 #[test]
 fn server_errors_are_escaped() -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
@@ -382,7 +252,7 @@ fn server_errors_are_escaped() -> Result<()> {
     Ok(())
 }
 
-/// What a program writes to a terminal, until it ends.
+/// Runs the program on a terminal, and returns what it writes.
 fn on_terminal(server: &Server, args: &[&str]) -> Result<Vec<u8>> {
     let mut ours = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?);
     grantpt(&ours)?;
@@ -402,7 +272,7 @@ fn on_terminal(server: &Server, args: &[&str]) -> Result<Vec<u8>> {
             .stderr(error)
             .spawn()?
     };
-    // The end of a terminal is an error where its last user has closed it.
+    // Reading fails when the last user of the terminal has closed it.
     let (mut said, mut chunk) = (Vec::new(), [0; 4096]);
     while let Ok(read @ 1..) = ours.read(&mut chunk) {
         said.extend_from_slice(&chunk[..read]);
@@ -425,7 +295,7 @@ async fn payload_is_raw_in_a_file_and_escaped_on_a_terminal() -> Result<()> {
         seen.contains("\\u{1b}[2J") && seen.contains("end"),
         "{seen:?}"
     );
-    // A terminal is given a carriage return before each end of a line.
+    // A terminal adds a carriage return before each line end.
     assert!(!seen.replace("\r\n", "\n").contains(steers), "{seen:?}");
     for args in [
         &["ls", NAME][..],
@@ -443,37 +313,5 @@ async fn payload_is_raw_in_a_file_and_escaped_on_a_terminal() -> Result<()> {
             seen.escape_ascii()
         );
     }
-    Ok(())
-}
-
-#[test]
-fn printed_keys_and_rules_can_be_pasted() -> Result<()> {
-    let server = Server::start(&[])?;
-    let output = command(&server).args(["keys", NAME]).output()?;
-    harmless("keys", &output)?;
-    let script = format!("printf '%s\\n' {}", text(&output.stdout));
-    let read = Command::new("sh").args(["-c", &script]).output()?;
-    assert_eq!(
-        text(&read.stdout).lines().collect::<Vec<_>>(),
-        dueq::queue_keys(NAME)?
-    );
-    for lang in ["sh", "python", "node", "go", "java"] {
-        let mut output = command(&server)
-            .args(["keys", NAME, "--lang", lang])
-            .output()?;
-        output.stdout.retain(|byte| *byte != b'\t'); // as Go is indented
-        harmless(lang, &output)?;
-    }
-    let name = "a\u{202e}b";
-    let refused = command(&server)
-        .args(["acl", "producer", name, "--user", "me"])
-        .output()?;
-    assert!(
-        refused.stdout.is_empty() && text(&refused.stderr).contains("--json"),
-        "{}",
-        text(&refused.stderr)
-    );
-    let told = both(&server, &["acl", "producer", name, "--user", "me"])?;
-    assert!(told[0]["rules"].to_string().contains(name), "{told:?}");
     Ok(())
 }

@@ -10,17 +10,17 @@ use serde_json::Value;
 use sha1_smol::Sha1;
 
 use crate::operator::one_in_each_state;
-use crate::{DUEQ, command, dueq, text};
+use crate::{DUEQ, dueq, text};
 
-const PUSH: &str = include_str!("../../../lua/dist/push.lua");
-const UNKNOWN: &str = "it may have been done";
+pub(crate) const PUSH: &str = include_str!("../../../lua/dist/push.lua");
+pub(crate) const UNKNOWN: &str = "it may have been done";
 
-/// What EVALSHA calls the script by.
-fn sha(script: &str) -> String {
+/// The name of a script for EVALSHA.
+pub(crate) fn sha(script: &str) -> String {
     Sha1::from(script).digest().to_string()
 }
 
-fn through(proxy: &Proxy, args: &[&str]) -> Result<Output> {
+pub(crate) fn through(proxy: &Proxy, args: &[&str]) -> Result<Output> {
     let mut command = Command::new(DUEQ);
     command
         .env("REDIS_URL", proxy.url())
@@ -29,12 +29,7 @@ fn through(proxy: &Proxy, args: &[&str]) -> Result<Output> {
     command.args(args).output().context("dueq")
 }
 
-fn scheduled(server: &Server, queue: &str) -> Result<u64> {
-    let stats: Value = serde_json::from_slice(&dueq(server, &["stats", queue, "--json"])?.stdout)?;
-    stats["scheduled"].as_u64().context("a number")
-}
-
-/// Each verb whose call is not repeated; what is cut is its reply, so it was done.
+/// Cuts the replies of calls that the client does not repeat: the server has done each of them.
 #[tokio::test]
 async fn lost_reply_is_reported_as_maybe_applied() -> Result<()> {
     let server = Server::start(&[])?;
@@ -121,8 +116,7 @@ async fn lost_reply_is_reported_as_maybe_applied() -> Result<()> {
     Ok(())
 }
 
-/// A made id is told, or nobody could look the message up, and a repetition would be a second
-/// message.
+/// Without the id the user could not find the message, and a second push would be a second message.
 #[test]
 fn lost_push_names_the_generated_id() -> Result<()> {
     let server = Server::start(&[])?;
@@ -157,7 +151,7 @@ fn lost_push_names_the_generated_id() -> Result<()> {
             "it is there: {said}"
         );
     }
-    // Replicas that do not confirm: the id is the way to wait again.
+    // Without the replica's confirmation the user needs the id to wait again.
     let output = dueq(
         &server,
         &[
@@ -237,7 +231,7 @@ fn script_that_stops_halfway_is_not_called_refused() -> Result<()> {
             said.contains(UNKNOWN) && said.contains("dueq doctor q"),
             "{args:?}: {said}"
         );
-        // With the sentinel: the call took effect.
+        // The counts include the placeholder: the call took effect.
         assert_eq!(
             server.command(&["HLEN", "dueq:{q}:messages"])?,
             left,
@@ -304,141 +298,5 @@ async fn replace_of_a_dead_or_leased_message_is_refused() -> Result<()> {
         said.contains("line 1") && said.contains("nothing was changed"),
         "{said}"
     );
-    Ok(())
-}
-
-#[test]
-fn unconfirmed_file_push_counts_unconfirmed_lines() -> Result<()> {
-    let server = Server::start(&[])?;
-    let path = server.folder().join("lines");
-    fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(300))?;
-    let path = path.display().to_string();
-    let waiting = ["--replicas", "1", "--durability-timeout", "20ms"];
-    let output = dueq(
-        &server,
-        &[&["push", "q", "--ndjson", &path], &waiting[..]].concat(),
-    )?;
-    let (counts, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(
-        (output.status.code(), scheduled(&server, "q")?),
-        (Some(1), 300),
-        "{said}"
-    );
-    assert!(counts.contains("unconfirmed 300"), "{counts}");
-    assert!(said.contains("only 0 of 1 replicas"), "{said}");
-    let output = dueq(
-        &server,
-        &[&["push", "q", "--json", "--ndjson", &path], &waiting[..]].concat(),
-    )?;
-    let report: Value = serde_json::from_slice(&output.stdout)?;
-    assert_eq!(
-        (&report["unconfirmed"], &report["created"]),
-        (&300.into(), &0.into())
-    );
-    Ok(())
-}
-
-/// What nobody knows of is counted apart, and what was stored before it too.
-#[test]
-fn file_push_with_a_lost_reply_counts_unknown_lines() -> Result<()> {
-    let server = Server::start(&[])?;
-    dueq(
-        &server,
-        &["push", "q", "warm", "--id", "warm", "--delay", "1h"],
-    )?;
-    let proxy = Proxy::start(server.port())?;
-    let path = server.folder().join("lines");
-    fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(100))?;
-    proxy.cut_reply_then_refuse(sha(PUSH), "NOPERM no more");
-    let output = through(
-        &proxy,
-        &[
-            "push",
-            "q",
-            "--json",
-            "--ndjson",
-            &path.display().to_string(),
-        ],
-    )?;
-    let (report, said): (Value, _) = (
-        serde_json::from_slice(&output.stdout)?,
-        text(&output.stderr),
-    );
-    assert_eq!(
-        (&report["unknown"], &report["created"]),
-        (&100.into(), &0.into()),
-        "{report}"
-    );
-    assert!(
-        said.contains("line 1: ") && said.contains(UNKNOWN),
-        "{said}"
-    );
-    assert_eq!(scheduled(&server, "q")?, 101);
-    Ok(())
-}
-
-/// A second Ctrl-C ends the wait for replicas, and says how many lines nobody has waited for.
-#[test]
-fn second_interrupt_counts_lines_in_flight_as_unknown() -> Result<()> {
-    let server = Server::start(&[])?;
-    dueq(&server, &["configure", "q", "--max-attempts", "20"])?;
-    let path = server.folder().join("lines");
-    fs::write(&path, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(10))?;
-    let mut child = command(&server)
-        .args([
-            "push",
-            "q",
-            "--json",
-            "--replicas",
-            "1",
-            "--durability-timeout",
-            "60s",
-            "--ndjson",
-        ])
-        .arg(&path)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    while scheduled(&server, "q")? < 10 {}
-    // Nothing tells when the first signal was heard.
-    while child.try_wait()?.is_none() {
-        Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status()?;
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let output = child.wait_with_output()?;
-    let (report, said): (Value, _) = (
-        serde_json::from_slice(&output.stdout)?,
-        text(&output.stderr),
-    );
-    assert_eq!(
-        (&report["unknown"], output.status.code()),
-        (&10.into(), Some(1)),
-        "{report}"
-    );
-    assert!(
-        said.contains("interrupted after line 0") && said.contains("--from-line 1"),
-        "{said}"
-    );
-    Ok(())
-}
-
-/// The file of a campaign that was sent must not be called harmless to push again.
-#[test]
-fn stopped_file_push_warns_of_repeated_lines() -> Result<()> {
-    let server = Server::start(&[])?;
-    let path = server.folder().join("lines");
-    fs::write(&path, "{\"payload\":\"x\"}\nnonsense\n")?;
-    let output = command(&server)
-        .args(["push", "q", "--ndjson"])
-        .arg(&path)
-        .output()?;
-    let said = text(&output.stderr);
-    assert!(
-        said.contains("line 2: ") && said.contains("delivered"),
-        "{said}"
-    );
-    assert!(said.contains("--from-line 2"), "{said}");
     Ok(())
 }

@@ -4,15 +4,20 @@ mod absent;
 mod bench;
 mod counts;
 mod doctor;
+mod doctor_faults;
 mod foreign;
+mod functions;
 mod guide;
 mod help;
 mod hostile;
 mod lost;
+mod lost_file;
 mod ndjson;
 mod operator;
+mod pasted;
 mod roles;
 mod secrets;
+mod streams;
 mod tls;
 mod words;
 
@@ -71,7 +76,7 @@ impl Work {
         serde_json::from_str(&line).with_context(|| format!("a line of JSON, not {line:?}"))
     }
 
-    /// Stops it as Ctrl-C does, and returns its exit code.
+    /// Stops the worker by SIGINT, and returns its exit code.
     fn stop(mut self) -> Result<Option<i32>> {
         let pid = self.child.id().to_string();
         Command::new("kill").args(["-INT", &pid]).status()?;
@@ -86,7 +91,7 @@ impl Drop for Work {
     }
 }
 
-/// Pushes with nothing of ours but lua/push.lua: by redis-cli where there is one, else by the bare
+/// Pushes with lua/dist/push.lua alone: by redis-cli where this machine has it, else by the Redis
 /// protocol.
 fn push_without_dueq(
     server: &Server,
@@ -149,7 +154,7 @@ fn push_by_plain_redis_cli_is_delivered_and_never_early() -> Result<()> {
         lateness.push(late_ms);
     }
     lateness.sort_by(f64::total_cmp);
-    // Said, not asserted: a test does not fail because a machine is slow.
+    // Printed, not asserted: a slow machine must not fail a test.
     println!(
         "lateness of 20 pushes by redis-cli: p50 {:.1} ms, max {:.1} ms",
         lateness[10], lateness[19]
@@ -340,7 +345,7 @@ fn no_arguments_print_the_help() -> Result<()> {
     Ok(())
 }
 
-/// The message is there, and the program says that this may not last.
+/// The message is stored, and the error says that a failover may undo it.
 #[test]
 fn unconfirmed_push_fails_and_names_its_message() -> Result<()> {
     let server = Server::start(&[])?;

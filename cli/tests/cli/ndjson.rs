@@ -124,7 +124,7 @@ fn trace_of_a_line_overrides_the_flag() -> Result<()> {
 #[test]
 fn second_run_of_a_file_creates_nothing() -> Result<()> {
     let server = Server::start(&[])?;
-    // Two lines are the same and are two messages all the same.
+    // Two equal lines are two messages.
     let path = file(
         &server,
         "{\"payload\":\"x\"}\n{\"payload\":\"x\"}\n{\"payload\":\"y\",\"id\":\"y\"}\n",
@@ -141,7 +141,7 @@ fn second_run_of_a_file_creates_nothing() -> Result<()> {
     );
     let rest = json(&push(&server, &path, &["--delay", "1h", "--from-line", "3"])?.stdout)?;
     assert_eq!((&rest["exists"], &rest["line"]), (&1.into(), &3.into()));
-    // Another text on the same line is another message.
+    // A changed line is another message.
     file(&server, "{\"payload\":\"z\"}\n{\"payload\":\"x\"}\n")?;
     let changed = json(&push(&server, &path, &["--delay", "1h"])?.stdout)?;
     assert_eq!(
@@ -234,7 +234,7 @@ fn interrupted_file_push_can_be_continued() -> Result<()> {
         .spawn()?;
     let mut input = child.stdin.take().context("its input")?;
     input.write_all(lines(0..5_000).as_bytes())?;
-    // It waits for more, and has pushed what there is.
+    // It waits for further lines, and has pushed the lines so far.
     while scheduled(&server)? < 5_000 {}
     Command::new("kill")
         .args(["-INT", &child.id().to_string()])

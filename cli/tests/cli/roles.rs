@@ -1,5 +1,4 @@
-//! `dueq acl`: users with the rights that it prints do the work of their role through this program,
-//! and no other's.
+//! `dueq acl`: a user with the printed rights can do the work of its role, and no other work.
 
 use std::process::{Command, Output, Stdio};
 
@@ -8,7 +7,7 @@ use dueq_testkit::Server;
 
 use crate::{DUEQ, Work, dueq, text};
 
-/// Makes the user by the line that is printed, and returns the URL it connects with.
+/// Creates the user by the printed command, and returns its URL.
 fn user(server: &Server, role: &str, queue: &str) -> Result<String> {
     let line = text(&dueq(server, &["acl", role, queue, "--user", role])?.stdout);
     let line = line.trim().replace(">PASSWORD", ">secret");
@@ -85,7 +84,7 @@ fn each_role_can_do_its_own_work_only() -> Result<()> {
     done(&producer, &["show", "orders", "far"])?;
     done(&producer, &["ls", "orders", "--state", "scheduled"])?;
 
-    // A worker that hears the wake-up list and the notices.
+    // The worker reads the wake-up list and the notices.
     let mut work = Work::start_as(&consumer, "orders")?;
     done(
         &producer,

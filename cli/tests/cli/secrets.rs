@@ -1,5 +1,4 @@
-//! Passwords: in no output, log, error or process title, whatever goes wrong and however much is
-//! logged.
+//! No output, log, error or process title contains a password, at any log level.
 
 use std::process::{Command, Stdio};
 
@@ -9,10 +8,10 @@ use dueq_testkit::Server;
 use crate::{DUEQ, text};
 
 const SECRET: &str = "hunter2hunter2";
-/// Another one, as other tests do give theirs on command lines.
+/// A separate password, because other tests use theirs on command lines.
 const TITLE: &str = "correct-horse-battery";
 
-/// Runs it with everything logged; nothing that it writes may hold the secret.
+/// Runs the program with the full log, and checks that no output contains the secret.
 fn silent(url: &str, by_flag: bool, args: &[&str]) -> Result<(Option<i32>, String)> {
     let mut command = Command::new(DUEQ);
     command.env("RUST_LOG", "trace").stdin(Stdio::null());
@@ -59,7 +58,7 @@ fn output_and_logs_never_contain_the_password() -> Result<()> {
             assert_eq!(found, Some(code), "{said}");
         }
         silent(&url, true, &["import", "redisson", "q", "--from", &url])?;
-        // Wrong usage, help, and a word that is none.
+        // Wrong usage, help, and an unknown command.
         for args in [
             &["push", "q", "x", "--delay", "x"][..],
             &["push", "--help"],
@@ -84,8 +83,8 @@ fn output_and_logs_never_contain_the_password() -> Result<()> {
     Ok(())
 }
 
-/// Everybody on the machine can read a command line, and only its owner the environment of a
-/// process.
+/// All users of a machine can read command lines; only the owner of a process can read its
+/// environment.
 #[test]
 fn process_titles_never_contain_the_password() -> Result<()> {
     if !std::path::Path::new("/proc/self/cmdline").exists() {
@@ -100,7 +99,7 @@ fn process_titles_never_contain_the_password() -> Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    // Run once it is at work: the titles of the program, of its guard and of the command.
+    // The command lists the titles of the program, of its guard and of itself.
     let push = Command::new(DUEQ)
         .args(["push", "q", "x"])
         .env("REDIS_URL", &url)
@@ -118,7 +117,7 @@ fn process_titles_never_contain_the_password() -> Result<()> {
         );
     }
     let lines: Vec<&str> = titles.lines().filter(|line| line.contains(TITLE)).collect();
-    // The server was told its own password on its own command line, by this test.
+    // This test has started the server with the password on its command line.
     assert!(
         lines
             .iter()
@@ -130,7 +129,7 @@ fn process_titles_never_contain_the_password() -> Result<()> {
     Command::new("kill")
         .args(["-INT", &work.id().to_string()])
         .status()?;
-    // Read to the end, or a full pipe would hold up the command.
+    // Read to the end, because a full pipe would block the command.
     std::io::copy(&mut out, &mut std::io::sink())?;
     assert_eq!(work.wait()?.code(), Some(0));
     Ok(())

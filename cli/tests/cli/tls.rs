@@ -1,4 +1,4 @@
-//! A server with a certificate of its own, which asks for ours.
+//! A server with TLS that asks for a client certificate.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What errors say and what to do about them; and how ids, times and payloads are written.
+//! Errors name their cause and remedy; ids, times and payloads have a readable form.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -77,7 +77,7 @@ fn repeated_call_logs_its_reason_at_once() -> Result<()> {
         .lines()
         .try_for_each(|next| {
             line = next?;
-            // A server without an append-only file has a warning of its own.
+            // Skip the warning about a server without an append-only file.
             if line.contains("READONLY") {
                 Err(std::io::Error::other("found"))
             } else {
@@ -90,7 +90,7 @@ fn repeated_call_logs_its_reason_at_once() -> Result<()> {
     push.wait()?;
     assert!(line.contains("it is repeated for up to 10 s"), "{line}");
     assert!(line.contains("ROLE"), "{line}");
-    assert!(still_runs, "it is told while the call goes on");
+    assert!(still_runs, "the line comes before the end of the call");
     Ok(())
 }
 

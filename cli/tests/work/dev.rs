@@ -1,4 +1,4 @@
-//! `dueq dev`: a private server that keeps its data and leaves nothing running.
+//! `dueq dev`: a private server that keeps its data and leaves no process.
 
 use anyhow::{Context, Result};
 use dueq::{Client, Message};
@@ -6,7 +6,7 @@ use dueq_testkit::program;
 
 use crate::support::{Dueq, Folder, command, group_lives, until};
 
-/// The PATH with the tests' server on it, and nothing else that `dueq dev` needs but sh.
+/// A PATH with the tests' server and sh, which are all that `dueq dev` needs.
 fn path() -> Result<std::ffi::OsString> {
     let program = program()?;
     let folder = program.parent().context("a folder")?.to_owned();
@@ -28,7 +28,7 @@ fn dev(folder: &Folder) -> Result<(Dueq, String)> {
     Ok((dev, said["url"].as_str().context("a URL")?.to_owned()))
 }
 
-/// The process groups of the servers that run in this folder.
+/// The process groups of the servers with this working directory.
 fn servers(folder: &Folder) -> Result<Vec<String>> {
     let output = std::process::Command::new("ps")
         .args(["-e", "-o", "pid="])
@@ -77,7 +77,7 @@ async fn dev_keeps_messages_and_leaves_no_process() -> Result<()> {
         .await?;
     assert_eq!(stored.context("still there")?.payload, b"kept");
 
-    // Also with no chance to end its server itself.
+    // SIGKILL: `dueq dev` cannot end its server.
     let running = servers(&folder)?;
     again.signal("KILL")?;
     again.wait()?;

@@ -1,4 +1,4 @@
-//! `--exec`: what a command is given, how its end settles, and that nothing of it is left.
+//! `--exec`: the input of a command, the settlement by its exit code, and the end of its processes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn exec(url: &str, name: &str, command: &str, more: &[&str]) -> Result<Dueq> {
 #[tokio::test]
 async fn two_workers_handle_each_message_once_and_never_early() -> Result<()> {
     let (server, orders) = queue("orders").await?;
-    // By the clock that Redis on this machine reads too.
+    // `date` and Redis read the same clock here.
     let script = "echo \"$DUEQ_ID $DUEQ_DUE_MS $(date +%s%3N) $(cat)\"";
     let mut workers =
         [0, 1].map(|_| exec(&server.url(), "orders", script, &["--concurrency", "16"]));
@@ -58,7 +58,7 @@ async fn two_workers_handle_each_message_once_and_never_early() -> Result<()> {
     }
     assert_eq!(seen.len(), 500);
     lateness.sort_unstable();
-    // Said, not asserted: it counts the start of sh and date.
+    // Printed, not asserted: it includes the start of sh and date.
     println!(
         "from due to the command's date: p50 {} ms, max {} ms",
         lateness[250], lateness[499]
@@ -163,7 +163,7 @@ async fn payload_keeps_every_byte_and_may_stay_unread() -> Result<()> {
     worker.signal("TERM")?;
     let mut said = worker.rest()?;
     said.sort();
-    // What cksum says of no bytes, and of these.
+    // The output of cksum for no bytes, and for these bytes.
     assert_eq!(said.len(), 2);
     assert_eq!(said[0], "empty 4294967295 0");
     assert!(
@@ -206,7 +206,7 @@ async fn a_lost_lease_kills_the_process_group() -> Result<()> {
     orders.push(Message::new("").id("lost")).await?;
     let group = worker.says()?;
     assert!(group_lives(&group)?);
-    // Its queue is taken away with the lease: the next extension says so.
+    // Deleting the queue ends the lease; the next extension reports that.
     assert!(orders.delete().await?);
     until("the end of the group", async || {
         Ok((!group_lives(&group)?).then_some(()))
@@ -233,7 +233,7 @@ async fn sigterm_stops_claims_and_lets_commands_finish() -> Result<()> {
     orders.push(Message::new("").id("first")).await?;
     assert_eq!(worker.says()?, "started");
     worker.signal("TERM")?;
-    // It leaves as a node before it has finished as a worker; what is pushed now is for others.
+    // The node leaves before its handlers finish; other workers get messages that are pushed now.
     orders.push(Message::new("").id("second")).await?;
     tokio::task::spawn_blocking(move || std::fs::write(gate, "")).await??;
     assert!(worker.wait()?.success());
@@ -259,7 +259,7 @@ async fn end_of_grace_kills_and_releases_without_an_attempt() -> Result<()> {
         let group = worker.says()?;
         worker.signal("TERM")?;
         if second.is_empty() {
-            // The second signal is the end of the grace, once the first has arrived.
+            // The second signal ends the grace, once the first one was handled.
             until("an end", async || {
                 worker.signal("TERM").ok();
                 Ok((!group_lives(&group)?).then_some(()))

@@ -1,4 +1,4 @@
-//! Messages that mean harm: to the terminal, to the shell, to the worker.
+//! Hostile messages: they try to harm the terminal, the shell and the worker.
 
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -8,14 +8,14 @@ use dueq_testkit::Server;
 
 use crate::support::{Dueq, Folder, queue, stored};
 
-/// Clears the screen, turns red by both sets of control characters, turns the direction of writing
-/// around.
+/// Clears the screen, turns the text red by both sets of control characters, and reverses the
+/// direction of writing.
 const TEXT: &[u8] = b"\x1b[2J\x07\r\x7f\xc2\x9b31m\xe2\x80\xae\0\xff end";
 
 #[tokio::test]
 async fn print_escapes_terminal_controls_and_json_keeps_bytes() -> Result<()> {
     let (server, orders) = queue("orders").await?;
-    // A queue remembers for a while what was handled: an id for each.
+    // Separate ids: the deduplication memory remembers the handled ones.
     for (json, id) in [
         (false, b"\xc2\x9b31m\xe2\x80\xae\xff1"),
         (true, b"\xc2\x9b31m\xe2\x80\xae\xff2"),
@@ -42,7 +42,7 @@ async fn print_escapes_terminal_controls_and_json_keeps_bytes() -> Result<()> {
     Ok(())
 }
 
-/// The operator's command is a line of shell; what a message holds is data to it.
+/// The operator's command is shell code; the contents of a message are only data.
 #[tokio::test]
 async fn message_contents_never_reach_a_shell() -> Result<()> {
     let folder = Folder::new("hostile")?;
@@ -59,7 +59,7 @@ async fn message_contents_never_reach_a_shell() -> Result<()> {
     let ids: [Vec<u8>; 6] = [
         format!("$({touch})").into_bytes(),
         format!("`{touch}`; {touch} & '{touch}' \"").into_bytes(),
-        // As a shell of 2014 took it for a function, and a linker for a library.
+        // An old bash would read a function here, and a linker a library.
         format!("() {{ :; }}; {touch}").into_bytes(),
         b"LD_PRELOAD=/tmp/x.so".to_vec(),
         b"-rf --help \xff\xfe\xc2\x9b".to_vec(),
@@ -84,7 +84,8 @@ async fn message_contents_never_reach_a_shell() -> Result<()> {
     Ok(())
 }
 
-/// No client can push such an id; by hand it can be planted. No environment can hold it.
+/// No client can push such an id, but a person can write it into the keys. No environment variable
+/// can hold it.
 #[tokio::test]
 async fn id_with_a_nul_byte_does_not_stop_the_worker() -> Result<()> {
     let server = Server::start(&[])?;
@@ -138,7 +139,7 @@ async fn answer_of_a_receiver_is_stored_as_text() -> Result<()> {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.read(&mut [0; 4096]).await;
-            // More than is ever read, and none of it harmless.
+            // More than the worker reads, and all of it hostile.
             let body = "\x1b[2J\u{9b}31m\u{202e}".repeat(1_000_000);
             let head = format!(
                 "HTTP/1.1 400 \x1b[31mBad\r\nContent-Length: {}\r\n\r\n",

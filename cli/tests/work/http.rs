@@ -1,4 +1,4 @@
-//! `--http`: what is posted and signed, and how the answer settles.
+//! `--http`: the signed request, and the settlement by the answer.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -22,14 +22,14 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// An HTTP server that gives the same answer to all and passes on what it was asked.
+/// An HTTP server that gives all requests the same answer, and forwards the requests to the test.
 struct Receiver {
     url: String,
     requests: mpsc::UnboundedReceiver<Request>,
 }
 
 impl Receiver {
-    /// Answers with this status line and these headers; with none at all, never.
+    /// Answers with this status line and these headers; never answers if they are empty.
     async fn start(answers: &'static [&'static str]) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://127.0.0.1:{}/hook", listener.local_addr()?.port());
@@ -49,7 +49,7 @@ impl Receiver {
                         );
                         let _ = stream.get_mut().write_all(answer.as_bytes()).await;
                     }
-                    // Kept open, without a word.
+                    // Keep the connection open without an answer.
                     None => std::mem::forget(stream),
                 }
             }
@@ -233,7 +233,7 @@ async fn silent_receiver_fails_the_attempt() -> Result<()> {
         dead.error
     );
 
-    // The end of the grace gives back what is still on its way.
+    // The end of the grace releases the message of the open request.
     worker.signal("KILL")?;
     worker.wait()?;
     let mut worker = post(&server.url(), &receiver.url, &["--grace", "0s"])?;

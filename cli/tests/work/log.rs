@@ -1,4 +1,4 @@
-//! What `dueq work` says on standard error: its start, failed attempts, outages.
+//! The log of `dueq work` on standard error: its start, failed attempts, outages.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Lines};
@@ -33,7 +33,7 @@ impl Worker {
         })
     }
 
-    /// Reads up to a line with these words.
+    /// Reads until a line with these words.
     fn says(&mut self, words: &str) -> Result<String> {
         loop {
             let line = self
@@ -47,7 +47,7 @@ impl Worker {
         }
     }
 
-    /// Stops it as Ctrl-C does; its exit code, and all that it said.
+    /// Stops the worker by SIGINT. Returns its exit code and its whole output.
     fn stop(mut self) -> Result<(Option<i32>, Vec<String>)> {
         signal("INT", &self.child.id().to_string())?;
         for line in self.lines.by_ref() {
@@ -88,7 +88,7 @@ async fn work_logs_its_start_and_failed_attempts() -> Result<()> {
         assert!(failed.contains(words), "{words}: {failed}");
     }
     let message = stored(&queue, "order:42", |message| message.failures == 1).await?;
-    // Up to half of the delay is random.
+    // Jitter subtracts up to half of the delay.
     assert!(
         u128::from(message.time_ms) > before + 1_700_000,
         "--retry-min holds: {} {before}",

@@ -1,4 +1,4 @@
-//! `--print`: output that cannot be written, and commands that are blank.
+//! `--print` to an output that cannot be written, and blank commands.
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use dueq::{Limits, Message, Queue};
 
 use crate::support::{Folder, command, queue};
 
-/// Dead after one failed attempt: a charge shows.
+/// Pushes messages that are dead after one failed attempt, so that a counted attempt is visible.
 async fn filled(queue: &Queue, count: u64) -> Result<()> {
     queue.configure(Limits::new().max_attempts(1)).await?;
     for pushed in queue
@@ -20,7 +20,8 @@ async fn filled(queue: &Queue, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// All are there, due, uncharged, and none is held; those `printed` are acked.
+/// Asserts that all messages are due, without a counted attempt or a lease, except the `printed`
+/// ones, which are acked.
 async fn given_back(queue: &Queue, count: u64, printed: u64) -> Result<()> {
     let stats = queue.stats().await?;
     assert_eq!(
@@ -84,7 +85,7 @@ async fn print_to_a_closed_pipe_counts_no_attempt() -> Result<()> {
         said.contains("cannot write to standard output: Broken pipe") && said.ends_with("\n1\n"),
         "{said}"
     );
-    // `true` may have ended after the first lines were in the pipe: those count as printed.
+    // `true` may end after the first lines are in the pipe; these count as printed.
     let printed = closed.stats().await?.acked;
     given_back(&closed, 20, printed).await
 }
@@ -109,7 +110,7 @@ async fn blank_command_is_wrong_usage() -> Result<()> {
     Ok(())
 }
 
-/// Runs it to its end; `timeout` ends one that works.
+/// Runs the command to its end; `timeout` ends a running worker.
 fn stopped(work: &mut Command) -> Result<std::process::Output> {
     let folder = Folder::new("blank")?;
     let errors = folder.path().join("stderr");

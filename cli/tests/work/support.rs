@@ -1,4 +1,4 @@
-//! A running program and what it says.
+//! A running program and its output.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use dueq::{Client, Queue, Stats, Stored};
 use dueq_testkit::Server;
 
-/// Far more than anything here takes: only what is broken is given up on.
+/// A limit that only a broken program reaches.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A running `dueq`, killed on drop; what it and its commands write to stdout is read line by line.
+/// A running `dueq`, killed on drop. Reads the standard output of it and its commands by lines.
 pub(crate) struct Dueq {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -29,13 +29,12 @@ impl Dueq {
         Ok(Self { child, lines })
     }
 
-    /// The next line; an error at the end of the output.
+    /// Reads the next line; fails at the end of the output.
     pub(crate) fn says(&mut self) -> Result<String> {
         Ok(self.lines.next().context("the output has ended")??)
     }
 
-    /// All lines to the end of its output: until nobody holds it open, neither the program nor a
-    /// command of its.
+    /// Reads all lines until the program and its commands have closed the output.
     pub(crate) fn rest(&mut self) -> Result<Vec<String>> {
         Ok(self.lines.by_ref().collect::<Result<_, _>>()?)
     }
@@ -81,7 +80,7 @@ pub(crate) async fn queue(name: &str) -> Result<(Server, Queue)> {
     Ok((server, queue))
 }
 
-/// Looks until `found` finds something: for what only Redis or the kernel knows, and tells nobody.
+/// Polls until `found` returns something, for states that Redis or the kernel does not report.
 pub(crate) async fn until<T>(
     what: &str,
     mut found: impl AsyncFnMut() -> Result<Option<T>>,
@@ -103,7 +102,7 @@ pub(crate) async fn stats(queue: &Queue, what: &str, is: impl Fn(&Stats) -> bool
     .await
 }
 
-/// A message, once it is as it should be.
+/// Waits until the message fulfils the condition, and returns it.
 pub(crate) async fn stored(
     queue: &Queue,
     id: &str,
@@ -115,7 +114,7 @@ pub(crate) async fn stored(
     .await
 }
 
-/// Whether any process of this group lives; a zombie does not.
+/// Whether a process of this group is alive. A zombie is not.
 pub(crate) fn group_lives(group: &str) -> Result<bool> {
     let output = Command::new("ps")
         .args(["-e", "-o", "pgid=,stat="])
@@ -127,7 +126,7 @@ pub(crate) fn group_lives(group: &str) -> Result<bool> {
     }))
 }
 
-/// A folder of the test's own, gone on drop.
+/// A folder for the test, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {

@@ -1,117 +1,19 @@
 //! `dueq import redisson`, on keys that a real Redisson wrote (see `redisson/README.md`).
 
+mod capture;
+
 use std::collections::BTreeMap;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use dueq::{Client, Queue, State, Stored};
+use anyhow::{Result, ensure};
+use dueq::State;
 use dueq_testkit::Server;
 use serde_json::Value;
 
-const CURRENT: &str = include_str!("redisson/redisson-4.7.0.tsv");
-/// Frames ids as a `double`.
-const OLD: &str = include_str!("redisson/redisson-3.16.0.tsv");
-/// After the captures' near due times, before those that were 50 years ahead.
-const LONG_AHEAD_MS: u64 = 3_000_000_000_000;
-
-/// Stores an element whose bytes are given in hexadecimal, since the test kit sends text.
-const STORE: &str = "local bytes = ARGV[2]:gsub('..', function(pair) return string.char(tonumber(pair, 16)) end) \
-    if ARGV[1] == '-' then return redis.call('RPUSH', KEYS[1], bytes) end \
-    return redis.call('ZADD', KEYS[1], ARGV[1], bytes)";
-
-fn store(server: &Server, key: &str, score: &str, hex: &str) -> Result<()> {
-    let reply = server.command(&["EVAL", STORE, "1", key, score, hex])?;
-    ensure!(reply.starts_with(':'), "{reply}");
-    Ok(())
-}
-
-/// A server that holds the captured keys.
-fn load(capture: &str) -> Result<Server> {
-    let server = Server::start(&[])?;
-    for line in capture.lines() {
-        let [_, key, score, hex] = line.split('\t').collect::<Vec<_>>()[..] else {
-            anyhow::bail!("no element: {line}")
-        };
-        store(&server, key, score, hex)?;
-    }
-    Ok(server)
-}
-
-fn dueq(server: &Server, args: &[&str]) -> Result<Output> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dueq"));
-    command
-        .env("REDIS_URL", server.url())
-        .env("RUST_LOG", "error")
-        .stdin(Stdio::null());
-    command.args(args).output().context("dueq")
-}
-
-/// The last line of an import with --json, and its exit code.
-fn import(server: &Server, args: &[&str]) -> Result<(Value, Option<i32>)> {
-    let output = dueq(server, &[&["import", "redisson", "--json"], args].concat())?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = || format!("{text}{}", String::from_utf8_lossy(&output.stderr));
-    let last = serde_json::from_str(text.lines().last().with_context(said)?).with_context(said)?;
-    Ok((last, output.status.code()))
-}
-
-fn counts(report: &Value) -> [u64; 4] {
-    ["read", "created", "known", "unreadable"].map(|name| report[name].as_u64().unwrap_or(u64::MAX))
-}
-
-async fn queue(server: &Server, name: &str) -> Result<Queue> {
-    Ok(Client::connect(&server.url()).await?.queue(name)?)
-}
-
-async fn get(queue: &Queue, id: &str) -> Result<Stored> {
-    queue
-        .get(id)
-        .await?
-        .with_context(|| format!("no message {id}"))
-}
-
-/// All keys outside the queue and what they hold, as one word.
-fn digest(server: &Server, capture: &str) -> Result<Vec<String>> {
-    let mut keys: Vec<&str> = capture
-        .lines()
-        .filter_map(|line| line.split('\t').nth(1))
-        .collect();
-    keys.dedup();
-    let dump = "return redis.sha1hex(redis.call('DUMP', KEYS[1]))";
-    keys.into_iter()
-        .map(|key| server.command(&["EVAL", dump, "1", key]))
-        .collect()
-}
-
-fn bytes(hex: &str) -> Vec<u8> {
-    (0..hex.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal"))
-        .collect()
-}
-
-/// The members of a captured ZSET: id, due, value; taken apart at the places where Redisson's
-/// frames have them.
-fn delayed(capture: &str, name: &str, id_at: usize) -> Vec<(String, u64, Vec<u8>)> {
-    let key = format!("zset\tredisson_delay_queue_timeout:{name}\t");
-    let members = capture
-        .lines()
-        .filter_map(|line| line.strip_prefix(&key)?.split_once('\t'));
-    members
-        .map(|(score, hex)| {
-            let (id, value) = (
-                &hex[2 * id_at..2 * (id_at + 8)],
-                bytes(&hex[2 * (id_at + 16)..]),
-            );
-            (
-                format!("redisson:{id}"),
-                score.parse().expect("a time"),
-                value,
-            )
-        })
-        .collect()
-}
+use capture::{
+    CURRENT, LONG_AHEAD_MS, OLD, counts, delayed, digest, dueq, get, import, load, queue, store,
+};
 
 #[tokio::test]
 async fn import_keeps_redissons_ids_due_times_and_payloads() -> Result<()> {
@@ -145,7 +47,7 @@ async fn import_keeps_redissons_ids_due_times_and_payloads() -> Result<()> {
                     (State::Scheduled, &value),
                     "{name}, {id}"
                 );
-                // A moment in the past is due at once.
+                // A due time in the past becomes now.
                 assert!(
                     stored.time_ms >= due_ms
                         && (stored.time_ms == due_ms || due_ms < LONG_AHEAD_MS),
@@ -213,8 +115,8 @@ async fn repeated_import_creates_nothing_even_after_handling() -> Result<()> {
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 17, 0, 0]);
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 0, 17, 0]);
 
-    // What is due is handled: three that waited in the destination and seven that were to be in
-    // half a minute. Then the queue's own memory of them runs out.
+    // A worker handles the due messages: three of the destination, and seven that became due
+    // since the capture. Then the queue's deduplication memory is emptied.
     let queue = queue(&server, "text").await?;
     let mut work = Command::new(env!("CARGO_BIN_EXE_dueq"))
         .args(["--redis", &server.url(), "work", "text", "--print"])
@@ -235,7 +137,7 @@ async fn repeated_import_creates_nothing_even_after_handling() -> Result<()> {
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 0, 17, 0]);
     assert_eq!(queue.stats().await?.scheduled, 7);
 
-    // Asked to, or into a queue that was made anew, it imports once more.
+    // With --again, or after the queue was deleted, it imports again.
     assert_eq!(
         counts(&import(&server, &["text", "--again"])?.0),
         [17, 10, 7, 0]
@@ -249,7 +151,7 @@ async fn repeated_import_creates_nothing_even_after_handling() -> Result<()> {
 async fn killed_import_continues_without_duplicates() -> Result<()> {
     const COUNT: u64 = 30_000;
     let server = Server::start(&[])?;
-    // As Redisson's script does it.
+    // Like Redisson's script.
     let fill = "for i = 1, tonumber(ARGV[1]) do \
         local value = struct.pack('Bc0Lc0', 8, string.format('%08d', i), 4, 'same') \
         redis.call('ZADD', KEYS[1], 4000000000000 + i, value) redis.call('RPUSH', KEYS[2], value) end return 1";
@@ -270,7 +172,7 @@ async fn killed_import_continues_without_duplicates() -> Result<()> {
     }
     first.kill()?;
     first.wait()?;
-    // What was on its way to the server when the program died arrives; then the number stays.
+    // Wait for the pushes that were in flight when the program died.
     let mut before = u64::MAX;
     while before != queue.stats().await?.scheduled {
         before = queue.stats().await?.scheduled;
@@ -331,8 +233,8 @@ async fn unreadable_elements_are_reported_and_others_imported() -> Result<()> {
         "{told}"
     );
 
-    // A second codec takes what the first could not, where that helps; and what no queue takes is
-    // refused, alone.
+    // A second codec imports an element that the first could not read. A payload above the queue's
+    // limit is refused alone.
     let large = "return redis.call('RPUSH', KEYS[1], string.rep('x', 2097152), 'after')";
     server.command(&["EVAL", large, "1", "text"])?;
     let (report, code) = import(&server, &["text"])?;
@@ -383,7 +285,7 @@ async fn import_refusals_give_their_reason() -> Result<()> {
         );
         assert_eq!(told.lines().count(), 1, "{args:?}: {told}");
     }
-    // From another server, and without what is due already.
+    // From another server, without due elements.
     let target = Server::start(&[])?;
     let (report, code) = import(&target, &["text", "--from", &server.url(), "--skip-due"])?;
     assert_eq!((counts(&report), code), ([14, 14, 0, 0], Some(0)));
