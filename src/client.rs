@@ -1,4 +1,4 @@
-//! A connection to a server that is fit to hold queues.
+//! The handle of a server: connecting, the check that it is fit for queues, and its queues.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,7 +15,8 @@ use crate::server::options::ClientOptions;
 use crate::server::patience::{Patience, Repeat};
 use crate::telemetry::events;
 
-/// A Redis server to keep queues on. Cheap to clone; connections are pooled, made when needed and mended by themselves.
+/// A Redis server that holds queues. Cheap to clone. Connections are pooled, opened when a call
+/// needs them, and replaced when they are lost.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), dueq::Error> {
@@ -31,30 +32,36 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the server at `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`; with `rediss://` over TLS.
+    /// Connects to the server at `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or with TLS at
+    /// `rediss://`.
     ///
-    /// Or to whichever server is the master of a service that Sentinels look after, at
-    /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`: the hosts are the Sentinels'
-    /// (port 26379 if not given), user and password the servers'. If Sentinels ask for a password themselves, add
-    /// `?sentinel_password=PASSWORD`, and `&sentinel_user=USER`; with `rediss+sentinel://` all connections use TLS. They are
-    /// asked before each connection, and the server must say that it is the master; after a failover all connections, those
-    /// of running workers too, go to the new one by themselves.
+    /// For a service that Redis Sentinels monitor, the URL is
+    /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`. The
+    /// hosts are those of the Sentinels (port 26379 unless given); user and password are those of
+    /// the servers. For Sentinels that need a password, add `?sentinel_password=PASSWORD`, and
+    /// `&sentinel_user=USER`. With `rediss+sentinel://` all connections use TLS. The client asks
+    /// the Sentinels before each connection, and the server must report that it is the master.
+    /// After a failover all connections, also those of running workers, move to the new master.
     ///
-    /// TLS is by rustls, whose provider of cryptography is one for the whole process: redis-rs takes no other for its
-    /// connections. If the program has installed none before the first `rediss://` URL, ring is installed. A program that wants
-    /// another one calls `rustls::crypto::CryptoProvider::install_default` first.
+    /// TLS is by rustls. Its cryptography provider is one for the whole process, because redis-rs
+    /// uses the process-wide one. If the program has not installed one before the first `rediss://`
+    /// URL, ring is installed. A program that wants another one calls
+    /// `rustls::crypto::CryptoProvider::install_default` first.
     ///
-    /// Asks the server what it is, once, and each one that Sentinels name later: calls fail with `Unsupported` as long as that
-    /// is not fit. It must be Redis 7.0 or Valkey 7.2 or newer, and must not evict keys: a
-    /// `maxmemory-policy` of `allkeys-...` is refused with [`ErrorKind::Unsupported`], with or without `maxmemory`, because it
-    /// drops messages while every call succeeds. A policy of `volatile-...` is taken: it evicts only keys that expire, and a
-    /// queue's do not. The same server is not asked again after it was restarted or given another policy;
-    /// [`Client::examine`](crate::Client::examine) looks at any time. A server without an append-only file is accepted with a warning (by `tracing`). If the user may not
-    /// call INFO, these checks are left out, with a warning.
+    /// The client asks the server once whether it is fit, and each server that Sentinels name
+    /// later. It must be Redis 7.0 or Valkey 7.2 or newer, and it must not evict keys: a
+    /// `maxmemory-policy` of `allkeys-...` is refused with [`ErrorKind::Unsupported`], with or
+    /// without `maxmemory`, because it drops messages while every call succeeds. A policy of
+    /// `volatile-...` is accepted: it evicts only keys that expire, and a queue's keys do not. The
+    /// client does not ask the same server again after a restart or a change of its policy;
+    /// [`Client::examine`](crate::Client::examine) does at any time. A server without an
+    /// append-only file is accepted with a warning (by `tracing`). If the user may not call INFO,
+    /// the checks are skipped, with a warning.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] at once if nobody listens there, [`ErrorKind::Timeout`] within some ten seconds if nobody
-    /// answers, [`ErrorKind::Denied`] if user or password are refused, [`ErrorKind::InvalidInput`] if the URL is none.
+    /// [`ErrorKind::Unavailable`] at once if the connection is refused, [`ErrorKind::Timeout`]
+    /// after about 10 s without a reply, [`ErrorKind::Denied`] if user or password are refused,
+    /// [`ErrorKind::InvalidInput`] if the URL cannot be read.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::connect_with(url, &ClientOptions::new()).await
     }
@@ -72,7 +79,8 @@ impl Client {
         let mut patience = Patience::new();
         loop {
             match client.check_server(options.accept_unfit).await {
-                // A refused connection is told at once: at the start a wrong address is likelier than a restart.
+                // Report a refused connection at once: at the start a wrong address is likelier
+                // than a restart.
                 Err(error) if !refused(&error) && patience.allows(&error, Repeat::Harmless) => {
                     patience.pause().await
                 }
@@ -84,23 +92,26 @@ impl Client {
         Ok(client)
     }
 
-    /// The queue of this name: 1 to 128 bytes without control characters and `/ { }`. It exists from its first push on.
+    /// The queue of this name: 1 to 128 bytes without control characters and `/ { }`. The queue
+    /// exists from its first push on.
     ///
-    /// Asks nothing of the server.
+    /// Sends nothing to the server.
     pub fn queue(&self, name: &str) -> Result<Queue, Error> {
         Ok(Queue::new(name, Arc::clone(&self.link))?.durability(self.durability))
     }
 
-    /// A client whose queues ask for this [`Durability`], unless a queue or a message asks for another. It shares the
-    /// connections of this one; queues that were made before keep theirs.
+    /// The same client with this [`Durability`] for its queues, unless a queue or a message sets
+    /// another. It shares the connections of this one. Queues that were made before keep their
+    /// durability.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// The names of all queues on the server, sorted. Scans its whole key space in small steps: for people, not for loops.
-    /// A queue that is made or deleted meanwhile may or may not be among them.
+    /// The names of all queues on the server, sorted. It scans the whole key space in small steps:
+    /// use it for inspection, not in a loop. A queue that is created or deleted meanwhile may or
+    /// may not be listed.
     pub async fn queues(&self) -> Result<Vec<String>, Error> {
         let (mut names, mut cursor) = (BTreeSet::new(), 0_u64);
         loop {
@@ -134,13 +145,14 @@ impl Client {
         }
     }
 
-    /// How many connections it has opened since it was made. It opens one for each of four kinds of calls when the first is
-    /// made, one for each queue and durability besides `Memory`, and two for each worker; what is more has replaced a lost one.
+    /// How many connections this client has opened since it was made. It opens one for each of four
+    /// kinds of calls at the first such call, one for each queue and durability besides `Memory`,
+    /// and two for each worker. Any more have replaced lost ones.
     pub fn connections_opened(&self) -> u64 {
         self.link.connector().opened()
     }
 
-    /// Where the server is, as far as is known: `HOST:PORT`, without user and password.
+    /// The address of the server as far as it is known: `HOST:PORT`, without user and password.
     pub fn address(&self) -> String {
         self.link.connector().address()
     }

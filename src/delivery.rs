@@ -1,4 +1,4 @@
-//! A message in the hands of a consumer, under a lease.
+//! A claimed message, under a lease.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,17 +20,20 @@ use crate::server::patience::Repeat;
 use crate::telemetry::events::{self, Subject};
 use crate::telemetry::metrics::Count;
 
-/// A claimed message: its payload, and the right to settle it for as long as its lease runs.
+/// A claimed message: its payload, and the right to settle it while its lease lasts.
 ///
-/// It is settled once, by [`ack`](Delivery::ack), [`again`](Delivery::again), [`retry`](Delivery::retry),
-/// [`release`](Delivery::release) or [`bury`](Delivery::bury). A settle acts only while this claim is the current one;
-/// afterwards it answers `Lost` or `Gone` and changes nothing.
+/// It is settled once, by [`ack`](Delivery::ack), [`again`](Delivery::again),
+/// [`retry`](Delivery::retry), [`release`](Delivery::release) or [`bury`](Delivery::bury). A
+/// settlement acts only while this claim is the current one. Afterwards it returns `Lost` or `Gone`
+/// and changes nothing.
 ///
-/// One that is not settled comes back after its lease has run out, charged with a crash. The workers of the queue take it back:
-/// while no [`Worker`](crate::Worker) runs, in any process, it stays leased, and can still be settled and extended.
+/// A message that is not settled becomes available after its lease has expired, and a crash is
+/// counted. The queue's workers take expired leases back: while no [`Worker`](crate::Worker) runs
+/// in any process, the message stays leased, and can still be settled and extended.
 ///
-/// A worker extends the lease until the delivery is settled, and settles what the handler has not. After a claim by hand
-/// ([`Queue::claim`](crate::Queue::claim)) the caller does both. Cheap to clone: clones are the same delivery.
+/// A worker extends the lease until the delivery is settled, and settles what the handler has not
+/// settled. After a claim by hand ([`Queue::claim`](crate::Queue::claim)) the caller does both.
+/// Cheap to clone: clones are the same delivery.
 #[derive(Clone)]
 pub struct Delivery(Arc<Inner>);
 
@@ -43,10 +46,10 @@ struct Inner {
     deadline_ms: u64,
     token: [u8; 16],
     trace_parent: Option<String>,
-    /// Until it is started, when it was claimed.
+    /// When the handler started; before that, when the message was claimed.
     started_us: AtomicU64,
     settled: AtomicBool,
-    /// How many settles wait for their answer.
+    /// How many settlements wait for their results.
     settling: AtomicUsize,
     lost: AtomicBool,
     loss: Notify,
@@ -71,7 +74,7 @@ impl Delivery {
         }))
     }
 
-    /// Its handler starts at this instant: that is when its lateness is taken.
+    /// Records that the handler starts at this instant: the lateness counts until here.
     pub(crate) fn begin(&self, at: Instant) {
         let estimate_us = self
             .0
@@ -80,7 +83,7 @@ impl Delivery {
             .clock()
             .server_us(at)
             .unwrap_or_default();
-        // The claim came first, at a time that is no estimate.
+        // The start is estimated and the claim's time is not: the start is never before the claim.
         self.0
             .started_us
             .fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
@@ -102,10 +105,11 @@ impl Delivery {
         &self.0.payload
     }
 
-    /// The payload read as JSON.
+    /// The payload, parsed as JSON.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not the JSON of a `T`: usually a reason to [`bury`](Delivery::bury) it.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not the JSON of a `T`:
+    /// usually a reason to [`bury`](Delivery::bury) the message.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.0.payload).map_err(|error| {
             Error::invalid(format!(
@@ -120,24 +124,28 @@ impl Delivery {
         self.0.attempt
     }
 
-    /// When it was due, in Unix milliseconds: the original time, however often its lease ran out since.
+    /// When the message was due, in Unix milliseconds: the original time, however often its lease
+    /// expired.
     pub fn due_ms(&self) -> u64 {
         self.0.due_ms
     }
 
-    /// The trace that its push belonged to, as [`Message::trace_parent`](crate::Message::trace_parent) gave it; the same in
-    /// every attempt. A consumer links to it rather than going on with it: the push may be days ago.
+    /// The trace of the push, as [`Message::trace_parent`](crate::Message::trace_parent) set it;
+    /// the same in every attempt. A consumer should link to it rather than continue it: the push
+    /// may be days ago.
     pub fn trace_parent(&self) -> Option<&str> {
         self.0.trace_parent.as_deref()
     }
 
-    /// When the lease ends as the claim granted it, in Unix milliseconds of the server; extensions move it on.
+    /// When the lease that the claim granted ends, in Unix milliseconds of the server. Extensions
+    /// do not change this value.
     pub fn deadline_ms(&self) -> u64 {
         self.0.deadline_ms
     }
 
-    /// When the handler was started (by hand: when the claim was answered), in Unix *micro*seconds, by the Redis server's
-    /// clock as estimated here: off by at most half a round trip, and never before the claim.
+    /// When the handler started (by hand: when the claim returned), in Unix *micro*seconds of the
+    /// Redis server's clock. It is estimated here: off by at most half a round trip, and never
+    /// before the claim.
     pub fn started_us(&self) -> u64 {
         self.0.started_us.load(Ordering::Relaxed)
     }
@@ -150,45 +158,49 @@ impl Delivery {
         )
     }
 
-    /// Whether the lease is known to be lost: from then on another consumer may have the message, and no settle acts.
+    /// Whether the lease is known to be lost. Then another consumer may have the message, and no
+    /// settlement acts.
     pub fn is_lost(&self) -> bool {
         self.0.lost.load(Ordering::Acquire)
     }
 
-    /// Completes when the lease is known to be lost; otherwise never. Cancel safe: wait for it beside the work.
+    /// Completes when the lease is known to be lost, and otherwise never. Cancel safe: wait for it
+    /// beside the work.
     ///
-    /// Only a worker looks after the lease, so only its deliveries learn of the loss without a settle.
+    /// Only a worker watches the lease, so only its deliveries report the loss without a
+    /// settlement.
     pub async fn lost(&self) {
-        // Whoever is told after this line is told of it, whether it was asked before or not.
-        let told = self.0.loss.notified();
+        // Created before the check below, so that a loss between the two is not missed.
+        let loss = self.0.loss.notified();
         if !self.is_lost() {
-            told.await;
+            loss.await;
         }
     }
 
-    /// Done: the message is gone for good.
+    /// Done: removes the message.
     ///
-    /// As with every settle: repeated by the library while Redis is away, for 10 s; a dropped future may or may not have
-    /// acted.
+    /// Like every settlement, the library repeats it for up to 10 s while Redis is away. A dropped
+    /// future may or may not have acted.
     pub async fn ack(&self) -> Result<Settled, Error> {
         self.settle(&self.0.partition.settlers().ack, []).await
     }
 
-    /// The same by a worker, behind the handler's back: with others that end within a millisecond or so.
+    /// The ack of a worker: it lingers up to 1 ms to share a call with others.
     pub(crate) async fn ack_behind(&self) -> Result<Settled, Error> {
         self.settle(&self.0.partition.settlers().ack_lingering, [])
             .await
     }
 
-    /// Done for this time: the message is due again at `due`, with its attempts counted from none. For what repeats.
+    /// Done for this time: the message is due again at `due`, with no attempts counted. For
+    /// recurring messages.
     pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
         let due = due.into().encode()?;
         self.settle(&self.0.partition.settlers().again, [due.into_bytes()])
             .await
     }
 
-    /// Failed: the message is due again after `after`, with one failure more and `error` (its first 1,024 bytes) remembered;
-    /// or dead, if that was its last attempt.
+    /// Failed: the message is due again after `after`, with one failure more, and `error` (its
+    /// first 1,024 bytes) is stored beside it. If that was its last attempt, the message is dead.
     pub async fn retry(&self, after: Duration, error: &str) -> Result<Retried, Error> {
         let _settling = self.settling();
         let after = Due::from(after)
@@ -203,12 +215,13 @@ impl Delivery {
         Ok(outcome)
     }
 
-    /// Not started or not finished, and nobody's fault: the message is due at once, with no attempt charged.
+    /// Not done: the message is due at once, and no attempt is counted.
     pub async fn release(&self) -> Result<Settled, Error> {
         self.settle(&self.0.partition.settlers().release, []).await
     }
 
-    /// Hopeless: the message is dead, with `reason` (its first 1,024 bytes) beside it, until somebody requeues it.
+    /// Failed for good: the message is dead, with `reason` (its first 1,024 bytes) beside it, until
+    /// an operator requeues it.
     pub async fn bury(&self, reason: &str) -> Result<Settled, Error> {
         self.settle(
             &self.0.partition.settlers().bury,
@@ -217,14 +230,15 @@ impl Delivery {
         .await
     }
 
-    /// Makes the lease end `lease` (1 ms to a day) from now, or when it would have ended if that is later.
+    /// Makes the lease end `lease` (1 ms to a day) from now, unless it already ends later. Returns
+    /// when it ends.
     pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
         let lease_ms = limits::lease_ms(lease)?.to_string();
         let extend = &self.0.partition.settlers().extend;
         self.submit(extend, [lease_ms.into_bytes()]).await
     }
 
-    /// One of a queue without a server.
+    /// A delivery whose server does not exist.
     #[cfg(test)]
     pub(crate) fn unconnected(number: u8) -> Self {
         let (id, token) = (vec![b'a', number], [7; 16]);
@@ -241,7 +255,7 @@ impl Delivery {
         Self::new(Partition::unconnected(), granted)
     }
 
-    /// As events name it.
+    /// What events say of this delivery.
     pub(crate) fn subject(&self) -> Subject<'_> {
         Subject {
             queue: self.0.partition.queue_name(),
@@ -254,20 +268,21 @@ impl Delivery {
         &self.0.partition
     }
 
-    /// Whether some settle has had its answer.
+    /// Whether a settlement has had its result.
     pub(crate) fn is_settled(&self) -> bool {
         self.0.settled.load(Ordering::SeqCst)
     }
 
-    /// An extension found it gone. A settle that has had its answer, or waits for it, says itself what became of it.
+    /// An extension found the lease lost. Settlements that have a result, or wait for one, report
+    /// the loss themselves.
     pub(crate) fn found_gone(&self) {
-        // In this order: a settle is marked as answered before it ends.
+        // In this order: a settlement is marked as settled before it stops being in flight.
         if !self.is_settling() && !self.is_settled() {
             self.lose("an extension found it gone");
         }
     }
 
-    /// Whether some settle waits for its answer.
+    /// Whether a settlement waits for its result.
     pub(crate) fn is_settling(&self) -> bool {
         self.0.settling.load(Ordering::SeqCst) > 0
     }
@@ -277,7 +292,7 @@ impl Delivery {
         Settling(&self.0.settling)
     }
 
-    /// It became known that the lease is lost.
+    /// Records that the lease is lost.
     pub(crate) fn lose(&self, why: &'static str) {
         if !self.0.lost.swap(true, Ordering::AcqRel) {
             self.0.partition.meters().add(Count::LeaseLost);
@@ -319,12 +334,12 @@ impl Delivery {
     fn close(&self, lost: bool) {
         self.0.settled.store(true, Ordering::SeqCst);
         if lost {
-            self.lose("a settle found it gone");
+            self.lose("a settlement found it gone");
         }
     }
 }
 
-/// A settle that waits for its answer, until this is dropped.
+/// A settlement that waits for its result, until this is dropped.
 pub(crate) struct Settling<'a>(&'a AtomicUsize);
 
 impl Drop for Settling<'_> {

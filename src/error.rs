@@ -1,14 +1,15 @@
-//! The one error type: what happened, whether to try again, and whether the call took effect.
+//! The one error type: what failed, whether to try again, and whether the call took effect.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a call of this library can fail with.
+/// The error of any call of this library.
 ///
-/// Ask it three questions: [`kind`](Error::kind) says what went wrong, [`is_retryable`](Error::is_retryable) whether the
-/// same call may succeed later, and [`was_applied`](Error::was_applied) whether it took effect. Its text names the thing,
-/// the reason and, where there is one, the way out; it never holds a password. It is cheap to clone.
+/// It answers three questions: [`kind`](Error::kind) says what failed,
+/// [`is_retryable`](Error::is_retryable) whether the same call may succeed later, and
+/// [`was_applied`](Error::was_applied) whether the call took effect. Its text names what failed,
+/// why and, where possible, what to do. It never contains a password. It is cheap to clone.
 ///
 /// ```
 /// use dueq::{Applied, ErrorKind, Message};
@@ -47,24 +48,24 @@ pub(crate) enum ConnectionFault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A name, id, payload, time or limit is out of its range. Nothing was sent, or the server refused it whole.
+    /// A name, id, payload, time or limit is out of its range. Nothing was changed.
     InvalidInput,
-    /// The server cannot be reached, or it does not serve just now (loading, failing over, busy).
+    /// The server cannot be reached, or does not serve calls now: it loads, fails over or is busy.
     Unavailable,
-    /// No answer came in time.
+    /// No reply came in time.
     Timeout,
-    /// The call took effect on the master, but too few replicas or disks confirmed it in time, or the wait for them failed: a
-    /// failover may undo it. The same call again waits again. A cancel does so within 12 s only: later it answers that there
-    /// is no such message.
+    /// The call took effect on the master, but too few replicas or disks confirmed it in time, or
+    /// the wait for them failed. A failover may undo it. The same call waits again. A cancel does
+    /// so within 12 s only: later it returns that the message is absent.
     Unconfirmed,
     /// The queue's limit of messages, or the server's memory, is reached.
     Full,
-    /// User, password or rights do not suffice.
+    /// The user or password is wrong, or the user lacks a right.
     Denied,
-    /// The server is too old or may evict keys, the queue has a layout that this version does not know, or it is on another node
-    /// of the server's cluster.
+    /// The server is too old or may evict keys; or the queue has a layout that this version does
+    /// not know, or is on another node of the server's cluster.
     Unsupported,
-    /// The server answered with an error, or with something that is not the protocol.
+    /// The server replied with another error, or with something that is not the protocol.
     Server,
     /// A task of the library panicked: a defect of the library, or of the process's `tracing` subscriber.
     Internal,
@@ -75,10 +76,10 @@ pub enum ErrorKind {
 pub enum Applied {
     /// It did not: nothing was written.
     No,
-    /// It did, and something after it failed; of a call in steps, some of them did.
+    /// It did, and something after it failed. Of a call in steps, some steps did.
     Yes,
-    /// Nobody knows: the reply was lost. Look with [`Queue::get`](crate::Queue::get), or repeat the call if repeating it is
-    /// harmless.
+    /// Unknown: the reply was lost. Check with [`Queue::get`](crate::Queue::get), or repeat the
+    /// call if that is harmless.
     Unknown,
 }
 
@@ -116,7 +117,7 @@ impl Error {
         Self::new(ErrorKind::InvalidInput, Applied::No, message)
     }
 
-    /// The call took effect on this message, and nobody knows whether that will last.
+    /// The call took effect on the master, and may be undone by a failover.
     pub(crate) fn unconfirmed(verb: &str, id: &[u8], shortfall: &str) -> Self {
         let message = format!(
             "{verb} of message {:?}: the master has done it, but {shortfall}; a failover may undo it, so that the message may \
@@ -135,7 +136,7 @@ impl Error {
         }))
     }
 
-    /// The same of a call of which an earlier attempt may have been applied, whatever became of the last one.
+    /// The same for a call of which an earlier attempt may have been applied.
     pub(crate) fn of_repeated(self) -> Self {
         let message = format!("{self} (an earlier attempt may have taken effect)");
         Self(Arc::new(Inner {
@@ -146,7 +147,7 @@ impl Error {
         }))
     }
 
-    /// The same of a call that only reads: it changed nothing, whatever became of its reply.
+    /// The same for a call that only reads: it changed nothing, even if its reply was lost.
     pub(crate) fn of_read(self) -> Self {
         match self.was_applied() {
             Applied::No => self,
@@ -157,7 +158,7 @@ impl Error {
         }
     }
 
-    /// The same of a call about this message, which is named unless the call certainly was not applied.
+    /// The same for a call about this message. The id is set unless the call was not applied.
     pub(crate) fn of_message(self, id: &[u8]) -> Self {
         match self.was_applied() {
             Applied::No => self,
@@ -168,7 +169,8 @@ impl Error {
         }
     }
 
-    /// The same of a call in steps of which earlier ones were applied; `done` says what they did.
+    /// The same for a call in steps, of which earlier steps were applied; `done` says what they
+    /// did.
     pub(crate) fn after(self, done: &str) -> Self {
         let applied = if self.was_applied() == Applied::No {
             Applied::Yes
@@ -229,9 +231,10 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether the same call may succeed later, without anything else being changed.
+    /// Whether the same call may succeed later, without any other change.
     ///
-    /// It says nothing about whether repeating is harmless: that is [`was_applied`](Error::was_applied).
+    /// It does not say whether repeating the call is harmless: that is
+    /// [`was_applied`](Error::was_applied).
     pub fn is_retryable(&self) -> bool {
         matches!(
             self.0.kind,
@@ -256,8 +259,9 @@ impl Error {
         self.0.connection.is_some()
     }
 
-    /// The id of the message that the call was about, if it took effect ([`Unconfirmed`](ErrorKind::Unconfirmed)) or may have
-    /// ([`Applied::Unknown`]): of a push the id may have been made by the library.
+    /// The id of the message that the call was about, if the call took effect
+    /// ([`Unconfirmed`](ErrorKind::Unconfirmed)) or may have ([`Applied::Unknown`]). The id of a
+    /// push may have been made by the library.
     pub fn message_id(&self) -> Option<&[u8]> {
         self.0.id.as_deref()
     }

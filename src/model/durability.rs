@@ -1,4 +1,4 @@
-//! How safe a change must be before its caller gets an answer.
+//! How durable a change must be before its caller gets a result.
 
 use std::time::Duration;
 
@@ -7,33 +7,39 @@ use crate::error::Error;
 /// The longest wait for replicas or disks.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What must hold a push before it is acknowledged: chosen per message ([`Message::durability`](crate::Message::durability)),
-/// per queue ([`Queue::durability`](crate::Queue::durability)) or per client ([`Client::durability`](crate::Client::durability)).
+/// What must confirm a push before it is acknowledged: chosen per message
+/// ([`Message::durability`](crate::Message::durability)), per queue
+/// ([`Queue::durability`](crate::Queue::durability)) or per client
+/// ([`Client::durability`](crate::Client::durability)).
 ///
-/// It holds for pushes, cancels, reschedules, [`run_now`](crate::Queue::run_now) and requeues of one id. It does not hold for
-/// settles and leases: one that a failover undoes brings a message back that was handled, which consumers must bear anyway.
+/// It applies to pushes, cancels, reschedules, [`run_now`](crate::Queue::run_now) and requeues of
+/// one id. It does not apply to settlements and leases: a failover that undoes a settlement
+/// delivers a handled message again, and consumers must tolerate that anyway.
 ///
-/// If fewer confirm within `timeout`, the call fails with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): the master
-/// has made the change, and may lose it. Making the same call again waits again (a cancel: within 12 s).
+/// If fewer confirm within `timeout`, the call fails with
+/// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): the master has made the change, and
+/// may lose it. The same call waits again (a cancel: within 12 s).
 ///
-/// Ask for few different ones: each durability of a queue, its timeout included, has a connection of its own. Four of them are
-/// kept; with those that are still waited for there are 16 at most, and whoever asks for one more waits for one of them, for
-/// 10 s ([`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), not applied).
+/// Use few different durabilities: each durability of a queue, its timeout included, has a
+/// connection of its own. A queue keeps four of them. With those that are still in use there are 16
+/// at most. A call with one more waits up to 10 s for one of them to end, and then fails with
+/// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
-    /// The master has it. A failover loses what its replicas had not got yet, a crash what was not on its disk.
+    /// In the master's memory. A failover loses what its replicas had not received, a crash what
+    /// was not on its disk.
     #[default]
     Memory,
-    /// The master and so many of its replicas have it in memory (WAIT). With `replicas` = all of them, whichever is promoted
-    /// has it; with fewer, one may be promoted that has not.
+    /// In the memory of the master and of so many replicas (WAIT). If `replicas` is the number of
+    /// all replicas, the promoted one has it; with fewer, a replica without it may be promoted.
     Replicated {
         /// How many replicas, 1 or more.
         replicas: u32,
         /// How long to wait for them: 1 ms to a minute.
         timeout: Duration,
     },
-    /// It is on disk (WAITAOF, from Redis 7.2 and in Valkey): in the append-only file of the master if `local`, and of so many
-    /// replicas.
+    /// On disk (WAITAOF, from Redis 7.2 and in Valkey): in the append-only file of the master if
+    /// `local`, and of so many replicas.
     Fsynced {
         /// Whether the master's own disk counts; it must keep an append-only file then.
         local: bool,
@@ -50,7 +56,7 @@ impl Durability {
             Self::Memory => return Ok(()),
             Self::Replicated { replicas: 0, .. } => {
                 return Err(Error::invalid(
-                    "Replicated with 0 replicas waits for nobody: Memory says so",
+                    "Replicated with 0 replicas waits for no replica: use Memory",
                 ));
             }
             Self::Fsynced {
@@ -59,7 +65,7 @@ impl Durability {
                 ..
             } => {
                 return Err(Error::invalid(
-                    "Fsynced without `local` and with 0 replicas waits for nobody: Memory says so",
+                    "Fsynced without `local` and with 0 replicas waits for no disk: use Memory",
                 ));
             }
             Self::Replicated { .. } | Self::Fsynced { .. } => {}
@@ -87,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_for_nobody_or_without_end_is_refused() {
+    fn durability_without_replicas_or_time_limit_is_refused() {
         let timeout = Duration::from_secs(1);
         for good in [
             Durability::Memory,

@@ -1,4 +1,4 @@
-//! What a producer pushes: a payload, an id, and when it is due.
+//! A message to push: its payload, its id, when it is due, and its options.
 
 use serde::Serialize;
 
@@ -9,8 +9,8 @@ use crate::model::id::new_id;
 
 /// A message to push: payload bytes, an id, a due time and options.
 ///
-/// Without an id it gets a UUIDv7 in 22 characters, made here, before any call, so that a repeated push is recognised.
-/// Without a due time it is due at once.
+/// Without an id it gets a UUIDv7 in 22 characters. The id is made here, before any call, so that a
+/// repeated push is recognised. Without a due time the message is due at once.
 ///
 /// ```
 /// use dueq::{Message, OnConflict};
@@ -48,7 +48,8 @@ pub enum OnConflict {
 }
 
 impl Message {
-    /// A message with these payload bytes: 0 bytes to the queue's limit (1 MiB unless configured, 16 MiB at most).
+    /// A message with these payload bytes: at most the queue's limit (1 MiB unless configured,
+    /// never more than 16 MiB).
     pub fn new(payload: impl Into<Vec<u8>>) -> Self {
         Self {
             id: new_id(),
@@ -69,23 +70,25 @@ impl Message {
         Ok(Self::new(payload))
     }
 
-    /// The id, unique within the queue: 1 to 200 bytes, no control bytes. Checked at the push.
+    /// The id, unique within the queue: 1 to 200 bytes without control bytes. Checked at the push.
     ///
-    /// It is what makes a push safe to repeat, and what cancel and reschedule name.
+    /// The id makes a push safe to repeat. Cancel and reschedule take it.
     #[must_use]
     pub fn id(mut self, id: impl AsRef<[u8]>) -> Self {
         self.id = id.as_ref().to_vec();
         self
     }
 
-    /// When it is due: a [`Duration`](std::time::Duration) from now, a [`SystemTime`](std::time::SystemTime), or a [`Due`].
+    /// When the message is due: a [`Duration`](std::time::Duration) from now, a
+    /// [`SystemTime`](std::time::SystemTime), or a [`Due`].
     #[must_use]
     pub fn due(mut self, due: impl Into<Due>) -> Self {
         self.due = due.into();
         self
     }
 
-    /// After how many failed attempts it is dead, 1 to 1,000,000, instead of the queue's limit. Checked at the push.
+    /// After how many failed attempts the message is dead: 1 to 1,000,000. It replaces the queue's
+    /// limit. Checked at the push.
     #[must_use]
     pub fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = Some(max_attempts);
@@ -104,20 +107,22 @@ impl Message {
         self
     }
 
-    /// What must hold the message before its push is acknowledged, instead of what the queue asks for.
+    /// The durability of this push, instead of the queue's.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// The trace that the push belongs to, as [W3C Trace Context](https://www.w3.org/TR/trace-context/#traceparent-header)
-    /// writes it in the header `traceparent`: `00-`, 32 hexadecimal digits of the trace, `-`, 16 of the span, `-`, 2 of flags,
-    /// all lower case, trace and span not all zero. Checked at the push.
+    /// The trace of the push, as [W3C Trace
+    /// Context](https://www.w3.org/TR/trace-context/#traceparent-header) writes it in the header
+    /// `traceparent`: `00-`, 32 hexadecimal digits of the trace, `-`, 16 of the span, `-`, 2 of
+    /// flags, all lower case, trace and span not all zero. Checked at the push.
     ///
-    /// It travels with the message through every attempt, and the handler finds it in
-    /// [`Delivery::trace_parent`](crate::Delivery::trace_parent). `OnConflict::Reschedule` leaves that of the waiting message.
-    /// It takes some 120 bytes of Redis's memory; `tracestate` and baggage are not carried.
+    /// The trace is stored with the message through every attempt, and the handler reads it with
+    /// [`Delivery::trace_parent`](crate::Delivery::trace_parent). `OnConflict::Reschedule` keeps
+    /// the trace of the waiting message. It takes about 120 bytes of Redis's memory. `tracestate`
+    /// and baggage are not stored.
     ///
     /// ```
     /// use dueq::Message;

@@ -1,4 +1,5 @@
-//! What callers say and hear: messages, ids, due times, retries, outcomes. Pure: no Redis, no tokio, no clock.
+//! The values of callers: messages, ids, due times, retries, outcomes. Pure: no Redis, no tokio, no
+//! clock.
 
 pub(crate) mod due;
 pub(crate) mod durability;

@@ -5,13 +5,14 @@ use std::fmt;
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Waiting for its due time, or due and waiting for room among the ready.
+    /// Waiting for its due time; or due, while the ready list is full.
     Scheduled,
     /// Due, waiting for a free handler.
     Ready,
     /// With a handler, under a lease.
     Leased,
-    /// Given up: a limit was reached or a handler buried it. It stays until it is requeued, cancelled, purged or trimmed.
+    /// Dead: a limit was reached or a handler buried it. It stays until it is requeued, cancelled,
+    /// purged or trimmed.
     Dead,
 }
 
@@ -44,12 +45,13 @@ impl fmt::Display for State {
 pub enum Pushed {
     /// The message is stored.
     Created,
-    /// The id is there already, in this state; nothing was changed. A repeated push reads this.
+    /// A message with this id is in the queue, in this state; nothing was changed. A repeated push
+    /// returns this.
     Exists(State),
-    /// The waiting message was moved or replaced, as [`OnConflict`](crate::OnConflict) asked.
+    /// The waiting message was rescheduled or replaced, as [`OnConflict`](crate::OnConflict) asked.
     Moved,
-    /// An earlier attempt of this call, whose reply was lost, was applied, and the message has been delivered or cancelled since.
-    /// Only the library's own repetition of a call answers this.
+    /// An earlier attempt of this call was applied and its reply was lost; the message has been
+    /// delivered or cancelled since. Only the library's own repetition of a call returns this.
     Finished,
 }
 
@@ -60,20 +62,22 @@ pub enum Cancelled {
     Cancelled,
     /// Too late: a handler has it.
     Leased,
-    /// It is dead; [`Queue::cancel_dead`](crate::Queue::cancel_dead) removes it all the same.
+    /// The message is dead; [`Queue::cancel_dead`](crate::Queue::cancel_dead) removes it.
     Dead,
-    /// There is no such message (any more); of a cancel that is made again more than 12 s after one that took effect, too.
+    /// There is no such message, or no more. A cancel that is repeated later than 12 s after one
+    /// that took effect returns this too.
     Absent,
 }
 
 /// What [`Queue::reschedule`](crate::Queue::reschedule) did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rescheduled {
-    /// It is due at this Unix millisecond now, and at no other.
+    /// The message is due at this Unix millisecond now.
     Moved(u64),
-    /// It is due at this Unix millisecond, not at the expected one; nothing was changed. Made again by the caller after an
-    /// error that left open whether it had taken effect, a move by a delay reads this of itself, with the due that it set; one
-    /// to a fixed time reads `Moved`.
+    /// The message is due at this Unix millisecond, not at the expected one; nothing was changed.
+    /// After an error that left open whether a reschedule took effect, a caller who repeats it gets
+    /// this for a delay, with the due time that the first attempt set; for a fixed time the caller
+    /// gets `Moved`.
     Conflict(u64),
     /// Too late: a handler has it.
     Leased,
@@ -114,27 +118,28 @@ pub enum Requeued {
 pub enum Settled {
     /// As asked.
     Done,
-    /// There is no such message any more. Of an ack: it was acked, perhaps by an earlier try of this very call whose reply was
-    /// lost. Of the others: their lease was lost, or an earlier try had acted, and then the message was acked by another
-    /// consumer, cancelled or purged.
+    /// There is no such message any more. For an ack: the message was acked, perhaps by an earlier
+    /// attempt of this call whose reply was lost. For the others: the lease was lost, or an earlier
+    /// attempt acted, and then another consumer acked the message, or it was cancelled or purged.
     Gone,
-    /// The message is there, and this claim of it has ended: its lease was lost, and another delivery of the message is on its
-    /// way or was made; or, of again, release and bury, an earlier try of this very call did as asked and its reply was lost.
-    /// Which of the two it was nobody knows; [`Queue::get`](crate::Queue::get) shows the message as it is now. This try
-    /// changed nothing.
+    /// The message exists, but this claim of it has ended; this attempt changed nothing. Either the
+    /// lease was lost, and the message is or will be delivered again; or, for again, release and
+    /// bury, an earlier attempt of this call acted and its reply was lost. The two cannot be told
+    /// apart; [`Queue::get`](crate::Queue::get) shows the message as it is now.
     Lost,
 }
 
 /// What a retry did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Retried {
-    /// It is due again at this Unix millisecond.
+    /// The message is due again at this Unix millisecond.
     Scheduled(u64),
     /// That was its last attempt: it is dead.
     Dead,
     /// As [`Settled::Gone`] of release.
     Gone,
-    /// As [`Settled::Lost`] of release: perhaps an earlier try of this very call has charged the failure.
+    /// As [`Settled::Lost`] for release: perhaps an earlier attempt of this call has counted the
+    /// failure.
     Lost,
 }
 

@@ -34,9 +34,9 @@ pub enum Settlement {
         /// What is remembered beside the message; its first 1,024 bytes.
         error: String,
     },
-    /// Nobody's fault: due at once, nothing charged.
+    /// Not done, and not counted: due at once.
     Release,
-    /// Hopeless: dead at once, for this reason.
+    /// Failed for good: dead at once, for this reason.
     Bury(String),
 }
 

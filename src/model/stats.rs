@@ -4,7 +4,8 @@
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Messages that wait for their time, those included that are due and wait for room among the ready.
+    /// Messages that wait for their time, including those that are due while the ready list is
+    /// full.
     pub scheduled: u64,
     /// Of these, how many are due.
     pub due: u64,
@@ -14,7 +15,8 @@ pub struct Stats {
     pub leased: u64,
     /// Messages given up.
     pub dead: u64,
-    /// Ids, and calls of ids that nobody else knows, that are remembered so that late repetitions are recognised.
+    /// Entries of the deduplication memory: ids that ended, and calls, remembered so that late
+    /// repetitions are recognised.
     pub recent: u64,
     /// Live workers.
     pub nodes: u64,
@@ -22,9 +24,10 @@ pub struct Stats {
     pub overdue_ms: u64,
     /// Whether the queue is paused.
     pub paused: bool,
-    /// Messages pushed. This and the following count what survived in Redis: a failover or a crash that undid calls undid their
-    /// counts. After a start with a cut append-only file they may count a call twice: Redis may carry out later what it had
-    /// undone, and the client had repeated.
+    /// Messages pushed. This and the following fields count what survived in Redis: a failover or a
+    /// crash that undid calls undid their counts. After a start with a truncated append-only file
+    /// they may count a call twice: Redis may later execute a call that it had lost and the client
+    /// had repeated.
     pub pushed: u64,
     /// Deliveries made.
     pub claimed: u64,
@@ -32,7 +35,7 @@ pub struct Stats {
     pub acked: u64,
     /// Deliveries settled with `again`.
     pub repeated: u64,
-    /// Deliveries settled with `retry` that were scheduled anew.
+    /// Deliveries settled with `retry` that were scheduled again.
     pub retried: u64,
     /// Deliveries released.
     pub released: u64,

@@ -2,7 +2,7 @@
 
 use crate::model::outcomes::State;
 
-/// A message as it stands in the queue.
+/// A message as the queue stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
@@ -55,7 +55,8 @@ pub struct Page {
 pub struct Cursor(pub(crate) Vec<u8>);
 
 impl Cursor {
-    /// The bytes to carry it elsewhere by, such as to the next call of a program; they hold the last id of the page.
+    /// The bytes of the cursor, for instance to pass it to the next call of a program. They contain
+    /// the last id of the page.
     ///
     /// ```
     /// use dueq::Cursor;
@@ -67,7 +68,7 @@ impl Cursor {
         &self.0
     }
 
-    /// The cursor of these bytes. Those that are none are refused by the server when a page is asked for.
+    /// The cursor with these bytes. The server refuses invalid ones when a page is asked for.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }

@@ -228,7 +228,7 @@ async fn a_lost_lease_and_a_crash_are_told_once() -> Result<()> {
     .await?;
     assert_eq!(
         (lost.field("id"), lost.field("why")),
-        ("id", "a settle found it gone")
+        ("id", "a settlement found it gone")
     );
 
     let crashed = setup.client.queue("crashed")?;
