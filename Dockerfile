@@ -9,12 +9,12 @@ FROM debian:bookworm-slim AS dueq
 COPY --from=build /dueq/target/release/dueq /usr/local/bin/dueq
 RUN useradd --system --no-create-home dueq
 USER dueq
-# Ctrl-C and `docker stop` let a worker finish what it has.
+# On SIGTERM a worker finishes its running handlers.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["dueq"]
 CMD ["--help"]
 
-# The same with redis-cli, a shell, and the producers of examples/clients.
+# The same program with redis-cli, a shell, and the producers of examples/clients.
 FROM redis:8 AS shell
 COPY --from=build /dueq/target/release/dueq /usr/local/bin/dueq
 COPY examples/clients /clients

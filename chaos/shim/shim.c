@@ -1,5 +1,5 @@
-/* Loaded into a process by LD_PRELOAD: steps its wall clock and fills its disk, as a file of two numbers says that
- * DUEQ_SHIM names. The monotonic clock is left alone. */
+/* Loaded into a process by LD_PRELOAD: steps its wall clock and fills its disk. The settings are two numbers in the file
+ * that DUEQ_SHIM names. The monotonic clock does not change. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 struct control {
   volatile int64_t clock_us;  /* added to the wall clock */
-  volatile int64_t disk_full; /* not 0: nothing more fits into an append-only file */
+  volatile int64_t disk_full; /* not 0: writes to an append-only file fail with ENOSPC */
 };
 
 static struct control untouched;

@@ -157,7 +157,7 @@ func (d *driver) work(handlers int) error {
 	}))
 }
 
-// drain waits for the handlers, then until the queue says that none is left: the server acknowledges by itself.
+// drain waits for the handlers, then until the queue has no active task: the server acknowledges after the handler.
 func (d *driver) drain(r request, answer *reply) error {
 	limit := time.Now().Add(time.Duration(r.LimitMs) * time.Millisecond)
 	for time.Now().Before(limit) {
