@@ -21,7 +21,7 @@ const SECTIONS: [&str; 7] = [
 ];
 
 /// The pages whose sessions are run, as one session in this order: a later page uses what an earlier one set.
-const SESSIONS: [&str; 3] = ["producer.md", "consumer.md", "keys.md"];
+const SESSIONS: [&str; 4] = ["producer.md", "consumer.md", "keys.md", "calling.md"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -299,6 +299,7 @@ fn sessions_print_what_the_pages_show() -> Result<()> {
         return Ok(());
     }
     let server = Server::start(&[])?;
+    server.command(&["FUNCTION", "LOAD", &dueq::functions_code()])?;
     let mut pages = Vec::new();
     for name in SESSIONS {
         pages.push(read(&format!("docs/protocol/{name}"))?);
