@@ -1,67 +1,96 @@
 #!lua flags=allow-oom
--- ack: leased -> gone, for 1 to 1,000 deliveries.
+-- ack: ends deliveries that were handled (leased -> gone).
 -- KEYS   the ten of the queue
 -- ARGV   now | per claim: token, how many ids follow, ids; 1 to 1,000 ids in all
--- Reply  {header, {OK | GONE | LOST, ...}}, one for each id; one OK alone if all are
+-- Reply  {header, {OK | GONE | LOST, ...}}, one for each id; one OK alone if it is the result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(1) a delivery, O(log leases) a claim that ends and a delivery that was extended
 -- Again  GONE
 
 --- use: prelude
+--- use: claim_marks
 --- use: has_own_lease
 --- use: release_from_claim
 local ids, groups, at = {}, {}, 2
 while at <= #ARGV do
   local count = tonumber(ARGV[at + 1])
-  if not count or count < 1 or count % 1 ~= 0 or at + 1 + count > #ARGV or #ids + count > 1000 then ids = {} break end
+  if not count or count < 1 or count % 1 ~= 0 or at + 1 + count > #ARGV or #ids + count > 1000 then
+    ids = {}
+    break
+  end
   local from = #ids + 1
-  if from == 1 then ids = {unpack(ARGV, at + 2, at + 1 + count)} -- mostly all there are
+  if from == 1 then
+    ids = {unpack(ARGV, at + 2, at + 1 + count)} -- mostly all ids of the call
   else
-    for i = at + 2, at + 1 + count do ids[#ids + 1] = ARGV[i] end
+    for i = at + 2, at + 1 + count do
+      ids[#ids + 1] = ARGV[i]
+    end
   end
   groups[#groups + 1] = {token = ARGV[at], from = from, to = #ids, ended = count}
   at = at + 2 + count
 end
-if #ids == 0 then return redis.error_reply('BADARGS ack takes now, then token, number of ids, ids for one or more claims, 1 to 1000 ids in all') end
+if #ids == 0 then
+  return redis.error_reply(
+    'BADARGS ack takes now, then token, number of ids, ids for one or more claims, 1 to 1000 ids in all')
+end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
 redis.call('HLEN', MESSAGES)
 local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
 local replies, acked, extended, n = {'OK'}, ids, {}, #ids
-local sound = true -- all are under the leases of their claims; whether one is given twice is seen later
+-- Fast path: all ids are under the leases of their claims. HDEL finds an id that is given twice.
+local sound = true
 for _, group in ipairs(groups) do
   local claim
   for i = group.from, group.to do
     if claims[i] ~= claim then -- neighbours often share their claim and its due
       claim = claims[i]
-      if not fits(claim, group.token) or has_own_lease(claim) then sound = false break end
+      if not fits(claim, group.token) or has_own_lease(claim) then
+        sound = false
+        break
+      end
     end
   end
 end
 local deleted = sound and redis.call('HDEL', CLAIMS, unpack(ids))
-if deleted ~= n then -- not sound, or one is given twice: one by one, each seeing what the former ones did
+if deleted ~= n then -- one by one; each sees what the earlier ones did
   local taken = {}
   replies, acked, n = {}, {}, 0
   for _, group in ipairs(groups) do
     group.ended = 0
     for i = group.from, group.to do
       local id, claim = ids[i], claims[i]
-      if taken[id] then replies[i] = 'GONE'
+      if taken[id] then
+        replies[i] = 'GONE'
       elseif fits(claim, group.token) then
         n = n + 1
         replies[i], acked[n], taken[id] = 'OK', id, true
-        if has_own_lease(claim) then extended[#extended + 1] = id else group.ended = group.ended + 1 end
-      else replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE' end
+        if has_own_lease(claim) then
+          extended[#extended + 1] = id
+        else
+          group.ended = group.ended + 1
+        end
+      else
+        replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
+      end
     end
   end
   if n == 0 then return {finish(false), replies} end
-  if not deleted then redis.call('HDEL', CLAIMS, unpack(acked)) end
+  if not deleted then
+    redis.call('HDEL', CLAIMS, unpack(acked))
+  end
 end
 for _, group in ipairs(groups) do
-  if group.ended > 0 then release_from_claim(group.token, group.ended) end
+  if group.ended > 0 then
+    release_from_claim(group.token, group.ended)
+  end
 end
-if #extended > 0 then redis.call('ZREM', LEASES, unpack(extended)) end
+if #extended > 0 then
+  redis.call('ZREM', LEASES, unpack(extended))
+end
 redis.call('HDEL', MESSAGES, unpack(acked))
-if has_attrs then redis.call('HDEL', ATTRS, unpack(acked)) end
+if has_attrs then
+  redis.call('HDEL', ATTRS, unpack(acked))
+end
 redis.call('HINCRBY', META, 'acked', n)
 return {finish(true, false, old_head, nil, old_length), replies}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- again: leased -> scheduled at a due time of its own, attempts reset (the next tick of a repeating message).
+-- again: schedules a repeating message's next tick (leased -> scheduled); its attempts start from zero.
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, due (unix ms, or +ms from now)
 -- Reply  {header, {OK <due ms> | GONE | LOST | INVALID <why>, ...}}
@@ -10,6 +10,7 @@
 --- use: prelude
 --- use: attrs
 --- use: due_ms
+--- use: claim_marks
 --- use: has_own_lease
 --- use: release_from_claim
 --- use: refusal_of
@@ -23,8 +24,10 @@ local replies, changed = {}, 0
 for i = 1, count do
   local id, due = ARGV[3 * i - 1], due_ms(ARGV[3 * i + 1])
   local refusal, claim = refusal_of(id, ARGV[3 * i])
-  if not due then replies[i] = 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead'
-  elseif refusal then replies[i] = refusal
+  if not due then
+    replies[i] = 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead'
+  elseif refusal then
+    replies[i] = refusal
   else
     local _, _, _, options = attrs_of(id)
     end_lease(id, claim)
@@ -33,5 +36,7 @@ for i = 1, count do
     replies[i], changed = 'OK ' .. int(due), changed + 1
   end
 end
-if changed > 0 then redis.call('HINCRBY', META, 'repeated', changed) end
+if changed > 0 then
+  redis.call('HINCRBY', META, 'repeated', changed)
+end
 return {finish(changed > 0), replies}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- bury: leased -> dead, with a reason; no attempt is charged.
+-- bury: declares messages dead (leased -> dead), with a reason; charges no attempt.
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, reason (its first 1,024 bytes are kept)
 -- Reply  {header, {OK | GONE | LOST, ...}}
@@ -9,6 +9,7 @@
 
 --- use: prelude
 --- use: attrs
+--- use: claim_marks
 --- use: has_own_lease
 --- use: release_from_claim
 --- use: refusal_of
@@ -22,7 +23,8 @@ local replies, changed = {}, 0
 for i = 1, count do
   local id = ARGV[3 * i - 1]
   local refusal, claim = refusal_of(id, ARGV[3 * i])
-  if refusal then replies[i] = refusal
+  if refusal then
+    replies[i] = refusal
   else
     local failures, crashes, _, options = attrs_of(id)
     end_lease(id, claim)
@@ -31,5 +33,7 @@ for i = 1, count do
     replies[i], changed = 'OK', changed + 1
   end
 end
-if changed > 0 then redis.call('HINCRBY', META, 'died', changed) end
+if changed > 0 then
+  redis.call('HINCRBY', META, 'died', changed)
+end
 return {finish(changed > 0), replies}

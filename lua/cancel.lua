@@ -1,45 +1,60 @@
 #!lua flags=allow-oom
--- cancel: scheduled or ready (and dead, if asked) -> gone. Whoever reads CANCELLED knows that no claim will see it.
+-- cancel: removes waiting messages (scheduled or ready -> gone), and dead ones if asked. After CANCELLED no claim
+--         grants the message.
 -- KEYS   the ten of the queue
--- ARGV   now | dead: 1 to cancel dead messages too, else empty; in a repetition also since=MS, the server's time at the first call
---        1 to 1,000 ids
+-- ARGV   now | dead: 1 to cancel dead messages too, else empty; a repetition adds since=MS, the server's time at the
+--        first call | 1 to 1,000 ids
 -- Reply  {header, {CANCELLED | CANCELLED earlier | LEASED | DEAD | ABSENT, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(log n) an id; one scan of the ready window if one is ready
--- Again  CANCELLED for 12 s; with since, what was pushed under the id meanwhile is left alone
+-- Cost   O(log n) an id; one scan of the ready list if one is ready
+-- Again  CANCELLED for 12 s; with since, a message pushed under the id meanwhile stays
 
 --- use: prelude
 --- use: state_of
 --- use: ready_entry
 --- use: remove_ready
+--- use: recent_marks
 --- use: trim_recent
 --- use: repeat_memory
 local dead, since = ARGV[2], nil
-if dead ~= '' and dead ~= '1' then dead, since = string.match(dead or '', '^(1?) ?since=(%d+)$') end
-if #ARGV < 3 or #ARGV > 1002 or not dead then
-  return redis.error_reply('BADARGS cancel takes now, dead (1 or empty; in a repetition also since=MS), then 1 to 1000 ids')
+if dead ~= '' and dead ~= '1' then
+  dead, since = string.match(dead or '', '^(1?) ?since=(%d+)$')
 end
-redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
+if #ARGV < 3 or #ARGV > 1002 or not dead then
+  return redis.error_reply(
+    'BADARGS cancel takes now, dead (1 or empty; in a repetition also since=MS), then 1 to 1000 ids')
+end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
+redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local replies, gone, unlisted, cancelled = {}, 0, {}, {}
-local function anew(id) -- whether a message of this id was cancelled since the first call, and the id pushed again
+local function remembered(id, fraction) -- the score, if RECENT holds the id with this fraction
   local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
-  return recent > now and recent <= now_up + REPEAT_MS + 1 and recent % 1 == 0.25 and math.floor(recent) - REPEAT_MS >= tonumber(since)
+  return recent > now and recent <= now_up + REPEAT_MS + 1 and recent % 1 == fraction and recent
+end
+local function cancelled_earlier(id) -- whether the id was cancelled since the first call, and pushed again
+  local recent = remembered(id, PUSHED_AGAIN)
+  return recent and math.floor(recent) - REPEAT_MS >= tonumber(since)
 end
 for i = 3, #ARGV do
   local id = ARGV[i]
   local state = state_of(id)
-  if since and anew(id) then replies[#replies + 1] = 'CANCELLED earlier'
-  elseif state == 'leased' or state == 'dead' and dead == '' then replies[#replies + 1] = string.upper(state)
+  if since and cancelled_earlier(id) then
+    replies[#replies + 1] = 'CANCELLED earlier'
+  elseif state == 'leased' or state == 'dead' and dead == '' then
+    replies[#replies + 1] = string.upper(state)
   elseif state == 'absent' then
-    local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
-    replies[#replies + 1] = (cancelled[id] or recent > now and recent <= now_up + REPEAT_MS + 1 and recent % 1 == 0.5) and 'CANCELLED' or 'ABSENT'
+    replies[#replies + 1] = (cancelled[id] or remembered(id, CANCELLED)) and 'CANCELLED' or 'ABSENT'
   else
-    if state == 'scheduled' then redis.call('ZREM', SCHEDULED, id)
-    elseif state == 'ready' then unlisted[ready_entry(id) or ''] = true
-    else redis.call('ZREM', DEAD, id) end
+    if state == 'scheduled' then
+      redis.call('ZREM', SCHEDULED, id)
+    elseif state == 'ready' then
+      unlisted[ready_entry(id) or ''] = true
+    else
+      redis.call('ZREM', DEAD, id)
+    end
     redis.call('HDEL', MESSAGES, id)
     redis.call('HDEL', ATTRS, id)
-    remember(int(now_up + REPEAT_MS) .. '.5', id)
+    remember(string.format('%.2f', now_up + REPEAT_MS + CANCELLED), id)
     remember_end(id)
     gone, cancelled[id] = gone + 1, true
     replies[#replies + 1] = 'CANCELLED'

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- extend: a delivery's deadline = now + lease, never earlier than it was; from then on it has a lease of its own.
+-- extend: sets a delivery's deadline to now + lease, never earlier than it was, and gives it a lease of its own.
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, lease in ms, 1 to 86,400,000
 -- Reply  {header, {OK <deadline ms> | GONE | LOST | INVALID <why>, ...}}
@@ -8,6 +8,7 @@
 -- Again  harmless
 
 --- use: prelude
+--- use: claim_marks
 --- use: has_own_lease
 --- use: release_from_claim
 --- use: refusal_of
@@ -21,10 +22,13 @@ local replies, changed = {}, 0
 for i = 1, count do
   local id, lease_ms = ARGV[3 * i - 1], tonumber(ARGV[3 * i + 1])
   local refusal, claim = refusal_of(id, ARGV[3 * i])
-  if not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 then replies[i] = 'INVALID lease must be 1 to 86400000 ms'
-  elseif refusal then replies[i] = refusal
+  if not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 then
+    replies[i] = 'INVALID lease must be 1 to 86400000 ms'
+  elseif refusal then
+    replies[i] = refusal
   else
-    local deadline = math.max(now_up + lease_ms, tonumber(redis.call('ZSCORE', LEASES, lease_member(id, claim)) or 0))
+    local old = tonumber(redis.call('ZSCORE', LEASES, lease_member(id, claim)) or 0)
+    local deadline = math.max(now_up + lease_ms, old)
     if not has_own_lease(claim) then
       redis.call('HSET', CLAIMS, id, claim .. '+')
       release_from_claim(string.sub(claim, 1, 16), 1)

@@ -1,17 +1,19 @@
 #!lua flags=no-writes
--- get: one message, whatever its state.
+-- get: returns one message, whatever its state.
 -- KEYS   the ten of the queue
 -- ARGV   now | id
--- Reply  {header, {}} if there is none, else {header, {state, s, time_ms, t, failures, n, crashes, n, options, words, error, text, payload, bytes}}
+-- Reply  {header, {state, s, time_ms, t, failures, n, crashes, n, options, words, error, text, payload, bytes}};
+--        {header, {}} if there is no such message
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
--- Cost   O(log n); one scan of the ready window if it is ready
+-- Cost   O(log n); one scan of the ready list if it is ready
 -- Again  harmless
 
 --- use: prelude
 --- use: state_of
 --- use: ready_entry
 --- use: attrs
+--- use: claim_marks
 --- use: has_own_lease
 --- use: lease_member
 if #ARGV ~= 2 then return redis.error_reply('BADARGS get takes now, id') end
@@ -19,9 +21,13 @@ local id = ARGV[2]
 local state = state_of(id)
 if state == 'absent' then return {finish(false, true), {}} end
 local time
-if state == 'ready' then time = string.match(ready_entry(id) or '0:', '^%d+')
-elseif state == 'leased' then time = redis.call('ZSCORE', LEASES, lease_member(id, redis.call('HGET', CLAIMS, id)))
-else time = redis.call('ZSCORE', state == 'scheduled' and SCHEDULED or DEAD, id) end
+if state == 'ready' then
+  time = string.match(ready_entry(id) or '0:', '^%d+')
+elseif state == 'leased' then
+  time = redis.call('ZSCORE', LEASES, lease_member(id, redis.call('HGET', CLAIMS, id)))
+else
+  time = redis.call('ZSCORE', state == 'scheduled' and SCHEDULED or DEAD, id)
+end
 local failures, crashes, _, options, reason = attrs_of(id)
 return {finish(false, true), {'state', state, 'time_ms', tonumber(time or 0), 'failures', failures, 'crashes', crashes,
   'options', options, 'error', reason, 'payload', redis.call('HGET', MESSAGES, id) or ''}}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- release: leased -> scheduled at its original due, which is past, so at once; no attempt is charged.
+-- release: gives messages back (leased -> scheduled at the original due, so due at once); charges no attempt.
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token
 -- Reply  {header, {OK | GONE | LOST, ...}}
@@ -9,6 +9,7 @@
 
 --- use: prelude
 --- use: attrs
+--- use: claim_marks
 --- use: has_own_lease
 --- use: release_from_claim
 --- use: refusal_of
@@ -22,7 +23,8 @@ local replies, changed = {}, 0
 for i = 1, count do
   local id = ARGV[2 * i]
   local refusal, claim, due = refusal_of(id, ARGV[2 * i + 1])
-  if refusal then replies[i] = refusal
+  if refusal then
+    replies[i] = refusal
   else
     local failures, crashes, _, options, reason = attrs_of(id)
     end_lease(id, claim)
@@ -31,5 +33,7 @@ for i = 1, count do
     replies[i], changed = 'OK', changed + 1
   end
 end
-if changed > 0 then redis.call('HINCRBY', META, 'released', changed) end
+if changed > 0 then
+  redis.call('HINCRBY', META, 'released', changed)
+end
 return {finish(changed > 0), replies}

@@ -1,21 +1,24 @@
 #!lua
--- requeue: dead -> scheduled now, attempts reset, by ids or the oldest ones.
+-- requeue: revives dead messages (dead -> scheduled, due now), by ids or the oldest ones; attempts start from zero.
 -- KEYS   the ten of the queue
--- ARGV   now | ids | 1 to 1,000 ids      or      now | oldest | limit: 1 to 1,000 | only those that died at or before this ms, or empty
--- Reply  {header, {REQUEUED | NOT_DEAD <state> | ABSENT, ...}}      or      {header, requeued, dead that are left}
+-- ARGV   now | ids | 1 to 1,000 ids
+--        now | oldest | limit: 1 to 1,000 | only those that died at or before this ms, or empty
+-- Reply  ids: {header, {REQUEUED | NOT_DEAD <state> | ABSENT, ...}}
+--        oldest: {header, requeued, how many selected dead messages remain}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message
--- Again  ids: NOT_DEAD, until it is dead anew; oldest: takes the next ones
+-- Again  ids: NOT_DEAD, until it is dead again; oldest: takes the next ones
 
 --- use: prelude
 --- use: state_of
 --- use: attrs
 local form, limit = ARGV[2], tonumber(ARGV[3] or '')
-if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest' and #ARGV == 4 and limit and limit >= 1
-  and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')) then
-  return redis.error_reply('BADARGS requeue takes now, ids, then 1 to 1000 ids; or now, oldest, limit (1 to 1000), died at or before ms')
+if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest' and #ARGV == 4
+  and limit and limit >= 1 and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')) then
+  return redis.error_reply(
+    'BADARGS requeue takes now, ids, then 1 to 1000 ids; or now, oldest, limit (1 to 1000), died at or before ms')
 end
-redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
+redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
 local replies, changed = {}, 0
 local function requeue(id)
@@ -28,13 +31,19 @@ end
 if form == 'ids' then
   for i = 3, #ARGV do
     local state = state_of(ARGV[i])
-    if state == 'dead' then requeue(ARGV[i]) end
+    if state == 'dead' then
+      requeue(ARGV[i])
+    end
     replies[i - 2] = state == 'dead' and 'REQUEUED' or state == 'absent' and 'ABSENT' or 'NOT_DEAD ' .. state
   end
 else
   local before = ARGV[4] == '' and '(inf' or ARGV[4]
-  for _, id in ipairs(redis.call('ZRANGE', DEAD, '-inf', before, 'BYSCORE', 'LIMIT', 0, limit)) do requeue(id) end
+  for _, id in ipairs(redis.call('ZRANGE', DEAD, '-inf', before, 'BYSCORE', 'LIMIT', 0, limit)) do
+    requeue(id)
+  end
 end
-if changed > 0 then redis.call('HINCRBY', META, 'requeued', changed) end
+if changed > 0 then
+  redis.call('HINCRBY', META, 'requeued', changed)
+end
 if form == 'ids' then return {finish(changed > 0), replies} end
 return {finish(changed > 0), changed, redis.call('ZCOUNT', DEAD, '-inf', ARGV[4] == '' and '(inf' or ARGV[4])}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- resume: ends a pause, and rings for what waits.
+-- resume: ends a pause, and wakes nodes for the messages that wait.
 -- KEYS   the ten of the queue
 -- ARGV   now
 -- Reply  {header, OK}
@@ -9,9 +9,11 @@
 
 --- use: prelude
 if #ARGV ~= 1 then return redis.error_reply('BADARGS resume takes now') end
-redis.call('HSTRLEN', META, 'layout') -- an operator's right: who lacks it is refused before anything is written
+redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 local changed = paused
 local head = old_head
-paused, old_head = false, math.huge -- so that a head that is due soon is told
-if changed then redis.call('HDEL', META, 'paused') end
+paused, old_head = false, math.huge -- so that finish publishes a head that is due soon
+if changed then
+  redis.call('HDEL', META, 'paused')
+end
 return {finish(changed, false, head, old_deadline, old_length), 'OK'}

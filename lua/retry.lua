@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- retry: leased -> scheduled, failures + 1; or dead, if that is the message's limit of attempts, else the queue's, else 20.
+-- retry: counts a failure and schedules the next attempt (leased -> scheduled), or none at the limit (leased -> dead).
+--        The limit is the message's max_attempts, else the queue's, else 20.
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, after in ms, error (its first 1,024 bytes are kept)
 -- Reply  {header, {SCHEDULED <due ms> | DEAD | GONE | LOST | INVALID <why>, ...}}
@@ -10,6 +11,7 @@
 --- use: prelude
 --- use: attrs
 --- use: due_ms
+--- use: claim_marks
 --- use: has_own_lease
 --- use: release_from_claim
 --- use: refusal_of
@@ -24,8 +26,10 @@ local replies, changed, died = {}, 0, 0
 for i = 1, count do
   local id, due = ARGV[4 * i - 2], due_ms('+' .. ARGV[4 * i])
   local refusal, claim = refusal_of(id, ARGV[4 * i - 1])
-  if not due then replies[i] = 'INVALID after must be a delay in ms, at most 100 years'
-  elseif refusal then replies[i] = refusal
+  if not due then
+    replies[i] = 'INVALID after must be a delay in ms, at most 100 years'
+  elseif refusal then
+    replies[i] = refusal
   else
     local failures, crashes, _, options = attrs_of(id)
     failures, changed = failures + 1, changed + 1
@@ -40,6 +44,10 @@ for i = 1, count do
     end
   end
 end
-if changed > died then redis.call('HINCRBY', META, 'retried', changed - died) end
-if died > 0 then redis.call('HINCRBY', META, 'died', died) end
+if changed > died then
+  redis.call('HINCRBY', META, 'retried', changed - died)
+end
+if died > 0 then
+  redis.call('HINCRBY', META, 'died', died)
+end
 return {finish(changed > 0), replies}

@@ -1,10 +1,12 @@
 #!lua flags=no-writes
--- stats: what the queue holds and has done.
+-- stats: counts the messages of the queue, and its calls.
 -- KEYS   the ten of the queue
 -- ARGV   now
--- Reply  {header, {name, value, ...}}: scheduled, due (of these, past their due), ready, leased, dead, recent, nodes; overdue_ms: age of the
---        oldest due, unclaimed message; the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled,
---        requeued, purged, trimmed; the limits; leader, leader_until, reap_after. An absent queue: {header, {}}
+-- Reply  {header, {name, value, ...}}; {header, {}} if there is no such queue. Names:
+--        scheduled, due (those of them that are due), ready, leased, dead, recent, nodes,
+--        overdue_ms (age of the oldest message that is due and unclaimed),
+--        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
+--        trimmed, the limits, leader_until, reap_after, leader
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n)
 -- Again  harmless
@@ -13,16 +15,19 @@
 if #ARGV ~= 1 then return redis.error_reply('BADARGS stats takes now') end
 if not layout then return {finish(false, true), {}} end
 local oldest = math.min(old_head, tonumber(string.match(redis.call('LINDEX', READY, 1) or '', '^%d+') or math.huge))
-local scheduled, ready, dead = redis.call('ZCARD', SCHEDULED) - 1, redis.call('LLEN', READY) - 1, redis.call('ZCARD', DEAD) - 1
+local scheduled, ready = redis.call('ZCARD', SCHEDULED) - 1, redis.call('LLEN', READY) - 1
+local dead = redis.call('ZCARD', DEAD) - 1
 local leased = math.max(0, redis.call('HLEN', MESSAGES) - 1 - scheduled - ready - dead) -- each message is in one state
 local pairs_of = {
   'scheduled', scheduled, 'due', redis.call('ZCOUNT', SCHEDULED, '-inf', now), 'ready', ready,
   'leased', leased, 'dead', dead, 'recent', redis.call('ZCARD', RECENT) - 1,
   'nodes', redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 'overdue_ms', oldest <= now and now - oldest or 0,
 }
-local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 1048576, dead_keep_ms = 2592000000, dead_keep = 100000}
-for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed',
-  'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'leader_until', 'reap_after'}) do
+local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 1048576, dead_keep_ms = 2592000000,
+  dead_keep = 100000}
+for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled',
+  'requeued', 'purged', 'trimmed', 'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms',
+  'dead_keep', 'leader_until', 'reap_after'}) do
   pairs_of[#pairs_of + 1] = name
   pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or defaults[name] or 0)
 end

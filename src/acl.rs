@@ -6,7 +6,7 @@ use crate::protocol::keys::Keys;
 /// Who works with a queue, and what they may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Pushes, cancels, reschedules, runs now, and looks at messages: `push`, `cancel`, `reschedule`, `run_now`, `get`, `peek`.
+    /// Pushes, cancels, reschedules, runs now, and looks at messages: `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`.
     /// The queue must exist: an operator makes it, with any `configure`.
     Producer,
     /// Works the queue: `beat`, `promote`, `claim`, the settles, `extend`, `reap`, `stats`; hears notices and the wake-up list.

@@ -4,6 +4,9 @@ local function parse_attrs(text) -- failures, crashes, original due or nil, opti
 end
 local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
-  if failures + crashes == 0 and not due and options == '' and reason == '' then return redis.call('HDEL', ATTRS, id) end
-  redis.call('HSET', ATTRS, id, int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-') .. ' ' .. options .. '\n' .. reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
 end

@@ -1,4 +1,4 @@
-local function due_ms(text) -- '<unix ms>' or '+<delay ms>'; nothing if it is neither or beyond 100 years
+local function due_ms(text) -- '<unix ms>' or '+<delay ms>' as unix ms; nil for other text and beyond 100 years
   local ahead = string.byte(text) == 43
   if #text > (ahead and 16 or 15) or not string.find(text, '^%+?%d+$') then return nil end
   local due = tonumber(text) + (ahead and now_up or 0)

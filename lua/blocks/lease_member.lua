@@ -1,1 +1,3 @@
-local function lease_member(id, claim) return has_own_lease(claim) and id or '\1' .. string.sub(claim, 1, 16) end -- in leases
+local function lease_member(id, claim) -- the member of LEASES that holds this id
+  return has_own_lease(claim) and id or LEASE_MARK .. string.sub(claim, 1, 16)
+end

@@ -1,5 +1,8 @@
-local function refusal_of(id, token) -- nothing if the claim is this token's, else what to answer; and the claim, and its due
+-- Returns nil, the claim and its due if the id is leased under this token; else LOST or GONE.
+local function refusal_of(id, token)
   local claim = redis.call('HGET', CLAIMS, id)
-  if claim and #token == 16 and string.sub(claim, 1, 16) == token then return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0 end
+  if claim and #token == 16 and string.sub(claim, 1, 16) == token then
+    return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0
+  end
   return redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
 end

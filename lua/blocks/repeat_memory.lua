@@ -1,13 +1,16 @@
--- In RECENT: an id that was cancelled, until when a repeated cancel is recognised (.5, or .25 once the id was pushed again);
--- byte 4 and an id, when that message ended or moved near its due, plus REPEAT_MS. In META the latest of those, rounded up.
 local memory, memory_ms = {}, string.format('%.3f', now_us / 1000 + REPEAT_MS)
-local function remember(score, name) memory[#memory + 1] = score; memory[#memory + 1] = name end
-local function remember_end(id) remember(memory_ms, '\4' .. id) end
+local function remember(score, name)
+  memory[#memory + 1] = score
+  memory[#memory + 1] = name
+end
+local function remember_end(id) remember(memory_ms, ENDED_MARK .. id) end
 local function write_memory()
   if #memory == 0 then return end
   local latest = redis.call('HGET', META, 'ended_until') or '0'
   local later = string.find(latest, '^%d+$') and now_up + REPEAT_MS + 1 - tonumber(latest) or 0
   redis.call('ZADD', RECENT, unpack(memory))
-  if later > 0 then redis.call('HINCRBY', META, 'ended_until', int(later)) end
+  if later > 0 then
+    redis.call('HINCRBY', META, 'ended_until', int(later))
+  end
   trim_recent(#memory)
 end

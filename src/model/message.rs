@@ -35,6 +35,9 @@ pub struct Message {
 }
 
 /// What a push does if its id is scheduled or ready already. A leased or dead message is never touched.
+///
+/// Pushes with `Keep` call the script `push`, the others call `upsert`, in batches of their own: no order holds between the two,
+/// unless the caller awaits the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum OnConflict {
@@ -99,6 +102,7 @@ impl Message {
     ///
     /// If the id is not there, the message is stored as by any push. If a handler has it, the push answers `Exists(Leased)`
     /// and changes nothing.
+    /// Redis sees pushes that keep and pushes that move or replace in any order, unless the caller awaits the first one.
     /// A push that may move or replace is not repeated by the client when its reply is lost: the error says
     /// [`Applied::Unknown`](crate::Applied::Unknown).
     #[must_use]

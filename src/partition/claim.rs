@@ -13,13 +13,7 @@ impl Partition {
     pub(crate) async fn claim(&self, count: usize, lease_ms: u64) -> Result<Claim, Error> {
         let token = *Uuid::new_v4().as_bytes();
         let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());
-        let claim: [&[u8]; 5] = [
-            b"",
-            count_text.as_bytes(),
-            &token,
-            lease_text.as_bytes(),
-            b"1",
-        ];
+        let claim: [&[u8]; 4] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes()];
         let answer = self.link.claims.call(Verb::Claim, &self.keys, &claim).await;
         let claim = Claim::decode(
             answer.inspect_err(|error| self.meters().call_failed(error))?,

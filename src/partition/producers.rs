@@ -23,6 +23,7 @@ const MAX_DURABLE_CONNECTIONS: usize = 16;
 /// The batchers of one durability: one for each verb.
 pub(crate) struct Producers {
     pub(crate) push: Batcher<verbs::Push>,
+    pub(crate) upsert: Batcher<verbs::Upsert>,
     pub(crate) cancel: Batcher<verbs::Cancel>,
     pub(crate) cancel_dead: Batcher<verbs::CancelDead>,
     pub(crate) reschedule: Batcher<verbs::Reschedule>,
@@ -34,6 +35,7 @@ impl Producers {
     fn new(spec: &CallSpec) -> Self {
         Self {
             push: Batcher::new(spec.clone()),
+            upsert: Batcher::new(spec.clone()),
             cancel: Batcher::new(spec.clone()),
             cancel_dead: Batcher::new(spec.clone()),
             reschedule: Batcher::new(spec.clone()),

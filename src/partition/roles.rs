@@ -32,7 +32,7 @@ impl Partition {
 
     /// Moves up to 256 due messages to the ready list. Sent once, without a repetition.
     pub(crate) async fn promote(&self) -> Result<Moved, Error> {
-        let moved = self.step(Verb::Promote, &[STEP, b""]).await?;
+        let moved = self.step(Verb::Promote, &[STEP]).await?;
         self.meters().add_many(Count::Promoted, moved.count);
         Ok(moved)
     }

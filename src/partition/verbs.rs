@@ -14,30 +14,40 @@ use crate::telemetry::metrics::Count;
 /// How many settlements justify a second call in flight: nobody waits for a worker's.
 const ENOUGH_SETTLEMENTS: usize = 128;
 
+/// Stores new messages.
 pub(crate) struct Push;
+/// Stores new messages, and moves or replaces waiting ones.
+pub(crate) struct Upsert;
 
-impl BatchVerb for Push {
-    const VERB: Verb = Verb::Push;
-    const PREFIX: Prefix = Prefix::Attempt;
-    const SHARES_RESULT: bool = true;
-    type Output = PushResult;
+macro_rules! pushes {
+    ($verb:ident, $shares_result:literal) => {
+        impl BatchVerb for $verb {
+            const VERB: Verb = Verb::$verb;
+            const PREFIX: Prefix = Prefix::Attempt;
+            const SHARES_RESULT: bool = $shares_result;
+            type Output = PushResult;
 
-    fn decode(text: &str) -> Result<PushResult, Error> {
-        PushResult::decode(Self::VERB, text)
-    }
+            fn decode(text: &str) -> Result<PushResult, Error> {
+                PushResult::decode(Self::VERB, text)
+            }
 
-    fn is_change(result: &PushResult) -> bool {
-        is_stored(result)
-    }
+            fn is_change(result: &PushResult) -> bool {
+                is_stored(result)
+            }
 
-    fn verdict(result: &PushResult, attempts: &Attempts) -> Verdict {
-        push_verdict(Self::VERB, result, attempts)
-    }
+            fn verdict(result: &PushResult, attempts: &Attempts) -> Verdict {
+                push_verdict(Self::VERB, result, attempts)
+            }
 
-    fn count(result: &Result<PushResult, Error>) -> Option<Count> {
-        push_count(result)
-    }
+            fn count(result: &Result<PushResult, Error>) -> Option<Count> {
+                push_count(result)
+            }
+        }
+    };
 }
+
+pushes!(Push, true);
+pushes!(Upsert, false);
 
 fn is_stored(result: &PushResult) -> bool {
     matches!(

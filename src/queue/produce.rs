@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::batch::{Group, Item};
 use crate::error::Error;
 use crate::model::durability::Durability;
-use crate::model::message::Message;
+use crate::model::message::{Message, OnConflict};
 use crate::model::outcomes::Pushed;
 use crate::partition::Producers;
 use crate::protocol::limits;
@@ -26,6 +26,10 @@ impl Queue {
     /// second message: it returns `Exists`, or `Finished` if the message has been delivered or
     /// cancelled meanwhile.
     ///
+    /// Pushes with [`OnConflict::Keep`] and pushes with another [`OnConflict`] travel in separate calls,
+    /// and neither waits for the other. Order between the two holds only for a caller that awaits the
+    /// first.
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if id, payload, due time or options
     /// are out of range; [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or the server's
@@ -35,8 +39,14 @@ impl Queue {
     pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
         let id = message.id.clone();
         let durability = message.durability.unwrap_or(self.durability);
+        let on_conflict = message.on_conflict;
         let item = self.push_item(message)?;
-        let result = self.producers(durability).await?.push.submit(item).await;
+        let producers = self.producers(durability).await?;
+        // Batches of their own: an upsert must not hold up new messages.
+        let result = match on_conflict {
+            OnConflict::Keep => producers.push.submit(item).await,
+            _ => producers.upsert.submit(item).await,
+        };
         pushed(result, &id)
     }
 
@@ -50,23 +60,24 @@ impl Queue {
     ) -> Vec<Result<Pushed, Error>> {
         let mut answers = Vec::new();
         let mut group = Group::default();
-        let mut durability = self.durability;
+        let mut kind = (self.durability, OnConflict::Keep);
         for message in messages {
             let id = message.id.clone();
-            let wanted = message.durability.unwrap_or(self.durability);
+            let durability = message.durability.unwrap_or(self.durability);
+            let wanted = (durability, message.on_conflict);
             let answer = match self.push_item(message) {
                 Ok(item) => {
-                    if wanted != durability || !group.has_room_for(&item) {
-                        self.enqueue(std::mem::take(&mut group), durability).await;
+                    if wanted != kind || !group.has_room_for(&item) {
+                        self.enqueue(std::mem::take(&mut group), kind).await;
                     }
-                    durability = wanted;
+                    kind = wanted;
                     Ok(group.add(item))
                 }
                 Err(error) => Err(error),
             };
             answers.push((id, answer));
         }
-        self.enqueue(group, durability).await;
+        self.enqueue(group, kind).await;
         let mut results = Vec::with_capacity(answers.len());
         for (id, answer) in answers {
             results.push(match answer {
@@ -77,13 +88,20 @@ impl Queue {
         results
     }
 
-    async fn enqueue(&self, group: Group<PushResult>, durability: Durability) {
+    async fn enqueue(
+        &self,
+        group: Group<PushResult>,
+        (durability, on_conflict): (Durability, OnConflict),
+    ) {
         if group.is_empty() {
             return;
         }
         // The producers are not kept beyond this call, so that unused ones make room for others.
         match self.producers(durability).await {
-            Ok(producers) => producers.push.enqueue(group).await,
+            Ok(producers) => match on_conflict {
+                OnConflict::Keep => producers.push.enqueue(group).await,
+                _ => producers.upsert.enqueue(group).await,
+            },
             Err(error) => group.fail(&error),
         }
     }

@@ -211,7 +211,12 @@ fn calls(round: u64) -> Vec<Call> {
                 ""
             ],
         ),
-        ("promote", now, words![9, ""]),
+        (
+            "upsert",
+            now,
+            words!["", id("near"), "+1600", "", "on_conflict=reschedule"],
+        ),
+        ("promote", now, words![9]),
         ("claim", now, words![7, &held, 5_500]),
         ("ack", now, words![&held, 3, id("a"), id("a"), "?"]),
         ("again", now, words![id("b"), &held, "+500"]),
@@ -221,7 +226,7 @@ fn calls(round: u64) -> Vec<Call> {
         ("extend", now, words![id("f"), &held, 60 * SECOND]),
         ("requeue", now, words!["ids", id("e")]),
         ("cancel", now, words!["", id("d"), id("f")]),
-        ("reschedule", now, words![id("near"), "+900", now + 1_500]),
+        ("reschedule", now, words![id("near"), "+900", now + 1_600]),
         ("run_now", now, words![id("far")]),
         ("pause", now, words![]),
         ("resume", now, words![]),

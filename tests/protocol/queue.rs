@@ -31,7 +31,7 @@ pub(crate) enum Calls {
 /// Whose work a verb is.
 pub(crate) fn role_of(verb: &str) -> Role {
     match verb {
-        "push" | "cancel" | "reschedule" | "run_now" | "get" | "peek" => Role::Producer,
+        "push" | "upsert" | "cancel" | "reschedule" | "run_now" | "get" | "peek" => Role::Producer,
         "audit" | "configure" | "pause" | "purge" | "requeue" | "resume" | "verify" => {
             Role::Operator
         }
@@ -238,7 +238,7 @@ impl Queue {
             false => words!["EVALSHA", script, keys.len() as u64],
         };
         let items = match verb {
-            "push" => argv.len().saturating_sub(2) / 4,
+            "push" | "upsert" => argv.len().saturating_sub(2) / 4,
             "ack" => acked(argv.get(1..).unwrap_or_default()),
             _ => 0,
         };
@@ -297,7 +297,7 @@ impl Queue {
 
     /// Promotes up to 1,000 messages, claims up to `count` of them for 30 s and returns their ids.
     pub(crate) fn take(&mut self, now: u64, count: u64, token: &Text) -> Result<Vec<String>> {
-        self.ok("promote", now, words![1000, "1"])?;
+        self.ok("promote", now, words![1000])?;
         let reply = self.ok("claim", now, words![count, token, 30 * SECOND])?;
         reply
             .deliveries()?

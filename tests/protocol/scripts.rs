@@ -32,6 +32,7 @@ pub(crate) const SCRIPTS: &[(&str, &str)] = scripts![
     "retry",
     "run_now",
     "stats",
+    "upsert",
     "verify",
 ];
 

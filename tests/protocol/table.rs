@@ -63,7 +63,7 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
         queue.push(T0, ID, due, "payload")?;
     }
     if !["absent", "scheduled"].contains(&state) && !state.starts_with("remembered") {
-        queue.ok("promote", T0, words![1, "1"])?;
+        queue.ok("promote", T0, words![1])?;
     }
     if state.starts_with("leased") || state == "dead" {
         queue.ok("claim", T0, words![1, token('a'), LEASE])?;
@@ -139,12 +139,12 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
     let timed = |reply: String, letter: &str, time: u64| reply.replace(&time.to_string(), letter);
     match row {
         "push, keep" => item("push", words!["", ID, ELSEWHEN, "other", ""]),
-        "push, reschedule" => item(
-            "push",
+        "upsert, reschedule" => item(
+            "upsert",
             words!["", ID, ELSEWHEN, "other", "on_conflict=reschedule"],
         ),
-        "push, replace" => item(
-            "push",
+        "upsert, replace" => item(
+            "upsert",
             words!["", ID, ELSEWHEN, "other", "on_conflict=replace"],
         ),
         "push, the same call" => {
@@ -152,8 +152,9 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
             let reply = item("push", words![attempt(first, 1), ID, ELSEWHEN, "other", ""])?;
             Ok(timed(reply, "M", T0).replace(".000", ""))
         }
-        "push, another call" => item(
-            "push",
+        "push, another call" => item("push", words![attempt(now, 2), ID, ELSEWHEN, "other", ""]),
+        "upsert, another call" => item(
+            "upsert",
             words![
                 attempt(now, 2),
                 ID,
@@ -203,13 +204,12 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
         "run_now" => Ok(timed(item(row, words![ID])?, "D", now)),
         "requeue ids" => item("requeue", words!["ids", ID]),
         "promote" => Ok(queue
-            .ok(row, now, words![10, ""])?
+            .ok(row, now, words![10])?
             .part(1)?
             .int()?
             .to_string()),
-        "claim" | "claim with due" => {
-            let due = if row == "claim" { "" } else { "1" };
-            let reply = queue.ok("claim", now, words![10, token('c'), LEASE, due])?;
+        "claim" => {
+            let reply = queue.ok("claim", now, words![10, token('c'), LEASE])?;
             Ok(if reply.part(3)?.list()?.is_empty() {
                 "none"
             } else {

@@ -42,7 +42,7 @@ fn seed(queue: &mut Queue) -> Result<()> {
     queue.push(T0, "l", T0, "leased")?;
     ensure!(queue.take(T0, 1, &token('l'))? == ["l"]);
     queue.push(T0, "r", T0, "ready")?;
-    queue.ok("promote", T0, words![1, ""])?;
+    queue.ok("promote", T0, words![1])?;
     queue.push(T0, "s", T0 + 3_600 * SECOND, "scheduled")?;
     Ok(())
 }
@@ -59,9 +59,20 @@ fn plausible(verb: &str) -> Vec<Text> {
             "s",
             "+0",
             "other",
+            ""
+        ],
+        "upsert" => words![
+            "",
+            "new",
+            "+1000",
+            "payload",
+            "max_attempts=3 on_conflict=reschedule",
+            "s",
+            "+0",
+            "other",
             "on_conflict=replace"
         ],
-        "promote" => words![10, ""],
+        "promote" => words![10],
         "claim" => words![10, token('x'), 30 * SECOND],
         "ack" => words![token('l'), 1, "l"],
         "release" => words!["l", token('l')],

@@ -16,7 +16,7 @@ const HOLD_MS: u64 = 5_000;
 const TRIM: usize = 500;
 
 impl World {
-    pub(super) fn promote(&mut self, now: Now, limit: usize, followed: bool) -> Reply {
+    pub(super) fn promote(&mut self, now: Now, limit: usize) -> Reply {
         let mut due = self.listed("scheduled");
         due.retain(|(due, _)| *due <= now.floor() && !self.paused);
         due.truncate(limit.min(WINDOW - self.ready.len()));
@@ -27,25 +27,19 @@ impl World {
             self.ready.push(id.clone());
         }
         Reply::List(vec![
-            self.finish(now, !due.is_empty(), followed),
+            self.finish(now, !due.is_empty(), false),
             due.len().into(),
         ])
     }
 
-    pub(super) fn claim(
-        &mut self,
-        now: Now,
-        count: usize,
-        token: &Text,
-        (lease, due): (u64, bool),
-    ) -> Reply {
+    pub(super) fn claim(&mut self, now: Now, count: usize, token: &Text, lease: u64) -> Reply {
         let live = self
             .nodes
             .values()
             .filter(|seen| **seen + SILENCE_MS >= now.floor())
             .count();
         let mut all_due = self.listed("scheduled");
-        all_due.retain(|(at, _)| due && *at <= now.floor());
+        all_due.retain(|(at, _)| *at <= now.floor());
         all_due.truncate(WINDOW - self.ready.len());
         let available: Vec<Text> = self
             .ready

@@ -175,7 +175,6 @@ impl Driver {
                 }
                 Operation::Promote {
                     limit: self.limit(),
-                    followed: self.chance(30),
                 }
             }
             300..400 => self.claim(),
@@ -259,15 +258,11 @@ impl Driver {
     }
 
     pub(super) fn claim(&mut self) -> Operation {
-        let (count, due) = (
-            self.random.usize(0..if self.plain { 30 } else { 6 }),
-            self.chance(50),
-        );
+        let count = self.random.usize(0..if self.plain { 30 } else { 6 });
         Operation::Claim {
             count,
             token: self.token(),
             lease: self.lease().clamp(1, DAY),
-            due,
         }
     }
 
@@ -299,7 +294,26 @@ impl Driver {
                 items.push(items[0].clone());
             }
         }
-        Operation::Push { attempt, items }
+        self.push_of(attempt, items)
+    }
+
+    /// Upsert if most items are of its kind. A few items are for the other verb, which refuses them.
+    pub(super) fn push_of(&mut self, attempt: Option<Attempt>, mut items: Vec<Item>) -> Operation {
+        let upsert = 2 * items.iter().filter(|item| item.moves()).count() > items.len();
+        for item in &mut items {
+            let unknown = item.on_conflict == Some("never");
+            if item.moves() != upsert && !unknown && !self.chance(5) {
+                item.on_conflict = match upsert {
+                    true => Some(self.pick(&["reschedule", "replace"])),
+                    false => self.pick(&[None, Some("keep")]),
+                };
+            }
+        }
+        Operation::Push {
+            upsert,
+            attempt,
+            items,
+        }
     }
 
     /// Of a call that is first attempted so much later than now, as far as its client knows: an idea of the server's time may

@@ -43,7 +43,7 @@ impl History {
     ) -> Result<()> {
         self.clock = self.clock.max(now.floor());
         match operation {
-            Operation::Push { attempt, items } => {
+            Operation::Push { attempt, items, .. } => {
                 for (place, (item, answer)) in items.iter().zip(reply.items()?).enumerate() {
                     self.pushed((number, place), now, attempt.as_ref(), item, &answer)?;
                 }

@@ -14,6 +14,11 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// Whether it is one for upsert.
+    pub(crate) fn moves(&self) -> bool {
+        matches!(self.on_conflict, Some("reschedule" | "replace"))
+    }
+
     pub(crate) fn drop_options(&mut self) {
         (self.on_conflict, self.max_attempts, self.trace_parent) = (None, None, None);
     }
@@ -73,18 +78,17 @@ pub(crate) type Hold = (Text, Text);
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Push {
+        upsert: bool,
         attempt: Option<Attempt>,
         items: Vec<Item>,
     },
     Promote {
         limit: usize,
-        followed: bool,
     },
     Claim {
         count: usize,
         token: Text,
         lease: u64,
-        due: bool,
     },
     Ack(Vec<Hold>),
     Again(Vec<(Hold, Due)>),
@@ -130,7 +134,8 @@ pub(crate) enum Operation {
 impl Operation {
     pub(crate) fn verb(&self) -> &'static str {
         match self {
-            Self::Push { .. } => "push",
+            Self::Push { upsert: false, .. } => "push",
+            Self::Push { upsert: true, .. } => "upsert",
             Self::Promote { .. } => "promote",
             Self::Claim { .. } => "claim",
             Self::Ack(_) => "ack",
@@ -155,17 +160,13 @@ impl Operation {
         }
     }
 
-    /// Reads, and a promote that a claim follows, leave the wake-up list alone.
+    /// Reads leave the wake-up list alone.
     pub(crate) fn is_quiet(&self) -> bool {
-        matches!(
-            self,
-            Self::Peek { .. } | Self::Get(_) | Self::Stats | Self::Promote { followed: true, .. }
-        )
+        matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats)
     }
 
     /// ARGV without now.
     pub(crate) fn words(&self) -> Vec<Text> {
-        let flag = |set: &bool| Text::from(if *set { "1" } else { "" });
         let number = |value: &Option<u64>| value.map_or_else(Text::default, Text::from);
         let flat = |holds: &[Hold]| {
             holds
@@ -174,7 +175,7 @@ impl Operation {
                 .collect()
         };
         match self {
-            Self::Push { attempt, items } => {
+            Self::Push { attempt, items, .. } => {
                 let attempt = attempt.as_ref().map(Attempt::word).unwrap_or_default();
                 let item =
                     |item: &Item| words![&item.id, item.due.word(), &item.payload, item.options()];
@@ -183,13 +184,12 @@ impl Operation {
                     .chain(items.iter().flat_map(item))
                     .collect()
             }
-            Self::Promote { limit, followed } => words![*limit as u64, flag(followed)],
+            Self::Promote { limit } => words![*limit as u64],
             Self::Claim {
                 count,
                 token,
                 lease,
-                due,
-            } => words![*count as u64, token, *lease, flag(due)],
+            } => words![*count as u64, token, *lease],
             Self::Ack(holds) => {
                 let claim = |holds: &[Hold]| {
                     let ids = holds.iter().map(|(id, _)| id.clone());

@@ -26,12 +26,8 @@ impl Driver {
                 count: 5,
                 token: self.token(),
                 lease: 2_000,
-                due: false,
             };
-            let promote = Operation::Promote {
-                limit: 1_000,
-                followed: true,
-            };
+            let promote = Operation::Promote { limit: 1_000 };
             self.plan([claim, promote, reap]);
             self.plan(vec![beat.clone(); 6]);
         }
@@ -54,7 +50,8 @@ impl Driver {
         }]);
         // It is made two seconds from now, after the cancel.
         let attempt = self.chance(50).then(|| self.attempt(2_500_000));
-        self.plan([Operation::Push { attempt, items }]);
+        let push = self.push_of(attempt, items);
+        self.plan([push]);
         Operation::Cancel {
             dead,
             since: None,
@@ -87,14 +84,13 @@ impl Driver {
             .map(|item| item.id.clone())
             .filter(|_| self.chance(60))
             .collect();
-        let push = Operation::Push {
-            attempt: Some(self.attempt(0)),
-            items: items.clone(),
-        };
+        let attempt = self.attempt(0);
+        let push = self.push_of(Some(attempt), items.clone());
         self.planned.push((Some(self.calls), push.clone()));
         if self.chance(30) {
             let attempt = self.chance(50).then(|| self.attempt(4_500_000));
-            self.plan([Operation::Push { attempt, items }]);
+            let other = self.push_of(attempt, items);
+            self.plan([other]);
         }
         if !gone.is_empty() && self.chance(40) {
             self.plan([Operation::Cancel {
@@ -111,7 +107,6 @@ impl Driver {
                     count: 50,
                     token,
                     lease: 5_000,
-                    due: true,
                 },
             ]);
         }
@@ -130,6 +125,7 @@ impl Driver {
             item
         };
         Operation::Push {
+            upsert: false,
             attempt: None,
             items: (0..count).map(|_| item(self)).collect(),
         }
@@ -154,7 +150,6 @@ impl Driver {
                 count: 50,
                 token,
                 lease: 30_000,
-                due: true,
             },
         ]);
         self.set_back = Some((1, self.random.u64(500_000..3_000_000)));
@@ -164,15 +159,11 @@ impl Driver {
     /// Messages that are ready, of which some are due only later by a clock that was set back, and others behind them.
     pub(super) fn plan_a_claim_in_the_past(&mut self) -> Operation {
         let (first, second) = (self.fresh(8, 900), self.fresh(4, 2));
-        let promote = || Operation::Promote {
-            limit: 1_000,
-            followed: false,
-        };
+        let promote = || Operation::Promote { limit: 1_000 };
         let claim = Operation::Claim {
             count: 50,
             token: self.token(),
             lease: 2_000,
-            due: self.chance(50),
         };
         self.plan([claim, promote(), second, promote()]);
         self.set_back = Some((3, self.random.u64(100_000..1_000_000)));
@@ -185,7 +176,6 @@ impl Driver {
             count: 50,
             token: driver.token(),
             lease: 2_000,
-            due: true,
         };
         let (all, push, them) = (claim(self), self.fresh(9, 3), claim(self));
         self.plan([them, push]);
@@ -206,9 +196,11 @@ impl Driver {
     pub(super) fn simplified(&mut self, operation: Operation) -> Operation {
         match operation {
             _ if !self.plain => operation,
-            Operation::Push { attempt, mut items } => {
+            Operation::Push {
+                attempt, mut items, ..
+            } => {
                 items.iter_mut().for_each(Item::drop_options);
-                Operation::Push { attempt, items }
+                self.push_of(attempt, items)
             }
             Operation::Retry(items) => {
                 Operation::Release(items.into_iter().map(|(hold, ..)| hold).collect())

@@ -27,6 +27,7 @@ impl World {
     pub(super) fn push(
         &mut self,
         now: Now,
+        upsert: bool,
         attempt: Option<&Attempt>,
         items: &[Item],
         after: &State,
@@ -35,7 +36,11 @@ impl World {
         let (mut replies, mut created, mut changed, mut names) = (Vec::new(), 0, false, 0);
         let (mut noted, mut whole) = (Vec::new(), earlier == Earlier::None);
         for item in items {
-            let reply = self.push_one(now, attempt, earlier, item, &mut noted, &mut names);
+            let reply = if item.moves() == upsert {
+                self.push_one(now, attempt, earlier, item, &mut noted, &mut names)
+            } else {
+                "INVALID".to_owned()
+            };
             created += usize::from(reply == "CREATED");
             changed |= reply == "CREATED" || reply == "MOVED";
             whole &= reply == "CREATED" || reply.starts_with("EXISTS");

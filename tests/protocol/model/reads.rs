@@ -39,14 +39,17 @@ impl World {
         after: &State,
     ) -> Result<Reply> {
         Ok(match operation {
-            Operation::Push { attempt, items } => self.push(now, attempt.as_ref(), items, after)?,
-            Operation::Promote { limit, followed } => self.promote(now, *limit, *followed),
+            Operation::Push {
+                upsert,
+                attempt,
+                items,
+            } => self.push(now, *upsert, attempt.as_ref(), items, after)?,
+            Operation::Promote { limit } => self.promote(now, *limit),
             Operation::Claim {
                 count,
                 token,
                 lease,
-                due,
-            } => self.claim(now, *count, token, (*lease, *due)),
+            } => self.claim(now, *count, token, *lease),
             Operation::Ack(holds) => self.ack(now, holds),
             Operation::Again(items) => self.again(now, items),
             Operation::Retry(items) => self.retry(now, items),

@@ -21,7 +21,7 @@ fn round_trip(queue: &mut Queue, id: &Text, payload: &Text) -> Result<()> {
             == Some(payload),
         "{got:?}"
     );
-    queue.ok("promote", T0, words![1, ""])?;
+    queue.ok("promote", T0, words![1])?;
     ensure!(queue.ok("get", T0, words![id])?.part(1)?.list()?[1].text()? == "ready");
     let claim = queue.ok("claim", T0, words![1, token('a'), SECOND])?;
     let deliveries = claim.deliveries()?;

@@ -20,7 +20,7 @@ fn ready(sizes: &[usize]) -> Result<Queue> {
             )? == "CREATED"
         );
     }
-    queue.ok("promote", T0, words![1_000, "1"])?;
+    queue.ok("promote", T0, words![1_000])?;
     Ok(queue)
 }
 
@@ -128,7 +128,7 @@ fn a_claim_is_one_transition_of_the_whole_state() -> Result<()> {
             ""
         ],
     )?;
-    queue.ok("promote", T0 + 5, words![10, ""])?;
+    queue.ok("promote", T0 + 5, words![10])?;
     let before = queue.state()?;
     let reply = queue.ok("claim", T0 + 10, words![2, token('t'), 500])?;
     let lists = [
@@ -153,7 +153,7 @@ fn a_claim_is_one_transition_of_the_whole_state() -> Result<()> {
 fn entries_of_no_message_and_malformed_ones_are_dropped() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "first", T0, "1")?;
-    queue.ok("promote", T0, words![1, ""])?;
+    queue.ok("promote", T0, words![1])?;
     let entries = words![
         format!("{T0}:nobody"),
         "nonsense",
@@ -163,7 +163,7 @@ fn entries_of_no_message_and_malformed_ones_are_dropped() -> Result<()> {
     ];
     queue.command([words!["RPUSH", "dueq:{q}:ready"], entries].concat())?;
     queue.push(T0, "last", T0 + 1, "2")?;
-    queue.ok("promote", T0 + 1, words![10, ""])?;
+    queue.ok("promote", T0 + 1, words![10])?;
     ensure!(queue.take(T0 + 1, 100, &token('a'))? == ["first", "last"]);
     let state = queue.state()?;
     ensure!(state.ready.len() == 1 && state.leases.len() == 2 && state.claims.len() == 2 + 2 + 1);
@@ -203,9 +203,9 @@ fn what_strangers_did_to_keys_is_told_as_counts_all_the_same() -> Result<()> {
         "c"
     ])?;
     queue.command(words!["DEL", "dueq:{q}:ready"])?;
-    let none = queue.ok("claim", T0, words![0, token('s'), SECOND, "1"])?;
+    let none = queue.ok("claim", T0, words![0, token('s'), SECOND])?;
     ensure!(none.part(1)?.int()? == 0, "{none:?}");
-    let reply = queue.ok("claim", T0, words![10, token('t'), SECOND, "1"])?;
+    let reply = queue.ok("claim", T0, words![10, token('t'), SECOND])?;
     let expected = [
         ["a", "b", "c"],
         ["A", "B", "C"],
@@ -237,7 +237,7 @@ fn paused_nobody_claims_and_afterwards_everybody_does() -> Result<()> {
     queue.ok("pause", T0, words![])?;
     let before = queue.state()?;
     ensure!(granted(&mut queue, 10)? == 0);
-    ensure!(queue.ok("promote", T0, words![10, ""])?.part(1)?.int()? == 0);
+    ensure!(queue.ok("promote", T0, words![10])?.part(1)?.int()? == 0);
     expect(&mut queue, before.clone(), |_| {})?;
     queue.ok("pause", T0, words![])?;
     expect(&mut queue, before, |_| {})?;
@@ -262,12 +262,12 @@ fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Resul
     ] {
         queue.push(T0, id, due, &id.to_uppercase())?;
     }
-    queue.ok("promote", T0, words![1, "1"])?;
+    queue.ok("promote", T0, words![1])?;
     let before = queue.state()?;
     let reply = queue.ok(
         "claim",
         format!("{}.999", T0 + 2),
-        words![10, token('t'), 500, "1"],
+        words![10, token('t'), 500],
     )?;
     let dues = [("a", T0), ("b", T0), ("c", T0 + 1), ("d", T0 + 2)];
     let list =
@@ -291,25 +291,16 @@ fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Resul
         count(state, "seq", 1);
     })?;
     let before = queue.state()?;
-    for due in ["", "1"] {
-        ensure!(
-            queue
-                .ok("claim", T0 + 2, words![10, token('u'), 500, due])?
-                .deliveries()?
-                .is_empty()
-        );
-    }
     ensure!(
         queue
-            .ok("claim", T0 + 3, words![10, token('u'), 500, ""])?
+            .ok("claim", T0 + 2, words![10, token('u'), 500])?
             .deliveries()?
-            .is_empty(),
-        "it is not asked for"
+            .is_empty()
     );
-    expect(&mut queue, before, |state| state.wake = words!["1", "1"])?;
+    expect(&mut queue, before, |_| {})?;
     ensure!(
         queue
-            .ok("claim", T0 + 3, words![0, token('u'), 500, "1"])?
+            .ok("claim", T0 + 3, words![0, token('u'), 500])?
             .deliveries()?
             .is_empty(),
         "none is asked for"
@@ -317,7 +308,7 @@ fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Resul
     queue.ok("pause", T0 + 3, words![])?;
     ensure!(
         queue
-            .ok("claim", T0 + 3, words![10, token('u'), 500, "1"])?
+            .ok("claim", T0 + 3, words![10, token('u'), 500])?
             .deliveries()?
             .is_empty(),
         "paused"
@@ -325,7 +316,7 @@ fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Resul
     queue.ok("resume", T0 + 3, words![])?;
     ensure!(
         queue
-            .ok("claim", T0 + 3, words![10, token('u'), 500, "1"])?
+            .ok("claim", T0 + 3, words![10, token('u'), 500])?
             .deliveries()?
             .len()
             == 1
@@ -338,7 +329,7 @@ fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
     let claim = |queue: &mut Queue, count: u64| -> Result<usize> {
         let token = queue.new_token();
         Ok(queue
-            .ok("claim", T0 + SECOND, words![count, token, SECOND, "1"])?
+            .ok("claim", T0 + SECOND, words![count, token, SECOND])?
             .deliveries()?
             .len())
     };
@@ -348,7 +339,7 @@ fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
             queue.push(T0, &id.to_string(), T0 + id % 7, "")?;
         }
         if promoted > 0 {
-            queue.ok("promote", T0 + SECOND, words![promoted, "1"])?;
+            queue.ok("promote", T0 + SECOND, words![promoted])?;
         }
         for node in ["a", "b", "c", "d"] {
             queue.ok("beat", T0 + SECOND, words![node, "stay"])?;
@@ -366,7 +357,7 @@ fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
     for id in 0..9 {
         queue.push(T0, &id.to_string(), T0 + id, &"x".repeat(MIB))?;
     }
-    queue.ok("promote", T0 + SECOND, words![2, "1"])?;
+    queue.ok("promote", T0 + SECOND, words![2])?;
     ensure!(
         claim(&mut queue, 100)? == 4 && queue.state()?.scheduled.len() == 6,
         "two of them were ready"
@@ -387,7 +378,7 @@ fn what_has_no_payload_is_passed_over_and_the_others_keep_theirs() -> Result<()>
         let key = queue.key("messages");
         queue.command(words!["HDEL", key, gone])?;
     }
-    let claim = queue.ok("claim", T0, words![10, token('a'), SECOND, "1"])?;
+    let claim = queue.ok("claim", T0, words![10, token('a'), SECOND])?;
     for ([id, payload, ..], expected) in claim.deliveries()?.iter().zip(["a", "b", "d", "f"]) {
         ensure!(
             id.text()? == expected && payload.text()? == format!("payload of {expected}"),
@@ -409,11 +400,11 @@ fn what_has_no_payload_is_passed_over_and_the_others_keep_theirs() -> Result<()>
 /// As it is handed out by claims of ten: what is beyond 4 MiB comes with the next one, whatever a claim looks at first.
 #[test]
 fn claims_at_4_mib_hand_out_every_message_once() -> Result<()> {
-    for (options, due) in [
-        ("", ""),
-        ("", "1"),
-        ("max_attempts=3", ""),
-        ("max_attempts=3", "1"),
+    for (options, promoted) in [
+        ("", true),
+        ("", false),
+        ("max_attempts=3", true),
+        ("max_attempts=3", false),
     ] {
         let mut queue = Queue::start()?;
         for place in 0..10u64 {
@@ -434,12 +425,12 @@ fn claims_at_4_mib_hand_out_every_message_once() -> Result<()> {
             )?;
         }
         let (now, mut all) = (T0 + 10, Vec::new());
-        if due.is_empty() {
-            queue.ok("promote", now, words![10, ""])?;
+        if promoted {
+            queue.ok("promote", now, words![10])?;
         }
         for _ in 0..3 {
             let token = queue.new_token();
-            let claim = queue.ok("claim", now, words![10, token, 30 * SECOND, due])?;
+            let claim = queue.ok("claim", now, words![10, token, 30 * SECOND])?;
             for [id, payload, ..] in claim.deliveries()? {
                 let size = payload.bytes()?.0.len();
                 let id = id.text()?;
@@ -456,7 +447,7 @@ fn claims_at_4_mib_hand_out_every_message_once() -> Result<()> {
         }
         ensure!(
             all == (0..10).map(|place| place.to_string()).collect::<Vec<_>>(),
-            "{options:?} {due:?}: {all:?}"
+            "{options:?} {promoted}: {all:?}"
         );
     }
     Ok(())
@@ -483,7 +474,7 @@ fn a_claim_reads_hardly_more_than_it_grants() -> Result<()> {
     let before = peak(&mut queue)?;
     ensure!(
         queue
-            .ok("claim", T0, words![64, token('t'), 30 * SECOND, "1"])?
+            .ok("claim", T0, words![64, token('t'), 30 * SECOND])?
             .deliveries()?
             .len()
             >= 6

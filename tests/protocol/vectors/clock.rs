@@ -59,11 +59,11 @@ fn a_claim_after_the_clock_went_back_takes_only_the_due() -> Result<()> {
     for (id, due) in [("a", 0), ("b", 50), ("f", 300), ("g", 300)] {
         queue.push(T0, id, T0 + due, &format!("payload of {id}"))?;
     }
-    queue.ok("promote", T0 + 300, words![10, ""])?;
+    queue.ok("promote", T0 + 300, words![10])?;
     for (id, due) in [("c", 60), ("d", 70)] {
         queue.push(T0 + 100, id, T0 + due, &format!("payload of {id}"))?;
     }
-    queue.ok("promote", T0 + 100, words![10, ""])?;
+    queue.ok("promote", T0 + 100, words![10])?;
     let claim = queue.ok("claim", T0 + 100, words![10, token('t'), 30 * SECOND])?;
     let mut granted = Vec::new();
     for [id, payload, due, ..] in claim.deliveries()? {

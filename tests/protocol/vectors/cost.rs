@@ -78,13 +78,13 @@ fn pushed(queue: &mut Queue, due: u64) -> Result<()> {
 
 fn ready(queue: &mut Queue) -> Result<()> {
     pushed(queue, T0)?;
-    queue.ok("promote", T0, words![1_000, "1"]).map(drop)
+    queue.ok("promote", T0, words![1_000]).map(drop)
 }
 
 fn leased(queue: &mut Queue) -> Result<()> {
     pushed(queue, T0)?;
     queue
-        .ok("claim", T0, words![MANY, token('a'), 30_000, "1"])
+        .ok("claim", T0, words![MANY, token('a'), 30_000])
         .map(drop)
 }
 
@@ -136,13 +136,13 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
     let calls: Vec<(&str, Prepare, Vec<Text>)> = vec![
         ("push", |_| Ok(()), push("")),
         ("push", far, push("")),
-        ("push", ready, push("on_conflict=reschedule")),
-        ("push", far, push("on_conflict=replace max_attempts=3")),
-        ("promote", |queue| pushed(queue, T0), words![MANY, ""]),
+        ("upsert", ready, push("on_conflict=reschedule")),
+        ("upsert", far, push("on_conflict=replace max_attempts=3")),
+        ("promote", |queue| pushed(queue, T0), words![MANY]),
         (
             "claim",
             |queue| pushed(queue, T0),
-            words![MANY, token('b'), 30_000, "1"],
+            words![MANY, token('b'), 30_000],
         ),
         ("claim", ready, words![MANY, token('b'), 30_000]),
         (
@@ -236,7 +236,7 @@ fn payloads_cost_what_is_stored_or_returned_of_them() -> Result<()> {
             line.with_context(|| format!("no {field}"))
         };
         let push = [words![""], each(64, |id| words![id, "+0", "y", ""])].concat();
-        let claim = |letter| words![MANY, token(letter), 30_000, "1"];
+        let claim = |letter| words![MANY, token(letter), 30_000];
         for (verb, calls) in [
             ("push", vec![push; 12]),
             ("claim", ('a'..='l').map(claim).collect()),

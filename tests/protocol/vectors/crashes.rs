@@ -31,7 +31,7 @@ fn the_first_crash_is_due_at_once_and_the_next_ones_wait() -> Result<()> {
     let mut now = T0 + 10 * SECOND;
     for crash in 1..=6u32 {
         awake(&mut queue, now - 9 * SECOND, now)?;
-        queue.ok("promote", now, words![10, "1"])?;
+        queue.ok("promote", now, words![10])?;
         let claim = queue.ok("claim", now, words![1, token('a'), 1_000])?;
         let deliveries = claim.deliveries()?;
         let [[_, _, due, attempt, _]] = &deliveries[..] else {
@@ -166,7 +166,7 @@ fn an_outage_and_a_clock_step_hold_the_reaper() -> Result<()> {
     queue.push(T0, "a", T0, "")?;
     awake(&mut queue, T0, T0 + 10 * SECOND)?;
     let now = T0 + 10 * SECOND;
-    queue.ok("promote", now, words![1, "1"])?;
+    queue.ok("promote", now, words![1])?;
     queue.ok("claim", now, words![1, token('a'), 100])?;
     ensure!(
         reap(&mut queue, now + 3_001, 10)? == (0, 0),
@@ -198,7 +198,7 @@ fn a_reap_is_bounded_and_takes_the_longest_expired_first() -> Result<()> {
     for place in 0..5 {
         let id = place.to_string();
         queue.push(T0, &id, T0 + place, "")?;
-        queue.ok("promote", T0 + 10, words![10, "1"])?;
+        queue.ok("promote", T0 + 10, words![10])?;
         let token = queue.new_token();
         queue.ok("claim", T0 + 10, words![1, token, 1_000 + place])?;
     }
@@ -242,7 +242,7 @@ fn a_reschedule_of_a_crashed_message_replaces_its_due() -> Result<()> {
     }
     let due = now + 5 * SECOND;
     ensure!(queue.items("reschedule", now, words!["a", due, ""])? == [format!("MOVED {due}")]);
-    let claim = queue.ok("claim", due, words![1, token('b'), 1_000, "1"])?;
+    let claim = queue.ok("claim", due, words![1, token('b'), 1_000])?;
     let deliveries = claim.deliveries()?;
     let [[_, _, told, attempt, _]] = &deliveries[..] else {
         anyhow::bail!("{claim:?}")

@@ -21,7 +21,7 @@ fn nothing_at_47_59_59_999_and_everything_at_48_hours() -> Result<()> {
         let before = queue.state()?;
         ensure!(
             queue
-                .ok("promote", early.as_str(), words![1_000, ""])?
+                .ok("promote", early.as_str(), words![1_000])?
                 .part(1)?
                 .int()?
                 == 0,
@@ -66,7 +66,7 @@ fn a_lease_a_retry_and_a_memory_count_from_the_end_of_the_millisecond_too() -> R
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "")?;
     queue.push(T0, "b", T0, "")?;
-    queue.ok("promote", T0, words![10, "1"])?;
+    queue.ok("promote", T0, words![10])?;
     let fractional = format!("{T0}.001");
     let claim = queue.ok("claim", fractional.as_str(), words![10, token('a'), 1_000])?;
     ensure!(claim.part(2)?.int()? as u64 == T0 + 1_001);
@@ -111,7 +111,7 @@ fn of_5000_due_a_window_of_1000_is_ready_and_all_come_in_due_order() -> Result<(
                 .all(|reply| reply == "CREATED")
         );
     }
-    let moved = |queue: &mut Queue| queue.ok("promote", T0, words![1_000, ""])?.part(1)?.int();
+    let moved = |queue: &mut Queue| queue.ok("promote", T0, words![1_000])?.part(1)?.int();
     ensure!(
         moved(&mut queue)? == 1_000 && moved(&mut queue)? == 0,
         "the window holds 1,000"
@@ -169,7 +169,7 @@ fn a_clock_that_goes_back_makes_nothing_early() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0 + 100, "")?;
     queue.push(T0, "b", T0 + 50, "")?;
-    queue.ok("promote", T0 + 100, words![10, ""])?;
+    queue.ok("promote", T0 + 100, words![10])?;
     let before = queue.state()?;
     let claim = queue.ok("claim", T0 + 60, words![10, token('a'), SECOND])?;
     ensure!(claim.deliveries()?.len() == 1, "b is due, a is not yet");
@@ -219,7 +219,7 @@ fn what_was_promoted_before_the_clock_went_back_waits_anew() -> Result<()> {
             queue.push(T0 - SECOND, id, due, "")?;
         }
     }
-    queue.ok("promote", T0 + 1, words![100, ""])?;
+    queue.ok("promote", T0 + 1, words![100])?;
     ensure!(queue.take(T0, 100, &token('a'))? == ["a", "b", "c", "d", "e", "f"]);
     let state = queue.state()?;
     let due = |id: &str| crate::state::State::score(&state.scheduled, &id.into());
@@ -248,10 +248,10 @@ fn dues_so_far_off_that_one_more_is_the_same_are_promoted_and_claimed() -> Resul
             }
             queue.command(add)?;
             if promoted {
-                ensure!(queue.ok("promote", now, words![10, ""])?.part(1)?.int()? == 10);
+                ensure!(queue.ok("promote", now, words![10])?.part(1)?.int()? == 10);
             }
             // Nobody's messages: they have no payload.
-            let claim = queue.ok("claim", now, words![10, token('a'), SECOND, "1"])?;
+            let claim = queue.ok("claim", now, words![10, token('a'), SECOND])?;
             ensure!(claim.part(3)?.list()?.is_empty());
             ensure!(
                 queue.state()?.scheduled.len() == 1,

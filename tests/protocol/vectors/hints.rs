@@ -118,21 +118,21 @@ fn a_promote_tells_where_the_head_is_now_unless_the_next_promote_will_soon() -> 
         queue.push(T0, &due.to_string(), T0 + due, "")?;
     }
     listener.heard(&mut queue)?;
-    queue.ok("promote", T0 + 99, words![10, ""])?;
+    queue.ok("promote", T0 + 99, words![10])?;
     ensure!(listener.heard(&mut queue)?.is_empty(), "nothing was moved");
-    queue.ok("promote", T0 + 101, words![1, ""])?;
+    queue.ok("promote", T0 + 101, words![1])?;
     ensure!(
         listener.heard(&mut queue)?.is_empty(),
         "the head is due still"
     );
-    queue.ok("promote", T0 + 101, words![10, "1"])?;
+    queue.ok("promote", T0 + 101, words![10])?;
     ensure!(listener.heard(&mut queue)?.is_empty(), "25 ms are close");
-    queue.ok("promote", T0 + 126, words![10, "1"])?;
+    queue.ok("promote", T0 + 126, words![10])?;
     ensure!(
         listener.heard(&mut queue)? == [(T0 + 152).to_string()],
         "26 ms are not"
     );
-    queue.ok("promote", T0 + 152, words![10, ""])?;
+    queue.ok("promote", T0 + 152, words![10])?;
     ensure!(listener.heard(&mut queue)? == [""], "none is left");
     Ok(())
 }
@@ -145,20 +145,16 @@ fn a_claim_of_what_is_due_tells_where_the_head_is_now_as_a_promote_does() -> Res
         queue.push(T0, &due.to_string(), T0 + due, "")?;
     }
     listener.heard(&mut queue)?;
-    let mut claim = |at: u64, due: &str| -> Result<Vec<String>> {
+    let mut claim = |at: u64| -> Result<Vec<String>> {
         let token = queue.new_token();
-        queue.ok("claim", T0 + at, words![1, token, SECOND, due])?;
+        queue.ok("claim", T0 + at, words![1, token, SECOND])?;
         listener.heard(&mut queue)
     };
-    ensure!(claim(99, "1")?.is_empty(), "nothing was taken");
-    ensure!(claim(101, "1")?.is_empty(), "the head is due still");
-    ensure!(claim(101, "")?.is_empty(), "nothing was taken");
-    ensure!(claim(101, "1")?.is_empty(), "25 ms are close");
-    ensure!(
-        claim(126, "1")? == [(T0 + 152).to_string()],
-        "26 ms are not"
-    );
-    ensure!(claim(152, "1")? == [""], "none is left");
+    ensure!(claim(99)?.is_empty(), "nothing was taken");
+    ensure!(claim(101)?.is_empty(), "the head is due still");
+    ensure!(claim(101)?.is_empty(), "25 ms are close");
+    ensure!(claim(126)? == [(T0 + 152).to_string()], "26 ms are not");
+    ensure!(claim(152)? == [""], "none is left");
     Ok(())
 }
 
@@ -174,14 +170,14 @@ fn a_promote_keeps_the_due_of_each_whether_many_share_one_or_not() -> Result<()>
             }
         }
         expected.truncate(31);
-        queue.ok("promote", T0 + 100, words![30, ""])?;
+        queue.ok("promote", T0 + 100, words![30])?;
         ensure!(
             queue.state()?.ready == expected,
             "{dues} dues: {:?}",
             queue.state()?.ready
         );
         // A claim of what is due reads them in the same way.
-        let reply = queue.ok("claim", T0 + 100, words![messages, token('a'), SECOND, "1"])?;
+        let reply = queue.ok("claim", T0 + 100, words![messages, token('a'), SECOND])?;
         let claimed = reply.deliveries()?;
         ensure!(claimed.len() as u64 == messages);
         for [id, _, due, ..] in &claimed {
@@ -225,13 +221,14 @@ fn work_that_is_left_rings_twice_and_never_more() -> Result<()> {
 }
 
 #[test]
-fn a_promote_that_a_claim_follows_leaves_the_ringing_to_it() -> Result<()> {
+fn wake_ups_follow_what_a_claim_leaves() -> Result<()> {
     let mut queue = Queue::start()?;
     for id in ["a", "b"] {
         queue.push(T0, id, T0 + 1, "")?;
     }
-    queue.ok("promote", T0 + 1, words![10, "1"])?;
-    ensure!(queue.state()?.wake.is_empty());
+    queue.ok("promote", T0 + 1, words![10])?;
+    ensure!(queue.state()?.wake.len() == 2, "two are ready");
+    queue.command(words!["DEL", "dueq:{q}:wake"])?;
     queue.ok("claim", T0 + 1, words![1, token('a'), SECOND])?;
     ensure!(queue.state()?.wake.len() == 2, "one is left");
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
@@ -244,10 +241,10 @@ fn a_promote_that_a_claim_follows_leaves_the_ringing_to_it() -> Result<()> {
 fn a_push_rings_for_what_is_ready_now_not_for_what_was() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "moved", T0, "")?;
-    queue.ok("promote", T0, words![1, "1"])?;
+    queue.ok("promote", T0, words![1])?;
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
     queue.ok(
-        "push",
+        "upsert",
         T0,
         words!["", "moved", "+5000", "", "on_conflict=reschedule"],
     )?;

@@ -167,8 +167,8 @@ fn an_id_that_was_acked_and_pushed_anew_is_not_the_old_claims() -> Result<()> {
         queue.ok("cancel", T0, words!["", "a"])?;
         ensure!(queue.items("push", T0, words!["", "a", push, "new", ""])? == ["CREATED"]);
         match state {
-            "ready" => drop(queue.ok("promote", T0, words![10, ""])?),
-            "leased" => drop(queue.ok("claim", T0, words![1, token('n'), 3_600 * SECOND, "1"])?),
+            "ready" => drop(queue.ok("promote", T0, words![10])?),
+            "leased" => drop(queue.ok("claim", T0, words![1, token('n'), 3_600 * SECOND])?),
             _ => {}
         }
         let before = queue.contents()?;
@@ -248,7 +248,7 @@ fn a_reap_ends_a_lease_whose_count_is_wrong() -> Result<()> {
 fn a_token_is_new_for_each_claim() -> Result<()> {
     let mut queue = claimed(&["a", "b"])?;
     queue.push(T0, "c", T0, "")?;
-    queue.ok("promote", T0, words![10, ""])?;
+    queue.ok("promote", T0, words![10])?;
     let before = queue.contents()?;
     let reply = queue.call("claim", T0, words![1, token('a'), SECOND])?;
     ensure!(reply.code() == Some("BADARGS"), "{reply:?}");
@@ -270,15 +270,15 @@ fn details_that_all_share_are_told_once() -> Result<()> {
         T0,
         words!["", "a", T0, "", "", "b", T0, "", "", "c", T0 + 1, "", ""],
     )?;
-    let reply = queue.ok("claim", T0 + 1, words![2, token('a'), SECOND, "1"])?;
+    let reply = queue.ok("claim", T0 + 1, words![2, token('a'), SECOND])?;
     ensure!(
         reply.part(5)?.list()?.len() == 1 && reply.part(3)?.list()?.len() == 2,
         "{reply:?}"
     );
     queue.ok("release", T0 + 1, words!["a", token('a')])?;
-    let reply = queue.ok("claim", T0 + 1, words![2, token('b'), SECOND, "1"])?;
+    let reply = queue.ok("claim", T0 + 1, words![2, token('b'), SECOND])?;
     ensure!(reply.part(5)?.list()?.len() == 2, "{reply:?}");
-    let reply = queue.ok("claim", T0 + 1, words![2, token('c'), SECOND, "1"])?;
+    let reply = queue.ok("claim", T0 + 1, words![2, token('c'), SECOND])?;
     ensure!(
         reply.list()?[3..]
             .iter()
@@ -372,7 +372,7 @@ fn a_reap_looks_at_10_000_ids_at_most() -> Result<()> {
         let items = ids.iter().flat_map(|id| words![id, T0, "", ""]);
         queue.ok("push", T0, words![""].into_iter().chain(items).collect())?;
         let token = queue.new_token();
-        queue.ok("claim", T0, words![SIZE as u64, &token, SECOND, "1"])?;
+        queue.ok("claim", T0, words![SIZE as u64, &token, SECOND])?;
         let acks = words![&token, SIZE as u64 - 1]
             .into_iter()
             .chain(ids[1..].iter().map(Text::from))

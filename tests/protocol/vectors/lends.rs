@@ -29,7 +29,7 @@ fn an_audit_leaves_leases_of_up_to_a_day_alone() -> Result<()> {
         ("day", 'd', DAY),
     ] {
         queue.push(T0, id, T0, "payload")?;
-        queue.ok("claim", T0, words![1, token(letter), lease, "1"])?;
+        queue.ok("claim", T0, words![1, token(letter), lease])?;
     }
     queue.ok("extend", T0, words!["minute", token('m'), DAY])?;
     let before = queue.contents()?;
@@ -45,7 +45,7 @@ fn an_audit_leaves_leases_of_up_to_a_day_alone() -> Result<()> {
 fn an_audit_ends_a_lease_beyond_a_day_in_a_minute() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "payload")?;
-    queue.ok("claim", T0 + 1, words![1, token('a'), DAY, "1"])?;
+    queue.ok("claim", T0 + 1, words![1, token('a'), DAY])?;
     ensure!(
         audit(&mut queue, T0, "leases")?.len() == 1,
         "the clock went back by a millisecond"
@@ -62,7 +62,7 @@ fn a_handler_keeps_a_lost_lease_for_a_minute() -> Result<()> {
     let mut queue = Queue::start()?;
     for (id, letter) in [("a", 'a'), ("b", 'b')] {
         queue.push(T0, id, T0, "payload")?;
-        queue.ok("claim", T0, words![1, token(letter), 30 * SECOND, "1"])?;
+        queue.ok("claim", T0, words![1, token(letter), 30 * SECOND])?;
     }
     // Of the one all that stands for the claim is lost, of the other just the lease.
     let (leases, claims) = (queue.key("leases"), queue.key("claims"));

@@ -7,7 +7,7 @@ use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::words;
 use crate::scripts::SCRIPTS;
 
-const ADDING: [&str; 4] = ["push", "requeue", "reschedule", "run_now"];
+const ADDING: [&str; 5] = ["push", "upsert", "requeue", "reschedule", "run_now"];
 
 fn full(queue: &mut Queue) -> Result<()> {
     ensure!(

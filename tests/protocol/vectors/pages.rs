@@ -33,7 +33,7 @@ fn all_in(state: &str, ids: &[String]) -> Result<Queue> {
         queue.push(T0, id, T0, "")?;
     }
     if state != "scheduled" {
-        queue.ok("promote", T0, words![1_000, "1"])?;
+        queue.ok("promote", T0, words![1_000])?;
     }
     if state == "leased" || state == "dead" {
         queue.ok("claim", T0, words![1_000, token('a'), SECOND])?;

@@ -92,7 +92,7 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
     expect(&mut queue, before.clone(), |_| {})?;
 
     let moved = ["MOVED", "MOVED", "EXISTS leased", "EXISTS dead"];
-    ensure!(queue.items("push", T0, all("on_conflict=reschedule max_attempts=9"))? == moved);
+    ensure!(queue.items("upsert", T0, all("on_conflict=reschedule max_attempts=9"))? == moved);
     let rescheduled = |state: &mut crate::state::State| {
         remove(&mut state.scheduled, "s");
         for id in ["s", "r"] {
@@ -107,7 +107,7 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
     };
     expect(&mut queue, before.clone(), rescheduled)?;
     let before = queue.state()?;
-    ensure!(queue.items("push", T0, all("max_attempts=9 on_conflict=replace"))? == moved);
+    ensure!(queue.items("upsert", T0, all("max_attempts=9 on_conflict=replace"))? == moved);
     expect(&mut queue, before, |state| {
         for id in ["s", "r"] {
             state.messages.insert(id.into(), "new".into());
@@ -117,6 +117,29 @@ fn a_conflict_keeps_moves_or_replaces() -> Result<()> {
         }
         count(state, "seq", 1);
     })
+}
+
+#[test]
+fn push_and_upsert_refuse_each_others_on_conflict() -> Result<()> {
+    let mut queue = with_every_state()?;
+    let before = queue.contents()?;
+    for (verb, options, other) in [
+        ("push", "on_conflict=reschedule", "use upsert"),
+        ("push", "on_conflict=replace", "use upsert"),
+        ("upsert", "", "use push"),
+        ("upsert", "on_conflict=keep", "use push"),
+        ("upsert", "max_attempts=3", "use push"),
+    ] {
+        for id in ["s", "new"] {
+            let replies = queue.items(verb, T0, words!["", id, "+1", "", options])?;
+            ensure!(
+                replies[0].starts_with("INVALID ") && replies[0].contains(other),
+                "{verb} {options}: {replies:?}"
+            );
+        }
+    }
+    ensure!(queue.contents()? == before, "a refused item left a trace");
+    Ok(())
 }
 
 #[test]
@@ -132,7 +155,7 @@ fn replacing_begins_anew_and_rescheduling_does_not() -> Result<()> {
         queue.ok("push", T0, words!["", "a", T0, "old", "max_attempts=5"])?;
         ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
         queue.ok("retry", T0, words!["a", token('a'), 1_000, "error"])?;
-        ensure!(queue.items("push", T0, words!["", "a", T0 + HOUR, "new", option])? == ["MOVED"]);
+        ensure!(queue.items("upsert", T0, words!["", "a", T0 + HOUR, "new", option])? == ["MOVED"]);
         ensure!(
             queue.state()?.attrs.get(&"a".into()).cloned() == attrs.map(Text::from),
             "{option}"
@@ -203,7 +226,7 @@ fn a_trace_parent_is_stored_after_the_limit_of_attempts_and_one_that_is_none_is_
     );
 
     // It goes through everything that keeps options.
-    queue.ok("promote", T0, words![10, "1"])?;
+    queue.ok("promote", T0, words![10])?;
     queue.ok("claim", T0, words![10, token('a'), 30 * SECOND])?;
     queue.items(
         "retry",
@@ -231,33 +254,32 @@ fn a_trace_parent_is_stored_after_the_limit_of_attempts_and_one_that_is_none_is_
 #[test]
 fn an_id_twice_in_a_batch_is_the_second_one_of_two_calls() -> Result<()> {
     let mut queue = Queue::start()?;
+    let words = words!["", "a", T0 + 5, "1", "max_attempts=2", "a", T0 + 6, "2", ""];
+    ensure!(queue.items("push", T0, words)? == ["CREATED", "EXISTS scheduled"]);
     let words = words![
-        "",
-        "a",
-        T0 + 5,
-        "1",
-        "max_attempts=2",
-        "a",
-        T0 + 6,
-        "2",
         "",
         "a",
         T0 + 7,
         "3",
-        "on_conflict=reschedule", //
+        "on_conflict=reschedule",
         "b",
         T0 + 8,
         "4",
-        "",
+        "on_conflict=reschedule max_attempts=7",
         "b",
         T0 + 9,
         "5",
-        "on_conflict=replace max_attempts=4"
+        "on_conflict=replace max_attempts=4",
+        "c",
+        T0 + 8,
+        "4",
+        "on_conflict=replace max_attempts=3",
+        "c",
+        T0 + 9,
+        "5",
+        "on_conflict=reschedule max_attempts=9"
     ];
-    ensure!(
-        queue.items("push", T0, words)?
-            == ["CREATED", "EXISTS scheduled", "MOVED", "CREATED", "MOVED"]
-    );
+    ensure!(queue.items("upsert", T0, words)? == ["MOVED", "CREATED", "MOVED", "CREATED", "MOVED"]);
     let state = queue.state()?;
     let due = |id: &str| crate::state::State::score(&state.scheduled, &id.into());
     ensure!(due("a") == Some((T0 + 7) as f64) && due("b") == Some((T0 + 9) as f64));
@@ -267,7 +289,9 @@ fn an_id_twice_in_a_batch_is_the_second_one_of_two_calls() -> Result<()> {
     );
     ensure!(state.attrs.get(&"a".into()) == Some(&"0 0 - max_attempts=2\n".into()));
     ensure!(state.attrs.get(&"b".into()) == Some(&"0 0 - max_attempts=4\n".into()));
-    ensure!(state.meta.get(&"pushed".into()) == Some(&"2".into()));
+    ensure!(state.attrs.get(&"c".into()) == Some(&"0 0 - max_attempts=3\n".into()));
+    ensure!(state.messages.get(&"c".into()) == Some(&"4".into()));
+    ensure!(state.meta.get(&"pushed".into()) == Some(&"3".into()));
     Ok(())
 }
 
@@ -368,7 +392,7 @@ fn one_bad_item_never_fails_its_neighbours() -> Result<()> {
     );
     ensure!(ids(&queue.state()?.scheduled) == ["a", "z"]);
 
-    queue.ok("promote", T0 + SECOND, words![10, "1"])?;
+    queue.ok("promote", T0 + SECOND, words![10])?;
     queue.ok("claim", T0 + SECOND, words![10, token('a'), 30 * SECOND])?;
     let (good, bad, now) = (token('a'), token('b'), T0 + SECOND);
     ensure!(

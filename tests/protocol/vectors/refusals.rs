@@ -155,7 +155,7 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             .collect::<Vec<_>>()
     };
     let item = match verb {
-        "push" => words!["a", "+1", "", ""],
+        "push" | "upsert" => words!["a", "+1", "", ""],
         "ack" => words![token('l'), 1, "l"],
         "release" => words!["l", token('l')],
         "again" | "bury" | "extend" => words!["l", token('l'), "5"],
@@ -165,8 +165,8 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
     };
     let mut bad = match verb {
         "promote" => [
-            with_numbers(&|limit| words![limit, ""]),
-            vec![words![10], words![10, "2"], words![10, "", ""]],
+            with_numbers(&|limit| words![limit]),
+            vec![words![10, ""], words![10, "1"]],
         ]
         .concat(),
         "claim" => {
@@ -180,8 +180,8 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             let mut bad = vec![
                 words![],
                 words![1, token('a')],
-                words![1, token('a'), 5, "2"],
-                words![1, token('a'), 5, "1", ""],
+                words![1, token('a'), 5, ""],
+                words![1, token('a'), 5, "1"],
             ];
             bad.extend(leases.map(|lease| words![1, token('a'), lease]));
             bad.extend(counts.map(|count| words![count, token('a'), 5]));
@@ -375,7 +375,7 @@ fn a_refused_push_leaves_no_trace() -> Result<()> {
 
 #[test]
 fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
-    let creating = ["push", "pause", "configure"];
+    let creating = ["push", "upsert", "pause", "configure"];
     let mut queue = Queue::start()?;
     let before = queue.contents()?;
     for (verb, _) in SCRIPTS.iter().filter(|(verb, _)| !creating.contains(verb)) {
@@ -464,7 +464,11 @@ fn nobodys(id: &Text) -> Result<()> {
     }
     ensure!(queue.ok("get", T0, words![id])?.part(1)?.list()?.is_empty());
     ensure!(
-        queue.items("push", T0, words!["", id, "+1", "", "on_conflict=replace"])?[0]
+        queue.items(
+            "upsert",
+            T0,
+            words!["", id, "+1", "", "on_conflict=replace"]
+        )?[0]
             .starts_with("INVALID")
     );
     Ok(())
@@ -507,7 +511,7 @@ fn numbers_that_are_none_stop_no_push_or_cancel() -> Result<()> {
         );
         ensure!(
             queue
-                .ok("claim", T0, words![10, token('a'), 1_000, "1"])?
+                .ok("claim", T0, words![10, token('a'), 1_000])?
                 .deliveries()?
                 .len()
                 == 3,

@@ -38,7 +38,8 @@ fn look(queue: &mut Queue, now: u64, mend: bool) -> Result<Vec<[String; 3]>> {
         .collect::<Result<Vec<_>>>()?
         .concat()
     {
-        let mendable = finding.part(0)?.text()? != "window" && finding.part(0)?.text()? != "wake";
+        let mendable =
+            finding.part(0)?.text()? != "ready_limit" && finding.part(0)?.text()? != "wake";
         ensure!(
             finding.part(3)?.int()? == i64::from(mend && mendable),
             "{finding:?}"

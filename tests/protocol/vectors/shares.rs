@@ -34,7 +34,7 @@ fn a_hole_between_two_reads_shifts_no_payload() -> Result<()> {
             )?;
         }
         // Without the hole's own due it stands between the others: it is promoted with them.
-        queue.ok("promote", T0 + 2_000, words![100, "1"])?;
+        queue.ok("promote", T0 + 2_000, words![100])?;
         if payload_is_gone {
             queue.command(words!["HDEL", "dueq:{q}:messages", "hole"])?;
         }
@@ -78,13 +78,13 @@ fn a_share_is_of_a_full_window_at_most() -> Result<()> {
             )?;
         }
         if ready > 0 {
-            queue.ok("promote", T0, words![ready, "1"])?;
+            queue.ok("promote", T0, words![ready])?;
         }
         for node in ["a", "b", "c", "d"] {
             queue.ok("beat", T0, words![node, "stay"])?;
         }
         let granted = queue
-            .ok("claim", T0, words![1_000, token('t'), 30_000, "1"])?
+            .ok("claim", T0, words![1_000, token('t'), 30_000])?
             .deliveries()?
             .len();
         ensure!(
@@ -97,7 +97,7 @@ fn a_share_is_of_a_full_window_at_most() -> Result<()> {
 
 fn crash(queue: &mut Queue, now: u64, ids: u64, letter: char) -> Result<()> {
     queue.ok("beat", now, words!["node", "stay"])?;
-    let claim = queue.ok("claim", now, words![ids, token(letter), 1_000, "1"])?;
+    let claim = queue.ok("claim", now, words![ids, token(letter), 1_000])?;
     ensure!(claim.deliveries()?.len() as u64 == ids, "{claim:?}");
     queue.ok("beat", now + 1_000, words!["node", "stay"])?;
     let reaped = queue

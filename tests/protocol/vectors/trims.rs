@@ -161,7 +161,7 @@ fn purge_is_bounded_and_says_what_is_left() -> Result<()> {
             }
         }
         if state == "ready" {
-            queue.ok("promote", T0 + 5, words![10, ""])?;
+            queue.ok("promote", T0 + 5, words![10])?;
         }
         for (purged, left) in [(2, 3), (2, 1), (1, 0), (0, 0)] {
             let reply = queue.ok("purge", T0 + 5, words![state, 2])?;

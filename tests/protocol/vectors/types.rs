@@ -11,7 +11,7 @@ use crate::state::KEYS;
 /// Which keys a verb can do without, in the queue of `seed`: then it is served, and the stranger stays as it was.
 fn not_needed(verb: &str) -> &'static [&'static str] {
     match verb {
-        "push" => &["nodes"],
+        "push" | "upsert" => &["nodes"],
         "promote" | "pause" | "resume" | "configure" => {
             &["claims", "messages", "attrs", "dead", "recent", "nodes"]
         }
@@ -89,7 +89,7 @@ fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
 #[test]
 fn a_wrong_type_where_a_queue_would_be_made_makes_nothing() -> Result<()> {
     let mut queue = Queue::start()?;
-    for verb in ["push", "pause", "configure"] {
+    for verb in ["push", "upsert", "pause", "configure"] {
         for key in KEYS {
             queue.empty()?;
             let key = queue.key(key);

@@ -1,0 +1,109 @@
+local function read_options(text) -- on_conflict, and the words to store; nil if a word is unknown
+  local on_conflict, limit, parent = 'keep', '', ''
+  for word in string.gmatch(text, '[^ ]+') do
+    local conflict, attempts = string.match(word, '^on_conflict=(%l+)$'), string.match(word, '^max_attempts=(%d+)$')
+    local trace, span = string.match(word, '^traceparent=00%-([0-9a-f]+)%-([0-9a-f]+)%-[0-9a-f][0-9a-f]$')
+    if conflict == 'keep' or conflict == 'reschedule' or conflict == 'replace' then
+      on_conflict = conflict
+    elseif attempts and tonumber(attempts) >= 1 and tonumber(attempts) <= 1000000 then
+      limit = 'max_attempts=' .. int(tonumber(attempts))
+    elseif trace and #trace == 32 and #span == 16 and string.find(trace, '[^0]') and string.find(span, '[^0]') then
+      parent = word
+    else
+      return nil
+    end
+  end
+  return on_conflict, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
+end
+local function live(score)
+  score = tonumber(score)
+  return score and score > now and score <= now_up + REPEAT_MS + 1 and score
+end
+local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first attempt
+  local repeated = call_mark and (call_mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]))
+  if repeated then return 'FINISHED' end
+  local last = until_ms and ended and ended[i] and live(ended[i])
+  -- Until is the first attempt + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
+  local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
+  return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
+end
+local function invalid(id, due, payload, on_conflict)
+  if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then
+    return 'INVALID id must be 1 to 200 bytes, none of them a control byte'
+  elseif not due then
+    return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead'
+  elseif #payload > max_payload then
+    return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload)
+  elseif not on_conflict then
+    return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, '
+      .. 'traceparent=00-TRACE-SPAN-FLAGS'
+  elseif move and on_conflict == 'keep' then
+    return 'INVALID upsert takes on_conflict=reschedule or on_conflict=replace: use push to keep a message'
+  elseif not move and on_conflict ~= 'keep' then
+    return 'INVALID push takes no on_conflict=' .. on_conflict .. ': use upsert'
+  end
+end
+local function one(i)
+  local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
+  local due, on_conflict, stored = due_of[text], 'keep', ''
+  if due == nil then
+    due = due_ms(text) or false
+    due_of[text], due_text[text] = due, due and (string.byte(text) == 43 and int(due) or text)
+  end
+  if words ~= '' then
+    on_conflict, stored = read_options(words)
+  end
+  local refusal = invalid(id, due, payload, on_conflict) or too_late and 'EXPIRED'
+  if refusal then return refusal end
+  if found[i] or taken[id] then
+    local state = taken[id] and 'scheduled' or state_of(id)
+    if not move or state == 'leased' or state == 'dead' then
+      noted[#noted + 1] = id
+      return 'EXISTS ' .. state
+    end
+    move(id, state, due, payload, on_conflict == 'replace' and stored)
+    d, dues[d + 1], dues[d + 2], taken[id] = d + 2, due_text[text], id, true
+    return 'MOVED'
+  end
+  local earlier = finished(i)
+  if earlier then return earlier end
+  if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
+  if ended and ended[i] then -- a repeated cancel of this id must not take the new message
+    local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
+    if cancelled > now and cancelled % 1 == CANCELLED then
+      remember(string.format('%.2f', math.floor(cancelled) + PUSHED_AGAIN), id)
+    end
+  end
+  p, payloads[p + 1], payloads[p + 2] = p + 2, id, payload
+  d, dues[d + 1], dues[d + 2] = d + 2, due_text[text], id
+  created, taken[id], options[id] = created + 1, true, stored ~= '' and stored or nil
+  longest = math.max(longest, #payload)
+  if due - now <= REPEAT_MS then
+    noted[#noted + 1] = id
+  end
+  return 'CREATED'
+end
+for i = 1, count do
+  replies[i] = one(i)
+  whole = whole and (replies[i] == 'CREATED' or string.find(replies[i], '^EXISTS') ~= nil)
+end
+remember_call = whole and #noted > 0
+if until_ms and not whole and #noted > 0 and (not call_mark or call_mark % 1 > 0) then
+  for _, id in ipairs(noted) do
+    remember(until_text, call .. ' ' .. id)
+  end
+  remember(string.format('%.2f', until_ms + PARTLY), call)
+end
+changed = d > 0
+if changed then
+  if create_queue then
+    create_queue()
+  end
+  if p > 0 then
+    redis.call('HSET', MESSAGES, unpack(payloads))
+  end
+  redis.call('ZADD', SCHEDULED, unpack(dues))
+end
+for id, stored in pairs(options) do
+  set_attrs(id, 0, 0, nil, stored, '')
+end
