@@ -73,14 +73,17 @@ pub const VARIANTS: [Variant; 9] = [
         what: "claim sets no lease",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[("redis.call('ZADD', LEASES, deadline, '\\1' .. token)", "")],
+        exchanges: &[(
+            "redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)",
+            "",
+        )],
     },
     Variant {
         name: "reschedule_leaves_ready",
         what: "reschedule leaves the old due in ready",
         verb: "reschedule",
         shipped: shipped!("reschedule"),
-        exchanges: &[("if ready then unlisted[ready] = true end", "")],
+        exchanges: &[("unlisted[ready] = true", "")],
     },
     Variant {
         name: "claim_ignores_pause",

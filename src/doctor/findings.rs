@@ -60,7 +60,7 @@ pub(crate) fn finding(queue: &str, raw: RawFinding) -> Finding {
         consequence,
         remedy,
     } = match raw.kind.as_str() {
-        "sentinel" | "meta" | "listpack" | "wake" | "silent" | "window" | "ready_limit" => {
+        "sentinel" | "meta" | "listpack" | "wake" | "silent" | "ready_limit" => {
             of_the_frame(queue, &raw)
         }
         _ => of_a_message(queue, &raw),

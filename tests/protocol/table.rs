@@ -203,11 +203,7 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
         },
         "run_now" => Ok(timed(item(row, words![ID])?, "D", now)),
         "requeue ids" => item("requeue", words!["ids", ID]),
-        "promote" => Ok(queue
-            .ok(row, now, words![10])?
-            .part(1)?
-            .int()?
-            .to_string()),
+        "promote" => Ok(queue.ok(row, now, words![10])?.part(1)?.int()?.to_string()),
         "claim" => {
             let reply = queue.ok("claim", now, words![10, token('c'), LEASE])?;
             Ok(if reply.part(3)?.list()?.is_empty() {

@@ -50,6 +50,8 @@ pub(super) enum Until {
 pub(super) struct Scripts {
     sources: Vec<String>,
     until: Until,
+    /// Whether claim has an argument that asks for due messages.
+    claim_due: bool,
 }
 
 impl Scripts {
@@ -65,9 +67,11 @@ impl Scripts {
         } else {
             Until::Nonce
         };
+        let claim_due = sources[1].contains("due (1, empty or left out)");
         Ok(Self {
             sources,
             until: until.unwrap_or(detected),
+            claim_due,
         })
     }
 }
@@ -76,6 +80,7 @@ pub(super) struct Calls {
     connection: Connection,
     shas: Vec<String>,
     until: Until,
+    claim_due: bool,
     /// Prefix of all keys of the present queue.
     base: String,
     now_ms: u64,
@@ -106,6 +111,7 @@ impl Calls {
             connection,
             shas,
             until,
+            claim_due: scripts.claim_due,
             base,
             now_ms: 1_800_000_000_000,
             made: 0,
@@ -248,7 +254,10 @@ impl Calls {
     fn claim(&mut self, size: usize) -> Result<Vec<String>> {
         self.made += 1;
         let token = format!("{:016}", self.made);
-        let words = [&size.to_string(), &token, LEASE_MS, "1"].map(String::from);
+        let mut words = [&size.to_string(), &token, LEASE_MS]
+            .map(String::from)
+            .to_vec();
+        words.extend(self.claim_due.then(|| "1".to_owned()));
         let reply = self.call(1, &words)?;
         let ids = texts(reply.get(3).context("a claim answers with ids")?)?;
         ensure!(ids.len() == size, "{} of {size} claimed", ids.len());

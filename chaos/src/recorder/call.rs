@@ -42,7 +42,7 @@ pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
             .collect(),
     };
     match (verb, args) {
-        ("push", [until, items @ ..]) => {
+        ("push" | "upsert", [until, items @ ..]) => {
             let until = until.strip_suffix(b" fresh").unwrap_or(until);
             let digits = until
                 .iter()
@@ -56,15 +56,12 @@ pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
                 items,
             }
         }
-        ("claim", [n, given, lease, rest @ ..]) => {
-            let due = rest.first().is_some_and(|due| *due == b"1");
-            Call::Claim {
-                n: number(n),
-                token: token(given),
-                lease_ms: number(lease),
-                due,
-            }
-        }
+        ("claim", [n, given, lease]) => Call::Claim {
+            n: number(n),
+            token: token(given),
+            lease_ms: number(lease),
+            due: true,
+        },
         ("ack", _) => Call::Settle {
             verb: Verb::Ack,
             items: acked(args),
@@ -157,7 +154,7 @@ mod tests {
         }
 
         let given = b"\x00\xffABCDEFrest....";
-        let claim = call_of("claim", &[b"", b"4", given, b"2000", b"1"]);
+        let claim = call_of("claim", &[b"", b"4", given, b"2000"]);
         assert_eq!(
             claim,
             Call::Claim {

@@ -15,6 +15,7 @@ use crate::faults::restarts::signal;
 use crate::support::proxy::Proxy;
 use crate::support::{HOUR, LIMIT, Setup, push_and_claim, setup_with, until};
 
+const UPSERT: &str = include_str!("../../../lua/dist/upsert.lua");
 const PUSH: &str = include_str!("../../../lua/dist/push.lua");
 const CANCEL: &str = include_str!("../../../lua/dist/cancel.lua");
 const RESCHEDULE: &str = include_str!("../../../lua/dist/reschedule.lua");
@@ -219,7 +220,7 @@ async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
     expect_unconfirmed(queue.run_now("run").await, "run")?;
     bench.proxy.after_call_of(RESCHEDULE, &KILL);
     expect_unconfirmed(queue.reschedule("moved", 2 * HOUR).await, "moved")?;
-    bench.proxy.after_call_of(PUSH, &KILL);
+    bench.proxy.after_call_of(UPSERT, &KILL);
     let replaced = queue
         .push(message("replaced").on_conflict(OnConflict::Replace))
         .await;
