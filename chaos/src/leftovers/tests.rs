@@ -59,7 +59,7 @@ async fn a_sound_queue_is_listed_and_each_fault_is_named() -> Result<()> {
         .arg("dueq_promote")
         .arg(10)
         .arg(&dueq::queue_keys("q")?)
-        .arg(&["", "1000", ""]);
+        .arg(&["", "1000"]);
     promote.query_async::<redis::Value>(&mut connection).await?;
     let (left, broken) = scanned(&mut connection).await?;
     let told = |state, id: &str, time| Event::Left {

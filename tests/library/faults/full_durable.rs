@@ -216,6 +216,7 @@ async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
     for id in ["run", "moved", "replaced", "cancelled", "denied"] {
         direct.push(message(id)).await?;
     }
+    bench.setup.server.command(&["SCRIPT", "LOAD", UPSERT])?;
     bench.proxy.after_call_of(RUN_NOW, &KILL);
     expect_unconfirmed(queue.run_now("run").await, "run")?;
     bench.proxy.after_call_of(RESCHEDULE, &KILL);

@@ -33,6 +33,7 @@ pub(super) async fn proxied() -> Result<(Setup, Proxy, Queue)> {
     claim_one(&queue).await?.ack().await?;
     queue.cancel("warm").await?;
     queue.reschedule("warm", HOUR).await?;
+    setup.command::<String>(&["SCRIPT", "LOAD", UPSERT]).await?;
     Ok((setup, proxy, queue))
 }
 

@@ -37,7 +37,7 @@ impl Setup {
         let promote: Vec<&str> = ["FCALL", "dueq_promote", "10"]
             .into_iter()
             .chain(keys)
-            .chain(["", "1000", ""])
+            .chain(["", "1000"])
             .collect();
         let start = Instant::now();
         while self.queue.stats().await?.ready != ready {
