@@ -12,7 +12,7 @@ use crate::node::event::Event;
 use crate::node::timers::FALLBACK_INTERVAL;
 use crate::server::connector::Connector;
 use crate::server::patience::reconnect_delays;
-use crate::server::subscription::Listening;
+use crate::server::subscription::Subscription;
 use crate::telemetry::events;
 
 /// How long to wait before another attempt if the user has no right to subscribe.
@@ -52,7 +52,7 @@ async fn listen_once(
     channel: &str,
     sender: &UnboundedSender<Event>,
 ) -> Result<Infallible, Error> {
-    let mut subscription = Listening::to(connector, channel).await?;
+    let mut subscription = Subscription::to(connector, channel).await?;
     // Notices before the subscription are missed. The sends cannot fail: the coordinator runs longer
     // than this task.
     let _ = sender.send(Event::Resync);

@@ -4,13 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::server::blocking::Waiting;
+use crate::server::blocking::BlockingPop;
 use crate::server::connector::Connector;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 
 /// A wait in flight. It returns the connection, and whether a token came.
-type Pending = Pin<Box<dyn Future<Output = (Waiting, Result<bool, Error>)> + Send>>;
+type Pending = Pin<Box<dyn Future<Output = (BlockingPop, Result<bool, Error>)> + Send>>;
 
 /// The wake-up list, as an idle node waits on it.
 pub(crate) struct WakeUps {
@@ -19,7 +19,7 @@ pub(crate) struct WakeUps {
     /// The key of the list.
     wake: String,
     /// The connection, while no wait is in flight.
-    waiting: Option<Waiting>,
+    waiting: Option<BlockingPop>,
     pending: Option<Pending>,
     failures: u32,
 }
@@ -43,7 +43,7 @@ impl WakeUps {
     pub(crate) async fn wait(&mut self) {
         loop {
             let pending = self.pending.get_or_insert_with(|| {
-                let new = || Waiting::new(Arc::clone(&self.connector), self.wake.clone());
+                let new = || BlockingPop::new(Arc::clone(&self.connector), self.wake.clone());
                 let mut waiting = self.waiting.take().unwrap_or_else(new);
                 Box::pin(async move {
                     let token = waiting.token().await;

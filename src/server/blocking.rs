@@ -1,4 +1,4 @@
-//! Blocking on a wake-up list, on a connection that does nothing else.
+//! The blocking pop from a wake-up list, on a dedicated connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,20 @@ use crate::server::connector::Connector;
 use crate::server::failure;
 use crate::server::pool::Server;
 
-/// How long Redis keeps a waiting node before it answers that nothing came.
+/// How long Redis blocks before it replies that no token came.
 const WAIT_SECONDS: u32 = 2;
-/// How long we wait for that answer: Redis's own timeout follows its wall clock, which may be set, and ten ticks a second.
+/// How long to wait for that reply. Redis's timeout follows its wall clock, which may be set, and
+/// is checked ten times a second.
 const WAIT_LIMIT: Duration = Duration::from_secs(4);
 
-/// A connection for one blocking wait at a time, opened when it is needed.
-pub(crate) struct Waiting {
+/// A connection for one blocking pop at a time, opened when it is needed.
+pub(crate) struct BlockingPop {
     connector: Arc<Connector>,
     wake: String,
     connection: Option<(MultiplexedConnection, Arc<Server>)>,
 }
 
-impl Waiting {
+impl BlockingPop {
     pub(crate) fn new(connector: Arc<Connector>, wake: String) -> Self {
         Self {
             connector,
@@ -32,8 +33,8 @@ impl Waiting {
         }
     }
 
-    /// Waits for a token for about two seconds; whether one came. After an error, or dropped, the connection is closed, and a
-    /// token may be lost with it.
+    /// Waits for a token for about 2 s; returns whether one came. An error, or dropping the future,
+    /// closes the connection, and a token may be lost with it.
     pub(crate) async fn token(&mut self) -> Result<bool, Error> {
         let (mut connection, server) = match self
             .connection

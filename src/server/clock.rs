@@ -3,22 +3,23 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How much two clocks may drift apart, as a share of the time: more than quartz does, as much as a slew may.
+/// The most that two clocks drift apart: one part in 1,000. Quartz drifts less; a slewed clock may
+/// drift as much.
 const DRIFT: i64 = 1_000;
 
-/// The server's clock as seen from here.
+/// The estimate of the server's clock.
 ///
-/// A reply that was asked for at `sent` and came at `received` says that the two clocks differ by something between two
-/// bounds. What is known so far, loosened by the drift since, and what a new reply says are both true: so their common part
-/// is, and a slow reply never spoils what a fast one said. If they have nothing in common, the server's clock was set, and
-/// only the new one counts.
+/// A reply to a call that was sent at `sent` and answered at `received` bounds the difference of
+/// the two clocks. The bounds so far, loosened by the drift since, and the bounds of the new reply
+/// both hold, so their intersection holds: a slow reply never spoils the estimate of a fast one. If
+/// they do not intersect, the server's clock was set, and only the new bounds count.
 #[derive(Debug)]
 pub(crate) struct Clock {
     start: Instant,
     bounds: Mutex<Option<Bounds>>,
 }
 
-/// Between which bounds server time less time since `start` was at `taken`, in microseconds.
+/// The bounds of the server's time minus the time since `start`, at `taken`, in microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     least: i64,
@@ -27,7 +28,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// What holds at another instant, later or earlier: the clocks drift apart in both directions of time.
+    /// The bounds at another instant, later or earlier: drift loosens them in both directions.
     fn loosened(self, at: Instant) -> Self {
         let distance = at.max(self.taken).duration_since(at.min(self.taken));
         let drift = i64::try_from(distance.as_micros()).unwrap_or(i64::MAX) / DRIFT + 1;
@@ -52,7 +53,7 @@ impl Clock {
         }
     }
 
-    /// Takes in a reply's timestamp.
+    /// Corrects the estimate with a reply's timestamp.
     pub(crate) fn observe(&self, sent: Instant, received: Instant, server_us: i64) {
         let new = Bounds {
             least: server_us.saturating_sub(self.since_start_us(received)),
@@ -72,7 +73,7 @@ impl Clock {
         );
     }
 
-    /// The server's time at `instant`, in Unix microseconds; nothing before the first reply.
+    /// The server's time at `instant`, in Unix microseconds; `None` before the first reply.
     pub(crate) fn server_us(&self, instant: Instant) -> Option<i64> {
         let bounds = (*self.lock())?;
         Some(
@@ -81,13 +82,13 @@ impl Clock {
         )
     }
 
-    /// As [`server_us`](Self::server_us), at the earliest that it may have been.
+    /// The earliest possible [`server_us`](Self::server_us).
     pub(crate) fn earliest_us(&self, instant: Instant) -> Option<i64> {
         let bounds = (*self.lock())?.loosened(instant);
         Some(self.since_start_us(instant).saturating_add(bounds.least))
     }
 
-    /// As [`server_us`](Self::server_us), at the latest that it may have been.
+    /// The latest possible [`server_us`](Self::server_us).
     pub(crate) fn latest_us(&self, instant: Instant) -> Option<i64> {
         let bounds = (*self.lock())?.loosened(instant);
         Some(self.since_start_us(instant).saturating_add(bounds.most))

@@ -1,4 +1,4 @@
-//! Where the server is: one that stays the same, or whichever Sentinels say is the master.
+//! Which server to connect to: the one of the URL, or the master that Sentinels name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,12 +20,12 @@ use crate::server::sentinel::Sentinels;
 
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
-    place: Place,
+    location: Location,
     /// How many connections were opened.
     opened: Arc<AtomicU64>,
 }
 
-enum Place {
+enum Location {
     Fixed(Arc<Server>),
     Sentinelled {
         master: Arc<Master>,
@@ -38,46 +38,46 @@ impl Connector {
     /// `redis+sentinel://` as [`Sentinels::new`] takes it.
     pub(crate) fn new(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         let opened = Arc::default();
-        let place = match Sentinels::new(url, |info| prepared(info, options))? {
+        let location = match Sentinels::new(url, |info| prepared(info, options))? {
             None => {
                 let info = url.into_connection_info().map_err(|_| bad_url())?;
-                Place::Fixed(Arc::new(Server::fixed(prepared(info, options)?, &opened)?))
+                Location::Fixed(Arc::new(Server::fixed(prepared(info, options)?, &opened)?))
             }
             Some(sentinels) => {
                 let master = Arc::new(Master::new(sentinels, options.accept_unfit, &opened));
-                Place::Sentinelled {
+                Location::Sentinelled {
                     master,
                     watch: Mutex::new(None),
                 }
             }
         };
-        Ok(Self { place, opened })
+        Ok(Self { location, opened })
     }
 
-    /// How many connections it has opened, the Sentinels' left out.
+    /// How many connections it has opened, without those to Sentinels.
     pub(crate) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// The same, at another server that takes the same user, password and TLS.
+    /// A connector for another server with the same user, password and TLS.
     pub(crate) fn elsewhere(&self, host: String, port: u16) -> Result<Self, Error> {
         let opened = Arc::clone(&self.opened);
         let server = Server::fixed(at(self.info(), host, port), &opened)?;
         Ok(Self {
-            place: Place::Fixed(Arc::new(server)),
+            location: Location::Fixed(Arc::new(server)),
             opened,
         })
     }
 
     /// User, password, database and TLS, and the address that the URL names.
     pub(crate) fn info(&self) -> &ConnectionInfo {
-        match &self.place {
-            Place::Fixed(server) => server.client.get_connection_info(),
-            Place::Sentinelled { master, .. } => master.sentinels.server(),
+        match &self.location {
+            Location::Fixed(server) => server.client.get_connection_info(),
+            Location::Sentinelled { master, .. } => master.sentinels.server(),
         }
     }
 
-    /// The host that it was told to connect to.
+    /// The host in the URL.
     pub(crate) fn host(&self) -> String {
         match self.info().addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
@@ -85,30 +85,31 @@ impl Connector {
         }
     }
 
-    /// Where the server is as far as is known, for messages: without user or password.
+    /// The address of the server as far as it is known, for messages: without user or password.
     pub(crate) fn address(&self) -> String {
-        match &self.place {
-            Place::Fixed(server) => server.address.clone(),
-            Place::Sentinelled { master, .. } => master.known().map_or_else(
+        match &self.location {
+            Location::Fixed(server) => server.address.clone(),
+            Location::Sentinelled { master, .. } => master.known().map_or_else(
                 || master.sentinels.address(),
                 |server| server.address.clone(),
             ),
         }
     }
 
-    /// A connection of the pool, and the server that it leads to.
+    /// A connection of the pool, and its server.
     pub(crate) async fn pooled(&self) -> Result<(deadpool_redis::Connection, Arc<Server>), Error> {
         let server = self.server().await?;
         Ok((server.pooled().await?, server))
     }
 
-    /// A connection of its own for blocking waits, and the server that it leads to.
+    /// A dedicated connection for blocking calls, and its server.
     pub(crate) async fn dedicated(&self) -> Result<(MultiplexedConnection, Arc<Server>), Error> {
         let server = self.server().await?;
         Ok((server.dedicated().await?, server))
     }
 
-    /// A connection of its own whose pushed messages, and its end, go to `sender`, and the server that it leads to.
+    /// A dedicated connection that sends its pushed messages, and its end, to `sender`; and its
+    /// server.
     pub(crate) async fn listening(
         &self,
         sender: UnboundedSender<PushInfo>,
@@ -117,11 +118,11 @@ impl Connector {
         Ok((server.listening(sender).await?, server))
     }
 
-    /// Whether connections to this server are still to be used.
+    /// Whether this is still the server to use.
     pub(crate) fn is_current(&self, server: &Arc<Server>) -> bool {
-        match &self.place {
-            Place::Fixed(_) => true,
-            Place::Sentinelled { master, .. } => master
+        match &self.location {
+            Location::Fixed(_) => true,
+            Location::Sentinelled { master, .. } => master
                 .known()
                 .is_some_and(|known| Arc::ptr_eq(&known, server)),
         }
@@ -129,9 +130,9 @@ impl Connector {
 
     /// The server for a new connection: Sentinels are asked each time.
     async fn server(&self) -> Result<Arc<Server>, Error> {
-        match &self.place {
-            Place::Fixed(server) => Ok(Arc::clone(server)),
-            Place::Sentinelled { master, watch } => {
+        match &self.location {
+            Location::Fixed(server) => Ok(Arc::clone(server)),
+            Location::Sentinelled { master, watch } => {
                 start(master, watch);
                 master.ask().await
             }
@@ -141,7 +142,7 @@ impl Connector {
 
 impl Drop for Connector {
     fn drop(&mut self) {
-        if let Place::Sentinelled { watch, .. } = &self.place
+        if let Location::Sentinelled { watch, .. } = &self.location
             && let Some(task) = watch.lock().unwrap_or_else(PoisonError::into_inner).take()
         {
             task.abort();
@@ -175,7 +176,7 @@ pub(crate) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionIn
     info.clone().set_addr(addr)
 }
 
-/// What to connect with: TLS where it is asked for, with the certificates of the options.
+/// Adds the certificates of the options, and checks that TLS settings and URL fit together.
 fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionInfo, Error> {
     let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
     if tls && !cfg!(feature = "tls") {
@@ -183,7 +184,8 @@ fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionI
             "a rediss:// URL needs the feature `tls` of the crate dueq",
         ));
     }
-    // redis-rs takes `#insecure` for "trust everybody", where some crate of the program has switched that on.
+    // With `#insecure`, redis-rs would accept any certificate if some crate of the program enabled
+    // that.
     if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
         return Err(Error::invalid(
             "a URL that ends with #insecure would have TLS trust everybody: name the server's CA instead (--cacert FILE, \
@@ -197,8 +199,8 @@ fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionI
     }
     #[cfg(feature = "tls")]
     if tls {
-        // redis-rs takes no provider for its own connections: it takes the process-wide one, and panics without any if several
-        // are compiled in. A provider that the program has installed stays.
+        // redis-rs uses the process-wide provider, and panics without one if several are compiled
+        // in. A provider that the program has installed stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
     #[cfg(feature = "tls")]
@@ -216,7 +218,7 @@ fn with_certificates(
         return Ok(info);
     }
     let marker = b"BEGIN CERTIFICATE";
-    // An empty list would be taken, and nobody trusted.
+    // rustls would accept an empty list and then trust no server.
     if options
         .ca_certificates
         .as_ref()
@@ -241,7 +243,7 @@ fn with_certificates(
     Ok(client.get_connection_info().clone())
 }
 
-/// The URL itself is not repeated: it may hold a password.
+/// The message does not repeat the URL: it may contain a password.
 fn bad_url() -> Error {
     Error::invalid(
         "the Redis URL cannot be read; it must look like redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS, \

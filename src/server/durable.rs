@@ -1,8 +1,9 @@
-//! Calls whose effect must be on replicas or disks before they are answered: WAIT and WAITAOF.
+//! Calls that wait until replicas or disks have their effect: WAIT and WAITAOF.
 //!
-//! Redis waits for what the *connection* has written so far, so WAIT comes after the script on the same connection. A script
-//! that finds its work already done writes nothing, and from Redis 7.2 on WAIT then waits for nothing. So a write that changes
-//! nothing ([`TOUCH`]) precedes each WAIT. WAIT blocks its connection: each durability of a queue has a lane of its own.
+//! WAIT covers the writes of its *connection*, so it follows the script on the same connection. A
+//! script that finds its work already done writes nothing, and from Redis 7.2 on WAIT then waits
+//! for nothing. So each WAIT follows a write that changes nothing ([`TOUCH`]). WAIT blocks its
+//! connection: each durability of a queue has its own lane.
 
 use std::time::{Duration, Instant};
 
@@ -19,21 +20,22 @@ use crate::server::harness;
 use crate::server::lane::{Lane, Line};
 use crate::server::timeouts::RESPONSE_LIMIT;
 
-/// What became of the wait for replicas or disks.
+/// The result of the wait for replicas or disks.
 pub(crate) enum Waited {
     Confirmed,
-    /// Too few confirmed in time: which.
+    /// Too few confirmed in time: says which are missing.
     Short(String),
-    /// The wait itself failed. Nothing is known of the replicas; the master has done what the script answered.
+    /// The wait failed: whether the replicas have the change is unknown. The master has done what
+    /// the script replied.
     Failed(Error),
 }
 
 impl Lane {
-    /// Calls a script once and waits until its effect is as durable as is asked. An error means that the script was not
-    /// answered; what became of the wait is beside the reply.
+    /// Calls a script once, and waits until its effect is as durable as asked. An error means that
+    /// the script did not reply; the result of the wait comes beside the reply.
     ///
-    /// A script that changes nothing is waited for, too, and so is every write before it: the repetition of a push whose first
-    /// reply was lost says as much as the first.
+    /// The wait covers every write before it, also if this script changes nothing. So the
+    /// repetition of a push whose first reply was lost confirms as much as the first.
     pub(crate) async fn call_durably(
         &self,
         verb: Verb,
@@ -69,7 +71,7 @@ impl Lane {
         harness::done(observed, &answer);
         let reply = self.decode(verb, answer, sent, &line)?;
         if reply.header.incarnation.is_empty() {
-            // There is no queue, so nothing that could be lost.
+            // There is no queue, and nothing to lose.
             return Ok((reply, Waited::Confirmed));
         }
         let limit = RESPONSE_LIMIT + durability.timeout();
@@ -88,7 +90,7 @@ impl Lane {
         Ok((reply, waited))
     }
 
-    /// Why the server cannot wait. Nothing was changed yet.
+    /// Why the server cannot wait. Nothing was changed.
     fn cannot_wait(&self, line: &Line, error: RedisError) -> Error {
         let detail = error.detail().unwrap_or_default().to_lowercase();
         let reason = if detail.contains("unknown command") {
@@ -108,7 +110,7 @@ impl Lane {
     }
 }
 
-/// Waits for all that has been done on this server until now.
+/// Waits for all writes of this server until now.
 async fn wait(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
@@ -118,7 +120,7 @@ async fn wait(
     pipeline
         .add_command(touch(keys))
         .add_command(waiting(durability));
-    // Without that write the count of replicas says nothing: its error counts as much.
+    // Without that write the count of replicas has no meaning, so its error counts as the wait's.
     let answers = connection.send_packed_commands(&pipeline, 0, 2).await?;
     let answers = answers
         .into_iter()
@@ -127,7 +129,8 @@ async fn wait(
     Ok(answers.into_iter().next_back().unwrap_or(Value::Nil))
 }
 
-/// A write that changes nothing, that a producer may do, and that a full server allows: the sentinel in the queue's attrs.
+/// A write that changes nothing, that producers may do, and that a full server accepts: the
+/// placeholder in the queue's attrs.
 fn touch(keys: &Keys) -> Cmd {
     redis::cmd("EVAL")
         .arg(TOUCH)
@@ -155,7 +158,8 @@ fn waiting(durability: Durability) -> Cmd {
     }
 }
 
-/// Asks for what would be refused, before anything is changed: waits for no replica, and for a disk a millisecond at most.
+/// Finds out before any change whether the server refuses to wait. It waits for no replica, and at
+/// most 1 ms for a disk.
 fn probe(durability: Durability) -> Cmd {
     match durability {
         Durability::Fsynced { local, .. } => redis::cmd("WAITAOF")
@@ -169,7 +173,7 @@ fn probe(durability: Durability) -> Cmd {
     }
 }
 
-/// Who has not confirmed, if somebody has not.
+/// Which replicas or disks have not confirmed, if any.
 fn shortfall(durability: Durability, answer: &Value) -> Option<String> {
     let timeout = durability.timeout();
     match (durability, answer) {

@@ -1,4 +1,4 @@
-//! What an error of the Redis crates means: which kind, and whether the call took effect.
+//! The meaning of an error of the Redis crates: its kind, and whether the call took effect.
 
 use std::error::Error as _;
 
@@ -43,22 +43,24 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     let (kind, applied) = match code.as_str() {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "ASK"
         | "MISCONF" | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
-        // This node would say the same for ever, and no call is sent to another one.
+        // Every repetition would get the same reply: no call is sent to another node.
         "MOVED" => (ErrorKind::Unsupported, Applied::No),
         // The server became a replica while it waited for something.
         "UNBLOCKED" => (ErrorKind::Unavailable, Applied::Unknown),
-        // Its scripts were flushed after we had loaded this one: the next try loads it again.
+        // The server's scripts were flushed after this one was loaded: the next attempt loads it
+        // again.
         "NOSCRIPT" => (ErrorKind::Unavailable, Applied::No),
         "ERR" if detail.starts_with("max number of clients") => {
             (ErrorKind::Unavailable, Applied::No)
         }
         "OOM" => (ErrorKind::Full, Applied::No),
-        // Within a script, which may have written before: from Redis 7.2 on.
+        // Raised within a script, which may have written before (from Redis 7.2 on).
         "NOPERM" if in_script => (ErrorKind::Denied, Applied::Unknown),
         "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, Applied::No),
         "LAYOUT" => (ErrorKind::Unsupported, Applied::No),
         "BADARGS" => (ErrorKind::InvalidInput, Applied::No),
-        // The scripts read what they write first, so that these come before the first write.
+        // The scripts read each key before they write, so that these errors come before the first
+        // write.
         "BADKEYS" | "BADNOW" | "WRONGTYPE" => (ErrorKind::Server, Applied::No),
         // Redis rolls nothing back.
         _ if in_script => (ErrorKind::Server, Applied::Unknown),
@@ -83,7 +85,7 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         }
         _ => "",
     };
-    // A script that stopped may have written before: that is no refusal.
+    // A script that stopped may have written: the server did not refuse it.
     let did = if applied == Applied::No {
         "refused"
     } else {
@@ -108,7 +110,7 @@ pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
         .detail()
         .and_then(|detail| detail.split_once(", with args"))
     {
-        // A server that does not know HELLO or AUTH repeats what came with it: the password.
+        // A server that does not know HELLO or AUTH quotes their arguments: the password.
         let message = format!("redis at {address} refused: {command}");
         return Error::new(ErrorKind::Unsupported, Applied::No, message);
     }
@@ -151,7 +153,7 @@ fn reason(error: &RedisError) -> String {
         .map_or_else(|| printable(&error.to_string()), printable)
 }
 
-/// No answer came although one was owed.
+/// The server did not reply in time.
 pub(crate) fn silent(address: &str, limit: std::time::Duration) -> Error {
     Error::new(
         ErrorKind::Timeout,
@@ -160,7 +162,7 @@ pub(crate) fn silent(address: &str, limit: std::time::Duration) -> Error {
     )
 }
 
-/// Another server became the master; whoever waited for this one waits no more.
+/// Another server became the master.
 pub(crate) fn superseded(address: &str, applied: Applied) -> Error {
     let message = format!("redis at {address} is the master no more, another one is");
     Error::new(ErrorKind::Unavailable, applied, message)

@@ -1,4 +1,4 @@
-//! The scripts as a Redis Functions library: making its text, asking for it, loading it.
+//! The scripts as a Redis Functions library: its text, its version on a server, loading it.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -76,14 +76,14 @@ pub(crate) fn primaries(ranges: &Value) -> Vec<(String, u16)> {
 }
 
 impl Lane {
-    /// A lane to each primary of the cluster that the server belongs to, or to the server alone if it belongs to none: only
-    /// replicas get functions by themselves.
+    /// A lane to each primary of the server's cluster, or to the server alone. Primaries do not
+    /// copy functions from each other; replicas copy them from their primary.
     pub(crate) async fn of_primaries(&self) -> Result<Vec<Self>, Error> {
         let lane_to = |connector| Self::new(Arc::new(connector), Arc::clone(self.clock()));
         let slots = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
         let ranges = match patiently(|| self.query(&slots)).await {
             Ok(ranges) => ranges,
-            // Clusters are switched off there, or not for this user to see.
+            // Cluster mode is off, or this user may not see it.
             Err(error) if matches!(error.kind(), ErrorKind::Server | ErrorKind::Denied) => {
                 Value::Nil
             }
@@ -99,7 +99,8 @@ impl Lane {
             )]);
         }
         let connector = self.connector();
-        // A node that does not know its own name says nothing, or the empty name: it is the one that was asked.
+        // A node that does not know its own name reports none, or an empty one: it is the one that
+        // was asked.
         let known = |host: String| {
             if host.is_empty() {
                 connector.host()
@@ -128,7 +129,7 @@ impl Lane {
         }
     }
 
-    /// Puts this crate's library in the place of whatever is there under its name.
+    /// Loads this crate's library, replacing any of the same name.
     pub(crate) async fn load_functions(&self) -> Result<(), Error> {
         let mut load = redis::cmd("FUNCTION");
         load.arg("LOAD").arg("REPLACE").arg(code());
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn version_grows_with_every_change_of_a_script() {
-        // Without the version itself: a hash that still differs after VERSION was raised would say nothing.
+        // Without the version, so that raising VERSION alone does not change the hash.
         let text = code().replace(&format!("return {VERSION}\n"), "return VERSION\n");
         let found = hash(&text);
         assert!(

@@ -1,7 +1,8 @@
-//! For programs that put dueq to the test: they see every script call, and may replace scripts by broken ones.
+//! For programs that test dueq: they observe every script call, and may replace scripts by broken
+//! ones.
 //!
-//! Behind the feature `harness`, which no release promises to keep. Both are set once, for the whole process, before the
-//! first call; what comes later is refused.
+//! Behind the feature `harness`, which is outside of semantic versioning. Both are set once for the
+//! whole process, before the first call; later attempts are refused.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,16 +16,17 @@ use crate::protocol::keys::{Keys, queue_of_meta};
 use crate::protocol::verbs::Verb;
 use crate::server::failure;
 
-/// Sees every script call of this process.
+/// Observes every script call of this process.
 pub trait Observer: Send + Sync + 'static {
     /// A call is about to be sent. `args` are the script's ARGV; `call` is unique in this process.
     fn invoke(&self, call: u64, verb: &'static str, queue: &str, args: &[&[u8]]);
 
-    /// Its reply, or why there is none, and whether it may have been applied all the same. Never comes if the caller was dropped.
+    /// The reply, or why there is none and whether the call may have been applied. Not called if
+    /// the caller dropped its future.
     fn done(&self, call: u64, result: Result<&Reply, (String, Applied)>);
 }
 
-/// What a script answered.
+/// The reply of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// An integer.
@@ -33,22 +35,22 @@ pub enum Reply {
     Bytes(Vec<u8>),
     /// An array.
     List(Vec<Reply>),
-    /// What no script of this version answers.
+    /// A type that no script of this version replies with.
     Other,
 }
 
 static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
 static CALLS: AtomicU64 = AtomicU64::new(1);
 
-/// Has every script call of this process seen from now on. `false`: somebody else sees them already.
+/// Sets the observer of every script call from now on. `false` if there is one already.
 pub fn observe(observer: impl Observer) -> bool {
     OBSERVER.set(Box::new(observer)).is_ok()
 }
 
-/// Takes each `VERB.lua` in a folder instead of the one that was compiled in.
+/// Uses each `VERB.lua` in a folder instead of the script that was compiled in.
 ///
 /// # Errors
-/// Of reading them; or if a script was called already, as that cannot be undone.
+/// If a file cannot be read, or if a script was called already.
 pub fn replace_scripts(folder: &Path) -> std::io::Result<()> {
     let mut replaced = HashMap::new();
     for verb in Verb::ALL {
@@ -63,7 +65,7 @@ pub fn replace_scripts(folder: &Path) -> std::io::Result<()> {
         .ok_or_else(|| std::io::Error::other("a script was called already"))
 }
 
-/// Tells of a call; gives its number.
+/// Reports a call to the observer; returns its number.
 pub(crate) fn invoke(verb: Verb, keys: &Keys, args: &[&[u8]]) -> u64 {
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     if let Some(observer) = OBSERVER.get() {
@@ -77,7 +79,7 @@ pub(crate) fn invoke(verb: Verb, keys: &Keys, args: &[&[u8]]) -> u64 {
     call
 }
 
-/// Tells of its end.
+/// Reports the end of a call to the observer.
 pub(crate) fn done(call: u64, result: &Result<Value, RedisError>) {
     let Some(observer) = OBSERVER.get() else {
         return;

@@ -1,4 +1,4 @@
-//! Asking a server about itself.
+//! What a server reports about itself, and whether it is fit for queues.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::telemetry::events;
 /// The sections of INFO that [`Info::check`] looks at.
 pub(crate) const FITNESS: [&str; 3] = ["server", "memory", "persistence"];
 
-/// What INFO said.
+/// The reply to INFO.
 pub(crate) struct Info(pub(crate) String);
 
 impl Info {
@@ -26,7 +26,7 @@ impl Info {
         }
     }
 
-    /// Whether the server at `address`, which describes itself so, may hold queues; of what else endangers them, a warning.
+    /// Checks that this server is fit for queues. Warns if it has no append-only file.
     pub(crate) fn check(&self, address: &str) -> Result<(), Error> {
         if let Some(reason) = unfit(self) {
             let message = format!("redis at {address} is not fit: {reason}");
@@ -53,12 +53,12 @@ impl Info {
 }
 
 impl Lane {
-    /// These sections of INFO; all that it says by itself if none is named.
+    /// These sections of INFO; the default ones if none is named.
     pub(crate) async fn info(&self, sections: &[&str]) -> Result<Info, Error> {
         Info::read(self.query(redis::cmd("INFO").arg(sections)).await?)
     }
 
-    /// A setting of the server; nothing if it has none of this name.
+    /// A setting of the server; `None` if the server has none of this name.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, Error> {
         let answer = self
             .query(redis::cmd("CONFIG").arg("GET").arg(name))
@@ -68,7 +68,7 @@ impl Lane {
         Ok(pairs.into_iter().next().map(|(_, value)| value))
     }
 
-    /// How many of our scripts the server knows.
+    /// How many of this crate's scripts the server knows.
     pub(crate) async fn known_scripts(&self) -> Result<usize, Error> {
         let mut exists = redis::cmd("SCRIPT");
         exists.arg("EXISTS");
@@ -97,7 +97,8 @@ impl Lane {
         }
     }
 
-    /// Removes all keys of a queue in one command, if each is absent or has the type that it has in a queue.
+    /// Removes all keys of a queue in one command, provided that each is absent or has the type of
+    /// a queue's key.
     pub(crate) async fn delete_keys(&self, keys: &Keys) -> Result<bool, Error> {
         for (key, due) in keys.typed() {
             let kind = self.type_of(key).await?;
@@ -120,7 +121,7 @@ impl Lane {
         }
     }
 
-    /// The server's clock in Unix microseconds, when it was asked, and how long the answer took.
+    /// The server's clock in Unix microseconds, when it was asked, and how long the reply took.
     pub(crate) async fn time(&self) -> Result<(i64, Instant, Duration), Error> {
         let sent = Instant::now();
         let answer = self.query(&redis::cmd("TIME")).await?;
@@ -142,7 +143,7 @@ fn unexpected(command: &str, answer: &dyn Debug) -> Error {
     )
 }
 
-/// Why a server that describes itself so may not hold queues, and what to change.
+/// Why this server is not fit for queues, and what to change.
 fn unfit(info: &Info) -> Option<String> {
     if let Some(reason) = too_old(info) {
         return Some(reason);
@@ -155,7 +156,7 @@ fn unfit(info: &Info) -> Option<String> {
     }
 }
 
-/// What such a server lacks.
+/// Which version is needed, if this one is too old.
 pub(crate) fn too_old(info: &Info) -> Option<String> {
     let (product, version, least) = match info.field("valkey_version") {
         Some(version) => ("Valkey", version, (7, 2)),

@@ -1,4 +1,4 @@
-//! Which master a client follows by the word of Sentinels.
+//! Which master a client uses, by the decisions of Sentinels.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,40 +7,42 @@ use std::time::Duration;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::server::connector::at;
 use crate::server::pool::Server;
-use crate::server::sentinel::{Heard, Sentinels};
+use crate::server::sentinel::{MasterReply, Sentinels};
 use crate::telemetry::events;
 
-/// How often Sentinels are asked although they said nothing.
-const FLOOR: Duration = Duration::from_secs(1);
+/// How often Sentinels are asked without a hint of theirs.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The master of one service.
 pub(crate) struct Master {
     pub(crate) sentinels: Sentinels,
     followed: Mutex<Followed>,
-    /// Whether a server that is too old or evicts is taken, too.
+    /// Whether to accept a server that is too old or evicts keys.
     accept_unfit: bool,
     opened: Arc<AtomicU64>,
 }
 
-/// The decision of the Sentinels that is followed.
+/// The decision of the Sentinels that the client follows.
 #[derive(Default)]
 struct Followed {
-    /// Nothing before the first decision, and while the server that was named is unfit.
+    /// `None` before the first decision, and while the named server is unfit.
     server: Option<Arc<Server>>,
     epoch: u64,
-    /// Counts the decisions that were followed. Questions overlap, so an answer may be older than the decision that it finds.
+    /// Counts the followed decisions. Rounds overlap, so a reply may be older than the decision
+    /// that it meets.
     decisions: u64,
-    /// The last decision that most Sentinels put in the place of one with a higher epoch: they were set up again and count from
-    /// the beginning.
+    /// The number of the last decision with a lower epoch than the one before it: the Sentinels
+    /// were set up again, and their epochs restarted.
     restarted: u64,
 }
 
 impl Followed {
-    /// Whether to follow an answer to a question that was asked after so many decisions.
+    /// Whether to follow a reply to a round that began after `asked_after` decisions.
     ///
-    /// The higher epoch wins. A lower one comes from Sentinels that were cut off, or from ones that were set up again: those are
-    /// the most of them, and they were asked after the decision that they overrule.
-    fn accepts(&self, heard: &Heard, asked_after: u64) -> bool {
+    /// The higher epoch wins. A lower epoch comes from Sentinels that were cut off, or from ones
+    /// that were set up again. The latter are a majority, and were asked after the decision that
+    /// they overrule.
+    fn accepts(&self, heard: &MasterReply, asked_after: u64) -> bool {
         if self.decisions == asked_after {
             return heard.answer.epoch >= self.epoch || heard.majority;
         }
@@ -49,7 +51,7 @@ impl Followed {
         is_newer && self.restarted <= asked_after
     }
 
-    /// Follows a decision that was accepted; returns the server that is left.
+    /// Follows an accepted decision; returns the server before it.
     fn follow(&mut self, epoch: u64, server: Option<Arc<Server>>) -> Option<Arc<Server>> {
         self.decisions += 1;
         if epoch < self.epoch {
@@ -59,7 +61,7 @@ impl Followed {
         std::mem::replace(&mut self.server, server)
     }
 
-    /// What is followed instead of an answer that is not accepted.
+    /// The server to use instead of a reply that was not accepted.
     fn instead(&self) -> Result<Arc<Server>, Error> {
         self.server.clone().ok_or_else(|| {
             let message = "the sentinels that answered know older decisions only: they may be cut off from the others";
@@ -78,23 +80,23 @@ impl Master {
         }
     }
 
-    /// Asks Sentinels again whenever one says that the master has changed, and once a floor, and leaves the old master.
+    /// Asks the Sentinels once a second, and whenever one reports a new master.
     pub(crate) async fn watch(self: Arc<Self>) {
         loop {
-            let _ = tokio::time::timeout(FLOOR, self.sentinels.hint()).await;
+            let _ = tokio::time::timeout(ASK_INTERVAL, self.sentinels.hint()).await;
             if let Err(error) = self.ask().await {
                 events::master_unknown(&error);
             }
         }
     }
 
-    /// Asks Sentinels who the master is, and leaves the server that was. One that answers to be no master, or is not fit to hold
-    /// queues, is not gone to.
+    /// Asks the Sentinels for the master, and fails the calls in flight at a former one. Rejects a
+    /// candidate that does not report the role master or fails the fitness check.
     pub(crate) async fn ask(&self) -> Result<Arc<Server>, Error> {
         let asked_after = self.followed().decisions;
         let heard = match self.sentinels.master().await {
             Ok(heard) => heard,
-            // While no Sentinel answers, the last master that was named is still the best that is known.
+            // While no Sentinel replies, use the last master that they named.
             Err(error) => return self.known().ok_or(error),
         };
         let info = at(
@@ -129,11 +131,13 @@ impl Master {
             fit => fit.err(),
         };
         let mut followed = self.followed();
-        // Another question may have been answered since: the answer is compared with the decision that it would replace.
+        // Another round may have ended meanwhile: compare the reply with the decision that it would
+        // replace.
         if !followed.accepts(&heard, asked_after) {
             return followed.instead();
         }
-        // One that is not fit is asked again by the next call; what was the master is none any more all the same.
+        // The next call checks an unfit server again. The former master is no longer used in either
+        // case.
         let old = followed.follow(
             heard.answer.epoch,
             unfit.is_none().then(|| Arc::clone(&new)),
@@ -160,8 +164,8 @@ mod tests {
     use super::*;
     use crate::server::sentinel::Answer;
 
-    fn heard(epoch: u64, majority: bool) -> Heard {
-        Heard {
+    fn heard(epoch: u64, majority: bool) -> MasterReply {
+        MasterReply {
             answer: Answer {
                 epoch,
                 host: "127.0.0.1".into(),

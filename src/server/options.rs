@@ -1,4 +1,4 @@
-//! What a client may be told beside the URL.
+//! The options of a connection beside its URL.
 
 use std::fmt;
 
@@ -28,8 +28,8 @@ impl ClientOptions {
         Self::default()
     }
 
-    /// The certificates, in PEM, of those who may have signed the server's, instead of those that this machine trusts.
-    /// Only with `rediss://`.
+    /// The CA certificates, in PEM, that may have signed the server's certificate, instead of those
+    /// that this machine trusts. Only with `rediss://`.
     #[must_use]
     pub fn ca_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca_certificates = Some(pem.into());
@@ -47,21 +47,21 @@ impl ClientOptions {
         self
     }
 
-    /// Connects to a server that is too old or evicts keys, too: for programs that say what is wrong with it. A queue there
-    /// may lose messages while every call succeeds.
+    /// Connects also to a server that is too old or evicts keys: for programs that diagnose it. A
+    /// queue there may lose messages while every call succeeds.
     #[must_use]
     pub fn accept_unfit(mut self) -> Self {
         self.accept_unfit = true;
         self
     }
 
-    /// Whether one of them is about TLS.
+    /// Whether an option needs TLS.
     pub(crate) fn want_tls(&self) -> bool {
         self.ca_certificates.is_some() || self.client_certificate.is_some()
     }
 }
 
-/// Without what is in the certificates.
+/// Without the contents of the certificates.
 impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientOptions")

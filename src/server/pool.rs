@@ -1,4 +1,7 @@
-//! A server, and the connections to it: the pool for commands, and connections of their own for what blocks or listens.
+//! A server and the connections to it.
+//!
+//! deadpool-redis has one role here: it opens, checks and limits the shared connections, which
+//! lanes then keep. Connections that block or subscribe are opened apart from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,30 +18,31 @@ use crate::server::failure;
 use crate::server::info::{FITNESS, Info};
 use crate::server::timeouts::{CONNECT_LIMIT, RESPONSE_LIMIT};
 
-/// How long a caller may wait for a connection of the pool.
+/// How long a caller waits for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
-/// One for each lane, and as many while lost ones are replaced: a call carries a batch, so few are needed.
+/// Four lanes, each with one connection, and as many again while lost ones are replaced. A call
+/// carries a batch, so a few connections suffice.
 const POOL_SIZE: usize = 8;
 
-/// The server that a client talks to, until its Sentinels name another.
+/// One server. A client uses it until Sentinels name another master.
 pub(crate) struct Server {
     pub(crate) client: Client,
     /// Without user or password, for error messages.
     pub(crate) address: String,
     pool: Pool,
     opened: Arc<AtomicU64>,
-    /// Of a server that Sentinels named: set once they have named another. A call that is under way here may never be answered,
-    /// by a master that froze.
+    /// Cancelled when Sentinels name another master. `None` for a server of a plain URL. A master
+    /// that froze may never reply to the calls that are in flight here.
     superseded: Option<CancellationToken>,
 }
 
 impl Server {
-    /// A server that stays the same. Connections are counted in `opened`.
+    /// The server of a plain URL. Connections are counted in `opened`.
     pub(crate) fn fixed(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
         Self::of(info, None, opened)
     }
 
-    /// A server that is the master for now.
+    /// A server that Sentinels named as the master.
     pub(crate) fn named(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
         Self::of(info, Some(CancellationToken::new()), opened)
     }
@@ -86,14 +90,15 @@ impl Server {
         })
     }
 
-    /// Ends what is under way here: another server is the master.
+    /// Fails the calls in flight: another server is the master.
     pub(crate) fn supersede(&self) {
         if let Some(superseded) = &self.superseded {
             superseded.cancel();
         }
     }
 
-    /// What `work` comes to, or an error as soon as this server is superseded: then the work may have been `applied` or not.
+    /// The result of `work`, or an error as soon as another server is the master; then the work may
+    /// have been `applied` or not.
     pub(crate) async fn unless_superseded<T>(
         &self,
         applied: Applied,
@@ -156,7 +161,7 @@ impl Server {
             .with_connection(ConnectionFault::Unreached)
     }
 
-    /// A connection of its own for blocking waits: commands on it have no time limit but the caller's.
+    /// A dedicated connection for blocking calls. Callers set their own timeouts.
     pub(crate) async fn dedicated(&self) -> Result<MultiplexedConnection, Error> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
@@ -164,7 +169,7 @@ impl Server {
         self.open(&self.client, config).await
     }
 
-    /// A connection of its own whose pushed messages, and its end, go to `sender`.
+    /// A dedicated connection that sends its pushed messages, and its end, to `sender`.
     pub(crate) async fn listening(
         &self,
         sender: UnboundedSender<PushInfo>,
@@ -200,7 +205,7 @@ impl Server {
         self.unless_superseded(Applied::No, opening).await
     }
 
-    /// Whether it may hold queues, as a client asks at its start; not asked if the user may not.
+    /// Checks that the server is fit for queues. Skipped if the user may not call INFO.
     pub(crate) async fn check_fit(
         &self,
         connection: &mut MultiplexedConnection,
@@ -215,7 +220,8 @@ impl Server {
         }
     }
 
-    /// Whether it is the master that Sentinels say it is: they may not have heard yet, or it may not.
+    /// Checks that a server which Sentinels named reports the role master: they may have old
+    /// information, or it may not know yet.
     async fn check_role(&self, connection: &mut MultiplexedConnection) -> Result<(), Error> {
         if self.superseded.is_none() {
             return Ok(());
@@ -232,7 +238,7 @@ impl Server {
                 );
                 Err(Error::new(ErrorKind::Unavailable, Applied::No, message))
             }
-            // A user without the right to ask learns it from the first write.
+            // Without the right to ROLE, the first write finds it out.
             Err(error) if error.code() != Some("NOPERM") => {
                 Err(failure::of_connecting(&self.address, error))
             }

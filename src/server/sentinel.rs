@@ -1,4 +1,4 @@
-//! Asking Sentinels who the master is.
+//! Asks Redis Sentinels which server is the master.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,16 +16,17 @@ use crate::error::{Applied, Error, ErrorKind};
 use crate::server::failure;
 use crate::server::sentinel_url::{Parts, bad_url};
 
-/// How long one Sentinel may take to be reached, and to answer: it keeps no data, so what it is slow in is being away.
+/// The time limit for connecting to a Sentinel, and for its reply. A Sentinel keeps no data, so a
+/// slow one is unreachable.
 const LIMIT: Duration = Duration::from_millis(500);
 
 /// The Sentinels of one service.
 pub(crate) struct Sentinels {
     service: String,
     nodes: Vec<Arc<Node>>,
-    /// User, password, database and TLS of the servers. The address is a Sentinel's.
+    /// User, password, database and TLS of the servers, with a Sentinel's address.
     server: ConnectionInfo,
-    /// Told when one of them says that a master has changed.
+    /// Notified when a Sentinel reports a new master.
     changed: Arc<Notify>,
 }
 
@@ -36,7 +37,7 @@ struct Node {
     held: Mutex<Option<MultiplexedConnection>>,
 }
 
-/// What a Sentinel says: who the master is, and how often that was decided.
+/// The reply of a Sentinel: the master, and the epoch of that decision.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) epoch: u64,
@@ -44,11 +45,11 @@ pub(crate) struct Answer {
     pub(crate) port: u16,
 }
 
-/// The newest of the answers to one question.
+/// The newest reply of a round in which all Sentinels are asked.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct MasterReply {
     pub(crate) answer: Answer,
-    /// Whether most of the Sentinels answered.
+    /// Whether a majority of the Sentinels replied.
     pub(crate) majority: bool,
 }
 
@@ -81,7 +82,7 @@ impl Sentinels {
         let mut nodes = Vec::with_capacity(parts.places.len());
         for place in &parts.places {
             let info = info(&parts.sentinel_user, place, "")?;
-            // One connection both answers and says when something has changed.
+            // One connection serves both queries and notifications.
             let settings = info
                 .redis_settings()
                 .clone()
@@ -103,12 +104,12 @@ impl Sentinels {
         }))
     }
 
-    /// The settings of the servers, with a Sentinel's address in them.
+    /// The settings of the servers, with a Sentinel's address.
     pub(crate) fn server(&self) -> &ConnectionInfo {
         &self.server
     }
 
-    /// For messages.
+    /// The service and the Sentinels, for messages.
     pub(crate) fn address(&self) -> String {
         let nodes: Vec<_> = self
             .nodes
@@ -122,15 +123,16 @@ impl Sentinels {
         )
     }
 
-    /// Completes when some Sentinel has said that a master has changed since the last call. May say so in vain, and is silent
-    /// about changes while no Sentinel is connected: ask all the same from time to time.
+    /// Completes when a Sentinel has reported a new master since the last call. It may complete
+    /// without a change, and misses changes while no Sentinel is connected: ask from time to time
+    /// as well.
     pub(crate) async fn hint(&self) {
         self.changed.notified().await;
     }
 
-    /// The master's host and port. All are asked at once, and the newest decision counts: one that was cut off from the others
-    /// knows only an old one.
-    pub(crate) async fn master(&self) -> Result<Heard, Error> {
+    /// The master's host and port. All Sentinels are asked at once and the highest epoch wins: a
+    /// Sentinel that is cut off from the others knows an old decision.
+    pub(crate) async fn master(&self) -> Result<MasterReply, Error> {
         let mut asked = JoinSet::new();
         for node in &self.nodes {
             let (node, service) = (Arc::clone(node), self.service.clone());
@@ -147,7 +149,8 @@ impl Sentinels {
                 {
                     newest = Some(answer);
                 }
-                // One that cannot be reached may know the name that the others do not.
+                // Prefer the error of an unreachable Sentinel: it may know the service that the
+                // others do not.
                 Ok(Err(error)) if failed.as_ref().is_none_or(|failed| !failed.is_retryable()) => {
                     failed = Some(error)
                 }
@@ -155,7 +158,7 @@ impl Sentinels {
             }
         }
         match (newest, failed) {
-            (Some(answer), _) => Ok(Heard {
+            (Some(answer), _) => Ok(MasterReply {
                 answer,
                 majority: 2 * answered > self.nodes.len(),
             }),
@@ -207,7 +210,7 @@ impl Node {
         failure::of_connecting(&format!("{} (a sentinel)", self.address), error)
     }
 
-    /// The connection that is held, or a new one, on which the Sentinel says when a master has changed.
+    /// The kept connection, or a new one that subscribes to changes of the master.
     async fn connection(&self) -> Result<MultiplexedConnection, Error> {
         if let Some(held) = &*self.held.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(held.clone());
@@ -240,8 +243,8 @@ impl Node {
 }
 
 impl Answer {
-    /// From the replies to GET-MASTER-ADDR-BY-NAME and MASTER. The first names a new master as soon as there is one, while its
-    /// replicas are still being told.
+    /// Reads the replies to GET-MASTER-ADDR-BY-NAME and MASTER. The first names a new master at
+    /// once, while its replicas are still being reconfigured.
     pub(crate) fn read(replies: Vec<Value>) -> Option<Self> {
         let mut replies = replies.into_iter();
         // As text: redis-rs would cut a number that is too large down to a port.

@@ -1,4 +1,4 @@
-//! Hearing notices: a subscription to a queue's shard channel.
+//! The subscription to a queue's notices, on its shard channel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use crate::server::connector::Connector;
 use crate::server::failure;
 use crate::server::pool::Server;
 
-/// After so much silence we ask whether the server is still there: a connection that a firewall forgot, or whose machine
-/// went away without a word, says nothing for ever.
+/// After this long without a message, check whether the server still replies. A connection that a
+/// firewall forgot, or whose machine vanished, stays silent for ever.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// A subscription; dropped, it ends.
-pub(crate) struct Listening {
+pub(crate) struct Subscription {
     server: Arc<Server>,
     connection: MultiplexedConnection,
     pushes: UnboundedReceiver<PushInfo>,
 }
 
-impl Listening {
-    /// Subscribes. When this returns, everything that is published from now on is heard.
+impl Subscription {
+    /// Subscribes. Every message published after this returns is received.
     pub(crate) async fn to(connector: &Connector, channel: &str) -> Result<Self, Error> {
         let (sender, pushes) = mpsc::unbounded_channel();
         let (mut connection, server) = connector.listening(sender).await?;
@@ -45,8 +45,8 @@ impl Listening {
         })
     }
 
-    /// The next notice: when the head of the queue is due, in Unix milliseconds; nothing if there is none any more. Fails once
-    /// the connection is lost.
+    /// The next notice: the head time in Unix milliseconds, or `None` if no message is scheduled.
+    /// Fails when the connection is lost.
     pub(crate) async fn notice(&mut self) -> Result<Option<u64>, Error> {
         let server = Arc::clone(&self.server);
         server
@@ -68,14 +68,15 @@ impl Listening {
                     kind: PushKind::SMessage,
                     data,
                 }) => {
-                    // Anybody may publish: what is no time is no notice.
+                    // Other programs may publish too: ignore payloads that are not a time.
                     if let Some(Value::BulkString(payload)) = data.get(1)
                         && let Some(head) = head(payload)
                     {
                         return Ok(head);
                     }
                 }
-                // The last comes when the queue's slot moves to another server: the connection lives on, and is deaf.
+                // SUNSUBSCRIBE arrives when the queue's slot moves to another server: the
+                // connection stays open and gets no more messages.
                 None
                 | Some(PushInfo {
                     kind: PushKind::Disconnection | PushKind::SUnsubscribe,
@@ -88,7 +89,7 @@ impl Listening {
         }
     }
 
-    /// Whether anybody is at the other end: any answer will do, a refusal included.
+    /// Checks that the server still replies; a refusal counts as a reply.
     async fn check(&mut self) -> Result<(), Error> {
         match redis::cmd("PING")
             .query_async::<Value>(&mut self.connection)
@@ -102,7 +103,7 @@ impl Listening {
     }
 }
 
-/// What a notice says: a time, or, empty, that nothing is scheduled.
+/// Reads the payload of a notice: a time, or empty if no message is scheduled.
 pub(crate) fn head(payload: &[u8]) -> Option<Option<u64>> {
     match std::str::from_utf8(payload).ok()? {
         "" => Some(None),
