@@ -28,7 +28,11 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
                 .query_async(&mut connection)
                 .await?;
             let found: Vec<_> = list.lines().filter(|line| is_target(line, whom)).collect();
-            if !found.is_empty() && !std::mem::replace(&mut begun, true) {
+            // An empty pipeline would be an error, and an error is not the lack of an object.
+            if found.is_empty() {
+                continue;
+            }
+            if !std::mem::replace(&mut begun, true) {
                 mark.begin("");
             }
             // In one round trip: a client may not stay blocked for long.
