@@ -106,9 +106,13 @@ fn page(queue: &Queue) -> String {
     }
     let _ = writeln!(
         page,
-        "# HELP dueq_in_hand Handlers that run just now.\n# TYPE dueq_in_hand gauge"
+        "# HELP dueq_handlers_running Handlers that are running now.\n# TYPE dueq_handlers_running gauge"
     );
-    let _ = writeln!(page, "dueq_in_hand{{queue=\"{name}\"}} {}", metrics.in_hand);
+    let _ = writeln!(
+        page,
+        "dueq_handlers_running{{queue=\"{name}\"}} {}",
+        metrics.handlers_running
+    );
     histogram(
         &mut page,
         "dueq_lateness_seconds",

@@ -214,7 +214,7 @@ fn the_numbers_are_a_page_that_prometheus_can_read() -> Result<()> {
         ("claimed_total", 110.0),
         ("acked_total", 100.0),
         ("retried_total", 10.0),
-        ("in_hand", 0.0),
+        ("handlers_running", 0.0),
         ("lateness_seconds_count", 110.0),
         ("handling_seconds_count", 110.0),
     ] {

@@ -24,7 +24,8 @@ const PARTS: [&str; 7] = [
 ];
 /// About how many entries one call of `audit` checks: it then occupies Redis for 1 to 2 ms.
 const STEP: &str = "250";
-/// Longer than the interval between beats: each beat of a node adds a wake-up token if work is left.
+/// Longer than the interval between beats: each beat of a node adds a wake-up token if work is
+/// left.
 const BEAT: Duration = Duration::from_millis(1_200);
 
 /// The reply of `verify`.

@@ -11,9 +11,12 @@ use crate::telemetry::events;
 pub(crate) async fn catch_panic<F: Future>(
     start: impl FnOnce() -> F,
 ) -> Result<F::Output, Box<dyn Any + Send>> {
-    // Unwind safe: the caller shares no state with the future that a panic could leave half changed.
+    // Unwind safe: the caller shares no state with the future that a panic could leave half
+    // changed.
     let future = catch_unwind(AssertUnwindSafe(start))?;
-    let mut future = CatchDrop(Some(Box::pin(future)));
+    let mut future = CatchDrop {
+        future: Some(Box::pin(future)),
+    };
     std::future::poll_fn(
         |context| match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,
@@ -34,11 +37,13 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// A future whose drop does not panic: a panic there must not keep the delivery from being settled.
-struct CatchDrop<F>(Option<Pin<Box<F>>>);
+struct CatchDrop<F> {
+    future: Option<Pin<Box<F>>>,
+}
 
 impl<F: Future> CatchDrop<F> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
-        self.0
+        self.future
             .as_mut()
             .map_or(Poll::Pending, |future| future.as_mut().poll(context))
     }
@@ -46,7 +51,7 @@ impl<F: Future> CatchDrop<F> {
 
 impl<F> Drop for CatchDrop<F> {
     fn drop(&mut self) {
-        let future = self.0.take();
+        let future = self.future.take();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
             events::drop_panicked(panic_text(&*panic));
         }

@@ -41,8 +41,8 @@ impl ClaimRequests {
     }
 
     /// Asks the claimer to claim what is due. Returns whether it accepts; its reply then goes to
-    /// `reply_to`. A claimer whose handlers are busy does not accept, because it would take messages
-    /// that idle nodes could handle at once, unless this node is alone.
+    /// `reply_to`. A claimer whose handlers are busy does not accept, because it would take
+    /// messages that idle nodes could handle at once, unless this node is alone.
     pub(crate) fn send(&self, alone: bool, reply_to: &UnboundedSender<Event>) -> bool {
         if !alone && !self.slots.is_idle() {
             return false;

@@ -82,8 +82,8 @@ impl Coordinator {
         }
     }
 
-    /// Runs until `stop`. Then reports that the node leaves, so that another node becomes the leader
-    /// at once.
+    /// Runs until `stop`. Then reports that the node leaves, so that another node becomes the
+    /// leader at once.
     pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
         let now = Instant::now();
         self.timers.beat_at(now, now);
@@ -216,9 +216,9 @@ impl Coordinator {
         true
     }
 
-    /// The reply to a promote or reap. If work is due by Redis's clock but none was moved, it cannot
-    /// be moved now (the ready list is full, or reaping is suspended): back off instead of spinning.
-    /// If no work is due, this node called early by less than 1 ms: wait for one tick.
+    /// The reply to a promote or reap. If work is due by Redis's clock but none was moved, it
+    /// cannot be moved now (the ready list is full, or reaping is suspended): back off instead of
+    /// spinning. If no work is due, this node called early by less than 1 ms: wait for one tick.
     fn moved(&mut self, action: Action, result: Result<Moved, Error>, now: Instant) {
         let call = if action == Action::Promote {
             "promote"
@@ -313,7 +313,8 @@ impl Coordinator {
     }
 
     /// Reports a failed call. After a retryable error the next beat comes early, with back-off: its
-    /// reply sets all timers again, so that one lost connection does not cost the fallback interval.
+    /// reply sets all timers again, so that one lost connection does not cost the fallback
+    /// interval.
     fn failed(&mut self, call: &'static str, error: &Error, now: Instant) {
         let name = self.partition.queue_name();
         events::call_failed(name, call, error, "the next beat is within a second");

@@ -71,7 +71,7 @@ where
             return Settlement::Release;
         }
         let meters = delivery.partition().meters();
-        let running = meters.hold();
+        let running = meters.handler_runs();
         let settlement = self.settlement_of(delivery).await;
         drop(running);
         let took = start.elapsed();
@@ -82,7 +82,8 @@ where
 
     /// The settlement that the handler returns, or the one for its panic, time-out or abort.
     async fn settlement_of(&self, delivery: &Delivery) -> Settlement {
-        // Created before the handler is called: its time counts from there, not from its first await.
+        // Created before the handler is called: its time counts from there, not from its first
+        // await.
         let limit = self.time_limit.map(tokio::time::sleep);
         let time_up = async {
             match limit {

@@ -28,7 +28,8 @@ pub(crate) enum Verdict {
     SameQueue,
     /// It is newer, and the queue was created since, or this is the first reply.
     NewQueue,
-    /// It is newer, and the queue of the reply before it is gone: the store was emptied or replaced.
+    /// It is newer, and the queue of the reply before it is gone: the store was emptied or
+    /// replaced.
     Emptied,
 }
 
@@ -60,8 +61,9 @@ impl NewestReply {
 
 impl Newest {
     fn is_newer_than(&self, header: &Header) -> bool {
-        // A call that was sent after this reply had arrived is newer, whatever its numbers are: after
-        // a failover to a lagging replica, or with a clock that was set back, both numbers drop.
+        // A call that was sent after this reply had arrived is newer, whatever its numbers are:
+        // after a failover to a lagging replica, or with a clock that was set back, both numbers
+        // drop.
         if header.sent > self.at {
             return false;
         }

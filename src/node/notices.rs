@@ -18,8 +18,8 @@ use crate::telemetry::events;
 /// How long to wait before another attempt if the user has no right to subscribe.
 const DENIED_PAUSE: Duration = Duration::from_secs(30);
 
-/// Subscribes to the channel and sends its notices to the coordinator. Reconnects with back-off, and
-/// never returns.
+/// Subscribes to the channel and sends its notices to the coordinator. Reconnects with back-off,
+/// and never returns.
 pub(crate) async fn listen(
     queue: String,
     connector: Arc<Connector>,
@@ -53,8 +53,8 @@ async fn listen_once(
     sender: &UnboundedSender<Event>,
 ) -> Result<Infallible, Error> {
     let mut subscription = Subscription::to(connector, channel).await?;
-    // Notices before the subscription are missed. The sends cannot fail: the coordinator runs longer
-    // than this task.
+    // Notices before the subscription are missed. The sends cannot fail: the coordinator runs
+    // longer than this task.
     let _ = sender.send(Event::Resync);
     loop {
         let _ = sender.send(Event::Notice(subscription.notice().await?));

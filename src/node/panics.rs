@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::node::catch_panic::{catch_panic, panic_text};
 
-/// Spawns the tasks of a node and records whether one of them panicked. All clones share one record.
+/// Spawns the tasks of a node and records whether one of them panicked. All clones share one
+/// record.
 #[derive(Clone, Default)]
 pub(crate) struct TaskPanics {
     happened: CancellationToken,

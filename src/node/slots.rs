@@ -11,8 +11,8 @@ use crate::batch::BATCH_ITEMS;
 const MAX_CLAIM: usize = 256;
 
 /// How many deliveries may await the reply to their settlement besides those whose handlers run:
-/// two full calls, as many as are in flight at once. Handlers then never wait for settlements, and a
-/// worker whose settlements stall stops claiming.
+/// two full calls, as many as are in flight at once. Handlers then never wait for settlements, and
+/// a worker whose settlements stall stops claiming.
 const MAX_UNSETTLED: usize = 2 * BATCH_ITEMS;
 
 /// The claimer waits this long at most for further handlers to end: about as long as a claim takes.

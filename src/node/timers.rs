@@ -84,8 +84,8 @@ impl NodeTimers {
             .map(|tick| self.start + Duration::from_micros(tick))
     }
 
-    /// The earliest action that is due at `now`. Call it until it returns `None`. A promote, reap or
-    /// beat is in flight until [`completed`](Self::completed) is called.
+    /// The earliest action that is due at `now`. Call it until it returns `None`. A promote, reap
+    /// or beat is in flight until [`completed`](Self::completed) is called.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Action> {
         let elapsed = now.saturating_duration_since(self.start).as_micros();
         let tick = u64::try_from(elapsed).unwrap_or(u64::MAX);

@@ -23,8 +23,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) attempt: u32,
 }
 
-/// The span of a handler's run and its settlement. It is the root of a trace: the push, which may be
-/// days ago, is linked and is not the parent.
+/// The span of a handler's run and its settlement. It is the root of a trace: the push, which may
+/// be days ago, is linked and is not the parent.
 pub(crate) fn handle(
     of: Subject<'_>,
     due_ms: u64,
@@ -60,45 +60,57 @@ pub(crate) fn outcome(span: &Span, outcome: &'static str) {
 }
 
 pub(crate) fn retried(of: Subject<'_>, due_ms: u64, error: &str) {
-    info!(name: "dueq.retried", target: "dueq", queue = of.queue, id = &*text(of.id), attempt = of.attempt, due_ms, error,
+    info!(name: "dueq.retried", target: "dueq",
+        queue = of.queue, id = &*text(of.id), attempt = of.attempt, due_ms, error,
         "the handler failed: the message will be retried");
 }
 
 pub(crate) fn died(of: Subject<'_>, error: &str) {
-    warn!(name: "dueq.died", target: "dueq", queue = of.queue, id = &*text(of.id), attempt = of.attempt, error,
+    warn!(name: "dueq.died", target: "dueq",
+        queue = of.queue, id = &*text(of.id), attempt = of.attempt, error,
         "the handler failed for the last time: the message is dead");
 }
 
 pub(crate) fn buried(of: Subject<'_>, reason: &str) {
-    warn!(name: "dueq.buried", target: "dueq", queue = of.queue, id = &*text(of.id), attempt = of.attempt, reason,
+    warn!(name: "dueq.buried", target: "dueq",
+        queue = of.queue, id = &*text(of.id), attempt = of.attempt, reason,
         "the handler buried the message");
 }
 
 pub(crate) fn released(of: Subject<'_>) {
-    debug!(name: "dueq.released", target: "dueq", queue = of.queue, id = &*text(of.id), attempt = of.attempt,
+    debug!(name: "dueq.released", target: "dueq",
+        queue = of.queue, id = &*text(of.id), attempt = of.attempt,
         "the message was released without counting an attempt");
 }
 
 pub(crate) fn settle_failed(of: Subject<'_>, error: &Error) {
-    warn!(name: "dueq.settle_failed", target: "dueq", queue = of.queue, id = &*text(of.id), attempt = of.attempt, %error,
+    warn!(name: "dueq.settle_failed", target: "dueq",
+        queue = of.queue, id = &*text(of.id), attempt = of.attempt, %error,
         "a delivery could not be settled: it is delivered again when its lease runs out");
 }
 
 pub(crate) fn lease_lost(of: Subject<'_>, why: &'static str) {
-    warn!(name: "dueq.lease_lost", target: "dueq", queue = of.queue, id = &*text(of.id), attempt = of.attempt, why,
+    warn!(name: "dueq.lease_lost", target: "dueq",
+        queue = of.queue, id = &*text(of.id), attempt = of.attempt, why,
         "the lease was lost");
 }
 
 pub(crate) fn extend_failed(queue: &str, error: &Error) {
-    warn!(name: "dueq.extend_failed", target: "dueq", queue, %error, "a lease could not be extended: it is tried again");
+    warn!(name: "dueq.extend_failed", target: "dueq",
+        queue, %error,
+        "a lease could not be extended: it is tried again");
 }
 
 pub(crate) fn drop_panicked(panic: &str) {
-    error!(name: "dueq.drop_panicked", target: "dueq", panic, "a handler panicked while it was dropped");
+    error!(name: "dueq.drop_panicked", target: "dueq",
+        panic,
+        "a handler panicked while it was dropped");
 }
 
 pub(crate) fn reaped(queue: &str, messages: u64) {
-    info!(name: "dueq.reaped", target: "dueq", queue, messages, "leases ran out: their messages will be delivered again");
+    info!(name: "dueq.reaped", target: "dueq",
+        queue, messages,
+        "leases ran out: their messages will be delivered again");
 }
 
 pub(crate) fn store_emptied(queue: &str) {
@@ -107,7 +119,9 @@ pub(crate) fn store_emptied(queue: &str) {
 }
 
 pub(crate) fn worker_started(queue: &str, node: &str, concurrency: usize, lease_ms: u64) {
-    info!(name: "dueq.worker_started", target: "dueq", queue, node, concurrency, lease_ms, "the worker has started");
+    info!(name: "dueq.worker_started", target: "dueq",
+        queue, node, concurrency, lease_ms,
+        "the worker has started");
 }
 
 pub(crate) fn worker_stopped(queue: &str, node: &str) {
@@ -126,15 +140,21 @@ pub(crate) fn recovered(queue: &str, call: &'static str, failures: u32) {
 
 /// The first attempt of a call failed; it is repeated while the caller waits.
 pub(crate) fn call_repeated(error: &Error) {
-    info!(name: "dueq.call_repeated", target: "dueq", %error, "the call failed: it is repeated for up to 10 s");
+    info!(name: "dueq.call_repeated", target: "dueq",
+        %error,
+        "the call failed: it is repeated for up to 10 s");
 }
 
 pub(crate) fn wake_up_failed(queue: &str, error: &Error) {
-    warn!(name: "dueq.wake_up_failed", target: "dueq", queue, %error, "waiting on the wake-up list failed: it is tried again");
+    warn!(name: "dueq.wake_up_failed", target: "dueq",
+        queue, %error,
+        "waiting on the wake-up list failed: it is tried again");
 }
 
 pub(crate) fn subscription_failed(queue: &str, error: &Error) {
-    warn!(name: "dueq.subscription_failed", target: "dueq", queue, %error, "the subscription to notices failed: it is tried again");
+    warn!(name: "dueq.subscription_failed", target: "dueq",
+        queue, %error,
+        "the subscription to notices failed: it is tried again");
 }
 
 pub(crate) fn subscription_denied(queue: &str, error: &Error) {
@@ -143,11 +163,15 @@ pub(crate) fn subscription_denied(queue: &str, error: &Error) {
 }
 
 pub(crate) fn no_timer(error: &dyn fmt::Display) {
-    warn!(name: "dueq.no_timer", target: "dueq", %error, "the timer thread could not be started: messages may be a millisecond later");
+    warn!(name: "dueq.no_timer", target: "dueq",
+        %error,
+        "the timer thread could not be started: messages may be a millisecond later");
 }
 
 pub(crate) fn master_unknown(error: &Error) {
-    warn!(name: "dueq.master_unknown", target: "dueq", %error, "no Sentinel named a usable master: it is tried again");
+    warn!(name: "dueq.master_unknown", target: "dueq",
+        %error,
+        "no Sentinel named a usable master: it is tried again");
 }
 
 pub(crate) fn master_changed(old: &str, new: &str) {

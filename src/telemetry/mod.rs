@@ -1,4 +1,4 @@
-//! What dueq reports about itself: events by `tracing`, counts and times as metrics.
+//! What the library reports about its work: events by `tracing`, and metrics.
 
 pub(crate) mod events;
 pub(crate) mod metrics;

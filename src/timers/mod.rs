@@ -13,10 +13,10 @@ use crate::wheel::{Full, Key, Wheel};
 
 pub use waiting::Expired;
 
-/// A set of timers that is a stream of those that expire.
+/// A set of timers; a stream of those that expire.
 ///
-/// The stream ends, with `None`, while the set is empty; after another insertion it goes on.
-/// See the [module](self) for what is guaranteed.
+/// The stream returns `None` while the set is empty, and continues after the next insertion. The
+/// [module](self) documents the guarantees.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -34,12 +34,12 @@ pub use waiting::Expired;
 /// ```
 pub struct Timers<T> {
     wheel: Wheel<T>,
-    /// Tick 0; a tick is a millisecond.
+    /// The instant of tick 0. A tick is a millisecond.
     start: Instant,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// The tick that `sleep` ends at.
+    /// The tick at which `sleep` ends.
     wake_at: u64,
-    /// Of whoever waits for the sleep to end.
+    /// The waker of the task that waits for the sleep.
     waiting: Option<Waker>,
 }
 
@@ -53,7 +53,7 @@ impl<T> Timers<T> {
         Self::with_capacity_limit(Wheel::<T>::MAX_LEN)
     }
 
-    /// An empty set that never holds more than `limit` timers.
+    /// An empty set that holds at most `limit` timers.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -74,7 +74,7 @@ impl<T> Timers<T> {
         }
     }
 
-    /// Adds a timer that expires after `delay`. No delay is too long.
+    /// Adds a timer that expires after `delay`, which may be of any length.
     ///
     /// # Errors
     /// [`Full`], with the value in it, at the capacity limit.
@@ -96,7 +96,7 @@ impl<T> Timers<T> {
         self.insert_tick(when, value)
     }
 
-    /// Adds a timer that expires at `when`, at once if that is over.
+    /// Adds a timer that expires at `when`, or at once if that has passed.
     ///
     /// # Errors
     /// [`Full`], with the value in it, at the capacity limit.
@@ -120,7 +120,8 @@ impl<T> Timers<T> {
         self.insert_tick(when, value)
     }
 
-    /// Makes a timer expire after `delay` from now instead. `false`: the key is stale, the timer has expired or was removed.
+    /// Makes a timer expire after `delay` from now instead. `false`: the key is stale, because the
+    /// timer has expired or was removed.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -137,7 +138,8 @@ impl<T> Timers<T> {
         self.reset_tick(key, when)
     }
 
-    /// Makes a timer expire at `when` instead, at once if that is over. `false`: the key is stale.
+    /// Makes a timer expire at `when` instead, or at once if that has passed. `false`: the key is
+    /// stale.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -155,7 +157,7 @@ impl<T> Timers<T> {
         self.reset_tick(key, when)
     }
 
-    /// Takes a timer out, expired or not, as long as the stream has not yielded it. `None`: the key is stale.
+    /// Takes a timer out, unless the stream has yielded it. `None`: the key is stale.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -186,7 +188,7 @@ impl<T> Timers<T> {
         self.rouse();
     }
 
-    /// Takes all timers out, due or not, in no particular order: the unprocessed ones when a program stops.
+    /// Takes all timers out, due or not, in no particular order; for example when a program stops.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -229,8 +231,8 @@ impl<T> Timers<T> {
         self.wheel.get_mut(key)
     }
 
-    /// When a timer expires, as it was last set, rounded up to a millisecond since these [`Timers`] were made.
-    /// `None`: the key is stale, or this platform has no instant for a time so far off.
+    /// When a timer expires, rounded up to a millisecond since these [`Timers`] were created.
+    /// `None`: the key is stale, or the platform has no instant for so late a time.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -246,7 +248,7 @@ impl<T> Timers<T> {
             .checked_add(Duration::from_millis(self.wheel.deadline(key)?))
     }
 
-    /// Timers in the set, those included that have expired and were not yet yielded.
+    /// The number of timers in the set, including expired ones that were not yet yielded.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -258,7 +260,7 @@ impl<T> Timers<T> {
         self.wheel.len()
     }
 
-    /// Whether there is no timer in the set.
+    /// Whether the set holds no timer.
     ///
     /// ```
     /// assert!(dueq::timers::Timers::<()>::new().is_empty());
@@ -269,7 +271,8 @@ impl<T> Timers<T> {
 
     fn insert_tick(&mut self, when: u64, value: T) -> Result<Key, Full<T>> {
         if self.wheel.is_empty() {
-            // The closer to the present a timer is filed, the less often it is moved.
+            // Set the time first: the closer the wheel is to now, the less often it moves the
+            // timer.
             let now = self.now();
             let _ = self.wheel.advance_limited(now, 0);
         }
@@ -284,7 +287,7 @@ impl<T> Timers<T> {
         was_there
     }
 
-    /// Whole milliseconds that have gone by.
+    /// Whole milliseconds since `start`.
     fn now(&self) -> u64 {
         millis(Instant::now().saturating_duration_since(self.start))
     }

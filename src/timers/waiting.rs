@@ -1,4 +1,4 @@
-//! Waiting for what expires.
+//! Waits for timers to expire.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until};
 use super::Timers;
 use crate::wheel::Key;
 
-/// Entries of the wheel touched before other tasks get a turn: less than a millisecond.
+/// Entries of the wheel touched before other tasks get a turn: takes less than 1 ms.
 const WORK: usize = 4_096;
-/// Slept for at most. Not every platform has instants for all of the wheel's time.
+/// The longest sleep. Not every platform has instants for all times of the wheel.
 const LONG: Duration = Duration::from_secs(365 * 86_400);
 
 /// A timer that expired.
@@ -35,16 +35,16 @@ const LONG: Duration = Duration::from_secs(365 * 86_400);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired<T> {
-    /// The key that the timer had, stale by now.
+    /// The key of the timer, which is stale now.
     pub key: Key,
-    /// When it was due, rounded up to a millisecond since the [`Timers`] were made.
+    /// When it was due, rounded up to a millisecond since the [`Timers`] were created.
     pub deadline: Instant,
-    /// What was inserted.
+    /// The value that was inserted.
     pub value: T,
 }
 
 impl<T> Timers<T> {
-    /// Waits for the next timer to expire; `None` while there are none. Cancel-safe.
+    /// Waits for the next timer to expire. `None` while there are no timers. Cancel safe.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -72,10 +72,10 @@ impl<T> Timers<T> {
         poll_fn(|context| self.poll_expired(context)).await
     }
 
-    /// What [`next`](Self::next) is made of. Only the last waker is remembered.
+    /// The poll function of [`next`](Self::next). Only the last waker is kept.
     ///
     /// # Panics
-    /// Outside a tokio runtime with its time enabled, if there is something to wait for.
+    /// Outside a tokio runtime with time enabled, if it has to wait.
     ///
     /// ```
     /// # use std::{future::poll_fn, time::Duration};
@@ -94,7 +94,7 @@ impl<T> Timers<T> {
         let turn = ready!(poll_proceed(context));
         loop {
             let mut work = WORK;
-            // What was due at the last look needs no look at the clock.
+            // Timers that were due at the last poll need no reading of the clock.
             let expired = self
                 .pop(self.wheel.now(), &mut work)
                 .or_else(|| self.pop(self.now(), &mut work));
@@ -130,7 +130,7 @@ impl<T> Timers<T> {
         })
     }
 
-    /// Sleeps until that tick, or a good part of the way.
+    /// Sleeps until that tick, or for `LONG` at most.
     fn poll_sleep(&mut self, tick: u64, context: &mut Context<'_>) -> Poll<()> {
         let delay = Duration::from_millis(tick.saturating_sub(self.now())).min(LONG);
         let until = match self.start.checked_add(Duration::from_millis(tick)) {
@@ -147,7 +147,7 @@ impl<T> Timers<T> {
         sleep.as_mut().poll(context)
     }
 
-    /// Wakes whoever waits, if it sleeps too long by now or waits for nothing.
+    /// Wakes the waiting task if its sleep is now too long, or if no timer is left.
     pub(crate) fn rouse(&mut self) {
         if self.waiting.is_some()
             && self

@@ -1,19 +1,19 @@
-//! Memory for the queues: chunks of entries in linked lists, recycled through a free list.
+//! Memory for the queues: chunks of entries in linked lists, reused through a free list.
 
 use super::grow::grow;
 use super::level::Slot;
-use super::place::CHUNKS_MAX;
+use super::location::CHUNKS_MAX;
 
-/// Entries in a chunk: 384 bytes, so that links cost little and a queue wastes little.
+/// Entries in a chunk. At 384 bytes, links cost little and a queue wastes little.
 pub(super) const CHUNK: usize = 128;
-/// No chunk, or no timer.
+/// Stands for "no chunk" or "no timer".
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The arena of chunks.
 pub(super) struct Chunks {
-    /// The low three bytes of each entry: all of it, while there are no more than 2^24 timers.
+    /// The low three bytes of each entry. They suffice up to 2^24 timers.
     entries: Vec<[[u8; 3]; CHUNK]>,
-    /// The high byte of each entry, from the first on that has one; until then there are none.
+    /// The high byte of each entry; empty until an entry needs one.
     highs: Vec<[u8; CHUNK]>,
     links: Vec<Link>,
     free: u32,
@@ -23,7 +23,8 @@ pub(super) struct Chunks {
 struct Link {
     /// The next chunk of the queue, or of the free list.
     next: u32,
-    /// Whose queue this is, for the timer that knows only its place. Meaningless in the free list.
+    /// The slot of the queue, so that a timer's location leads to its slot. Unused in the free
+    /// list.
     owner: Slot,
 }
 
@@ -43,7 +44,7 @@ impl Chunks {
         let chunk = self.free;
         if chunk == NONE {
             let chunk = self.entries.len() as u32;
-            // Holds because timers are limited in number, and stale entries to about as many.
+            // The number of timers is limited, and stale entries are limited to about as many.
             assert!(chunk < CHUNKS_MAX, "the wheel has outgrown its entries");
             grow(&mut self.entries);
             self.entries.push([[0; 3]; CHUNK]);
@@ -58,7 +59,7 @@ impl Chunks {
         chunk
     }
 
-    /// Frees the list from `head` to `tail`, however long, in one step.
+    /// Frees the list from `head` to `tail` in constant time.
     #[inline]
     pub(super) fn free(&mut self, head: u32, tail: u32) {
         self.links[tail as usize].next = self.free;
@@ -89,7 +90,7 @@ impl Chunks {
         )
     }
 
-    /// Copies the entries from `begin` on, as many as `block` has room for.
+    /// Copies the entries from `begin` on; fills `block`.
     #[inline]
     pub(super) fn copy(&self, chunk: u32, begin: u8, block: &mut [u32]) {
         let (chunk, begin) = (chunk as usize, usize::from(begin));
@@ -122,7 +123,7 @@ impl Chunks {
         }
     }
 
-    /// Gives a high byte to each entry that has none.
+    /// Adds a high byte of 0 to each entry that has none.
     #[cold]
     fn add_highs(&mut self) {
         grow(&mut self.highs);
@@ -147,7 +148,7 @@ mod tests {
     const LARGE: u32 = 1 << 24;
 
     #[test]
-    fn entries_keep_their_value_when_one_needs_a_fourth_byte() {
+    fn entries_keep_their_value_when_high_bytes_are_added() {
         let mut chunks = Chunks::new();
         let slot = Slot::new(0, 0);
         let [first, second] = [chunks.allocate(slot), chunks.allocate(slot)];
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_entry_takes_the_place_of_a_large_one() {
+    fn a_small_entry_may_follow_a_large_one_in_reused_memory() {
         let mut chunks = Chunks::new();
         let chunk = chunks.allocate(Slot::new(0, 0));
         chunks.set(chunk, 0, 7 * LARGE + 7);

@@ -1,12 +1,14 @@
-//! Emptying the wheel.
+//! Takes all timers out of the wheel.
 
 use std::iter::FusedIterator;
 
 use super::Wheel;
 
-/// Takes all timers out, due or not, as `(deadline, value)`, in no particular order.
+/// An iterator that takes out all timers, due or not, as `(deadline, value)`, in no particular
+/// order.
 ///
-/// Made by [`Wheel::drain`]. Dropping it drops the timers that are left; forgetting it leaves them in the wheel.
+/// Created by [`Wheel::drain`]. Dropping it drops the remaining timers; forgetting it leaves them
+/// in the wheel.
 #[derive(Debug)]
 pub struct Drain<'wheel, T> {
     wheel: &'wheel mut Wheel<T>,
@@ -21,7 +23,7 @@ impl<T> Iterator for Drain<'_, T> {
             let taken = self.wheel.slab.take(self.index);
             self.index += 1;
             if let Some((_, timer)) = taken {
-                self.wheel.leave(timer.place);
+                self.wheel.leave(timer.location);
                 return Some((timer.when, timer.value));
             }
         }
@@ -39,7 +41,8 @@ impl<T> FusedIterator for Drain<'_, T> {}
 
 impl<T> Drop for Drain<'_, T> {
     fn drop(&mut self) {
-        /// Goes on after a value whose drop panics. If another one does, the process aborts, as with any collection.
+        /// Continues after a value whose drop panics. A second panic aborts the process, as in any
+        /// collection.
         struct Rest<'rest, 'wheel, T>(&'rest mut Drain<'wheel, T>);
 
         impl<T> Drop for Rest<'_, '_, T> {
@@ -54,12 +57,12 @@ impl<T> Drop for Drain<'_, T> {
 }
 
 impl<T> Wheel<T> {
-    /// Takes out all timers, due or not: the unprocessed ones when a program stops.
+    /// Takes out all timers, due or not; for example the unprocessed ones when a program stops.
     ///
-    /// Yields `(deadline, value)` in no particular order. Dropping the iterator drops those it has not yielded.
-    /// Their keys become stale. The time and the memory are kept.
+    /// Yields `(deadline, value)` in no particular order. Dropping the iterator drops the timers
+    /// that it has not yielded. All keys become stale. The wheel keeps its time and its memory.
     ///
-    /// **Cost.** A few nanoseconds a timer, and for every timer that there has been room for.
+    /// **Cost.** A few nanoseconds for each timer that the wheel has memory for.
     ///
     /// ```
     /// use dueq::wheel::Wheel;
@@ -80,9 +83,10 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Drops all timers. Their keys become stale; the time and the memory are kept.
+    /// Drops all timers. Their keys become stale; the wheel keeps its time and its memory.
     ///
-    /// If the drop of a value panics, the others are dropped all the same, and the wheel is empty and usable.
+    /// If the drop of a value panics, the others are still dropped, and the wheel is empty and
+    /// usable.
     ///
     /// ```
     /// use dueq::wheel::Wheel;

@@ -1,4 +1,4 @@
-//! Taking out what is due.
+//! Takes out due timers.
 
 use std::iter::FusedIterator;
 
@@ -16,18 +16,18 @@ use super::{Key, Wheel};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired<T> {
-    /// The key that the timer had, stale by now: for looking up what the caller keeps under it.
+    /// The timer's key. It is stale, but the caller may use it to look up its own data.
     pub key: Key,
-    /// The time it was set to, never after the wheel's [`now`](Wheel::now).
+    /// The timer's deadline, which is not after the wheel's [`now`](Wheel::now).
     pub deadline: u64,
-    /// What was inserted.
+    /// The value that was inserted.
     pub value: T,
 }
 
-/// Takes out the due timers one by one, the earliest deadline first, as far as it is asked to.
+/// An iterator that takes out the due timers, earliest deadline first.
 ///
-/// Made by [`Wheel::advance`] and [`Wheel::advance_limited`].
-/// Whatever is left when it is dropped (or forgotten) stays in the wheel and due; its keys stay good.
+/// Created by [`Wheel::advance`] and [`Wheel::advance_limited`]. Timers that it has not taken out
+/// when it is dropped or forgotten stay in the wheel and due; their keys stay valid.
 #[derive(Debug)]
 #[must_use = "timers fire as the iterator is consumed"]
 pub struct Due<'wheel, T> {
@@ -36,7 +36,8 @@ pub struct Due<'wheel, T> {
 }
 
 impl<T> Due<'_, T> {
-    /// The units of work not yet spent. At 0, more timers may be due; above 0 after a `None`, none are.
+    /// The units of work not yet spent. At 0, more timers may be due. Above 0 after a `None`, no
+    /// timer is due.
     ///
     /// ```
     /// use dueq::wheel::Wheel;
@@ -68,13 +69,15 @@ impl<T> Iterator for Due<'_, T> {
 impl<T> FusedIterator for Due<'_, T> {}
 
 impl<T> Wheel<T> {
-    /// Tells the wheel that it is `now`, and returns an iterator that takes out the due timers, the earliest deadline first.
+    /// Sets the wheel's time to `now`, and returns an iterator that takes out the due timers,
+    /// earliest deadline first.
     ///
-    /// A timer is due when its deadline is at or before `now`. What the iterator is not asked for stays due.
-    /// A `now` before an earlier one changes nothing: what was due then is due still.
+    /// A timer is due when its deadline is at or before `now`. Timers that the iterator does not
+    /// yield stay due. A `now` before the time of the wheel does not change the time.
     ///
-    /// **Cost.** Each timer is touched once to fire and, before that, at most once a level, usually once or twice altogether.
-    /// The first item may have to wait until a slot with many timers has been spread; see [`advance_limited`](Self::advance_limited).
+    /// **Cost.** Firing touches a timer once. Before that it is moved at most once per level,
+    /// usually once or twice in all. The first item may take long if a slot with many timers has to
+    /// be spread; see [`advance_limited`](Self::advance_limited).
     ///
     /// ```
     /// use dueq::wheel::Wheel;
@@ -94,12 +97,14 @@ impl<T> Wheel<T> {
         self.advance_limited(now, usize::MAX)
     }
 
-    /// As [`advance`](Self::advance), but touches at most `work` entries: a bound on how long a call can take.
+    /// Like [`advance`](Self::advance), but touches at most `work` entries, which bounds the
+    /// duration of the call.
     ///
-    /// One unit is one entry fired, moved towards the lowest level, or found stale.
-    /// The iterator ends when nothing more is due or the work is spent;
-    /// in the second case [`next_expiration`](Self::next_expiration) is at or before `now`, and the next call goes on from there.
-    /// Any `work` above 0 makes progress; 0 only tells the time. A timer that is not reset takes at most 12 units in all.
+    /// One unit is one entry fired, moved towards the lowest level, or found stale. The iterator
+    /// ends when nothing more is due or the work is spent. In the second case
+    /// [`next_expiration`](Self::next_expiration) is at or before `now`, and the next call
+    /// continues. Any `work` above 0 makes progress; 0 only sets the time. A timer that is not
+    /// reset takes at most 12 units in all.
     ///
     /// ```
     /// use dueq::wheel::Wheel;
@@ -120,9 +125,10 @@ impl<T> Wheel<T> {
         Due { wheel: self, work }
     }
 
-    /// Takes out the timer with the earliest deadline if that is at or before `now`: one step of [`advance`](Self::advance).
+    /// Takes out the timer with the earliest deadline, if that is at or before `now`: one step of
+    /// [`advance`](Self::advance).
     ///
-    /// Between two calls anything may be done to the wheel, also to timers that are due and have not been popped.
+    /// Between two calls the wheel may be changed in any way, including timers that are due.
     ///
     /// ```
     /// use dueq::wheel::Wheel;
@@ -146,15 +152,18 @@ impl<T> Wheel<T> {
     fn set_now(&mut self, now: u64) {
         self.now = self.now.max(now);
         if self.next_expiration().is_none_or(|next| next > self.now) {
-            // Nothing is passed over. The closer the wheel stands, the lower the levels at which it files.
+            // No timer is skipped. The closer the position is to now, the lower the levels of new
+            // timers.
             self.position = self.now;
         }
     }
 
-    /// Fires the timer with the earliest deadline if that is due by [`now`](Self::now) and found before `work` runs out.
+    /// Fires the timer with the earliest deadline, if that is due by [`now`](Self::now) and found
+    /// before `work` runs out.
     ///
-    /// It is in one of three places. The overdue come before the position, and all others at or after it.
-    /// The run is sorted and due. Any slot that starts before the run's first deadline may hold an earlier one, and is opened first.
+    /// The timer is overdue, in the run, or in a slot. Overdue timers have deadlines before the
+    /// position, all others at or after it. The run is sorted and due. A slot that starts before
+    /// the run's first deadline may hold an earlier one, so it is opened first.
     #[inline]
     fn pop_due(&mut self, work: &mut usize) -> Option<Expired<T>> {
         while *work > 0 {

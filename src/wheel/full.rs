@@ -1,10 +1,11 @@
-//! The one error: no room.
+//! The error of a wheel at its capacity limit.
 
 use std::{error, fmt};
 
-/// The wheel is at its limit; the value comes back unharmed.
+/// The wheel is at its capacity limit; the value is returned.
 ///
-/// Returned by [`Wheel::insert`](super::Wheel::insert). A timer that fires or is removed makes room at once.
+/// The error of [`Wheel::insert`](super::Wheel::insert). A timer that fires or is removed makes
+/// room at once.
 ///
 /// ```
 /// use dueq::wheel::{Full, Wheel};
@@ -21,7 +22,7 @@ use std::{error, fmt};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
-/// Says nothing about the value, so that any `T` can be unwrapped or reported.
+/// Does not show the value, so that `T` need not implement `Debug`.
 impl<T> fmt::Debug for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Full(..)")
@@ -30,7 +31,7 @@ impl<T> fmt::Debug for Full<T> {
 
 impl<T> fmt::Display for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the wheel holds as many timers as it may")
+        f.write_str("the wheel is at its capacity limit")
     }
 }
 

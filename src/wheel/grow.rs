@@ -1,8 +1,9 @@
-//! How the two large vectors grow.
+//! The growth of the two large vectors.
 
-/// Makes room for one more: doubles while that is little, then adds an eighth.
+/// Makes room for one more element: doubles up to 16 MiB, then adds an eighth.
 ///
-/// A large block that is doubled leaves up to half of itself idle, and system allocators grow it without copying anyway.
+/// Doubling a large block leaves up to half of it unused, and system allocators grow large blocks
+/// without copying.
 #[inline]
 pub(super) fn grow<E>(entries: &mut Vec<E>) {
     const LARGE: usize = 16 << 20;

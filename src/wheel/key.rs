@@ -1,17 +1,20 @@
-//! What a caller holds of a timer.
+//! The key of a timer.
 
 use std::num::NonZeroU32;
 
 /// Names one timer of one [`Wheel`](super::Wheel): 8 bytes, and `Option<Key>` is 8 bytes too.
 ///
-/// A key is good from [`insert`](super::Wheel::insert) until its timer fires, is removed or is drained.
-/// After that it is *stale*: every method answers `None` or `false`, also when the timer's memory has been given to another timer,
-/// because each use of a piece of memory has its own generation, and memory whose generations are used up is retired.
+/// A key is valid from [`insert`](super::Wheel::insert) until its timer fires, is removed or is
+/// drained. After that it is *stale*: every method returns `None` or `false`, even if another timer
+/// reuses the memory. Each use of a piece of memory has its own generation, and memory whose
+/// generations are used up is retired.
 ///
-/// **Not guaranteed.** A key of *another* wheel is answered in the same way, but that rests on each wheel beginning at a generation of its own:
-/// two wheels of one process could confuse keys only after one of them has reused the same memory a great many times
-/// (over a thousand million with two wheels, over a million with a thousand).
-/// Rely on it to survive a mistake, not as a check. The order of keys means nothing; it lets them live in sorted maps.
+/// **Not guaranteed.** A key of *another* wheel usually counts as stale, too, because each wheel
+/// starts at its own generation. Two wheels of one process could confuse keys only after one of
+/// them has reused the same memory very often: over 1,000 million times with two wheels, over a
+/// million times with a thousand wheels. Do not use this as a check.
+///
+/// The order of keys has no meaning; it allows keys in sorted maps.
 ///
 /// ```
 /// use dueq::wheel::Wheel;

@@ -1,8 +1,9 @@
-//! Which slot a deadline belongs to: arithmetic only.
+//! Computes the slot of a deadline.
 //!
-//! A time is a number of eleven digits in base 64. Level `n` has a slot for each value of digit `n`.
-//! A deadline is filed at the level of the highest digit in which it differs from the wheel's position, under that digit.
-//! So everything at one level comes before everything at the next, and digits never wrap round.
+//! A time is a number of eleven digits in base 64. Level `n` has a slot for each value of digit
+//! `n`. The level of a deadline is the highest digit in which it differs from the wheel's position,
+//! and that digit selects the slot. So all deadlines at one level come before those at the next
+//! level, and digits never wrap around.
 
 /// Bits in a digit: 64 slots a level, as many as a `u64` bitmap has bits.
 const DIGIT_BITS: u32 = 6;
@@ -18,11 +19,11 @@ pub(super) const SLOTS: usize = LEVELS * DIGITS;
 pub(super) struct Slot(u16);
 
 impl Slot {
-    /// Where `when` is filed while the wheel stands at `position <= when`.
+    /// The slot of the deadline `when`, for a wheel at `position <= when`.
     #[inline]
     pub(super) fn of(when: u64, position: u64) -> Self {
         debug_assert!(position <= when);
-        // The `|` makes deadlines within the lowest digit, and the position itself, level 0.
+        // The `|` gives level 0 to deadlines that differ in the lowest digit only, or not at all.
         let highest_difference = ((when ^ position) | (DIGITS as u64 - 1)).ilog2();
         let level = highest_difference / DIGIT_BITS;
         let digit = (when >> (level * DIGIT_BITS)) as usize % DIGITS;
@@ -55,7 +56,7 @@ impl Slot {
         self.index() % DIGITS
     }
 
-    /// The first tick of an occupied slot, given where the wheel stands: the digits above are those of the position.
+    /// The first tick of an occupied slot. The higher digits are those of the position.
     #[inline]
     pub(super) fn start(self, position: u64) -> u64 {
         let shift = self.shift();
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_boundary_is_filed_under_its_highest_differing_digit() {
+    fn the_highest_differing_digit_selects_the_slot() {
         for level in 1..LEVELS {
             let boundary = 1_u64 << (level as u32 * DIGIT_BITS);
             assert_eq!(Slot::of(boundary - 1, 0), Slot::new(level - 1, 63));
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_starts_at_or_before_what_is_filed_in_it_and_after_the_position() {
+    fn a_slot_starts_after_the_position_and_spans_its_deadlines() {
         for position_bits in 0..64 {
             for offset_bits in 0..64 {
                 let position = (1_u64 << position_bits) - 1;

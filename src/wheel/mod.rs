@@ -8,9 +8,9 @@ mod full;
 mod grow;
 mod key;
 mod level;
+mod location;
 mod next;
 mod overdue;
-mod place;
 mod run;
 mod slab;
 mod slots;
@@ -29,9 +29,9 @@ use run::Run;
 use slab::Slab;
 use slots::Slots;
 
-/// A set of timers, each a deadline and a value, that gives up those that are due.
+/// A set of timers, each with a deadline and a value, from which due timers are taken out.
 ///
-/// See the [module](self) for what is guaranteed, what it costs, and how it works.
+/// The [module](self) documents guarantees, costs and the algorithm.
 ///
 /// ```
 /// use dueq::wheel::Wheel;
@@ -50,21 +50,24 @@ pub struct Wheel<T> {
     slots: Slots,
     run: Run,
     overdue: Overdue,
-    /// What the slots are relative to: every deadline in them is at or after it. It follows `now`, behind what has not been taken out.
+    /// The reference time of the slots: every deadline in them is at or after it. It follows `now`,
+    /// but stays before due timers that have not been taken out.
     position: u64,
-    /// The latest time that anybody has told.
+    /// The latest time that the caller has passed in.
     now: u64,
     limit: usize,
 }
 
 impl<T> Wheel<T> {
-    /// Timers that a wheel can hold at most, whatever its limit: 2^30.
+    /// The most timers that any wheel can hold: 2^30.
     pub const MAX_LEN: usize = 1 << 30;
 
-    /// An empty wheel at time 0. It takes some 17 KiB for its slots at once, and about 27 bytes a timer (with a `u64`) as they come.
+    /// An empty wheel at time 0. Its slots take 17 KiB; each timer takes about 27 bytes (with a
+    /// `u64`).
     ///
-    /// If ticks do not begin near 0 (milliseconds since 1970, say), tell the wheel the time before the first insertion, by a
-    /// [`pop_expired`](Self::pop_expired). Otherwise all timers are filed far ahead, in the same slot, and moved when the time is told.
+    /// If ticks do not start near 0, such as milliseconds since 1970, set the time before the first
+    /// insertion with [`pop_expired`](Self::pop_expired). Otherwise all timers go into one slot far
+    /// ahead, and are moved at the first advance.
     ///
     /// ```
     /// let wheel = dueq::wheel::Wheel::<()>::new();
@@ -74,9 +77,11 @@ impl<T> Wheel<T> {
         Self::with_capacity_limit(Self::MAX_LEN)
     }
 
-    /// An empty wheel that never holds more than `limit` timers: [`insert`](Self::insert) refuses the next.
+    /// An empty wheel that holds at most `limit` timers: at the limit, [`insert`](Self::insert)
+    /// fails.
     ///
-    /// Nothing is allocated for them in advance. A limit above [`MAX_LEN`](Self::MAX_LEN) is `MAX_LEN`.
+    /// It allocates no memory for them in advance. A limit above [`MAX_LEN`](Self::MAX_LEN) is
+    /// lowered to `MAX_LEN`.
     ///
     /// ```
     /// use dueq::wheel::Wheel;
@@ -98,9 +103,10 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Adds a timer that is due at `when`. A `when` at or before [`now`](Self::now) is due at once, that is, at the next pop.
+    /// Adds a timer that is due at `when`. If `when` is at or before [`now`](Self::now), the next
+    /// pop takes it out.
     ///
-    /// **Cost.** Constant: one timer and one entry written. Now and then memory grows, which copies it.
+    /// **Cost.** Constant: one timer and one entry are written. When memory grows, it is copied.
     ///
     /// # Errors
     /// [`Full`], with the value in it, at the capacity limit.
@@ -127,8 +133,8 @@ impl<T> Wheel<T> {
 
     /// Takes a timer out before it fires, due or not. `None`: the key is stale or of another wheel.
     ///
-    /// **Cost.** Constant, and touches the one timer: its entry is left to go stale.
-    /// When most entries of its slot are stale, each removal also looks at up to 128 of them, which pays for itself.
+    /// **Cost.** Constant: it touches this timer only, and its entry becomes stale. When most
+    /// entries of its slot are stale, each removal also reads up to 128 of them.
     ///
     /// ```
     /// use dueq::wheel::Wheel;
@@ -142,15 +148,15 @@ impl<T> Wheel<T> {
     pub fn remove(&mut self, key: Key) -> Option<T> {
         self.slab.get(key)?;
         let (_, timer) = self.slab.take(key.index)?;
-        self.unfile(timer.place);
+        self.unfile(timer.location);
         Some(timer.value)
     }
 
-    /// Makes a timer due at `when` instead, earlier or later, also if it is due and not yet popped.
-    /// `false`: the key is stale or of another wheel. The key stays good, and the previous deadline is forgotten.
+    /// Changes the deadline of a timer to `when`, earlier or later, even if it is due and not yet
+    /// popped. The key stays valid. `false`: the key is stale or of another wheel.
     ///
-    /// **Cost.** Constant. To later: one field is rewritten, and the timer is moved when its old time comes.
-    /// To earlier: as a removal and an insertion, unless it stays within its slot.
+    /// **Cost.** Constant. To later: one field is written, and the timer is moved at its old
+    /// deadline. To earlier: as a removal and an insertion, unless it stays within its slot.
     ///
     /// ```
     /// use dueq::wheel::Wheel;
@@ -167,19 +173,20 @@ impl<T> Wheel<T> {
         let Some(timer) = self.slab.get_mut(key) else {
             return false;
         };
-        let (before, place) = (timer.when, timer.place);
+        let (before, location) = (timer.when, timer.location);
         timer.when = when;
-        if place.is_in_slot() && when >= before
+        if location.is_in_slot() && when >= before
             || self
-                .slot_of(place)
+                .slot_of(location)
                 .is_some_and(|slot| when >= slot.start(self.position))
         {
-            // The slot is looked at when its time starts, and the timer may wait there until then.
+            // The slot is visited at its first tick, which is not after `when`: the timer may stay
+            // there.
             return true;
         }
-        // Filed first, so that the old entry is stale when the old slot is cleared of stale entries.
+        // Filed first, so that the old entry is stale when `unfile` removes stale entries.
         self.file(key.index, when);
-        self.unfile(place);
+        self.unfile(location);
         true
     }
 
@@ -208,7 +215,7 @@ impl<T> Wheel<T> {
         self.slab.get_mut(key).map(|timer| &mut timer.value)
     }
 
-    /// When a timer is due, as it was last set. `None`: the key is stale or of another wheel.
+    /// The deadline of a timer, as it was last set. `None`: the key is stale or of another wheel.
     ///
     /// ```
     /// let mut wheel = dueq::wheel::Wheel::new();
@@ -221,7 +228,7 @@ impl<T> Wheel<T> {
         self.slab.get(key).map(|timer| timer.when)
     }
 
-    /// The latest time that the wheel was told; 0 at first.
+    /// The wheel's time: the latest that was passed in, or 0.
     ///
     /// ```
     /// let mut wheel = dueq::wheel::Wheel::<()>::new();
@@ -234,7 +241,7 @@ impl<T> Wheel<T> {
         self.now
     }
 
-    /// Timers in the wheel, those included that are due and have not been taken out.
+    /// The number of timers in the wheel, including due ones that have not been taken out.
     ///
     /// ```
     /// let mut wheel = dueq::wheel::Wheel::new();
@@ -246,7 +253,7 @@ impl<T> Wheel<T> {
         self.slab.len()
     }
 
-    /// Whether there is no timer in the wheel.
+    /// Whether the wheel holds no timer.
     ///
     /// ```
     /// assert!(dueq::wheel::Wheel::<()>::new().is_empty());

@@ -1,19 +1,24 @@
-//! When to look again.
+//! Computes when to advance the wheel next.
 
 use super::Wheel;
 
 impl<T> Wheel<T> {
-    /// When to advance the wheel next: **a lower bound** of the earliest deadline, and `None` exactly if the wheel is empty.
+    /// When to advance the wheel next: **a lower bound** of the earliest deadline, and `None`
+    /// exactly if the wheel is empty.
     ///
     /// Guaranteed:
-    /// - it is never later than any deadline in the wheel, so whoever sleeps until it misses nothing;
-    /// - at or before [`now`](Self::now), something is due or work was left undone, and advancing makes progress;
-    /// - once everything due has been taken out, it is *after* `now`: a loop of sleeping until it and advancing never spins;
-    /// - a timer causes at most 11 wake-ups, the last on the dot (typically 3 for one that is half a minute ahead).
-    ///   Resetting it to later does not add one at once, but it is the old deadline that is waited for before the new one is.
+    /// - It is not later than any deadline in the wheel: a caller that sleeps until then misses no
+    ///   timer.
+    /// - If it is at or before [`now`](Self::now), a timer is due or work is unfinished, and
+    ///   advancing makes progress.
+    /// - Once every due timer has been taken out, it is *after* `now`: a loop that sleeps until
+    ///   then and advances does not spin.
+    /// - A timer causes at most 11 wake-ups, the last at its deadline; typically 3 for a timer half
+    ///   a minute ahead. After a reset to later, the wheel still wakes up for the old deadline
+    ///   first.
     ///
-    /// Not guaranteed: that anything fires then, and that it only grows: it is the bound for what is in the wheel at the moment,
-    /// and an insertion, removal or reset may move it. After inserting or resetting, ask again.
+    /// Not guaranteed: that a timer fires then, and that the value only grows. An insertion,
+    /// removal or reset may change it: call this again afterwards.
     ///
     /// **Cost.** A few instructions, whatever the number of timers.
     ///
@@ -46,9 +51,9 @@ impl<T> Wheel<T> {
 
     /// The earliest deadline in the wheel, exactly.
     ///
-    /// **Cost.** Looks at every timer that shares the first occupied slot, and at those of the slots after it
-    /// for as long as it meets only timers that were reset to later: with a million of those, at a million.
-    /// To know when to wake, [`next_expiration`](Self::next_expiration) is enough.
+    /// **Cost.** Reads every timer in the first occupied slot. If all of them were reset to later,
+    /// it reads the next slots, too: up to all timers. To know when to wake up,
+    /// [`next_expiration`](Self::next_expiration) is enough.
     ///
     /// ```
     /// use dueq::wheel::Wheel;
@@ -61,7 +66,7 @@ impl<T> Wheel<T> {
     /// ```
     pub fn next_expiration_exact(&self) -> Option<u64> {
         if let earliest @ Some(_) = self.overdue.exact(&self.slab) {
-            return earliest; // All else is at or after the position.
+            return earliest; // All others are at or after the position.
         }
         let mut earliest = self.run.exact(&self.slab);
         for (slot, start) in self.slots.in_order(self.position) {
@@ -71,7 +76,7 @@ impl<T> Wheel<T> {
             let deadlines = self
                 .slots
                 .entries(slot)
-                .filter_map(|(index, place)| self.slab.when_at(index, place));
+                .filter_map(|(index, location)| self.slab.when_at(index, location));
             earliest = earliest.into_iter().chain(deadlines).min();
         }
         earliest

@@ -1,6 +1,7 @@
-//! Timers whose deadline the wheel had already passed when it was set.
+//! Timers whose deadline was before the position of the wheel when they were set.
 //!
-//! They are few in any sane program, so a heap does, and it keeps them in the order of their deadlines like all others.
+//! A program rarely sets many of those, so a heap is enough. It keeps them in the order of their
+//! deadlines.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,12 +10,12 @@ use std::mem;
 use super::key::Key;
 use super::slab::Slab;
 
-/// Stale entries that are not worth a sweep.
+/// This many stale entries do not cause a sweep.
 const SLACK: usize = 64;
 
 /// The overdue timers, earliest deadline first.
 pub(super) struct Overdue {
-    /// An entry is valid if its timer is overdue with this very deadline.
+    /// An entry is valid if its timer still has this deadline.
     heap: BinaryHeap<Reverse<(u64, Key)>>,
     live: usize,
 }
@@ -38,29 +39,30 @@ impl Overdue {
         if self.heap.len() > 2 * self.live + SLACK {
             self.sweep(slab);
         }
-        let Some((key, when)) = slab.place_overdue(index) else {
+        let Some((key, when)) = slab.make_overdue(index) else {
             return;
         };
         self.heap.push(Reverse((when, key)));
         self.live += 1;
     }
 
-    /// A deadline at or before all of these.
+    /// A lower bound of the deadlines.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
         self.heap.peek().map(|&Reverse((when, _))| when)
     }
 
-    /// Takes the entry at the front, and the timer if it is valid.
+    /// Removes the first entry, and returns its timer if the entry is valid.
     pub(super) fn pop<T>(&mut self, slab: &Slab<T>) -> Option<u32> {
         let Reverse(entry) = self.heap.pop()?;
         is_valid(slab, entry).then(|| {
             self.leave();
-            entry.1.index
+            let (_, key) = entry;
+            key.index
         })
     }
 
-    /// Counts off one timer whose entry is no longer valid.
+    /// Counts one entry as stale.
     pub(super) fn leave(&mut self) {
         self.live -= 1;
         if self.live == 0 {
@@ -80,7 +82,8 @@ impl Overdue {
     fn sweep<T>(&mut self, slab: &Slab<T>) {
         let mut entries = mem::take(&mut self.heap).into_vec();
         entries.retain(|&Reverse(entry)| is_valid(slab, entry));
-        // A timer that was moved away and back has two valid entries; only the first to be popped would find it.
+        // A timer that was moved away and back has two valid entries; the second would be popped in
+        // vain.
         entries.sort_unstable();
         entries.dedup();
         self.heap = entries.into();
@@ -92,7 +95,8 @@ impl Overdue {
     }
 }
 
-/// Whether an entry is that of its timer's present deadline. The position never goes back, so that timer is overdue.
+/// Whether the timer still has the deadline of the entry. The position never goes back, so such a
+/// timer is overdue.
 fn is_valid<T>(slab: &Slab<T>, (when, key): (u64, Key)) -> bool {
     slab.get(key).is_some_and(|timer| timer.when == when)
 }

@@ -1,22 +1,22 @@
-//! A small slot that is due to its last tick, sorted and ready to be fired from front to back.
+//! The run: a small slot whose whole span is due, sorted, so that it fires from front to back.
 //!
-//! It spares its timers the way down through the levels.
+//! Its timers need not be moved down through the levels.
 
-use super::place::Place;
+use super::location::Location;
 use super::slab::Slab;
 
-/// Bits for the order of arrival in a key.
+/// Bits of a key that hold the order of arrival.
 const ARRIVAL_BITS: u32 = 11;
-/// Timers in a run at most: few enough that they stay in the cache between the sorting and the firing.
+/// Most timers in a run: few enough to stay in the cache between sorting and firing.
 pub(super) const RUN_MAX: usize = 1 << ARRIVAL_BITS;
-/// Bits of a deadline, from the start of its slot, that a key has room for.
+/// Bits of a key that hold the deadline, relative to the start of the slot.
 pub(super) const RUN_SPAN_BITS: u32 = u64::BITS - ARRIVAL_BITS;
 
-/// The timers of one slot, in the order of their deadlines, and of arrival where those are equal.
+/// The timers of one slot, ordered by deadline and then by arrival.
 pub(super) struct Run {
-    /// The deadline from `start` on, above the order of arrival: sorted as plain numbers.
+    /// Each is the deadline relative to `start`, above the order of arrival.
     keys: Vec<u64>,
-    /// In the order of arrival, so that a timer's place does not change when the keys are sorted.
+    /// In the order of arrival, so that sorting the keys does not change the timers' locations.
     timers: Vec<u32>,
     start: u64,
     fired: usize,
@@ -39,7 +39,7 @@ impl Run {
         self.live == 0
     }
 
-    /// Starts a run of deadlines from `start` on, when the run is empty.
+    /// Starts a run of deadlines at or after `start`. The run must be empty.
     pub(super) fn begin(&mut self, start: u64) {
         debug_assert!(self.is_empty());
         self.clear();
@@ -53,34 +53,34 @@ impl Run {
             .push((when - self.start) << ARRIVAL_BITS | arrival as u64);
         self.timers.push(index);
         self.live += 1;
-        slab.set_place(index, Place::in_run(arrival));
+        slab.set_location(index, Location::in_run(arrival));
     }
 
     pub(super) fn sort(&mut self) {
         self.keys.sort_unstable();
     }
 
-    /// A deadline at or before all in the run.
+    /// A lower bound of the deadlines.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
-        // A run that has lost its last timer is cleared, so what is there leads to a live one.
+        // A run without live timers is cleared, so a live timer follows.
         self.keys
             .get(self.fired)
             .map(|key| self.start + (key >> ARRIVAL_BITS))
     }
 
-    /// Takes the entry at the front, and the timer if it is valid.
+    /// Removes the first entry, and returns its timer if the entry is valid.
     #[inline]
     pub(super) fn pop<T>(&mut self, slab: &Slab<T>) -> Option<u32> {
         let arrival = arrival(*self.keys.get(self.fired)?);
         self.fired += 1;
         let index = self.timers[arrival];
-        slab.when_at(index, Place::in_run(arrival))?;
+        slab.when_at(index, Location::in_run(arrival))?;
         self.leave();
         Some(index)
     }
 
-    /// Counts off one timer whose entry is no longer valid.
+    /// Counts one entry as stale.
     #[inline]
     pub(super) fn leave(&mut self) {
         self.live -= 1;
@@ -93,7 +93,7 @@ impl Run {
     pub(super) fn exact<T>(&self, slab: &Slab<T>) -> Option<u64> {
         self.keys.get(self.fired..)?.iter().find_map(|&key| {
             let arrival = arrival(key);
-            slab.when_at(self.timers[arrival], Place::in_run(arrival))
+            slab.when_at(self.timers[arrival], Location::in_run(arrival))
         })
     }
 

@@ -1,4 +1,4 @@
-//! The timers themselves, at indices that stay put.
+//! The timers, at indices that do not change.
 
 use std::mem;
 use std::num::NonZeroU32;
@@ -7,27 +7,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::chunk::NONE;
 use super::grow::grow;
 use super::key::Key;
-use super::place::Place;
+use super::location::Location;
 
 /// A live timer: 24 bytes with a `u64`, of which 8 are the value.
 pub(super) struct Timer<T> {
     pub(super) when: u64,
     pub(super) value: T,
-    pub(super) place: Place,
+    pub(super) location: Location,
     generation: NonZeroU32,
 }
 
-/// Live or free, told apart by the generation that is never zero: no byte is spent on a tag.
+/// Live or free. The generation is never 0, so the enum needs no byte for a tag.
 enum Node<T> {
     Live(Timer<T>),
     Free {
         next: u32,
-        /// Of the next timer that lives here.
+        /// The generation of the next timer at this index.
         generation: NonZeroU32,
     },
 }
 
-/// Nodes and the list of free ones, last freed first, because that one is likeliest to be in the cache.
+/// Nodes, and a list of the free ones. The one freed last is used first: it is likely in the cache.
 pub(super) struct Slab<T> {
     nodes: Vec<Node<T>>,
     free: u32,
@@ -49,7 +49,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// A slab whose nodes live `generations` times.
+    /// A slab whose nodes are used `generations` times.
     #[cfg(test)]
     pub(super) fn with_generations(generations: u32) -> Self {
         let mut slab = Self::new();
@@ -62,12 +62,12 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// One more than the largest index that may be live.
+    /// One more than the largest index in use.
     pub(super) fn indices(&self) -> u32 {
         self.nodes.len() as u32
     }
 
-    /// Stores a timer, which must then be filed somewhere; the value comes back if there are no indices left.
+    /// Stores a timer; the caller must file it. Returns the value if every index is in use.
     #[inline]
     pub(super) fn insert(&mut self, when: u64, value: T) -> Result<Key, T> {
         let fresh = self.nodes.len();
@@ -81,7 +81,7 @@ impl<T> Slab<T> {
         let timer = Node::Live(Timer {
             when,
             value,
-            place: Place::OVERDUE,
+            location: Location::OVERDUE,
             generation,
         });
         match self.nodes.get_mut(index as usize) {
@@ -111,7 +111,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes out whatever lives at `index`.
+    /// Removes the timer at `index`, if there is one.
     #[inline]
     pub(super) fn take(&mut self, index: u32) -> Option<(Key, Timer<T>)> {
         let node = self.nodes.get_mut(index as usize)?;
@@ -136,28 +136,28 @@ impl<T> Slab<T> {
         Some((Key { index, generation }, timer))
     }
 
-    /// The deadline of the timer at `index`, if its valid entry is the one at `place`.
+    /// The deadline of the timer at `index`, if its valid entry is at `location`.
     #[inline]
-    pub(super) fn when_at(&self, index: u32, place: Place) -> Option<u64> {
+    pub(super) fn when_at(&self, index: u32, location: Location) -> Option<u64> {
         match self.nodes.get(index as usize) {
-            Some(Node::Live(timer)) if timer.place == place => Some(timer.when),
+            Some(Node::Live(timer)) if timer.location == location => Some(timer.when),
             _ => None,
         }
     }
 
     #[inline]
-    pub(super) fn set_place(&mut self, index: u32, place: Place) {
+    pub(super) fn set_location(&mut self, index: u32, location: Location) {
         if let Some(Node::Live(timer)) = self.nodes.get_mut(index as usize) {
-            timer.place = place;
+            timer.location = location;
         }
     }
 
-    /// Makes the timer at `index` overdue, and says which and since when.
-    pub(super) fn place_overdue(&mut self, index: u32) -> Option<(Key, u64)> {
+    /// Marks the timer at `index` as overdue. Returns its key and deadline.
+    pub(super) fn make_overdue(&mut self, index: u32) -> Option<(Key, u64)> {
         let Some(Node::Live(timer)) = self.nodes.get_mut(index as usize) else {
             return None;
         };
-        timer.place = Place::OVERDUE;
+        timer.location = Location::OVERDUE;
         Some((
             Key {
                 index,
@@ -176,9 +176,10 @@ fn following(generation: NonZeroU32) -> NonZeroU32 {
     generation.checked_add(1).unwrap_or(NonZeroU32::MIN)
 }
 
-/// Where a new wheel's generations begin: far from those of other wheels, so that their keys mean nothing here.
+/// The first generation of a new wheel: far from those of other wheels, so that their keys are
+/// stale here.
 fn first_generation() -> NonZeroU32 {
-    /// 2^32 divided by the golden ratio: its multiples stay as far apart as can be, however many there are.
+    /// 2^32 divided by the golden ratio: any number of its multiples are spread evenly.
     const STEP: u32 = 0x9E37_79B9;
     static NEXT: AtomicU32 = AtomicU32::new(STEP);
     NonZeroU32::new(NEXT.fetch_add(STEP, Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN)

@@ -1,29 +1,30 @@
-//! The slots: a first-in-first-out queue of entries each, and bitmaps of those that hold a timer.
+//! The slots: each is a first-in-first-out queue of entries. Bitmaps mark the slots with timers.
 
 use std::{cmp, iter};
 
 use super::chunk::{CHUNK, Chunks, NONE};
 use super::level::{LEVELS, SLOTS, Slot};
-use super::place::Place;
+use super::location::Location;
 use super::slab::Slab;
 
 /// All slots of all levels.
 ///
-/// **Invariant:** a slot's bit is set exactly while a live timer has its entry there.
-/// So a wheel never wakes for a slot of cancelled timers, and what they leave behind is freed with the last of them.
+/// **Invariant:** the bit of a slot is set exactly while a live timer has its entry there. So the
+/// wheel never wakes up for cancelled timers, and removing the last timer of a slot frees all its
+/// entries.
 pub(super) struct Slots {
     queues: Box<[Queue]>,
     chunks: Chunks,
-    /// A bit a slot, a word a level.
+    /// One bit per slot, one word per level.
     occupied: [u64; LEVELS],
     /// A bit for each level with an occupied slot.
     levels: u16,
-    /// The slot whose entries are being spread over the levels below, when work ran out in the middle.
+    /// The slot that is partly spread over the levels below, because the work ran out.
     open: Option<Slot>,
 }
 
-/// A slot's entries, the oldest in chunk `head` at `begin`, the newest in chunk `tail` before `end`.
-/// A lone entry needs no chunk: then there is no `head`, and `alone` is the entry.
+/// The entries of a slot: the oldest in chunk `head` at `begin`, the newest in chunk `tail` before
+/// `end`. A single entry needs no chunk: then `head` is `NONE`, and `alone` is the entry.
 #[derive(Clone, Copy)]
 struct Queue {
     head: u32,
@@ -48,8 +49,8 @@ impl Queue {
         live: 0,
     };
 
-    /// Whether so many entries are stale that it is time to look for them.
-    /// The slack keeps small queues, which waste no more than their last chunk, out of it.
+    /// Whether enough entries are stale to remove them. Small queues are exempt: they waste at most
+    /// their last chunk.
     fn is_stale(&self) -> bool {
         self.len - self.live > self.live + CHUNK as u32
     }
@@ -66,11 +67,12 @@ impl Slots {
         }
     }
 
-    /// The slot to visit next and its first tick, at or before every deadline that is filed in any slot.
+    /// The slot to visit next and its first tick, which is a lower bound of the deadlines in all
+    /// slots.
     #[inline]
     pub(super) fn first(&self, position: u64) -> Option<(Slot, u64)> {
         if let Some(slot) = self.open {
-            // Its remaining entries may come before those that have already been spread.
+            // Its remaining entries may have earlier deadlines than those already spread.
             return Some((slot, position));
         }
         let level = self.levels.trailing_zeros() as usize;
@@ -79,7 +81,7 @@ impl Slots {
         Some((slot, slot.start(position)))
     }
 
-    /// All occupied slots in the order in which they will be visited, with their first ticks.
+    /// All occupied slots with their first ticks, in the order of visits.
     pub(super) fn in_order(&self, position: u64) -> impl Iterator<Item = (Slot, u64)> {
         let by_level = (0..LEVELS).flat_map(move |level| {
             let mut digits = self.occupied[level];
@@ -96,7 +98,7 @@ impl Slots {
             .map(move |slot| (slot, slot.start(position)))
     }
 
-    /// Says that what is left in `slot` comes first until it is empty.
+    /// Makes `slot` the next one until it is empty.
     #[inline]
     pub(super) fn open(&mut self, slot: Slot) {
         self.open = Some(slot);
@@ -114,7 +116,7 @@ impl Slots {
         self.queues[slot.index()].len as usize
     }
 
-    /// Appends an entry for the timer at `index` and points the timer at it.
+    /// Appends an entry for the timer at `index`, and sets the location of the timer.
     #[inline]
     pub(super) fn push<T>(&mut self, slab: &mut Slab<T>, slot: Slot, index: u32) {
         let queue = &mut self.queues[slot.index()];
@@ -122,7 +124,7 @@ impl Slots {
         queue.len += 1;
         if queue.len == 1 {
             queue.alone = index;
-            slab.set_place(index, Place::alone(slot));
+            slab.set_location(index, Location::alone(slot));
             self.occupied[slot.level()] |= 1 << slot.digit();
             self.levels |= 1 << slot.level();
             return;
@@ -130,7 +132,7 @@ impl Slots {
         if queue.head == NONE {
             let chunk = self.chunks.allocate(slot);
             self.chunks.set(chunk, 0, queue.alone);
-            slab.set_place(queue.alone, Place::in_chunk(chunk, 0));
+            slab.set_location(queue.alone, Location::in_chunk(chunk, 0));
             (queue.head, queue.tail, queue.begin, queue.end) = (chunk, chunk, 0, 1);
         } else if usize::from(queue.end) == CHUNK {
             let chunk = self.chunks.allocate(slot);
@@ -138,24 +140,26 @@ impl Slots {
             (queue.tail, queue.end) = (chunk, 0);
         }
         self.chunks.set(queue.tail, queue.end, index);
-        slab.set_place(index, Place::in_chunk(queue.tail, queue.end));
+        slab.set_location(index, Location::in_chunk(queue.tail, queue.end));
         queue.end += 1;
     }
 
-    /// Moves the oldest entries, of one chunk at most, into `block`, and says how many and the place of the first.
+    /// Moves the oldest entries, of one chunk at most, into `block`. Returns how many, and the
+    /// location of the first.
     ///
-    /// The caller finds out which are valid *before* it pushes anything (a push may reuse the chunk),
-    /// and reports their number to [`leave`](Self::leave) when it has given them a new place.
+    /// The caller must find out which are valid *before* it pushes any entry, because a push may
+    /// reuse the chunk. After it has given them new locations, it calls [`leave`](Self::leave) with
+    /// their number.
     #[inline]
-    pub(super) fn take(&mut self, slot: Slot, block: &mut [u32]) -> (usize, Place) {
+    pub(super) fn take(&mut self, slot: Slot, block: &mut [u32]) -> (usize, Location) {
         let queue = &mut self.queues[slot.index()];
         if queue.head == NONE {
             let taken = cmp::min(queue.len as usize, block.len());
             block[..taken].fill(queue.alone);
             queue.len -= taken as u32;
-            return (taken, Place::alone(slot));
+            return (taken, Location::alone(slot));
         }
-        let place = Place::in_chunk(queue.head, queue.begin);
+        let location = Location::in_chunk(queue.head, queue.begin);
         let end = if queue.head == queue.tail {
             usize::from(queue.end)
         } else {
@@ -171,10 +175,10 @@ impl Slots {
             (queue.head, queue.begin) = (self.chunks.next(spent), 0);
             self.chunks.free(spent, spent);
         }
-        (taken, place)
+        (taken, location)
     }
 
-    /// Counts off `timers` whose entries in `slot` are no longer valid; the last one frees the slot, whatever its length.
+    /// Counts `timers` entries of `slot` as stale. Without a valid entry, the slot is freed.
     #[inline]
     pub(super) fn leave(&mut self, slot: Slot, timers: usize) {
         let queue = &mut self.queues[slot.index()];
@@ -195,10 +199,11 @@ impl Slots {
         }
     }
 
-    /// Drops the stale entries of the oldest chunk if most of the slot's entries are stale.
+    /// Removes the stale entries of the oldest chunk, if most entries of the slot are stale.
     ///
-    /// The valid ones go to the back, so that the next call finds other entries: a cancellation pays for looking at 128 at most,
-    /// and going once round the queue removes at least half of it.
+    /// The valid entries move to the back, so that the next call finds other entries. A
+    /// cancellation thus reads at most 128 entries, and one pass over the queue removes at least
+    /// half of it.
     #[inline]
     pub(super) fn evacuate<T>(&mut self, slab: &mut Slab<T>, slot: Slot) {
         if self.queues[slot.index()].is_stale() {
@@ -209,10 +214,10 @@ impl Slots {
     #[cold]
     fn evacuate_chunk<T>(&mut self, slab: &mut Slab<T>, slot: Slot) {
         let mut block = [NONE; CHUNK];
-        let (taken, place) = self.take(slot, &mut block);
+        let (taken, location) = self.take(slot, &mut block);
         let mut kept = 0;
         for offset in 0..taken {
-            if slab.when_at(block[offset], place.plus(offset)).is_some() {
+            if slab.when_at(block[offset], location.plus(offset)).is_some() {
                 block[kept] = block[offset];
                 kept += 1;
             }
@@ -223,11 +228,11 @@ impl Slots {
         self.leave(slot, kept);
     }
 
-    /// The entries of a slot, stale ones included, with their places.
-    pub(super) fn entries(&self, slot: Slot) -> impl Iterator<Item = (u32, Place)> {
+    /// The entries of a slot, stale ones included, with their locations.
+    pub(super) fn entries(&self, slot: Slot) -> impl Iterator<Item = (u32, Location)> {
         let queue = self.queues[slot.index()];
         let alone =
-            (queue.head == NONE && queue.len > 0).then(|| (queue.alone, Place::alone(slot)));
+            (queue.head == NONE && queue.len > 0).then(|| (queue.alone, Location::alone(slot)));
         let mut chunk = queue.head;
         let chunks = iter::from_fn(move || {
             let current = (chunk != NONE).then_some(chunk)?;
@@ -244,7 +249,7 @@ impl Slots {
             (begin..end).map(move |offset| {
                 (
                     self.chunks.entry(chunk, offset),
-                    Place::in_chunk(chunk, offset),
+                    Location::in_chunk(chunk, offset),
                 )
             })
         });

@@ -14,10 +14,13 @@ use crate::node::run::{self as node, Settings};
 use crate::partition::Partition;
 use crate::protocol::limits;
 
-/// Handles the messages of a queue as they become due: promotes, claims, extends leases, settles, reaps what others lost.
+/// Handles the messages of a queue as they become due. A worker promotes and claims messages, runs
+/// their handlers, extends the leases, settles the deliveries, and takes back leases of crashed
+/// workers.
 ///
-/// Made by [`Queue::worker`](crate::Queue::worker). Any number of workers in any number of processes share a queue. What those of a handle do is
-/// counted in its [`Queue::metrics`](crate::Queue::metrics); each handler runs in a `tracing` span `dueq.handle`.
+/// Created by [`Queue::worker`](crate::Queue::worker). Any number of workers in any number of
+/// processes may share a queue. [`Queue::metrics`](crate::Queue::metrics) counts the work of all
+/// workers of that `Queue` and its clones. Each handler runs in a `tracing` span `dueq.handle`.
 ///
 /// ```no_run
 /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
@@ -60,62 +63,71 @@ impl Worker {
         }
     }
 
-    /// How many handlers run at once: at least 1, 64 unless set.
+    /// How many handlers may run at once: at least 1; the default is 64.
     ///
-    /// A worker holds at most 512 deliveries more: those whose handlers have ended and whose settles wait for an answer. If
-    /// settles stall, it claims nothing beyond that, and extends the leases of all that it holds.
+    /// Besides these, a worker holds at most 512 deliveries whose handlers have ended and whose
+    /// settlements have no reply yet. If settlements stall, it stops claiming, and extends the
+    /// leases of all deliveries that it holds.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency;
         self
     }
 
-    /// How long a delivery is this worker's without a sign of life: 1 ms to a day, 30 s unless set. It is extended at a third
-    /// of it, from the claim until the delivery is settled. If the worker dies, its messages come back after it.
+    /// The lease of a delivery: 1 ms to a day; the default is 30 s. The worker extends it every
+    /// third of this time, from the claim until the delivery is settled. If the worker dies, its
+    /// messages are delivered again when their leases run out.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// The delays after failures; from 1 s doubling to 1 h unless set.
+    /// The delays of retries. The default is 1 s, doubling up to 1 h.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// How long a handler may take; then it is dropped and its delivery retried. No limit unless set. A handler that blocks
-    /// its thread cannot be dropped: use `spawn_blocking` for such work.
+    /// How long a handler may run; after that it is dropped and its delivery retried. The default
+    /// is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
+    /// such work.
     #[must_use]
     pub fn time_limit(mut self, time_limit: Duration) -> Self {
         self.time_limit = Some(time_limit);
         self
     }
 
-    /// How long handlers may go on after the stop; then they are dropped and their deliveries released, uncharged. 30 s
-    /// unless set.
+    /// How long handlers may continue after the stop. After that they are dropped, and their
+    /// deliveries are released, which counts no attempt. The default is 30 s.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Handles messages until `stop` completes; then claims no more, lets the handlers finish within the grace time,
-    /// releases the rest, and returns when every settle has had its answer.
+    /// Handles messages until `stop` completes. After that the worker claims no more, lets the
+    /// handlers finish within the grace period, releases the other deliveries, and returns when
+    /// every settlement has its reply.
     ///
-    /// The handler gets each delivery and returns nothing, a [`Settlement`](crate::Settlement), or a `Result` of either: `Ok`
-    /// acks, `Err` retries. A panic is a failure like any other. What the handler settles itself is left alone. Handlers
-    /// must be idempotent: a message is delivered at least once, and again if its lease is lost
-    /// ([`Delivery::lost`] tells).
+    /// The handler receives each delivery. It returns nothing, a [`Settlement`](crate::Settlement),
+    /// or a `Result` of either: `Ok` acks, `Err` retries. A panic counts as a failure, too. If the
+    /// handler settles the delivery itself, its result is ignored. Handlers must be idempotent: a
+    /// message is delivered at least once, and again if its lease is lost (see [`Delivery::lost`]).
     ///
-    /// While Redis is away it keeps trying, for ever, and goes on where it was. Dropping the future stops at once: handlers
-    /// are dropped, their deliveries released.
+    /// While Redis is away, the worker keeps trying without a limit, and continues when Redis is
+    /// back. Dropping the future stops at once: the handlers are dropped and their deliveries
+    /// released.
     ///
     /// # Errors
-    /// At the start [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for settings out of range, [`ErrorKind::Denied`](crate::ErrorKind::Denied) and
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) as the server says. Later only [`ErrorKind::Internal`](crate::ErrorKind::Internal), if a task of the worker itself
-    /// panics: handlers are dropped and their deliveries released before it returns.
+    /// At the start:
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a setting out of range,
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a missing right, and
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a server that cannot be used.
+    ///
+    /// Later only [`ErrorKind::Internal`](crate::ErrorKind::Internal), if a task of the worker
+    /// itself panics: the handlers are dropped and their deliveries released before it returns.
     pub async fn run<H, F, S>(self, handler: H, stop: impl Future<Output = ()>) -> Result<(), Error>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,

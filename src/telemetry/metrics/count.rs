@@ -1,10 +1,10 @@
-//! What is counted: the names, and what each means.
+//! The counts of the metrics, with their names and help texts.
 
-/// Variants, their names and their meaning, said once.
+/// Defines the variants with their names and help texts.
 macro_rules! counts {
     ($($(#[doc = $help:literal])+ $variant:ident $name:literal,)+) => {
-        /// What is counted in [`Metrics`](crate::Metrics). Variants may come, so that an exporter takes
-        /// [`Metrics::counts`](crate::Metrics::counts) and no list of its own.
+        /// A count of [`Metrics`](crate::Metrics). Releases may add variants: an exporter should
+        /// use [`Metrics::counts`](crate::Metrics::counts) instead of its own list.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Count {
@@ -12,10 +12,10 @@ macro_rules! counts {
         }
 
         impl Count {
-            /// All of them.
+            /// All counts.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// Its name, which stays: lower case, words joined by `_`.
+            /// The name: lower case, words joined by `_`. It does not change between releases.
             ///
             /// ```
             /// assert_eq!(dueq::Count::PushCreated.name(), "push_created");
@@ -24,7 +24,7 @@ macro_rules! counts {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What it means, in a line.
+            /// The help text, in one line.
             pub fn help(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($help),+).trim_ascii(),)+ }
             }
@@ -35,35 +35,37 @@ macro_rules! counts {
 counts! {
     /// Pushes that stored a message.
     PushCreated "push_created",
-    /// Pushes of an id that was there; nothing was changed. Repetitions are among them.
+    /// Pushes of an id that existed; nothing was changed. Repeated calls are included.
     PushExisting "push_existing",
-    /// Pushes that moved or replaced a waiting message.
+    /// Pushes that rescheduled or replaced a scheduled or ready message.
     PushMoved "push_moved",
     /// Pushes of an id that was handled or cancelled within the last seconds; nothing was stored.
     PushFinished "push_finished",
-    /// Pushes that were refused for an option out of its range, or because the queue is full; nothing was stored.
+    /// Pushes that were refused for an option out of its range, or because the queue is full;
+    /// nothing was stored.
     PushRefused "push_refused",
-    /// Pushes that ended with another error, and certainly stored nothing.
+    /// Pushes that ended with another error and certainly stored nothing.
     PushFailed "push_failed",
-    /// Pushes of which nobody knows whether they stored the message.
+    /// Pushes that ended with an error and may have stored the message.
     PushUnknown "push_unknown",
-    /// Changes that the master made and that too few replicas or disks confirmed in time.
+    /// Changes that the master applied and too few replicas or disks confirmed in time.
     Unconfirmed "unconfirmed",
-    /// Messages taken back by cancel.
+    /// Messages cancelled.
     Cancelled "cancelled",
-    /// Messages given another due time by reschedule.
+    /// Messages rescheduled.
     Rescheduled "rescheduled",
-    /// Messages moved from scheduled to ready. Most are claimed without that, as soon as they are due.
+    /// Messages moved from the scheduled set to the ready list. Most due messages are claimed
+    /// directly instead.
     Promoted "promoted",
-    /// Messages taken back because the lease of some worker ran out: its crash.
+    /// Messages taken back because their lease ran out: a worker crashed.
     Reaped "reaped",
     /// Deliveries granted.
     Claimed "claimed",
     /// Deliveries acked.
     Acked "acked",
-    /// Deliveries settled with again.
+    /// Deliveries settled by again.
     Repeated "repeated",
-    /// Deliveries that failed and were scheduled anew.
+    /// Deliveries that failed and were scheduled again.
     Retried "retried",
     /// Deliveries that failed for the last time: the message is dead.
     Died "died",
@@ -71,25 +73,28 @@ counts! {
     Released "released",
     /// Deliveries buried by their handler: the message is dead.
     Buried "buried",
-    /// Settles that came too late, or whose first reply was lost: the lease was another's, or the message gone.
+    /// Settlements that found the lease lost or the message gone: they were late, or the reply to
+    /// the first call was lost.
     SettledLate "settled_late",
-    /// Settles that ended with an error. A worker that goes on makes them again; of others the message comes back when its lease runs out, if the settle did not act.
+    /// Settlements that ended with an error. A running worker repeats them. Otherwise, unless the
+    /// settlement was applied, the message is delivered again when its lease runs out.
     SettleFailed "settle_failed",
     /// Leases extended.
     LeaseExtended "lease_extended",
-    /// Deliveries of which it became known that their lease was lost.
+    /// Deliveries whose lease was found lost.
     LeaseLost "lease_lost",
     /// Handlers that panicked.
     HandlerPanicked "handler_panicked",
     /// Handlers dropped because they exceeded the time limit.
     HandlerTimedOut "handler_timed_out",
-    /// Calls to Redis that ended with an error, whether they were repeated or not. A call may be of many messages.
+    /// Calls to Redis that ended with an error, whether they were repeated or not. One call may
+    /// contain many messages.
     CallFailed "call_failed",
-    /// Of those, the ones of which nobody knows whether they were applied.
+    /// Failed calls that may have been applied.
     CallUnknown "call_unknown",
-    /// Of those, the ones that Redis answered with an error of a script, or with what is not the protocol.
+    /// Failed calls that Redis answered with a script error or an undecodable reply.
     ServerError "server_error",
-    /// How often a worker found the store emptied or replaced.
+    /// How often a worker found that the store was emptied or replaced.
     StoreEmptied "store_emptied",
 }
 
@@ -100,11 +105,11 @@ mod tests {
     use super::Count;
 
     #[test]
-    fn names_differ_and_are_what_exporters_take() {
+    fn count_names_are_unique_lower_case_identifiers() {
         let names: BTreeSet<_> = Count::ALL.iter().map(|count| count.name()).collect();
         assert_eq!(names.len(), Count::ALL.len());
-        for (place, count) in Count::ALL.iter().enumerate() {
-            assert_eq!(*count as usize, place);
+        for (index, count) in Count::ALL.iter().enumerate() {
+            assert_eq!(*count as usize, index);
             assert!(
                 count
                     .name()

@@ -1,16 +1,17 @@
-//! Times in buckets: each octave of microseconds in eight, so that a bucket is at most an eighth wider than where it begins.
+//! Histograms of times: eight buckets per octave of microseconds, so that the width of a bucket is
+//! at most an eighth of its lower bound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Two to this many buckets in an octave.
+/// The binary logarithm of the number of buckets in an octave.
 const FINE: u32 = 3;
 const IN_OCTAVE: u64 = 1 << FINE;
-/// Times up to two to this many microseconds, 12.7 days, have a bucket; what is longer goes into one more.
+/// Times up to 2^40 µs (12.7 days) have a bucket; longer times share one more.
 const OCTAVES: u32 = 40;
 const BUCKETS: usize = (OCTAVES - FINE + 1) as usize * IN_OCTAVE as usize;
 
-/// Times in microseconds, each rounded up, in buckets; a snapshot, of about 2.5 KiB.
+/// A snapshot of recorded times in microseconds, rounded up. It takes about 2.5 KiB.
 ///
 /// ```
 /// # fn example(queue: &dueq::Queue) {
@@ -27,50 +28,52 @@ pub struct Histogram {
     sum_us: u64,
 }
 
-/// How many times were at most so long.
+/// How many recorded times are at most `le_us`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    /// The bound in microseconds, inclusive.
+    /// The upper bound in microseconds, inclusive.
     pub le_us: u64,
-    /// How many times were not above it: this bucket and all before it.
+    /// How many times are at or below the bound: this bucket and all before it.
     pub count: u64,
 }
 
 impl Histogram {
-    /// How many times were recorded.
+    /// The number of recorded times.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All of them together, in microseconds; it wraps around after half a million years.
+    /// The sum of the recorded times in microseconds. It wraps around after half a million years.
     pub fn sum_us(&self) -> u64 {
         self.sum_us
     }
 
-    /// The time that so large a part of all (0 to 1) does not exceed, in microseconds; `None` if there are none. It is the
-    /// end of a bucket: exact up to 16, then up to an eighth too large, never too small; `u64::MAX` beyond 12.7 days.
+    /// The quantile for `part` (0 to 1) in microseconds; `None` if no time was recorded. It is the
+    /// upper bound of a bucket: exact up to 16 µs, then at most an eighth too large and never too
+    /// small. `u64::MAX` stands for more than 12.7 days.
     pub fn quantile_us(&self, part: f64) -> Option<u64> {
         let count = self.count();
         let rank = ((count as f64 * part.clamp(0.0, 1.0)).ceil() as u64).clamp(1, count.max(1));
         let mut below = 0;
-        let place = self.counts.iter().position(|in_bucket| {
+        let index = self.counts.iter().position(|in_bucket| {
             below += in_bucket;
             below >= rank
         })?;
-        Some(if place < BUCKETS {
-            end_us(place)
+        Some(if index < BUCKETS {
+            end_us(index)
         } else {
             u64::MAX
         })
     }
 
-    /// How many were at most 1, 2, 4, ... 2^40 microseconds long (12.7 days): always these 41 bounds, inclusive and
-    /// cumulative as Prometheus has its `le`. [`count`](Histogram::count) is the one of `+Inf`. An exporter may leave out any.
+    /// The counts of times up to 1, 2, 4, ... 2^40 µs (12.7 days): always these 41 bounds,
+    /// inclusive and cumulative like `le` of Prometheus. [`count`](Histogram::count) belongs to
+    /// `+Inf`. An exporter may leave out any bucket.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         let (mut below, mut next) = (0, 0);
         (0..=OCTAVES).map(move |octave| {
             let le_us = 1 << octave;
-            let end = place(le_us) + 1;
+            let end = bucket_of(le_us) + 1;
             below += self.counts[next..end].iter().sum::<u64>();
             next = end;
             Bucket {
@@ -80,13 +83,13 @@ impl Histogram {
         })
     }
 
-    /// What was recorded after `earlier`, a snapshot of the same histogram.
+    /// The times recorded after `earlier`, a snapshot of the same histogram.
     ///
     /// ```no_run
     /// # async fn example(orders: dueq::Queue) {
     /// let before = orders.metrics().lateness;
     /// tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-    /// println!("of the last minute: {:?}", orders.metrics().lateness.since(&before).quantile_us(0.99));
+    /// println!("in the last minute: {:?}", orders.metrics().lateness.since(&before).quantile_us(0.99));
     /// # }
     /// ```
     #[must_use]
@@ -104,7 +107,7 @@ impl Histogram {
     }
 }
 
-/// What times are recorded into.
+/// Records times into buckets.
 pub(crate) struct Recorder {
     counts: Box<[AtomicU64]>,
     sum_us: AtomicU64,
@@ -120,12 +123,13 @@ impl Recorder {
 
     pub(crate) fn record(&self, time: Duration) {
         let us = u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
-        self.counts[place(us)].fetch_add(1, Ordering::Relaxed);
+        self.counts[bucket_of(us)].fetch_add(1, Ordering::Relaxed);
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
     pub(crate) fn snapshot(&self) -> Histogram {
-        // The sum first: a time that comes in between is then missing from it, and not from the buckets, which are the count.
+        // The sum first: a time recorded in between is then missing from the sum, not from the
+        // count.
         let sum_us = self.sum_us.load(Ordering::Relaxed);
         Histogram {
             counts: self
@@ -138,23 +142,23 @@ impl Recorder {
     }
 }
 
-/// The bucket of a time. Each holds its end and not its beginning, as Prometheus's do: hence the one less.
-fn place(us: u64) -> usize {
+/// The bucket of a time. A bucket includes its upper bound, as in Prometheus: hence the 1 less.
+fn bucket_of(us: u64) -> usize {
     let us = us.saturating_sub(1);
     if us < IN_OCTAVE {
         return us as usize;
     }
     let octave = us.ilog2() - FINE;
-    let place = u64::from(octave + 1) * IN_OCTAVE + (us >> octave) % IN_OCTAVE;
-    (place as usize).min(BUCKETS)
+    let index = u64::from(octave + 1) * IN_OCTAVE + (us >> octave) % IN_OCTAVE;
+    (index as usize).min(BUCKETS)
 }
 
-/// The longest time that goes into this bucket.
-fn end_us(place: usize) -> u64 {
-    let place = place as u64;
-    match (place / IN_OCTAVE).checked_sub(1) {
-        None => place + 1,
-        Some(octave) => (IN_OCTAVE + place % IN_OCTAVE + 1) << octave,
+/// The upper bound of a bucket.
+fn end_us(index: usize) -> u64 {
+    let index = index as u64;
+    match (index / IN_OCTAVE).checked_sub(1) {
+        None => index + 1,
+        Some(octave) => (IN_OCTAVE + index % IN_OCTAVE + 1) << octave,
     }
 }
 
@@ -171,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn every_bucket_ends_where_the_next_one_begins() {
-        assert_eq!((place(0), place(1), place(2)), (0, 0, 1));
+    fn buckets_are_adjacent_and_at_most_an_eighth_wide() {
+        assert_eq!((bucket_of(0), bucket_of(1), bucket_of(2)), (0, 0, 1));
         for bucket in 0..BUCKETS {
             let end = end_us(bucket);
-            assert_eq!(place(end), bucket, "{end}");
-            assert_eq!(place(end + 1), bucket + 1, "{end}");
+            assert_eq!(bucket_of(end), bucket, "{end}");
+            assert_eq!(bucket_of(end + 1), bucket + 1, "{end}");
             if bucket > 0 {
                 let begin = end_us(bucket - 1);
                 assert!(
@@ -187,13 +191,13 @@ mod tests {
         }
         assert_eq!(end_us(BUCKETS - 1), 1 << OCTAVES);
         assert_eq!(
-            (place(u64::MAX), place((1 << OCTAVES) + 1)),
+            (bucket_of(u64::MAX), bucket_of((1 << OCTAVES) + 1)),
             (BUCKETS, BUCKETS)
         );
     }
 
     #[test]
-    fn quantiles_are_never_too_small_and_at_most_an_eighth_too_large() {
+    fn quantiles_are_at_most_an_eighth_too_large() {
         fastrand::seed(7);
         let mut times: Vec<u64> = (0..5_000)
             .map(|_| 1 << fastrand::u32(0..39))
@@ -203,10 +207,10 @@ mod tests {
         times.sort_unstable();
         for part in [0.0, 0.001, 0.25, 0.5, 0.9, 0.99, 0.999, 1.0] {
             let rank = ((times.len() as f64 * part).ceil() as usize).max(1);
-            let (exact, told) = (times[rank - 1], histogram.quantile_us(part).expect("some"));
+            let (exact, found) = (times[rank - 1], histogram.quantile_us(part).expect("some"));
             assert!(
-                told >= exact && told <= exact.max(1) + exact / 8 + 1,
-                "{part}: {told} for {exact}"
+                found >= exact && found <= exact.max(1) + exact / 8 + 1,
+                "{part}: {found} for {exact}"
             );
         }
         assert_eq!(histogram.sum_us(), times.iter().sum::<u64>());
@@ -234,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fraction_of_a_microsecond_is_rounded_up() {
+    fn fractions_of_a_microsecond_are_rounded_up() {
         let recorder = Recorder::new();
         recorder.record(Duration::from_nanos(4_001));
         let histogram = recorder.snapshot();
@@ -245,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_difference_of_two_snapshots_is_what_came_between() {
+    fn since_returns_what_was_recorded_in_between() {
         let recorder = Recorder::new();
         recorder.record(Duration::from_micros(10));
         let before = recorder.snapshot();

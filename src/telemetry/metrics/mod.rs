@@ -1,4 +1,4 @@
-//! What is done through a queue's handle, in numbers: counted in atomics, read as snapshots.
+//! The metrics of a `Queue` handle: counted in atomics, read as snapshots.
 
 mod count;
 mod histogram;
@@ -12,38 +12,41 @@ pub use histogram::{Bucket, Histogram};
 use crate::error::{Applied, Error, ErrorKind};
 use histogram::Recorder;
 
-/// How many counts there are.
+/// The number of counts.
 const COUNTS: usize = Count::ALL.len();
 
-/// What a [`Queue`](crate::Queue) and its clones have done and seen since the queue was made by
-/// [`Client::queue`](crate::Client::queue), the workers on it included: a snapshot, plain data.
+/// A snapshot of the work of a [`Queue`](crate::Queue), its clones and their workers, since
+/// [`Client::queue`](crate::Client::queue) created the handle.
 ///
-/// Every number is of this process and this handle alone; what the queue in Redis has done is
-/// [`Queue::stats`](crate::Queue::stats). Nothing is global: who asks the client for the queue again begins at zero, and so can
-/// keep two workers apart. Counts only grow. The numbers are read one after another while work goes on, so that two of
-/// them may differ by what happened in between. Counting cannot be switched off: it is a few relaxed additions a message.
+/// The numbers cover this process and this handle only; [`Queue::stats`](crate::Queue::stats)
+/// covers the queue in Redis. There is no global state: each call of `Client::queue` starts at
+/// zero, so two workers can be measured separately. Counts only grow. The numbers are read one
+/// after another while work continues, so two of them may not match exactly. Counting cannot be
+/// disabled; it costs a few relaxed additions per message.
 ///
-/// An exporter prints what it finds: names, helps and buckets fit Prometheus as they are. `examples/metrics.rs` is one.
+/// Names, help texts and buckets have the form that Prometheus expects. `examples/metrics.rs`
+/// exports them.
 ///
 /// ```
 /// use dueq::{Count, Metrics};
 ///
-/// fn told(metrics: &Metrics) -> String {
+/// fn summary(metrics: &Metrics) -> String {
 ///     let late_us = metrics.lateness.quantile_us(0.99).unwrap_or(0);
-///     format!("{} acked, {} running, p99 {late_us} us late", metrics.count(Count::Acked), metrics.in_hand)
+///     format!("{} acked, {} running, p99 {late_us} us late", metrics.count(Count::Acked), metrics.handlers_running)
 /// }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
     counts: [u64; COUNTS],
-    /// Handlers that run just now.
-    pub in_hand: u64,
-    /// From when a message was due to when its handler started (by hand: to when the claim was answered), by Redis's clock as
-    /// [`Delivery::started_us`](crate::Delivery::started_us) has it. A message that was tried again counts from when that try
-    /// was due, one that was lost by a crash from its original time.
+    /// Handlers that are running now.
+    pub handlers_running: u64,
+    /// The time from a message's due time to the start of its handler, by Redis's clock; without a
+    /// worker, to the reply of the claim. See
+    /// [`Delivery::started_us`](crate::Delivery::started_us). After a retry it counts from the due
+    /// time of that retry; after a crash, from the original due time.
     pub lateness: Histogram,
-    /// How long handlers ran: without the settle, and however they ended.
+    /// How long handlers ran, however they ended; the settlement is not included.
     pub handling: Histogram,
 }
 
@@ -53,16 +56,16 @@ impl Metrics {
         self.counts[count as usize]
     }
 
-    /// All of them, always in the same order.
+    /// All counts, always in the same order.
     pub fn counts(&self) -> impl Iterator<Item = (Count, u64)> + '_ {
         Count::ALL.iter().map(|count| (*count, self.count(*count)))
     }
 }
 
-/// What is counted into. Relaxed: no count orders anything.
+/// The counters behind [`Metrics`]. Relaxed atomics suffice: no count orders other memory accesses.
 pub(crate) struct Meters {
     counts: [AtomicU64; COUNTS],
-    in_hand: AtomicU64,
+    handlers_running: AtomicU64,
     lateness: Recorder,
     handling: Recorder,
 }
@@ -72,7 +75,7 @@ impl Meters {
         let counts = std::array::from_fn(|_| AtomicU64::new(0));
         Self {
             counts,
-            in_hand: AtomicU64::new(0),
+            handlers_running: AtomicU64::new(0),
             lateness: Recorder::new(),
             handling: Recorder::new(),
         }
@@ -88,7 +91,7 @@ impl Meters {
         }
     }
 
-    /// A call to Redis ended so, whether it is repeated or not.
+    /// Counts a call to Redis that failed, whether it is repeated or not.
     pub(crate) fn call_failed(&self, error: &Error) {
         self.add(Count::CallFailed);
         if error.was_applied() == Applied::Unknown {
@@ -107,28 +110,32 @@ impl Meters {
         self.handling.record(took);
     }
 
-    /// A handler is running for as long as this is kept.
-    pub(crate) fn hold(&self) -> InHand<'_> {
-        self.in_hand.fetch_add(1, Ordering::Relaxed);
-        InHand(&self.in_hand)
+    /// Counts a handler as running until the result is dropped.
+    pub(crate) fn handler_runs(&self) -> RunningHandler<'_> {
+        self.handlers_running.fetch_add(1, Ordering::Relaxed);
+        RunningHandler {
+            running: &self.handlers_running,
+        }
     }
 
     pub(crate) fn snapshot(&self) -> Metrics {
         Metrics {
-            counts: std::array::from_fn(|place| self.counts[place].load(Ordering::Relaxed)),
-            in_hand: self.in_hand.load(Ordering::Relaxed),
+            counts: std::array::from_fn(|index| self.counts[index].load(Ordering::Relaxed)),
+            handlers_running: self.handlers_running.load(Ordering::Relaxed),
             lateness: self.lateness.snapshot(),
             handling: self.handling.snapshot(),
         }
     }
 }
 
-/// Dropped when a handler has ended, or was dropped itself.
-pub(crate) struct InHand<'a>(&'a AtomicU64);
+/// Dropped when the handler has ended or was dropped.
+pub(crate) struct RunningHandler<'a> {
+    running: &'a AtomicU64,
+}
 
-impl Drop for InHand<'_> {
+impl Drop for RunningHandler<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -137,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_found_in_the_snapshot_and_nowhere_else() {
+    fn each_count_appears_only_under_its_own_name() {
         let meters = Meters::new();
         meters.add(Count::Acked);
         meters.add_many(Count::Promoted, 7);
@@ -152,15 +159,11 @@ mod tests {
             assert_eq!(value, expected, "{}", count.name());
         }
         meters.add(Count::Acked);
-        assert_eq!(
-            metrics.count(Count::Acked),
-            1,
-            "a snapshot stays what it is"
-        );
+        assert_eq!(metrics.count(Count::Acked), 1, "a snapshot does not change");
     }
 
     #[test]
-    fn a_failed_call_counts_by_what_is_known_of_it() {
+    fn a_failed_call_counts_by_kind_and_outcome() {
         let meters = Meters::new();
         meters.call_failed(&Error::new(ErrorKind::Unavailable, Applied::No, "loading"));
         meters.call_failed(&Error::new(ErrorKind::Timeout, Applied::Unknown, "lost"));
@@ -176,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_is_in_hand_until_it_is_dropped() {
+    fn a_handler_counts_as_running_until_it_is_dropped() {
         let meters = Meters::new();
-        let (first, second) = (meters.hold(), meters.hold());
-        assert_eq!(meters.snapshot().in_hand, 2);
+        let (first, second) = (meters.handler_runs(), meters.handler_runs());
+        assert_eq!(meters.snapshot().handlers_running, 2);
         drop(first);
-        assert_eq!(meters.snapshot().in_hand, 1);
+        assert_eq!(meters.snapshot().handlers_running, 1);
         drop(second);
-        assert_eq!(meters.snapshot().in_hand, 0);
+        assert_eq!(meters.snapshot().handlers_running, 0);
     }
 }

@@ -1,14 +1,14 @@
-//! Entries of timers that have gone: they are cleared away, and nothing else is.
+//! Compaction removes stale entries and no others.
 
 use super::super::{Key, Wheel};
 use super::random::Random;
 use super::{fire, insert};
 
-/// What a wheel of 704 slots may have in stale entries and unfilled chunks beyond twice its timers.
+/// The most stale entries and unfilled chunks of a wheel with 704 slots, beyond twice its timers.
 const SLACK: usize = 704 * 2 * 128;
 
 #[test]
-fn keeps_keys_valid() {
+fn compaction_keeps_keys_valid() {
     let mut wheel = Wheel::new();
     let keys: Vec<Key> = (0..100_000)
         .map(|n| insert(&mut wheel, 1_000_000 + n))
@@ -32,7 +32,7 @@ fn keeps_keys_valid() {
 }
 
 #[test]
-fn a_timer_that_comes_and_goes_for_ever_takes_no_more_memory() {
+fn repeated_insert_and_remove_takes_no_more_memory() {
     let mut wheel = Wheel::new();
     let stays = insert(&mut wheel, 1_000_000);
     for _ in 0..100_000 {
@@ -48,7 +48,7 @@ fn a_timer_that_comes_and_goes_for_ever_takes_no_more_memory() {
 }
 
 #[test]
-fn timers_that_are_moved_for_ever_take_no_more_memory() {
+fn repeated_resets_take_no_more_memory() {
     let mut wheel = Wheel::new();
     let stay = [50, 20_000].map(|when| insert(&mut wheel, when));
     for _ in 0..100_000 {
@@ -68,7 +68,7 @@ fn timers_that_are_moved_for_ever_take_no_more_memory() {
 }
 
 #[test]
-fn timeouts_that_are_nearly_all_cancelled_take_the_memory_of_those_in_flight() {
+fn cancelled_timeouts_free_their_memory() {
     let mut wheel = Wheel::new();
     let mut in_flight = std::collections::VecDeque::new();
     for n in 0..300_000_u64 {
@@ -88,7 +88,7 @@ fn timeouts_that_are_nearly_all_cancelled_take_the_memory_of_those_in_flight() {
 }
 
 #[test]
-fn memory_is_bounded_by_the_timers_there_were_at_most() {
+fn memory_is_bounded_by_the_peak_number_of_timers() {
     let mut random = Random::new(7);
     let mut wheel = Wheel::new();
     let mut keys: Vec<Key> = (0..20_000)
@@ -109,7 +109,7 @@ fn memory_is_bounded_by_the_timers_there_were_at_most() {
 }
 
 #[test]
-fn in_the_middle_of_spreading_a_slot_loses_nothing() {
+fn compaction_during_a_cascade_loses_no_timer() {
     for work in [1, 100, 127, 128, 129, 500, 999] {
         let mut wheel = Wheel::new();
         let keys: Vec<Key> = (0..3_000)

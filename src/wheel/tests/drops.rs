@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::super::Wheel;
 
-/// Counts its drops in its own cell; panics in the drop if it is told to.
+/// Counts its drops in its own cell, and panics in the drop if `panics` is set.
 struct Counted<'a> {
     drops: &'a Cell<u32>,
     panics: bool,
@@ -44,14 +44,14 @@ fn dropped(cells: &[Cell<u32>]) -> Vec<u32> {
 }
 
 #[test]
-fn by_the_wheel_when_it_is_dropped() {
+fn dropping_the_wheel_drops_its_values() {
     let cells = cells(3);
     drop(fill(&cells));
     assert_eq!(dropped(&cells), [1, 1, 1]);
 }
 
 #[test]
-fn by_whoever_took_it_out() {
+fn a_value_taken_out_is_dropped_by_its_owner() {
     let cells = cells(4);
     let mut wheel = fill(&cells);
     let expired = wheel.pop_expired(200);
@@ -62,7 +62,7 @@ fn by_whoever_took_it_out() {
 }
 
 #[test]
-fn not_by_an_iterator_of_what_is_due() {
+fn dropping_a_due_iterator_drops_no_value() {
     let cells = cells(4);
     let mut wheel = fill(&cells);
     drop(wheel.advance(400).next());
@@ -72,7 +72,7 @@ fn not_by_an_iterator_of_what_is_due() {
 }
 
 #[test]
-fn by_a_drain_that_is_dropped_and_by_clear() {
+fn drain_and_clear_drop_every_value() {
     let cells = cells(4);
     let mut wheel = fill(&cells);
     drop(wheel.drain().next());
@@ -86,7 +86,7 @@ fn by_a_drain_that_is_dropped_and_by_clear() {
 }
 
 #[test]
-fn not_by_a_drain_that_is_forgotten() {
+fn a_forgotten_drain_drops_no_value() {
     let cells = cells(4);
     let mut wheel = fill(&cells);
     let mut drain = wheel.drain();
@@ -94,12 +94,12 @@ fn not_by_a_drain_that_is_forgotten() {
     std::mem::forget(drain);
     assert_eq!(dropped(&cells), [1, 0, 0, 0]);
     assert_eq!(wheel.len(), 3);
-    assert_eq!(wheel.advance(400).count(), 3, "the others are as they were");
+    assert_eq!(wheel.advance(400).count(), 3, "the others are unchanged");
     assert_eq!(dropped(&cells), [1; 4]);
 }
 
 #[test]
-fn not_by_a_full_wheel() {
+fn a_full_wheel_returns_the_value() {
     let cells = cells(1);
     let mut wheel = Wheel::with_capacity_limit(0);
     let refused = wheel.insert(
@@ -116,7 +116,7 @@ fn not_by_a_full_wheel() {
 }
 
 #[test]
-fn a_drop_that_panics_leaves_the_wheel_empty_and_usable() {
+fn a_panicking_drop_leaves_the_wheel_empty_and_usable() {
     for culprit in 0..5 {
         let cells = cells(6);
         let mut wheel = fill(&cells[..5]);
@@ -145,7 +145,7 @@ fn a_drop_that_panics_leaves_the_wheel_empty_and_usable() {
 }
 
 #[test]
-fn a_drop_that_panics_in_the_caller_leaves_the_rest_due() {
+fn a_panic_in_the_caller_leaves_the_rest_due() {
     let cells = cells(3);
     let mut wheel = Wheel::new();
     for (n, drops) in cells.iter().enumerate() {
@@ -167,7 +167,7 @@ fn a_drop_that_panics_in_the_caller_leaves_the_rest_due() {
 }
 
 #[test]
-fn a_drop_that_panics_does_not_keep_the_wheel_from_dropping_the_others() {
+fn after_a_panicking_drop_the_others_are_dropped() {
     let cells = cells(4);
     let mut wheel = Wheel::new();
     for (n, drops) in cells.iter().enumerate() {

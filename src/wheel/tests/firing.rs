@@ -1,4 +1,4 @@
-//! What fires, when, and in which order.
+//! Which timers fire, when, and in which order.
 
 use super::super::Wheel;
 use super::{boundaries, fire, insert, with};
@@ -85,17 +85,13 @@ fn time_that_goes_backwards_changes_nothing() {
     assert_eq!(fire(&mut wheel, 20), [0u64; 0]);
     assert_eq!(wheel.now(), 150);
     insert(&mut wheel, 120);
-    assert_eq!(
-        fire(&mut wheel, 20),
-        [120],
-        "it was 150 once, so this is due"
-    );
+    assert_eq!(fire(&mut wheel, 20), [120], "the time has been 150");
     assert_eq!(fire(&mut wheel, 199), [0u64; 0]);
     assert_eq!(fire(&mut wheel, 200), [200]);
 }
 
 #[test]
-fn what_is_not_consumed_stays_due() {
+fn unconsumed_timers_stay_due() {
     let (mut wheel, _) = with([10, 20, 30, 40]);
     assert_eq!(
         wheel.advance(35).next().map(|expired| expired.value),
@@ -140,7 +136,7 @@ fn a_due_timer_removed_half_way_does_not_fire() {
 }
 
 #[test]
-fn more_than_one_revolution_ahead_is_not_taken_for_this_one() {
+fn deadlines_64_ticks_apart_are_not_confused() {
     // A ring of 64 slots would have these in the same slot.
     let (mut wheel, _) = with([5, 5 + 64, 5 + 64 * 64, 5 + 64 * 64 * 64]);
     for when in [5, 69, 4_101, 262_149] {
@@ -166,7 +162,7 @@ fn a_hundred_thousand_timers_fire_on_time() {
 }
 
 #[test]
-fn the_unprocessed_ones_come_back_on_stop() {
+fn drain_returns_unprocessed_timers() {
     let (mut wheel, _) = with([1, 2, 300_000, u64::MAX]);
     assert_eq!(fire(&mut wheel, 1), [1]);
     let mut unprocessed: Vec<u64> = wheel.drain().map(|(_, value)| value).collect();
@@ -177,7 +173,7 @@ fn the_unprocessed_ones_come_back_on_stop() {
 }
 
 #[test]
-fn a_drain_is_a_drain_half_way_through_what_is_due() {
+fn drain_works_while_timers_are_due() {
     let (mut wheel, _) = with([10, 11, 12, 13, 90]);
     assert_eq!(wheel.advance(50).take(2).count(), 2);
     insert(&mut wheel, 3);

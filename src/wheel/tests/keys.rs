@@ -1,4 +1,4 @@
-//! Keys, and what they must not be confused with.
+//! Stale keys and keys of other wheels.
 
 use std::num::NonZeroU32;
 
@@ -33,12 +33,12 @@ fn a_key_is_stale_once_its_timer_has_gone() {
 }
 
 #[test]
-fn a_key_is_not_confused_with_the_next_timer_in_the_same_memory() {
+fn a_key_never_names_the_next_timer_in_its_memory() {
     let (mut wheel, [mut key]) = with([10]);
     for n in 0..1_000 {
         assert_eq!(wheel.remove(key), Some(if n == 0 { 10 } else { n }));
         let next = insert(&mut wheel, n + 1);
-        assert_eq!(next.index, key.index, "the memory is used again");
+        assert_eq!(next.index, key.index, "the memory is reused");
         assert_stale(&mut wheel, key);
         key = next;
     }
@@ -67,7 +67,7 @@ fn a_made_up_key_is_unknown() {
 }
 
 #[test]
-fn memory_whose_generations_are_used_up_is_retired() {
+fn memory_without_generations_left_is_retired() {
     let mut wheel = Wheel::new();
     wheel.slab = Slab::with_generations(3);
     let mut keys = Vec::new();
@@ -84,11 +84,11 @@ fn memory_whose_generations_are_used_up_is_retired() {
     assert_eq!(memory[..6], [0, 0, 0, 1, 1, 1]);
     keys.sort_unstable();
     keys.dedup();
-    assert_eq!(keys.len(), 30, "no key is given out twice");
+    assert_eq!(keys.len(), 30, "no key is issued twice");
 }
 
 #[test]
-fn retired_memory_is_left_out_of_everything() {
+fn retired_memory_is_skipped() {
     let mut wheel = Wheel::new();
     wheel.slab = Slab::with_generations(1);
     for now in 0..10 {

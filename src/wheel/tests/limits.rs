@@ -24,18 +24,18 @@ fn the_capacity_limit_rejects_and_hands_the_value_back() {
 }
 
 #[test]
-fn full_says_so_whatever_the_value() {
+fn full_needs_no_debug_of_the_value() {
     struct Opaque;
     let mut wheel = Wheel::with_capacity_limit(0);
     let Err(full) = wheel.insert(1, Opaque) else {
         panic!("no room at all")
     };
-    assert_eq!(full.to_string(), "the wheel holds as many timers as it may");
+    assert_eq!(full.to_string(), "the wheel is at its capacity limit");
     assert_eq!(format!("{full:?}"), "Full(..)");
 }
 
 #[test]
-fn the_count_is_right_after_a_cancellation_in_the_tick_that_fires() {
+fn len_counts_a_cancellation_in_the_firing_tick() {
     let (mut wheel, [_, second, _]) = with([10, 10, 10]);
     assert!(wheel.pop_expired(10).is_some());
     assert_eq!(wheel.len(), 2);
@@ -73,7 +73,7 @@ fn limited_work_fires_the_same_in_the_same_order() {
 }
 
 #[test]
-fn a_call_touches_no_more_than_it_may() {
+fn a_call_touches_at_most_work_entries() {
     let mut wheel = Wheel::new();
     for _ in 0..100_000 {
         insert(&mut wheel, 1_000_000);
@@ -112,7 +112,7 @@ fn timers_set_while_a_slot_is_half_spread_fire_in_order() {
 }
 
 #[test]
-fn no_work_only_tells_the_time() {
+fn zero_work_only_sets_the_time() {
     let (mut wheel, _) = with([10]);
     assert_eq!(wheel.advance_limited(20, 0).count(), 0);
     assert_eq!((wheel.now(), wheel.len()), (20, 1));

@@ -1,4 +1,4 @@
-//! Tests, a file for each thing that could go wrong.
+//! Tests of the wheel, one file per topic.
 
 mod compaction;
 mod drops;
@@ -18,19 +18,19 @@ fn insert(wheel: &mut Wheel<u64>, when: u64) -> Key {
     wheel.insert(when, when).expect("there is room")
 }
 
-/// A wheel with these timers.
+/// A wheel with timers at these deadlines.
 fn with<const N: usize>(deadlines: [u64; N]) -> (Wheel<u64>, [Key; N]) {
     let mut wheel = Wheel::new();
     let keys = deadlines.map(|when| insert(&mut wheel, when));
     (wheel, keys)
 }
 
-/// The values of all that is due, in the order in which they fire.
+/// The values of all due timers, in the order in which they fire.
 fn fire<T>(wheel: &mut Wheel<T>, now: u64) -> Vec<T> {
     wheel.advance(now).map(|expired| expired.value).collect()
 }
 
-/// Times at which a wheel that stands at 0 changes from one level to the next, and their neighbours.
+/// The times at which a wheel at 0 changes levels, and their neighbours.
 fn boundaries() -> impl Iterator<Item = u64> {
     (0..64)
         .map(|bit| 1_u64 << bit)

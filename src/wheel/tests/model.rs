@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Key;
 
-/// What a wheel is meant to be: timers in the order of their deadlines, and a clock that does not go back.
+/// What a wheel is meant to be: timers in the order of their deadlines, and a clock that does not
+/// go back.
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) timers: BTreeMap<Key, u64>,

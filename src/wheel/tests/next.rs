@@ -1,10 +1,10 @@
-//! When to look again.
+//! `next_expiration` and `next_expiration_exact`.
 
 use super::super::Wheel;
 use super::{boundaries, fire, insert, with};
 
 #[test]
-fn is_none_exactly_if_the_wheel_is_empty() {
+fn next_is_none_exactly_if_the_wheel_is_empty() {
     let mut wheel = Wheel::new();
     assert_eq!(wheel.next_expiration(), None);
     assert_eq!(wheel.next_expiration_exact(), None);
@@ -14,13 +14,13 @@ fn is_none_exactly_if_the_wheel_is_empty() {
     assert_eq!(
         wheel.next_expiration(),
         None,
-        "removing the last one lets the sleeper know"
+        "removing the last timer ends the wait"
     );
     assert_eq!(wheel.next_expiration_exact(), None);
 }
 
 #[test]
-fn sleeping_until_it_reaches_any_deadline_in_eleven_steps() {
+fn at_most_eleven_wake_ups_reach_any_deadline() {
     for position in boundaries() {
         for when in boundaries().filter(|&when| when > position) {
             let mut wheel = Wheel::new();
@@ -33,14 +33,14 @@ fn sleeping_until_it_reaches_any_deadline_in_eleven_steps() {
                 steps += 1;
                 wheel.pop_expired(now);
             }
-            assert_eq!(now, when, "fired on the dot");
+            assert_eq!(now, when, "fired at its deadline");
             assert!(steps <= 11, "{position} to {when}");
         }
     }
 }
 
 #[test]
-fn half_a_minute_takes_three_steps_at_most() {
+fn at_most_three_wake_ups_reach_half_a_minute() {
     let start = 1_700_000_000_123;
     for delay in [30_000, 29_999, 31_415] {
         let mut wheel = Wheel::new();
@@ -56,7 +56,7 @@ fn half_a_minute_takes_three_steps_at_most() {
 }
 
 #[test]
-fn after_all_that_is_due_has_fired_it_is_in_the_future() {
+fn next_is_in_the_future_once_nothing_is_due() {
     let (mut wheel, keys) = with([100, 101, 163, 164, 165, 5_000]);
     for (now, key) in (0..6_000).zip(keys.iter().cycle()) {
         wheel.advance(now).for_each(drop);
@@ -68,7 +68,7 @@ fn after_all_that_is_due_has_fired_it_is_in_the_future() {
 }
 
 #[test]
-fn while_something_is_due_it_is_not_in_the_future() {
+fn next_is_not_in_the_future_while_a_timer_is_due() {
     let (mut wheel, _) = with([100, 4_000, 4_001, 4_002, 4_100, 90_000]);
     for _ in 0..5 {
         assert!(wheel.next_expiration() <= Some(5_000));
@@ -78,7 +78,7 @@ fn while_something_is_due_it_is_not_in_the_future() {
 }
 
 #[test]
-fn a_slot_of_cancelled_timers_wakes_nobody() {
+fn cancelled_timers_cause_no_wake_up() {
     let (mut wheel, keys) = with([100, 101, 102, 500_000]);
     for key in &keys[..3] {
         wheel.remove(*key);
@@ -87,7 +87,7 @@ fn a_slot_of_cancelled_timers_wakes_nobody() {
 }
 
 #[test]
-fn exactly_the_earliest_among_timers_that_share_a_slot() {
+fn exact_finds_the_earliest_in_a_shared_slot() {
     let (mut wheel, keys) = with([5_003, 5_001, 5_002, 5_001]);
     assert_eq!(wheel.next_expiration_exact(), Some(5_001));
     wheel.remove(keys[1]);
@@ -99,7 +99,7 @@ fn exactly_the_earliest_among_timers_that_share_a_slot() {
 }
 
 #[test]
-fn exactly_the_earliest_behind_timers_that_were_reset_to_later() {
+fn exact_looks_behind_timers_reset_to_later() {
     let (mut wheel, keys) = with([100, 110, 120, 5_000, 300_000]);
     for key in &keys[..3] {
         wheel.reset(*key, 400_000);
@@ -112,7 +112,7 @@ fn exactly_the_earliest_behind_timers_that_were_reset_to_later() {
 }
 
 #[test]
-fn asking_changes_nothing() {
+fn next_expiration_changes_nothing() {
     let (mut wheel, _) = with([700, 70, 7]);
     for _ in 0..3 {
         assert_eq!(wheel.next_expiration_exact(), Some(7));

@@ -11,12 +11,12 @@ struct Pair {
     wheel: Wheel<u64>,
     model: Model,
     random: Random,
-    /// Keys given out, live and stale.
+    /// Issued keys, live and stale.
     keys: Vec<Key>,
-    /// Values are numbered; this tells which key has which.
+    /// Values are numbers; this maps each key to its value.
     values: BTreeMap<Key, u64>,
     inserted: u64,
-    /// Deadlines lie up to two to this power ahead.
+    /// Deadlines are up to two to this power ticks ahead.
     bits: u64,
 }
 
@@ -33,7 +33,8 @@ impl Pair {
         }
     }
 
-    /// A deadline: mostly ahead, sometimes past, now, the end of time, or one that another timer has.
+    /// A deadline: mostly ahead, sometimes past, now, the end of time, or one that another timer
+    /// has.
     fn deadline(&mut self) -> u64 {
         let now = self.model.now;
         match self.random.below(20) {
@@ -69,7 +70,7 @@ impl Pair {
         let key = self.wheel.insert(when, self.inserted).expect("no limit");
         assert!(
             self.values.insert(key, self.inserted).is_none(),
-            "a key is never used again"
+            "a key is never reused"
         );
         self.inserted += 1;
         self.model.set(key, when);
@@ -164,7 +165,7 @@ impl Pair {
         let fired: Vec<_> = self.wheel.advance(now).take(take).collect();
         let stopped = fired.len() == take;
         fired.into_iter().for_each(|expired| self.fired(expired));
-        assert!(stopped || !self.model.is_due(), "all that is due has fired");
+        assert!(stopped || !self.model.is_due(), "every due timer has fired");
     }
 
     fn advance_limited(&mut self) {
@@ -224,7 +225,7 @@ impl Pair {
         assert!(bound <= earliest, "a lower bound");
         assert!(
             !self.model.is_due() || bound <= Some(self.model.now),
-            "what is due is not slept over"
+            "a due timer is not missed"
         );
     }
 

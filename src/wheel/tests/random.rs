@@ -20,7 +20,8 @@ impl Random {
         ((u128::from(self.any()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number of ticks, of any magnitude up to `2^bits` and mostly near a boundary between levels.
+    /// A number of ticks, of any magnitude up to `2^bits` and mostly near a boundary between
+    /// levels.
     pub(super) fn ticks(&mut self, bits: u64) -> u64 {
         let magnitude = 1 << self.below(bits);
         match self.below(4) {

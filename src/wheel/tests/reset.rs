@@ -1,10 +1,10 @@
-//! Timers that are set to another time.
+//! Changing the deadline of a timer.
 
 use super::super::Wheel;
 use super::{boundaries, fire, insert, with};
 
 #[test]
-fn to_later_does_not_fire_at_the_old_deadline() {
+fn reset_to_later_does_not_fire_at_the_old_deadline() {
     for when in boundaries().filter(|&when| when < u64::MAX) {
         for later in boundaries().filter(|&later| later > when) {
             let (mut wheel, [key]) = with([when]);
@@ -17,7 +17,7 @@ fn to_later_does_not_fire_at_the_old_deadline() {
 }
 
 #[test]
-fn to_earlier_fires_at_the_new_deadline() {
+fn reset_to_earlier_fires_at_the_new_deadline() {
     for when in boundaries() {
         for earlier in boundaries().filter(|&earlier| 0 < earlier && earlier < when) {
             let (mut wheel, [key]) = with([when]);
@@ -33,7 +33,7 @@ fn to_earlier_fires_at_the_new_deadline() {
 }
 
 #[test]
-fn to_earlier_after_to_later_fires_at_the_last_deadline_set() {
+fn reset_to_later_then_earlier_fires_at_the_last_deadline() {
     for (first, later, last) in [
         (100, 9_000, 50),
         (100, 9_000, 100),
@@ -54,7 +54,7 @@ fn to_earlier_after_to_later_fires_at_the_last_deadline_set() {
 }
 
 #[test]
-fn to_the_past_fires_at_the_next_pop() {
+fn reset_to_the_past_fires_at_the_next_pop() {
     let (mut wheel, [key, _]) = with([5_000, 6_000]);
     assert_eq!(fire(&mut wheel, 1_000), [0u64; 0]);
     assert!(wheel.reset(key, 10));
@@ -63,7 +63,7 @@ fn to_the_past_fires_at_the_next_pop() {
 }
 
 #[test]
-fn much_later_and_twice() {
+fn reset_twice_to_much_later() {
     let (mut wheel, [key]) = with([10]);
     wheel.reset(key, 70 * 86_400_000);
     assert_eq!(fire(&mut wheel, 86_400_000), [0u64; 0]);
@@ -73,7 +73,7 @@ fn much_later_and_twice() {
 }
 
 #[test]
-fn of_an_expired_timer_that_was_not_popped_takes_it_back() {
+fn reset_takes_back_an_expired_unpopped_timer() {
     // Alone in its slot, sharing it, and in a sorted run.
     for others in [0, 1, 50] {
         let mut wheel = Wheel::new();
@@ -93,7 +93,7 @@ fn of_an_expired_timer_that_was_not_popped_takes_it_back() {
 }
 
 #[test]
-fn of_the_first_to_later_makes_the_second_next() {
+fn reset_of_the_first_makes_the_second_next() {
     let (mut wheel, [first, _]) = with([100, 200]);
     wheel.reset(first, 300);
     assert_eq!(wheel.next_expiration_exact(), Some(200));
@@ -103,7 +103,7 @@ fn of_the_first_to_later_makes_the_second_next() {
 }
 
 #[test]
-fn to_the_same_deadline_changes_nothing() {
+fn reset_to_the_same_deadline_changes_nothing() {
     let (mut wheel, [key]) = with([100]);
     assert!(wheel.reset(key, 100));
     assert_eq!(fire(&mut wheel, 99), [0u64; 0]);
@@ -112,7 +112,7 @@ fn to_the_same_deadline_changes_nothing() {
 }
 
 #[test]
-fn among_the_overdue_counts_the_last_deadline_only() {
+fn an_overdue_timer_keeps_only_its_last_deadline() {
     let mut wheel = Wheel::new();
     wheel.pop_expired(1_000);
     let key = insert(&mut wheel, 30);
@@ -130,7 +130,7 @@ fn among_the_overdue_counts_the_last_deadline_only() {
 }
 
 #[test]
-fn a_million_heartbeats_close_nobody_who_beats() {
+fn a_million_resets_keep_timers_from_firing() {
     let mut wheel = Wheel::new();
     let keys: Vec<_> = (0..1_000).map(|_| insert(&mut wheel, 30_000)).collect();
     for now in (0..1_000_000).step_by(1_000) {

@@ -149,7 +149,7 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
         (
             metrics.lateness.count(),
             metrics.handling.count(),
-            metrics.in_hand
+            metrics.handlers_running
         ),
         (8, 8, 0)
     );
@@ -172,12 +172,12 @@ async fn stop_counts_returned_deliveries_as_released() -> Result<()> {
     let (worker, mut seen) = holding(setup.queue.worker().concurrency(3).grace(Duration::ZERO));
     push_all(&setup.queue, messages(5)).await?;
     seen.take(3).await?;
-    assert_eq!(setup.queue.metrics().in_hand, 3);
+    assert_eq!(setup.queue.metrics().handlers_running, 3);
     worker.stop().await?;
     let metrics = setup.queue.metrics();
     assert_eq!(
         (
-            metrics.in_hand,
+            metrics.handlers_running,
             metrics.count(Count::Claimed),
             metrics.count(Count::Released)
         ),
@@ -218,7 +218,10 @@ async fn a_dropped_worker_has_nothing_in_hand() -> Result<()> {
     push_all(&setup.queue, messages(2)).await?;
     seen.take(2).await?;
     worker.abort().await?;
-    metrics_until(&setup.queue, "no handler", |metrics| metrics.in_hand == 0).await?;
+    metrics_until(&setup.queue, "no handler", |metrics| {
+        metrics.handlers_running == 0
+    })
+    .await?;
     Ok(())
 }
 

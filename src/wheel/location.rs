@@ -1,39 +1,40 @@
-//! A timer's half of the link between a timer and its entry.
+//! The link from a timer to its entry.
 //!
-//! An entry, a timer's index in some queue, names the timer; the timer's place names that entry.
-//! An entry whose timer points elsewhere is stale and is skipped, so whoever cancels or moves a timer need not find its entry.
+//! An entry holds the index of its timer; the timer's location points back at that entry. An entry
+//! whose timer points elsewhere is stale and is skipped. Cancelling or moving a timer therefore
+//! does not have to find its entry.
 
 use super::chunk::CHUNK;
 use super::level::{SLOTS, Slot};
 use super::run::RUN_MAX;
 
-/// Where the one valid entry of a timer is.
+/// The location of the one valid entry of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(u32);
+pub(super) struct Location(u32);
 
-/// The kinds of queue that a place can be in.
+/// The kind of queue that a location is in.
 pub(super) enum Home {
     /// In this chunk of some slot.
     Chunk(u32),
     /// The only entry of this slot.
     Alone(Slot),
-    /// In the sorted run that is being fired.
+    /// In the sorted run.
     Run,
-    /// Among the timers whose deadline the wheel had passed when it was set.
+    /// Among the overdue timers.
     Overdue,
 }
 
-/// The places in chunks come first, numbered through; the few others use the top of the range.
+/// Numbers below this are locations in chunks; the other kinds use the top of the range.
 const ALONE: u32 = u32::MAX - 8191;
 const RUN: u32 = ALONE + SLOTS as u32;
 const OVERDUE: u32 = u32::MAX;
 
 const _: () = assert!(RUN as u64 + (RUN_MAX as u64) < OVERDUE as u64);
 
-/// Chunks whose positions a `Place` can express.
+/// The number of chunks that a `Location` can express.
 pub(super) const CHUNKS_MAX: u32 = ALONE / CHUNK as u32;
 
-impl Place {
+impl Location {
     pub(super) const OVERDUE: Self = Self(OVERDUE);
 
     #[inline]
@@ -51,13 +52,13 @@ impl Place {
         Self(RUN + arrival as u32)
     }
 
-    /// The place `offset` entries further on in the same chunk.
+    /// The location `offset` entries further on in the same chunk.
     #[inline]
     pub(super) fn plus(self, offset: usize) -> Self {
         Self(self.0 + offset as u32)
     }
 
-    /// Whether it is in a slot, without asking in which.
+    /// Whether it is in a slot; cheaper than `home`.
     #[inline]
     pub(super) fn is_in_slot(self) -> bool {
         self.0 < RUN
