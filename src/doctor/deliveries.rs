@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::doctor::Checkup;
+use crate::doctor::checkup::Checkup;
 use crate::doctor::shell::dueq;
 use crate::model::stats::Stats;
 
@@ -95,7 +95,7 @@ mod tests {
     fn of(stats: Stats, is_silent: bool) -> (Vec<&'static str>, Vec<&'static str>) {
         let mut checkup = Checkup::default();
         checkup.deliveries("q", &stats, is_silent);
-        let codes = |findings: &[crate::doctor::Finding]| {
+        let codes = |findings: &[crate::doctor::checkup::Finding]| {
             findings.iter().map(|finding| finding.code).collect()
         };
         (codes(&checkup.findings), codes(&checkup.remarks))

@@ -1,6 +1,6 @@
 //! The findings of the scripts `verify` and `audit`, in words.
 
-use crate::doctor::Finding;
+use crate::doctor::checkup::Finding;
 use crate::doctor::shell::{dueq, redis_cli, shell_word};
 use crate::error::Error;
 use crate::protocol::replies::Body;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::doctor::checkup::{Checkup, Unchecked, is_denied};
 use crate::doctor::deliveries::is_late;
 use crate::doctor::findings::{RawFinding, finding, raw_findings};
 use crate::doctor::shell::{redis_cli, shell_word};
-use crate::doctor::{Checkup, Unchecked, is_denied};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::doctor::Checkup;
+use crate::doctor::checkup::Checkup;
 use crate::error::Error;
 use crate::protocol::verbs::Verb;
 

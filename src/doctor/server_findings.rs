@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::doctor::Checkup;
+use crate::doctor::checkup::Checkup;
 use crate::doctor::shell::redis_cli;
 use crate::functions::Functions;
 use crate::server::info::Info;

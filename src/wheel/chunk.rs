@@ -3,11 +3,7 @@
 use super::grow::grow;
 use super::level::Slot;
 use super::location::CHUNKS_MAX;
-
-/// Entries in a chunk. At 384 bytes, links cost little and a queue wastes little.
-pub(super) const CHUNK: usize = 128;
-/// Stands for "no chunk" or "no timer".
-pub(super) const NONE: u32 = u32::MAX;
+use super::sizes::{CHUNK, NONE};
 
 /// The arena of chunks.
 pub(super) struct Chunks {

@@ -1,10 +1,10 @@
 //! Moves timers between the slots, the run and the overdue.
 
 use super::Wheel;
-use super::chunk::{CHUNK, NONE};
 use super::level::Slot;
 use super::location::{Home, Location};
-use super::run::{RUN_MAX, RUN_SPAN_BITS};
+use super::run::RUN_SPAN_BITS;
+use super::sizes::{CHUNK, NONE, RUN_MAX};
 
 /// Entries moved at a time. Their timers lie anywhere in memory; reading them together makes the
 /// cache misses overlap.

@@ -4,9 +4,8 @@
 //! whose timer points elsewhere is stale and is skipped. Cancelling or moving a timer therefore
 //! does not have to find its entry.
 
-use super::chunk::CHUNK;
 use super::level::{SLOTS, Slot};
-use super::run::RUN_MAX;
+use super::sizes::{CHUNK, RUN_MAX};
 
 /// The location of the one valid entry of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod location;
 mod next;
 mod overdue;
 mod run;
+mod sizes;
 mod slab;
 mod slots;
 #[cfg(test)]

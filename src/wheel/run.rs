@@ -3,12 +3,9 @@
 //! Its timers need not be moved down through the levels.
 
 use super::location::Location;
+use super::sizes::{ARRIVAL_BITS, RUN_MAX};
 use super::slab::Slab;
 
-/// Bits of a key that hold the order of arrival.
-const ARRIVAL_BITS: u32 = 11;
-/// Most timers in a run: few enough to stay in the cache between sorting and firing.
-pub(super) const RUN_MAX: usize = 1 << ARRIVAL_BITS;
 /// Bits of a key that hold the deadline, relative to the start of the slot.
 pub(super) const RUN_SPAN_BITS: u32 = u64::BITS - ARRIVAL_BITS;
 

@@ -4,10 +4,10 @@ use std::mem;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::chunk::NONE;
 use super::grow::grow;
 use super::key::Key;
 use super::location::Location;
+use super::sizes::NONE;
 
 /// A live timer: 24 bytes with a `u64`, of which 8 are the value.
 pub(super) struct Timer<T> {

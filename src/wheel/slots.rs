@@ -2,9 +2,10 @@
 
 use std::{cmp, iter};
 
-use super::chunk::{CHUNK, Chunks, NONE};
+use super::chunk::Chunks;
 use super::level::{LEVELS, SLOTS, Slot};
 use super::location::Location;
+use super::sizes::{CHUNK, NONE};
 use super::slab::Slab;
 
 /// All slots of all levels.
