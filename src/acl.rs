@@ -1,26 +1,29 @@
-//! Least rights: what the user of each role may do on a server.
+//! The least rights that the user of each role needs on a server.
 
 use crate::error::Error;
 use crate::protocol::keys::Keys;
 
-/// Who works with a queue, and what they may do.
+/// A role that uses a queue, and what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Pushes, cancels, reschedules, runs now, and looks at messages: `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`.
     /// The queue must exist: an operator makes it, with any `configure`.
     Producer,
-    /// Works the queue: `beat`, `promote`, `claim`, the settles, `extend`, `reap`, `stats`; hears notices and the wake-up list.
+    /// Consumes the queue: `beat`, `promote`, `claim`, the settlements, `extend`, `reap`, `stats`;
+    /// receives notices and wake-up tokens.
     Consumer,
-    /// Everything with this queue: limits, pause, requeue, purge, audit, deletion, and what the others may.
+    /// Everything on this queue: limits, pause, requeue, purge, audit, deletion, and the calls of
+    /// the other roles.
     Operator,
 }
 
-/// What lets a user call scripts and functions with the queue's keys. What a script then does is judged command by command.
+/// Commands that call scripts and functions with the queue's keys. Redis checks each command of a
+/// script as well.
 const CALLS: &str = "+eval +evalsha +fcall";
-/// Of the server itself, for any client: its clock, its fitness, whether it is there, and the scripts.
+/// Commands about the server, for every client: its clock, its fitness, pings and scripts.
 const SERVER: [&str; 5] = ["+time", "+info", "+ping", "+unwatch", "+script|load"];
 
-/// Commands, and the keys on which they are allowed (by their suffix; a % before it: only to read).
+/// Commands, and the suffixes of the keys on which they are allowed; `%` allows reading only.
 type Grants = &'static [(&'static str, &'static str)];
 
 const PRODUCER: Grants = &[
@@ -72,10 +75,12 @@ const OPERATOR: Grants = &[(
     "",
 )];
 
-/// The rules of `ACL SETUSER` that give a user exactly the rights of this role in the queue of this name; each is one
-/// argument. They begin with `reset`: name, `on` and password are the caller's to add.
+/// The rules of `ACL SETUSER` that give a user exactly the rights of this role on this queue; each
+/// rule is one argument. They begin with `reset`. The caller adds the user's name, `on` and the
+/// password.
 ///
-/// Redis judges commands and keys, not scripts: docs/protocol/operations.md says what that can keep apart, and what it cannot.
+/// Redis checks commands and keys, not scripts: docs/protocol/operations.md says what that can
+/// separate, and what it cannot.
 ///
 /// ```
 /// let rules = dueq::acl_rules("orders", dueq::Role::Producer)?;
@@ -85,8 +90,8 @@ const OPERATOR: Grants = &[(
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the name is none of a queue, or holds a blank, a
-/// parenthesis or a quote: no rule can name it.
+/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the name is not valid, or
+/// contains a blank, a parenthesis or a quote, which no rule can contain.
 pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
     let keys = Keys::of_queue(queue)?;
     if let Some(bad) = queue

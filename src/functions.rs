@@ -5,21 +5,22 @@ use crate::error::Error;
 use crate::protocol::keys::Keys;
 use crate::server::functions;
 
-/// What is known of the Functions library `dueq` on a server.
+/// The Functions library `dueq` of a server, compared with this crate's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Functions {
-    /// It is not there.
+    /// The server has none.
     Absent,
-    /// It is there, older than this crate's: this is its version.
+    /// The server has an older one, with this version.
     Older(u64),
-    /// It is there, the same as this crate's.
+    /// The server has the same.
     Current,
-    /// It is there, newer than this crate's, and is left alone: this is its version.
+    /// The server has a newer one, with this version. It is never replaced.
     Newer(u64),
 }
 
-/// The library as Redis reads it: `FUNCTION LOAD` takes this text. Each script `lua/dist/VERB.lua` becomes the function
-/// `dueq_VERB`, with the same KEYS, ARGV, replies and flags; `dueq_version` tells the library's version.
+/// The text of the library, as `FUNCTION LOAD` takes it. Each script `lua/dist/VERB.lua` becomes
+/// the function `dueq_VERB`, with the same KEYS, ARGV, replies and flags; `dueq_version` returns
+/// the library's version.
 ///
 /// ```
 /// let code = dueq::functions_code();
@@ -58,7 +59,7 @@ impl Functions {
 }
 
 impl Client {
-    /// Which Functions library the server has; of a cluster, the oldest that one of its primaries has.
+    /// Which Functions library the server has; in a cluster, the oldest of all primaries.
     pub async fn functions(&self) -> Result<Functions, Error> {
         let mut oldest = None;
         for lane in self.link().control.of_primaries().await? {
@@ -68,12 +69,13 @@ impl Client {
         Ok(Functions::of(oldest.flatten()))
     }
 
-    /// Puts this crate's Functions library on the server, or on all primaries of its cluster, unless a newer one is there;
-    /// returns what was there before, the oldest of a cluster's.
+    /// Loads this crate's Functions library on the server, or on all primaries of its cluster,
+    /// unless a newer one is there. Returns which one was there before; in a cluster, the oldest.
     ///
-    /// From then on any Redis client can `FCALL dueq_push 10 KEYS... ARGV...`, also after a restart: Redis keeps functions
-    /// with its data and sends them to its replicas, but not to primaries that join a cluster later. This crate itself does
-    /// not need it. Harmless to repeat; failed halfway through a cluster, some have it.
+    /// From then on any Redis client can `FCALL dueq_push 10 KEYS... ARGV...`, also after a
+    /// restart: Redis stores functions with its data and copies them to replicas, but not to
+    /// primaries that join a cluster later. This crate itself does not use them. Harmless to
+    /// repeat. If it fails halfway through a cluster, some primaries have the library.
     pub async fn load_functions(&self) -> Result<Functions, Error> {
         let before = self.functions().await?;
         for lane in self.link().control.of_primaries().await? {

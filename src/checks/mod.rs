@@ -1,6 +1,8 @@
-//! What must hold for any bytes, as functions that panic if it does not: of URLs, names, and whatever a server may answer.
+//! Properties of the decoders that must hold for any bytes, as functions that panic if one does
+//! not: for URLs, names, and replies of servers.
 //!
-//! A test holds them to the files of `fuzz/corpus` and to mutations of those; `make fuzz` goes on for longer.
+//! A test applies them to the files of `fuzz/corpus` and to mutations of those; `make fuzz` runs
+//! for longer.
 
 mod wire;
 
@@ -19,7 +21,7 @@ use wire::{Sent, check_text};
 
 pub use self::wire::{name, url};
 
-/// Panics if these bytes are not taken as they should.
+/// Panics if these bytes are decoded wrongly.
 pub type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
@@ -30,7 +32,8 @@ pub const CHECKS: [(&str, Check); 4] = [
     ("name", name),
 ];
 
-/// What a server or a Sentinel says of itself: read as it was sent, or not at all. The first byte says which answer it is.
+/// Answers about a server or from a Sentinel are decoded as they were sent, or not at all. The
+/// first byte selects the kind.
 pub fn answer(bytes: &[u8]) {
     wire::answer(bytes);
     if let Some(info) = bytes.strip_prefix(b"i")
@@ -40,8 +43,8 @@ pub fn answer(bytes: &[u8]) {
     }
 }
 
-/// Replies of scripts: what was made of one was sent, in its place; what was not the protocol is an error that says so. The
-/// first byte says which script answered, the rest is what the server sent.
+/// Replies of scripts: each decoded value was sent, at its position; a reply that does not follow
+/// the protocol is an error that says so. The first byte selects the script, the rest is the reply.
 pub fn reply(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else {
         return;
@@ -79,7 +82,7 @@ fn refused(result: Result<(), Error>) {
 }
 
 fn header(sent: &Sent, header: &Header) {
-    // -1 says that there is none; whatever else is below zero is past.
+    // -1 means none; every other negative value is past.
     let time = |place: usize| {
         Some(sent.integer(&[0, place]))
             .filter(|ms| *ms != -1)
@@ -265,7 +268,7 @@ fn audit(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// The words of a batch.
+/// The item results of a batch.
 fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     let mut items: Body = reply.body.parts()?;
     for place in 0..sent.len(&[1]) {

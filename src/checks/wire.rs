@@ -1,4 +1,4 @@
-//! What must hold for any bytes that are read as a URL, or that a server or a Sentinel answers.
+//! Properties of any bytes that are read as a URL, or as an answer of a server or a Sentinel.
 
 use redis::{ConnectionAddr, Value};
 
@@ -13,15 +13,15 @@ use crate::server::sentinel::Answer;
 use crate::server::sentinel_url::Parts;
 use crate::server::{failure, subscription};
 
-/// Stands for a password in the URLs of the corpus.
+/// The password in the URLs of the corpus.
 const SECRET: &str = "hunter2";
 
-/// What a server sent, to be looked at part by part beside what was made of it.
+/// A reply as the server sent it, to compare with what was decoded from it.
 #[derive(Clone)]
 pub(crate) struct Sent(Value);
 
 impl Sent {
-    /// What a server means by these bytes, if it speaks Redis's protocol.
+    /// The reply in these bytes, if they are Redis's protocol.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         redis::parse_redis_value(bytes).ok().map(Self)
     }
@@ -70,14 +70,15 @@ impl Sent {
     }
 }
 
-/// An error's text is one that a log can take: of a bounded length, on one line, with nothing that steers a terminal.
+/// An error's text must fit a log: of limited length, on one line, without control characters.
 pub(crate) fn check_text(text: &str) {
     assert!(!text.is_empty(), "an error without a reason");
     assert!(text.len() < 2_000, "{} bytes: {text}", text.len());
     assert!(!text.contains(char::is_control), "{text:?}");
 }
 
-/// URLs: no password gets into what is told, TLS is never half on, and Sentinels are read as they were written.
+/// URLs: no message contains a password, TLS is on or off as written, and Sentinels are read as
+/// written.
 pub fn url(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -171,7 +172,7 @@ pub fn url(bytes: &[u8]) {
     }
 }
 
-/// Names and ids: in their ranges, and nobody else's key.
+/// Names and ids: within their ranges, and no key belongs to another queue.
 pub fn name(bytes: &[u8]) {
     let is_id =
         (1..=200).contains(&bytes.len()) && !bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f);
@@ -214,7 +215,8 @@ pub fn name(bytes: &[u8]) {
     }
 }
 
-/// What a server or a Sentinel says of itself: read as it was sent, or not at all. The first byte says which answer it is.
+/// Answers about a server or from a Sentinel are decoded as they were sent, or not at all. The
+/// first byte selects the kind.
 pub(crate) fn answer(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else {
         return;
@@ -325,7 +327,8 @@ fn refusal(sent: &Sent) {
     assert!(told.contains("10.0.0.1:6379"), "{told}");
     let code = code.expect("each refusal of a server has a code");
     match code.as_str() {
-        // What was refused before it began may be repeated; what a script said halfway may not.
+        // A call that was refused before it began may be repeated; one that a script stopped
+        // halfway may not.
         "NOSCRIPT" | "LOADING" | "READONLY" => {
             assert_eq!(error.was_applied(), Applied::No, "{told}")
         }

@@ -7,11 +7,9 @@ use crate::error::Error;
 /// The longest delay, and the furthest moment from now: 100 years of 365.25 days.
 pub(crate) const MAX_DELAY_MS: u64 = 3_155_760_000_000;
 
-/// When a message is due, by the Redis server's clock.
-///
-/// A [`Duration`] becomes a delay, counted by the server from the moment at which it takes the message; a fraction of a
-/// millisecond is rounded up, so that nothing is ever early. A [`SystemTime`] becomes a moment; one in the past is due at
-/// once. Both reach at most 100 years ahead.
+/// A [`Duration`] becomes a delay from the time at which the server receives the message. Fractions
+/// of a millisecond are rounded up, so that no message is early. A [`SystemTime`] becomes a fixed
+/// time; one in the past is due at once. Both reach at most 100 years ahead.
 ///
 /// ```
 /// use dueq::Due;
@@ -22,7 +20,7 @@ pub(crate) const MAX_DELAY_MS: u64 = 3_155_760_000_000;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Due {
-    /// So many milliseconds after the server takes it.
+    /// So many milliseconds after the server receives the message.
     AfterMs(u64),
     /// At this moment, in Unix milliseconds.
     AtMs(u64),
@@ -34,7 +32,8 @@ impl Due {
         Self::AtMs(unix_ms)
     }
 
-    /// As the scripts read it: `+<delay ms>` or `<unix ms>`. The moment's limit is left to the server, which has the clock.
+    /// As the scripts read it: `+<delay ms>` or `<unix ms>`. The server checks the limit of a fixed
+    /// time, as it has the clock.
     pub(crate) fn encode(self) -> Result<String, Error> {
         match self {
             Self::AfterMs(ms) if ms > MAX_DELAY_MS => Err(Error::invalid(format!(

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::model::due::ceil_ms;
 
-/// Limits of a queue, to be set with [`Queue::configure`](crate::Queue::configure). What is not set stays as it is.
+/// Limits of a queue, to be set with [`Queue::configure`](crate::Queue::configure). Limits that are
+/// not set stay as they are.
 ///
 /// ```
 /// let limits = dueq::Limits::new().max_attempts(5).max_payload_bytes(4 * 1024 * 1024);
@@ -31,7 +32,8 @@ impl Limits {
         self.with("max_crashes", max_crashes.to_string())
     }
 
-    /// How many messages the queue may hold, all states together; `None` for no limit, as it is unless set.
+    /// How many messages the queue may hold, in all states together; `None`, the default, for no
+    /// limit.
     #[must_use]
     pub fn max_messages(self, max_messages: Option<u64>) -> Self {
         self.with(
@@ -54,7 +56,7 @@ impl Limits {
         self.with("dead_keep_ms", ceil_ms(time).to_string())
     }
 
-    /// How many dead messages are kept, the youngest: at least 1, 100,000 unless set.
+    /// How many dead messages are kept, the newest: at least 1, 100,000 unless set.
     #[must_use]
     pub fn keep_dead(self, number: u64) -> Self {
         self.with("dead_keep", number.to_string())

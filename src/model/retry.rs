@@ -1,15 +1,13 @@
-//! How long to wait before the next try: pure, the caller brings the chance.
+//! The delay before the next attempt. Pure: the caller provides the random number.
 
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// The delays between the attempts of a message whose handler failed.
-///
-/// Attempt *n* is followed by `first * 2^(n-1)`, at most `max`, less a random part of up to half of it, so that what failed
-/// together does not come back together. How many attempts there are is not decided here: that is the message's limit
-/// ([`Message::max_attempts`](crate::Message::max_attempts)), else the queue's
-/// ([`Limits::max_attempts`](crate::Limits::max_attempts)).
+/// The delay after attempt *n* is `first * 2^(n-1)`, at most `max`, less a random part of up to
+/// half of it, so that messages that failed together are not retried together. The number of
+/// attempts is limited by the message ([`Message::max_attempts`](crate::Message::max_attempts)) or
+/// else the queue ([`Limits::max_attempts`](crate::Limits::max_attempts)).
 ///
 /// ```
 /// use dueq::Retry;

@@ -25,7 +25,7 @@ use crate::model::due::Due;
 pub enum Settlement {
     /// Done: the message is gone.
     Ack,
-    /// Done for this time: due again then, with its attempts counted from none.
+    /// Done for this time: due again then, with no attempts counted.
     Again(Due),
     /// Failed: due again after this delay, or the worker's if there is none; dead at the limit of attempts.
     Retry {
@@ -41,7 +41,7 @@ pub enum Settlement {
 }
 
 impl Settlement {
-    /// Due again at this time or after this delay, with its attempts counted from none.
+    /// Due again at this time or after this delay, with no attempts counted.
     pub fn again(due: impl Into<Due>) -> Self {
         Self::Again(due.into())
     }

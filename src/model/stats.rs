@@ -1,6 +1,6 @@
 //! What a queue holds and has done.
 
-/// What a queue holds and has done since it was made. All zero for a queue that does not exist.
+/// What a queue holds, and has done since it was created. All zero for a queue that does not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -13,7 +13,7 @@ pub struct Stats {
     pub ready: u64,
     /// Messages with a handler.
     pub leased: u64,
-    /// Messages given up.
+    /// Dead messages.
     pub dead: u64,
     /// Entries of the deduplication memory: ids that ended, and calls, remembered so that late
     /// repetitions are recognised.

@@ -6,7 +6,7 @@ use crate::model::outcomes::State;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
-    /// Where it is.
+    /// Its state.
     pub state: State,
     /// When it is due (scheduled, ready), when its lease ends (leased) or when it died (dead), in Unix milliseconds.
     pub time_ms: u64,
@@ -16,7 +16,7 @@ pub struct Stored {
     pub crashes: u32,
     /// Its own limit of attempts, if it has one.
     pub max_attempts: Option<u32>,
-    /// The trace that its push belonged to, if it said so.
+    /// The trace of its push, if the push set one.
     pub trace_parent: Option<String>,
     /// What the last failure or burial said.
     pub error: String,
@@ -46,7 +46,7 @@ pub struct Listed {
 pub struct Page {
     /// The messages.
     pub messages: Vec<Listed>,
-    /// What to ask for the next page with; `None` at the end.
+    /// The cursor of the next page; `None` at the end.
     pub next: Option<Cursor>,
 }
 

@@ -9,7 +9,8 @@ use crate::protocol::verbs::Verb;
 use crate::telemetry::metrics::Count;
 
 impl Partition {
-    /// Claims what is ready, and then what is due, whether it was promoted or not. `count` 0 only gives a wake token back.
+    /// Claims ready messages first, then due ones that are not promoted yet. With `count` 0 it only
+    /// returns a wake-up token.
     pub(crate) async fn claim(&self, count: usize, lease_ms: u64) -> Result<Claim, Error> {
         let token = *Uuid::new_v4().as_bytes();
         let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());

@@ -40,7 +40,7 @@ impl Keys {
         })
     }
 
-    /// The hash that a queue has from its making on.
+    /// The hash that exists as long as the queue does.
     pub(crate) fn meta(&self) -> &str {
         &self.vector[9]
     }
@@ -57,20 +57,21 @@ impl Keys {
             .zip(kinds)
     }
 
-    /// The hash of what is known about messages beside their payloads.
+    /// The hash of the attributes of messages.
     pub(crate) fn attrs(&self) -> &str {
         &self.vector[5]
     }
 }
 
-/// The field, member or entry that keeps a key from ever being empty.
+/// The placeholder: a field, member or entry that keeps each key from being empty, and its encoding
+/// from being a listpack.
 pub(crate) const SENTINEL: [u8; 71] = {
     let mut sentinel = [b'-'; 71];
     sentinel[0] = 0;
     sentinel
 };
 
-/// What SCAN finds the queues by.
+/// The pattern with which SCAN finds queues.
 pub(crate) const META_PATTERN: &str = "dueq:{*}:meta";
 
 /// The name of the queue that this key is the meta hash of.

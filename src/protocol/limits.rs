@@ -1,5 +1,5 @@
-//! The ranges of names, ids, payloads and times: one validator for everybody on this side of the wire.
-//! The scripts hold the same ranges on theirs.
+//! The ranges of names, ids, payloads and times, and the one function that checks each. The scripts
+//! check the same ranges.
 
 use std::time::Duration;
 
@@ -54,7 +54,8 @@ pub(crate) fn check_id(id: &[u8]) -> Result<(), Error> {
     )))
 }
 
-/// A payload: what no queue can take is not even sent. The queue's own, lower limit is the script's to check.
+/// A payload: one that no queue accepts is not sent. The script checks the queue's own, lower
+/// limit.
 pub(crate) fn check_payload(payload: &[u8]) -> Result<(), Error> {
     if payload.len() > MAX_PAYLOAD_BYTES {
         return Err(Error::invalid(format!(

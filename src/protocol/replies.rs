@@ -1,4 +1,4 @@
-//! Decoding what the scripts answer.
+//! Replies of scripts: the header, and the parts after it.
 
 use std::time::Instant;
 
@@ -8,18 +8,19 @@ use crate::error::{Applied, Error, ErrorKind, printable};
 use crate::protocol::limits;
 use crate::protocol::verbs::Verb;
 
-/// What every reply begins with.
+/// The header, with which every reply begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     /// When the call was sent, by this machine's clock.
     pub(crate) sent: Instant,
     /// The server's clock, in Unix microseconds.
     pub(crate) now_us: i64,
-    /// A random word made with the queue, empty while there is no queue: if it changes, the store was emptied.
+    /// The incarnation: a random word that is created with the queue, empty while there is no
+    /// queue. When it changes, the store was emptied.
     pub(crate) incarnation: String,
     /// How many calls have changed the queue.
     pub(crate) seq: i64,
-    /// When the first scheduled message is due, in Unix milliseconds.
+    /// The head time: when the first scheduled message is due, in Unix milliseconds.
     pub(crate) head_ms: Option<u64>,
     /// When the first lease runs out, in Unix milliseconds.
     pub(crate) lease_deadline_ms: Option<u64>,
@@ -58,8 +59,8 @@ impl Reply {
     }
 }
 
-/// A time of the header, of which -1 says that there is none. Any other below zero was written by a stranger, and is past: one
-/// such must not hide that something is to be done.
+/// A time of the header; -1 means none. Other negative values were not written by dueq: treat them
+/// as past, so that due work is not missed.
 fn time_ms(integer: i64) -> Option<u64> {
     (integer != -1).then(|| u64::try_from(integer).unwrap_or(0))
 }
@@ -119,7 +120,7 @@ impl Body {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// The next part, a text of words: the counts with which it begins, and the options, which are the words after them.
+    /// The next part, a text of words: first N counts, then options.
     pub(crate) fn counts_and_options<const N: usize>(
         &mut self,
     ) -> Result<([u64; N], Options), Error> {
@@ -156,7 +157,7 @@ impl Body {
         }
     }
 
-    /// What becomes of a reply that says something else than the protocol.
+    /// The error of a reply that does not follow the protocol.
     pub(crate) fn unexpected(&self, what: &str) -> Error {
         unexpected(self.verb, what)
     }
@@ -176,7 +177,8 @@ impl Body {
     }
 }
 
-/// What is stored of the options of a push. Words that are not known are left alone: a later version may have put them there.
+/// The stored options of a message. Unknown words are ignored: a later version may have written
+/// them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) max_attempts: Option<u32>,
@@ -189,7 +191,8 @@ impl Options {
         for word in text.split(' ') {
             match word.split_once('=') {
                 Some(("max_attempts", limit)) => options.max_attempts = limit.parse().ok(),
-                // It goes into headers and environments: what somebody else wrote there is none.
+                // It is copied into HTTP headers and environments: ignore values that are not
+                // valid.
                 Some(("traceparent", parent)) if limits::check_trace_parent(parent).is_ok() => {
                     options.trace_parent = Some(parent.to_owned());
                 }

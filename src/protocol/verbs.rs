@@ -27,14 +27,15 @@ macro_rules! verbs {
     };
 }
 
-/// Writes the sentinel of a hash that is there already, so that a WAIT after it covers all writes before it.
+/// Writes the placeholder of an existing hash, so that a WAIT after it covers all writes before it.
 ///
-/// Plain HSET is refused when the server's memory is full. In a script Redis allows every command after a first write that
-/// needs no memory, hence the HDEL of a field that is never there. A queue that was deleted is not made again.
+/// A server whose memory is full refuses a plain HSET. In a script, Redis allows every command
+/// after a first write that needs no memory; hence the HDEL of a field that never exists. It does
+/// not create a deleted queue again.
 pub(crate) const TOUCH: &str = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then \
 redis.call('HDEL', KEYS[1], '') redis.call('HSET', KEYS[1], ARGV[1], '') end";
 
-/// The scripts of this process, and what EVALSHA calls them by; computed once.
+/// The scripts of this process and their hashes; computed once.
 static SCRIPTS: OnceLock<Vec<(&'static str, Script)>> = OnceLock::new();
 
 impl Verb {
@@ -43,17 +44,17 @@ impl Verb {
         self.script().0
     }
 
-    /// What EVALSHA calls it by.
+    /// The hash with which EVALSHA calls it.
     pub(crate) fn sha(self) -> &'static str {
         self.script().1.get_hash()
     }
 
-    /// Whether a call with these arguments writes nothing, whatever it finds.
+    /// Whether a call with these arguments never writes.
     pub(crate) fn only_reads(self, args: &[&[u8]]) -> bool {
         match self {
             Self::Get | Self::Peek | Self::Stats => true,
-            // Their last argument asks to mend.
-            Self::Verify | Self::Audit => args.last().is_some_and(|mend| mend.is_empty()),
+            // Their last argument asks for repairs.
+            Self::Verify | Self::Audit => args.last().is_some_and(|repair| repair.is_empty()),
             _ => false,
         }
     }
@@ -62,7 +63,7 @@ impl Verb {
         &SCRIPTS.get_or_init(|| scripts(Self::compiled_code))[self as usize]
     }
 
-    /// Replaces those that `code` knows; `false` if one was called already.
+    /// Replaces the scripts for which `code` returns one; `false` if a script was called already.
     #[cfg(feature = "harness")]
     pub(crate) fn replace(code: impl Fn(Self) -> Option<&'static str>) -> bool {
         SCRIPTS

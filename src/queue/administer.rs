@@ -1,4 +1,4 @@
-//! What operators do with a whole queue: pause, resume, requeue all, purge, delete.
+//! The calls of operators on a whole queue: pause, resume, requeue all, purge, delete.
 
 use crate::error::{Error, ErrorKind};
 use crate::model::outcomes::State;
@@ -9,15 +9,16 @@ use crate::queue::Queue;
 use crate::server::patience::{Repeat, patiently};
 
 impl Queue {
-    /// Whether there is such a queue: it exists from its first push, pause or configure on, until it is deleted.
+    /// Whether the queue exists: from its first push, pause or configure until it is deleted.
     ///
-    /// Takes no more rights than any role has.
+    /// Every role has the right to this call.
     pub async fn exists(&self) -> Result<bool, Error> {
         patiently(|| self.control().has(self.partition().keys().meta())).await
     }
 
-    /// Revives all messages that are dead now, the oldest first, a thousand a call; returns how many. One that dies again
-    /// meanwhile is left alone. Dropped or failed halfway, some are revived: calling it again does the rest.
+    /// Revives all messages that are dead now, the oldest first, 1,000 a call; returns how many. A
+    /// message that dies again meanwhile stays dead. If the future is dropped, or fails halfway,
+    /// some are revived: the same call does the rest.
     pub async fn requeue_all(&self) -> Result<u64, Error> {
         let (mut total, mut until) = (0, String::new());
         loop {
@@ -37,8 +38,9 @@ impl Queue {
         }
     }
 
-    /// Removes what is scheduled, ready or dead, a thousand messages a call, until the state was found empty or as many are
-    /// gone as were there at the start; returns how many. Leased messages cannot be purged:
+    /// Removes the messages in one state, scheduled, ready or dead, 1,000 a call. It ends when the
+    /// state is empty, or when as many are removed as there were at the start; returns how many.
+    /// Leased messages cannot be purged:
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput).
     pub async fn purge(&self, state: State) -> Result<u64, Error> {
         if state == State::Leased {
@@ -65,38 +67,38 @@ impl Queue {
         }
     }
 
-    /// From now on nothing is claimed; pushes, settles and the reaping of lost leases go on.
+    /// Pauses claims. Pushes, settlements and the reaping of expired leases continue.
     pub async fn pause(&self) -> Result<(), Error> {
         self.call(Verb::Pause, &[], Repeat::Harmless)
             .await
             .map(drop)
     }
 
-    /// Ends a pause.
+    /// Resumes claims.
     pub async fn resume(&self) -> Result<(), Error> {
         self.call(Verb::Resume, &[], Repeat::Harmless)
             .await
             .map(drop)
     }
 
-    /// Removes the queue with everything in it, in one step; whether there was one. Deliveries that handlers hold answer
-    /// `Gone` from then on; live workers report that the store was emptied, and serve the queue again once it is pushed to.
-    /// Not repeated when the reply is lost.
+    /// Removes the queue with all its messages, in one step; returns whether it existed. Claimed
+    /// deliveries return `Gone` from then on. Live workers report that the store was emptied, and
+    /// serve the queue again after the next push. Not repeated when the reply is lost.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the queue has another layout, and
-    /// [`ErrorKind::Server`](crate::ErrorKind::Server) if another program uses one of its keys, by the key's type; in both cases
-    /// nothing is deleted.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the queue has another layout;
+    /// [`ErrorKind::Server`](crate::ErrorKind::Server) if one of its keys has a wrong type, so that
+    /// another program uses it. In both cases nothing is deleted.
     pub async fn delete(&self) -> Result<bool, Error> {
         match self.call(Verb::Stats, &[], Repeat::Harmless).await {
-            // A damaged queue can be deleted, too: of a foreign key its type tells.
+            // A damaged queue can be deleted too. Keys of other programs are found by their type.
             Err(error) if error.kind() != ErrorKind::Server => Err(error),
             _ => self.control().delete_keys(self.partition().keys()).await,
         }
     }
 }
 
-/// What is told of a call in steps that failed when earlier steps had dealt with `total` messages.
+/// The error of a call in steps, of which earlier steps dealt with `total` messages.
 fn after(error: Error, total: u64, did: &str) -> Error {
     if total == 0 {
         error

@@ -10,13 +10,17 @@ use crate::queue::Queue;
 use crate::server::patience::{Patience, Repeat};
 
 impl Queue {
-    /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without waiting; none if nothing is
-    /// due. Beside running workers it gets their fair share: the number of due messages over that of live workers.
+    /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without
+    /// waiting; none if no message is due. Beside running workers it gets a fair share: the number
+    /// of due messages divided by the number of live workers.
     ///
-    /// The lower rung below [`Queue::worker`]: the caller extends and settles. If the reply is lost, the claim is made again.
+    /// This is the call below [`Queue::worker`]: the caller extends and settles. If the reply is
+    /// lost, the library claims again.
     ///
-    /// What the caller does not settle, and what a claim took whose reply was lost, comes back after its lease has run out, if a
-    /// worker of the queue runs in some process: workers alone take leases back. Without one it stays leased.
+    /// A message that the caller does not settle becomes available after its lease has expired, and
+    /// so does a message of a claim whose reply was lost. This needs a running worker of the queue
+    /// in some process: only workers take expired leases back. Without one the message stays
+    /// leased.
     pub async fn claim(&self, count: usize, lease: Duration) -> Result<Vec<Delivery>, Error> {
         if !(1..=MAX_ITEMS).contains(&count) {
             return Err(Error::invalid(format!(

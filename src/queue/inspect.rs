@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::server::patience::Repeat;
 
 impl Queue {
-    /// The message of this id, whatever its state; `None` if there is none.
+    /// The message with this id in any state; `None` if there is none.
     pub async fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<Stored>, Error> {
         limits::check_id(id.as_ref())?;
         let mut reply = self
@@ -21,8 +21,9 @@ impl Queue {
         inspect::stored(&mut reply.body)
     }
 
-    /// A page of up to `limit` (1 to 1,000) messages in one state, in the order of their times; the first one without a
-    /// cursor. What enters or leaves between two pages may be missing or seen twice.
+    /// A page of up to `limit` (1 to 1,000) messages in one state, ordered by their times. Without
+    /// a cursor it is the first page. A message that enters or leaves the state between two pages
+    /// may be missing or appear twice.
     pub async fn list(
         &self,
         state: State,
@@ -44,17 +45,17 @@ impl Queue {
         inspect::page(&mut reply.body)
     }
 
-    /// What the queue holds and has done.
+    /// Counts of what the queue holds and has done.
     pub async fn stats(&self) -> Result<Stats, Error> {
         let mut reply = self.call(Verb::Stats, &[], Repeat::Harmless).await?;
         inspect::stats(&mut reply)
     }
 
-    /// Sets limits of the queue; it is made if it does not exist.
+    /// Sets limits of the queue. Creates the queue if it does not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if one is out of its range, or none is given; then nothing
-    /// is changed.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a limit is out of its range,
+    /// or none is given. Then nothing is changed.
     pub async fn configure(&self, limits: Limits) -> Result<(), Error> {
         let args: Vec<&[u8]> = limits
             .0

@@ -33,7 +33,7 @@ impl Claim {
             reply.body.parts()?,
             reply.body.parts()?,
         );
-        // One detail may stand for all.
+        // One detail may be shared by all messages.
         let shared = details.len() == 1;
         if payloads.len() != ids.len() || details.len() != ids.len() && !shared {
             let lengths = format!(
