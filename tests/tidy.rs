@@ -417,6 +417,24 @@ fn every_script_has_its_header_and_the_prelude() {
 }
 
 #[test]
+fn lua_lines_are_short_and_each_if_has_lines_of_its_own() {
+    for (name, text) in files("lua", "lua") {
+        for (number, line) in text.lines().enumerate() {
+            let at = format!("{name}:{}", number + 1);
+            assert!(line.chars().count() <= 120, "{at} is too long: {line}");
+            let code = line.split(" -- ").next().unwrap_or_default().trim_end();
+            let short = [" then return ", " then return", " then break"]
+                .iter()
+                .any(|exit| code.contains(exit));
+            assert!(
+                !code.contains(" then ") || short || code.trim_start().starts_with("--"),
+                "{at}: only return and break may follow `then`: {line}"
+            );
+        }
+    }
+}
+
+#[test]
 fn lua_dist_is_what_the_sources_make() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let made = std::process::Command::new(root.join("scripts/lua-dist"))

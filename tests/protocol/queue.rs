@@ -30,13 +30,7 @@ pub(crate) enum Calls {
 
 /// Whose work a verb is.
 pub(crate) fn role_of(verb: &str) -> Role {
-    match verb {
-        "push" | "upsert" | "cancel" | "reschedule" | "run_now" | "get" | "peek" => Role::Producer,
-        "audit" | "configure" | "pause" | "purge" | "requeue" | "resume" | "verify" => {
-            Role::Operator
-        }
-        _ => Role::Consumer,
-    }
+    scripts::verb(verb).role
 }
 
 /// How long a server may take to answer before a test gives up: far more than it needs.

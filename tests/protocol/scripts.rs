@@ -3,38 +3,119 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use dueq::Role;
 
-macro_rules! scripts {
-    ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../lua/dist/", $name, ".lua")))),*] };
+use crate::queue::{SECOND, token};
+use crate::reply::{Text, words};
+
+/// What the tests must know of a verb.
+pub(crate) struct Verb {
+    pub(crate) name: &'static str,
+    /// Whose work it is.
+    pub(crate) role: Role,
+    /// Keys that it can do without in the queue of `seed`: under them it does not find a wrong type.
+    pub(crate) unneeded: &'static [&'static str],
+    /// Whether states.md has a row of it.
+    pub(crate) has_row: bool,
+    /// Arguments with which it does something to the queue of `with_every_state`.
+    pub(crate) plausible: fn() -> Vec<Text>,
+    /// Its file in `lua/dist/`.
+    source: &'static str,
 }
 
-pub(crate) const SCRIPTS: &[(&str, &str)] = scripts![
-    "ack",
-    "again",
-    "audit",
-    "beat",
-    "bury",
-    "cancel",
-    "claim",
-    "configure",
-    "extend",
-    "get",
-    "pause",
-    "peek",
-    "promote",
-    "purge",
-    "push",
-    "reap",
-    "release",
-    "requeue",
-    "reschedule",
-    "resume",
-    "retry",
-    "run_now",
-    "stats",
-    "upsert",
-    "verify",
-];
+impl Verb {
+    /// Whether a full server refuses it: its script has no flags.
+    pub(crate) fn is_refused_when_full(&self) -> bool {
+        self.source.starts_with("#!lua\n")
+    }
+
+    /// Whether it creates the queue.
+    pub(crate) fn creates(&self) -> bool {
+        self.source.contains("makes them if they do not exist")
+    }
+
+    /// Whether it only reads.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.source.starts_with("#!lua flags=no-writes\n")
+    }
+}
+
+/// The verb of this name. The tests have no verb without a row in `VERBS`.
+pub(crate) fn verb(name: &str) -> &'static Verb {
+    let found = VERBS.iter().find(|verb| verb.name == name);
+    found.unwrap_or_else(|| panic!("{name} has no row in VERBS"))
+}
+
+macro_rules! verbs {
+    ($($name:literal $role:ident, without $unneeded:expr, row $has_row:literal, call $plausible:expr;)*) => {
+        /// Every verb. All lists of verbs in these tests follow from this table.
+        pub(crate) const VERBS: &[Verb] = &[$(Verb {
+            name: $name,
+            role: Role::$role,
+            unneeded: &$unneeded,
+            has_row: $has_row,
+            plausible: || $plausible,
+            source: include_str!(concat!("../../lua/dist/", $name, ".lua")),
+        }),*];
+
+        /// Names and scripts.
+        pub(crate) const SCRIPTS: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../lua/dist/", $name, ".lua")))),*];
+    };
+}
+
+verbs! {
+    "ack" Consumer, without ["dead", "recent", "nodes"], row true,
+        call words![token('l'), 1, "l"];
+    "again" Consumer, without ["dead", "recent", "nodes"], row true,
+        call words!["l", token('l'), "+5"];
+    "audit" Operator, without ["recent", "nodes"], row false,
+        call words!["messages", 0, 100, "1"];
+    "beat" Consumer, without ["claims"], row false,
+        call words!["node", "stay"];
+    "bury" Consumer, without ["recent", "nodes"], row true,
+        call words!["l", token('l'), "reason"];
+    "cancel" Producer, without ["nodes"], row true,
+        call words!["1", "s", "r", "d"];
+    "claim" Consumer, without ["dead", "recent"], row true,
+        call words![10, token('x'), 30 * SECOND];
+    "configure" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
+        call words!["max_attempts", 3];
+    "extend" Consumer, without ["attrs", "dead", "recent", "nodes"], row true,
+        call words!["l", token('l'), 60 * SECOND];
+    "get" Producer, without ["recent", "nodes"], row true,
+        call words!["r"];
+    "pause" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
+        call words![];
+    "peek" Producer, without ["claims", "messages", "dead", "recent", "nodes"], row false,
+        call words!["scheduled", "", 10];
+    "promote" Consumer, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row true,
+        call words![10];
+    "purge" Operator, without ["claims", "nodes"], row true,
+        call words!["scheduled", 10];
+    "push" Producer, without ["nodes"], row true,
+        call words!["", "new", "+1000", "payload", "max_attempts=3", "s", "+0", "other", ""];
+    "reap" Consumer, without ["messages", "recent", "nodes"], row true,
+        call words![10];
+    "release" Consumer, without ["dead", "recent", "nodes"], row true,
+        call words!["l", token('l')];
+    "requeue" Operator, without ["recent", "nodes"], row true,
+        call words!["ids", "d"];
+    "reschedule" Producer, without ["nodes"], row true,
+        call words!["s", "+5", "", "r", "+5", ""];
+    "resume" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
+        call words![];
+    "retry" Consumer, without ["recent", "nodes"], row true,
+        call words!["l", token('l'), 5, "error"];
+    "run_now" Producer, without ["nodes"], row true,
+        call words!["s"];
+    "stats" Consumer, without ["claims", "attrs"], row false,
+        call words![];
+    "upsert" Producer, without ["nodes"], row true,
+        call words!["", "new", "+1000", "payload", "max_attempts=3 on_conflict=reschedule", "s", "+0", "other", "on_conflict=replace"];
+    "verify" Operator, without [], row false,
+        call words!["1"];
+}
 
 /// Where the scripts are read instead, for `scripts/mutants`: files of the same names.
 fn folder() -> Option<PathBuf> {

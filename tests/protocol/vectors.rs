@@ -26,6 +26,7 @@ use anyhow::{Result, ensure};
 
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
+use crate::scripts::verb;
 use crate::state::{Scores, State, in_order};
 
 /// A queue with a message in every state: `s` scheduled in an hour, `r` ready, `l` leased (token `l`), `d` dead.
@@ -48,52 +49,8 @@ fn seed(queue: &mut Queue) -> Result<()> {
 }
 
 /// Arguments with which each verb does something to the queue of `with_every_state`.
-fn plausible(verb: &str) -> Vec<Text> {
-    match verb {
-        "push" => words![
-            "",
-            "new",
-            "+1000",
-            "payload",
-            "max_attempts=3",
-            "s",
-            "+0",
-            "other",
-            ""
-        ],
-        "upsert" => words![
-            "",
-            "new",
-            "+1000",
-            "payload",
-            "max_attempts=3 on_conflict=reschedule",
-            "s",
-            "+0",
-            "other",
-            "on_conflict=replace"
-        ],
-        "promote" => words![10],
-        "claim" => words![10, token('x'), 30 * SECOND],
-        "ack" => words![token('l'), 1, "l"],
-        "release" => words!["l", token('l')],
-        "again" => words!["l", token('l'), "+5"],
-        "retry" => words!["l", token('l'), 5, "error"],
-        "bury" => words!["l", token('l'), "reason"],
-        "extend" => words!["l", token('l'), 60 * SECOND],
-        "reap" => words![10],
-        "cancel" => words!["1", "s", "r", "d"],
-        "reschedule" => words!["s", "+5", "", "r", "+5", ""],
-        "run_now" => words!["s"],
-        "requeue" => words!["ids", "d"],
-        "purge" => words!["scheduled", 10],
-        "beat" => words!["node", "stay"],
-        "configure" => words!["max_attempts", 3],
-        "peek" => words!["scheduled", "", 10],
-        "get" => words!["r"],
-        "verify" => words!["1"],
-        "audit" => words!["messages", 0, 100, "1"],
-        _ => words![],
-    }
+fn plausible(name: &str) -> Vec<Text> {
+    (verb(name).plausible)()
 }
 
 /// Fails unless the state of the queue is the one before with these changes.

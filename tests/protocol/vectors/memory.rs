@@ -5,9 +5,7 @@ use anyhow::{Result, ensure};
 use super::{plausible, seed};
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::words;
-use crate::scripts::SCRIPTS;
-
-const ADDING: [&str; 5] = ["push", "upsert", "requeue", "reschedule", "run_now"];
+use crate::scripts::VERBS;
 
 fn full(queue: &mut Queue) -> Result<()> {
     ensure!(
@@ -28,14 +26,15 @@ fn full(queue: &mut Queue) -> Result<()> {
 #[test]
 fn what_adds_is_refused_without_a_trace_and_the_rest_is_served() -> Result<()> {
     let mut queue = Queue::start()?;
-    for (verb, _) in SCRIPTS {
+    for row in VERBS {
+        let verb = row.name;
         queue.command(words!["CONFIG", "SET", "maxmemory", "0"])?;
         queue.empty()?;
         seed(&mut queue)?;
         full(&mut queue)?;
         let before = queue.contents()?;
         let reply = queue.call(verb, T0, plausible(verb))?;
-        if ADDING.contains(verb) {
+        if row.is_refused_when_full() {
             ensure!(reply.code() == Some("OOM"), "{verb}: {reply:?}");
             ensure!(queue.contents()? == before, "{verb} left a trace");
         } else {

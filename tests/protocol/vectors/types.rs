@@ -5,32 +5,8 @@ use anyhow::{Result, ensure};
 use super::{plausible, seed};
 use crate::queue::{Queue, T0, attempt, token};
 use crate::reply::words;
-use crate::scripts::SCRIPTS;
+use crate::scripts::{SCRIPTS, VERBS};
 use crate::state::KEYS;
-
-/// Which keys a verb can do without, in the queue of `seed`: then it is served, and the stranger stays as it was.
-fn not_needed(verb: &str) -> &'static [&'static str] {
-    match verb {
-        "push" | "upsert" => &["nodes"],
-        "promote" | "pause" | "resume" | "configure" => {
-            &["claims", "messages", "attrs", "dead", "recent", "nodes"]
-        }
-        "claim" => &["dead", "recent"],
-        "ack" | "again" | "release" => &["dead", "recent", "nodes"],
-        "audit" => &["recent", "nodes"],
-        "extend" => &["attrs", "dead", "recent", "nodes"],
-        "retry" | "bury" => &["recent", "nodes"],
-        "reap" => &["messages", "recent", "nodes"],
-        "cancel" | "reschedule" | "run_now" => &["nodes"],
-        "requeue" => &["recent", "nodes"],
-        "purge" => &["claims", "nodes"],
-        "beat" => &["claims"],
-        "get" => &["recent", "nodes"],
-        "peek" => &["claims", "messages", "dead", "recent", "nodes"],
-        "stats" => &["claims", "attrs"],
-        _ => &[],
-    }
-}
 
 #[test]
 fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
@@ -65,7 +41,7 @@ fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
             let reply = queue.call(verb, T0, call.clone())?;
             let after = queue.contents()?;
             let suffix = key.rsplit(':').next().unwrap_or_default();
-            if not_needed(verb).contains(&suffix) {
+            if crate::scripts::verb(verb).unneeded.contains(&suffix) {
                 ensure!(reply.code().is_none(), "{verb} needs {key}: {reply:?}");
                 ensure!(
                     after.get(&(&key).into()) == before.get(&(&key).into()),
@@ -89,7 +65,8 @@ fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
 #[test]
 fn a_wrong_type_where_a_queue_would_be_made_makes_nothing() -> Result<()> {
     let mut queue = Queue::start()?;
-    for verb in ["push", "upsert", "pause", "configure"] {
+    for verb in VERBS.iter().filter(|verb| verb.creates()) {
+        let verb = verb.name;
         for key in KEYS {
             queue.empty()?;
             let key = queue.key(key);
