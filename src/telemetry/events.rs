@@ -180,12 +180,12 @@ pub(crate) fn master_changed(old: &str, new: &str) {
 
 pub(crate) fn server_unchecked(address: &str) {
     warn!(name: "dueq.server_unchecked", target: "dueq", address,
-        "the user has no right to call INFO: the server's version and eviction policy are not checked");
+        "no right to call INFO: the server's version and eviction policy are not checked");
 }
 
 pub(crate) fn server_not_persistent(address: &str) {
     warn!(name: "dueq.server_not_persistent", target: "dueq", address,
-        "the server keeps no append-only file: a crash loses messages (remedy: CONFIG SET appendonly yes)");
+        "no append-only file: a crash loses messages (remedy: CONFIG SET appendonly yes)");
 }
 
 fn millis(time: Duration) -> f64 {

@@ -170,7 +170,7 @@ impl<T> Timers<T> {
     /// ```
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let value = self.wheel.remove(key);
-        self.rouse();
+        self.wake_waiting();
         value
     }
 
@@ -185,7 +185,7 @@ impl<T> Timers<T> {
     /// ```
     pub fn clear(&mut self) {
         self.wheel.clear();
-        self.rouse();
+        self.wake_waiting();
     }
 
     /// Takes all timers out, due or not, in no particular order; for example when a program stops.
@@ -277,13 +277,13 @@ impl<T> Timers<T> {
             let _ = self.wheel.advance_limited(now, 0);
         }
         let key = self.wheel.insert(when, value)?;
-        self.rouse();
+        self.wake_waiting();
         Ok(key)
     }
 
     fn reset_tick(&mut self, key: Key, when: u64) -> bool {
         let was_there = self.wheel.reset(key, when);
-        self.rouse();
+        self.wake_waiting();
         was_there
     }
 

@@ -148,7 +148,7 @@ impl<T> Timers<T> {
     }
 
     /// Wakes the waiting task if its sleep is now too long, or if no timer is left.
-    pub(crate) fn rouse(&mut self) {
+    pub(crate) fn wake_waiting(&mut self) {
         if self.waiting.is_some()
             && self
                 .wheel
