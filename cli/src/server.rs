@@ -134,34 +134,19 @@ impl Common {
         text.replace(NAMED, &format!(" -u {server}"))
     }
 
-    /// Advice that the library cannot give: it concerns flags, the URL or the port.
+    /// Advice on a failed connection that the library cannot give: it concerns flags and the URL.
     fn way_out(&self, error: &Error) -> Option<&'static str> {
-        let (text, tls) = (error.to_string(), self.url().starts_with("rediss"));
-        let says = |words: &str| text.contains(words);
-        match error.kind() {
-            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Server
-                if says("UnknownIssuer") =>
-            {
-                Some("--cacert FILE names the CA that signed its certificate")
-            }
-            ErrorKind::Unavailable | ErrorKind::Server
-                if says("Parse error") || says("invalid response") =>
-            {
-                Some("it does not speak Redis's protocol: is this the port of another program?")
-            }
-            ErrorKind::Timeout | ErrorKind::Unavailable if tls && error.is_connection_error() => {
-                Some("if this port has no TLS, use redis://")
-            }
-            ErrorKind::Unavailable if self.redis.is_none() && error.is_connection_error() => Some(
-                "neither --redis nor REDIS_URL is set, so this is the default; `dueq dev` runs a server there",
-            ),
-            ErrorKind::Unavailable
-                if says("onnection reset") || says("roken pipe") || says("end of file") =>
-            {
-                Some("the server may have reached its maxclients, or this port needs rediss://")
-            }
-            _ => None,
+        if !error.is_connection_error() {
+            return None;
         }
+        Some(if self.redis.is_none() {
+            "neither --redis nor REDIS_URL is set, so this is the default; `dueq dev` runs a server there"
+        } else if self.url().starts_with("rediss") {
+            "if this port has no TLS, use redis://; --cacert FILE names the CA that signed the server's certificate"
+        } else {
+            "check the port: another program does not speak Redis's protocol, a port with TLS needs rediss://, \
+             and a server at its maxclients closes connections"
+        })
     }
 
     pub(crate) fn message_of(&self, error: &anyhow::Error) -> String {

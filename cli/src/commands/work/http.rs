@@ -31,13 +31,12 @@ pub(super) struct Http {
 
 impl Http {
     pub(super) async fn new(
-        url: &str,
+        url: Url,
         secrets: Secrets,
         timeout: Duration,
         allow_private: bool,
         over: CancellationToken,
     ) -> anyhow::Result<Self> {
-        let url = parse(url)?;
         install_provider();
         // No proxies of the environment: a proxy would connect to addresses that are not checked
         // here.
@@ -109,7 +108,8 @@ pub(super) fn install_provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-fn parse(text: &str) -> anyhow::Result<Url> {
+/// Reads the URL of --http.
+pub(super) fn parse(text: &str) -> anyhow::Result<Url> {
     let wrong = || {
         Usage(
             "--http needs an http:// or https:// URL, such as https://example.com/hook".to_owned(),

@@ -193,20 +193,16 @@ impl Work {
             How {
                 http: Some(url), ..
             } => {
+                let url = http::parse(&url)?;
                 let environment = std::env::var("DUEQ_WEBHOOK_SECRET").ok();
                 let secrets = signature::Secrets::load(
                     self.http.secret_file.as_deref(),
                     environment.as_deref(),
                 )?;
                 let timeout = self.timeout.unwrap_or(HTTP_TIMEOUT);
-                let http = http::Http::new(
-                    &url,
-                    secrets,
-                    timeout,
-                    self.http.allow_private,
-                    over.clone(),
-                )
-                .await?;
+                let http =
+                    http::Http::new(url, secrets, timeout, self.http.allow_private, over.clone())
+                        .await?;
                 Handler::Http(http)
             }
             How { .. } => Handler::Print(print::Print::new(common.json, stop.clone())),
