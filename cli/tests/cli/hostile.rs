@@ -1,5 +1,5 @@
-//! Whatever a message, a name, a file or a server says: it does not steer the terminal of whoever
-//! looks at it, and programs get it as it is.
+//! Messages, names, files and servers with hostile text cannot steer the terminal. JSON output keeps
+//! their text.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -190,8 +190,8 @@ fn imported_elements_are_escaped_in_reports() -> Result<()> {
         TEXT,
     ])?;
     for codec in ["raw", "json", "string"] {
-        let told = both(&server, &["import", "redisson", &name, "--codec", codec])?;
-        assert!(told.iter().any(|line| {
+        let report = both(&server, &["import", "redisson", &name, "--codec", codec])?;
+        assert!(report.iter().any(|line| {
             line["unreadable"]["key"]
                 .as_str()
                 .is_some_and(|key| key.contains(&name))

@@ -138,7 +138,10 @@ fn printed_keys_and_rules_can_be_pasted() -> Result<()> {
         "{}",
         text(&refused.stderr)
     );
-    let told = both(&server, &["acl", "producer", name, "--user", "me"])?;
-    assert!(told[0]["rules"].to_string().contains(name), "{told:?}");
+    let printed = both(&server, &["acl", "producer", name, "--user", "me"])?;
+    assert!(
+        printed[0]["rules"].to_string().contains(name),
+        "{printed:?}"
+    );
     Ok(())
 }

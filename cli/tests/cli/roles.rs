@@ -67,7 +67,7 @@ fn each_role_can_do_its_own_work_only() -> Result<()> {
     );
     let operator = user(&server, "operator", "orders")?;
 
-    refused(&producer, &["push", "orders", "x"])?; // nobody made the queue
+    refused(&producer, &["push", "orders", "x"])?; // the queue does not exist
     done(&operator, &["configure", "orders", "--max-attempts", "3"])?;
     done(
         &producer,

@@ -205,11 +205,11 @@ async fn unreadable_elements_are_reported_and_others_imported() -> Result<()> {
         &server,
         &["import", "redisson", "text", "--codec", "string"],
     )?;
-    let (said, told) = (
+    let (said, errors) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(
         said.contains(
             "21 elements of text read: 17 imported into text, 0 known from before, 4 unreadable"
@@ -223,14 +223,15 @@ async fn unreadable_elements_are_reported_and_others_imported() -> Result<()> {
         ("text", "not UTF-8"),
     ] {
         assert!(
-            told.lines()
+            errors
+                .lines()
                 .any(|line| line.contains(key) && line.contains(reason)),
-            "{key}, {reason}: {told}"
+            "{key}, {reason}: {errors}"
         );
     }
     assert!(
-        told.contains("no frame \\u{1b}[2J") && !told.contains('\x1b'),
-        "{told}"
+        errors.contains("no frame \\u{1b}[2J") && !errors.contains('\x1b'),
+        "{errors}"
     );
 
     // A second codec imports an element that the first could not read. A payload above the queue's
@@ -277,13 +278,13 @@ async fn import_refusals_give_their_reason() -> Result<()> {
         (&["text", "--from", "nonsense"], 2, "--from is no URL"),
     ] {
         let output = dueq(&server, &[&["import", "redisson"], args].concat())?;
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
         assert!(
-            told.contains(reason) && !told.contains("secret"),
-            "{args:?}: {told}"
+            errors.contains(reason) && !errors.contains("secret"),
+            "{args:?}: {errors}"
         );
-        assert_eq!(told.lines().count(), 1, "{args:?}: {told}");
+        assert_eq!(errors.lines().count(), 1, "{args:?}: {errors}");
     }
     // From another server, without due elements.
     let target = Server::start(&[])?;

@@ -8,8 +8,7 @@ use dueq::{Message, Pushed, State};
 
 use crate::support::{Dueq, command, group_lives, queue, stats, stored, until};
 
-/// Says its process group, and does not end by itself; nor does its child, which does not even
-/// listen to SIGTERM.
+/// Prints its process group and never ends. Its child never ends either, and ignores SIGTERM.
 const ENDLESS: &str =
     "(trap '' TERM; while :; do sleep 1; done) & echo $$; while :; do sleep 1; done";
 
@@ -184,7 +183,10 @@ async fn timeout_kills_the_process_group_and_retries() -> Result<()> {
     let group = worker.says()?;
     let dead = stored(&orders, "slow", |stored| stored.state == State::Dead).await?;
     assert!(dead.error.contains("longer than 100ms"), "{}", dead.error);
-    assert!(!group_lives(&group)?, "killed before the failure was told");
+    assert!(
+        !group_lives(&group)?,
+        "killed before the failure was reported"
+    );
     Ok(())
 }
 

@@ -177,7 +177,10 @@ async fn redirect_is_not_followed_and_410_is_hopeless() -> Result<()> {
         "{}",
         dead.error
     );
-    assert!(elsewhere.requests.try_recv().is_err(), "nobody asked there");
+    assert!(
+        elsewhere.requests.try_recv().is_err(),
+        "the redirect was followed"
+    );
 
     orders.push(Message::new("x").id("gone")).await?;
     let dead = stored(&orders, "gone", |stored| stored.state == State::Dead).await?;

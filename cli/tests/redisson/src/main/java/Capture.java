@@ -59,8 +59,8 @@ public class Capture {
         }
         RBlockingQueue<Object> due = redisson.getBlockingQueue(name, codec);
         RDelayedQueue<Object> delayed = redisson.getDelayedQueue(due);
-        // Some become due now and are moved to the destination; the first half of the rest is in the past by the time that
-        // anybody reads the capture, the other half in fifty years.
+        // Three elements are due now, so that Redisson moves them to the destination. Of the others, half are due in 30
+        // seconds, half in fifty years.
         for (Object value : values.subList(0, 3)) {
             delayed.offer(value, 0, TimeUnit.MILLISECONDS);
         }
