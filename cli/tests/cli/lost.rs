@@ -40,13 +40,13 @@ async fn lost_reply_is_reported_as_maybe_applied() -> Result<()> {
             env!("CARGO_MANIFEST_DIR")
         ))
     };
-    for verb in ["reschedule", "run_now", "requeue", "purge"] {
+    for verb in ["upsert", "reschedule", "run_now", "requeue", "purge"] {
         server.command(&["SCRIPT", "LOAD", &lua(verb)?])?;
     }
     let proxy = Proxy::start(server.port())?;
     for (verb, args, look) in [
         (
-            "push",
+            "upsert",
             &[
                 "push",
                 "q",
@@ -61,7 +61,7 @@ async fn lost_reply_is_reported_as_maybe_applied() -> Result<()> {
             "dueq show q waits",
         ),
         (
-            "push",
+            "upsert",
             &[
                 "push",
                 "q",
