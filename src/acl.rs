@@ -6,8 +6,8 @@ use crate::protocol::keys::Keys;
 /// A role that uses a queue, and what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Pushes, cancels, reschedules, runs now, and looks at messages: `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`.
-    /// The queue must exist: an operator makes it, with any `configure`.
+    /// Produces: `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`. The queue must
+    /// exist: an operator creates it with any `configure`.
     Producer,
     /// Consumes the queue: `beat`, `promote`, `claim`, the settlements, `extend`, `reap`, `stats`;
     /// receives notices and wake-up tokens.

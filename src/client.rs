@@ -69,7 +69,8 @@ impl Client {
     /// As [`Client::connect`], with options: certificates for TLS.
     ///
     /// # Errors
-    /// Those of `connect`, and [`ErrorKind::InvalidInput`] if there are certificates and the URL is not `rediss://`.
+    /// Those of `connect`, and [`ErrorKind::InvalidInput`] if there are certificates and the URL is
+    /// not `rediss://`.
     pub async fn connect_with(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         let connector = Arc::new(Connector::new(url, options)?);
         let client = Self {

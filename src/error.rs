@@ -67,7 +67,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The server replied with another error, or with something that is not the protocol.
     Server,
-    /// A task of the library panicked: a defect of the library, or of the process's `tracing` subscriber.
+    /// A task of the library panicked: a defect of the library, or of the process's `tracing`
+    /// subscriber.
     Internal,
 }
 
@@ -247,14 +248,14 @@ impl Error {
         self.0.applied
     }
 
-    /// The code of the server's error, such as `NOPERM`, `WRONGTYPE` or `LAYOUT`; `None` if the error
-    /// is not a reply of the server.
+    /// The code of the server's error, such as `NOPERM`, `WRONGTYPE` or `LAYOUT`; `None` if the
+    /// error is not a reply of the server.
     pub fn code(&self) -> Option<&str> {
         self.0.code.as_deref()
     }
 
-    /// Whether the connection failed: it could not be opened, or it was lost while the call waited for
-    /// its reply.
+    /// Whether the connection failed: it could not be opened, or it was lost while the call waited
+    /// for its reply.
     pub fn is_connection_error(&self) -> bool {
         self.0.connection.is_some()
     }

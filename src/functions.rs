@@ -36,7 +36,8 @@ pub fn functions_version() -> u64 {
     functions::VERSION
 }
 
-/// The ten keys of the queue of this name, in the order in which every script and function takes them.
+/// The ten keys of the queue of this name, in the order in which every script and function takes
+/// them.
 ///
 /// ```
 /// assert_eq!(dueq::queue_keys("orders")?[0], "dueq:{orders}:scheduled");

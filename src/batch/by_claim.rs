@@ -1,5 +1,5 @@
-//! Groups the items of an ack by claim: ARGV names each claim once, and each result goes back to its
-//! own item.
+//! Groups the items of an ack by claim: ARGV names each claim once, and each result goes back to
+//! its own item.
 
 use crate::batch::item::Pending;
 

@@ -13,8 +13,8 @@ use crate::telemetry::metrics::Meters;
 pub(crate) const BATCH_ITEMS: usize = 256;
 /// Most bytes of one script call with more than one item.
 pub(crate) const BATCH_BYTES: usize = 1024 * 1024;
-/// How long a batcher whose items nobody awaits waits between two calls. At full load it saves
-/// Redis 5 % of the time that one message costs.
+/// How long a lingering batcher waits between two calls. At full load it saves Redis 5 % of the
+/// time that one message costs.
 pub(crate) const LINGER: Duration = Duration::from_millis(1);
 
 /// How a batcher calls its script.
@@ -39,8 +39,8 @@ impl CallSpec {
         }
     }
 
-    /// For items whose results nobody awaits: a call goes 1 ms after the one before, or as soon as
-    /// enough items have gathered.
+    /// For items whose callers do not wait for the results: a call goes 1 ms after the one before,
+    /// or as soon as enough items have gathered.
     pub(crate) fn with_linger(self) -> Self {
         Self {
             linger: LINGER,

@@ -112,7 +112,8 @@ pub fn url(bytes: &[u8]) {
                 "{parts:?}"
             );
         }
-        // Sentinels' passwords are written in the query, the servers' before the hosts: neither turns up as the other's.
+        // The Sentinels' password is in the query, the servers' before the hosts: neither may
+        // appear as the other.
         let (name, password) = sentinel_user
             .strip_suffix('@')
             .and_then(|pair| pair.split_once(':'))
@@ -143,7 +144,8 @@ pub fn url(bytes: &[u8]) {
                 !matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }),
                 "TLS that trusts everybody"
             );
-            // As the URL standard reads it: blanks at the ends, tabs and line ends anywhere, and case do not count.
+            // As the URL standard reads it: blanks at the ends, tabs and line ends anywhere, and
+            // case do not count.
             let scheme = text
                 .trim_matches(|c| c <= ' ')
                 .replace(['\t', '\n', '\r'], "")
@@ -194,7 +196,7 @@ pub fn name(bytes: &[u8]) {
         Ok(keys) => {
             assert!(is_name, "{text:?} is no name");
             for key in keys.vector.iter().chain([&keys.wake, &keys.notice]) {
-                // As a cluster reads it: what is between the first brace and the next one that closes.
+                // A cluster reads the text between the first brace and the next closing one.
                 let (_, rest) = key.split_once('{').expect("a hash tag");
                 assert_eq!(rest.split_once('}').expect("its end").0, text);
             }

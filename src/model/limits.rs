@@ -20,7 +20,8 @@ impl Limits {
         Self::default()
     }
 
-    /// After how many failed attempts a message without a limit of its own is dead: 1 to 1,000,000, 20 unless set.
+    /// After how many failed attempts a message without a limit of its own is dead: 1 to 1,000,000,
+    /// 20 unless set.
     #[must_use]
     pub fn max_attempts(self, max_attempts: u32) -> Self {
         self.with("max_attempts", max_attempts.to_string())

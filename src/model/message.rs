@@ -34,10 +34,11 @@ pub struct Message {
     pub(crate) trace_parent: Option<String>,
 }
 
-/// What a push does if its id is scheduled or ready already. A leased or dead message is never touched.
+/// What a push does if its id is scheduled or ready already. It never changes a leased or dead
+/// message.
 ///
-/// Pushes with `Keep` call the script `push`, the others call `upsert`, in batches of their own: no order holds between the two,
-/// unless the caller awaits the first.
+/// Pushes with `Keep` call the script `push`, the others call `upsert`, in batches of their own: no
+/// order holds between the two, unless the caller awaits the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum OnConflict {
@@ -98,13 +99,13 @@ impl Message {
         self
     }
 
-    /// What to do if the id waits already; [`OnConflict::Keep`] unless said.
+    /// What to do if a message with this id waits already; [`OnConflict::Keep`] unless set.
     ///
-    /// If the id is not there, the message is stored as by any push. If a handler has it, the push answers `Exists(Leased)`
-    /// and changes nothing.
-    /// Redis sees pushes that keep and pushes that move or replace in any order, unless the caller awaits the first one.
-    /// A push that may move or replace is not repeated by the client when its reply is lost: the error says
-    /// [`Applied::Unknown`](crate::Applied::Unknown).
+    /// If the id is not in the queue, the message is stored as by any push. If a handler has it,
+    /// the push returns `Exists(Leased)` and changes nothing. Redis receives pushes that keep and
+    /// pushes that move or replace in any order, unless the caller awaits the first one. A push
+    /// that may move or replace is not repeated by the library when its reply is lost: the error
+    /// says [`Applied::Unknown`](crate::Applied::Unknown).
     #[must_use]
     pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
         self.on_conflict = on_conflict;

@@ -28,7 +28,8 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Doubling delays from `first` up to `max`, with jitter. Refused if `first` is zero or longer than `max`.
+    /// Doubling delays from `first` up to `max`, with jitter. Refused if `first` is zero or longer
+    /// than `max`.
     pub fn exponential(first: Duration, max: Duration) -> Result<Self, Error> {
         if first.is_zero() || first > max {
             return Err(Error::invalid(format!(
@@ -51,7 +52,8 @@ impl Retry {
         }
     }
 
-    /// The delay after attempt `attempt` (1 is the first); `chance` from 0 to 1 is the share of the jitter that is taken off.
+    /// The delay after attempt `attempt` (1 is the first); `chance` from 0 to 1 is the share of the
+    /// jitter that is taken off.
     pub fn delay(&self, attempt: u32, chance: f64) -> Duration {
         if !self.doubling {
             return self.first;

@@ -27,7 +27,8 @@ pub enum Settlement {
     Ack,
     /// Done for this time: due again then, with no attempts counted.
     Again(Due),
-    /// Failed: due again after this delay, or the worker's if there is none; dead at the limit of attempts.
+    /// Failed: due again after this delay, or the worker's if there is none; dead at the limit of
+    /// attempts.
     Retry {
         /// The delay; `None` for the worker's [`Retry`](crate::Retry).
         after: Option<Duration>,
@@ -68,7 +69,8 @@ impl Settlement {
     }
 }
 
-/// What a handler may return: nothing, a [`Settlement`], or a `Result` of either, whose error becomes a retry.
+/// What a handler may return: nothing, a [`Settlement`], or a `Result` of either, whose error
+/// becomes a retry.
 pub trait IntoSettlement {
     /// The settlement that this result asks for.
     fn into_settlement(self) -> Settlement;

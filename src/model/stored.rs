@@ -8,7 +8,8 @@ use crate::model::outcomes::State;
 pub struct Stored {
     /// Its state.
     pub state: State,
-    /// When it is due (scheduled, ready), when its lease ends (leased) or when it died (dead), in Unix milliseconds.
+    /// When it is due (scheduled, ready), when its lease ends (leased) or when it died (dead), in
+    /// Unix milliseconds.
     pub time_ms: u64,
     /// How often a handler failed.
     pub failures: u32,

@@ -1,4 +1,5 @@
-//! A partition: one set of ten keys on one server, and what this process needs to call scripts on it.
+//! A partition: one set of ten keys on one server, and what this process needs to call scripts on
+//! it.
 
 mod claim;
 mod producers;
@@ -36,7 +37,7 @@ pub(crate) struct Partition {
 /// The batchers of a consumer's calls: one for each verb that takes many items.
 pub(crate) struct Settlers {
     pub(crate) ack: Batcher<verbs::Ack>,
-    /// Acks of workers. Nobody awaits them, so they linger 1 ms to fill a batch.
+    /// Acks of workers. Handlers do not wait for them, so they linger 1 ms to fill a batch.
     pub(crate) ack_lingering: Batcher<verbs::Ack>,
     pub(crate) again: Batcher<verbs::Again>,
     pub(crate) retry: Batcher<verbs::Retry>,

@@ -11,7 +11,8 @@ use crate::protocol::verbs::Verb;
 use crate::server::timeouts::PATIENCE;
 use crate::telemetry::metrics::Count;
 
-/// How many settlements justify a second call in flight: nobody waits for a worker's.
+/// How many settlements justify a second call in flight. More than for other verbs: handlers do not
+/// wait for them.
 const ENOUGH_SETTLEMENTS: usize = 128;
 
 /// Stores new messages.

@@ -76,7 +76,8 @@ pub(crate) fn check_max_attempts(max_attempts: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// A `traceparent` of W3C Trace Context, version 00: `00-<32 hex>-<16 hex>-<2 hex>` in lower case, neither id all zero.
+/// A `traceparent` of W3C Trace Context, version 00: `00-<32 hex>-<16 hex>-<2 hex>` in lower case,
+/// neither id all zero.
 pub(crate) fn check_trace_parent(text: &str) -> Result<(), Error> {
     let hex = |part: &str, digits: usize| {
         part.len() == digits

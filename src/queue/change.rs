@@ -9,13 +9,14 @@ use crate::queue::Queue;
 use crate::server::patience::Repeat;
 
 impl Queue {
-    /// Cancels a message that waits. After `Cancelled` it is never delivered: of a cancel and a claim
-    /// exactly one wins.
+    /// Cancels a message that waits. After `Cancelled` it is never delivered: of a cancel and a
+    /// claim exactly one wins.
     ///
-    /// A cancelled id is remembered for 12 s. Within that time the same call returns `Cancelled` again,
-    /// and if it failed with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed), it waits for
-    /// replicas again. Later it returns `Absent`. That says that the master has no such message, and
-    /// nothing of the replicas: a failover to one that lags may bring the message back.
+    /// A cancelled id is remembered for 12 s. Within that time the same call returns `Cancelled`
+    /// again, and if it failed with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed), it
+    /// waits for replicas again. Later it returns `Absent`. That says that the master has no such
+    /// message, and nothing of the replicas: a failover to one that lags may bring the message
+    /// back.
     ///
     /// If the reply is lost, the library repeats the call; the repetition does not cancel a message
     /// that was pushed under the id meanwhile.
@@ -42,12 +43,12 @@ impl Queue {
         self.reschedule_by(id.as_ref(), due.into(), None).await
     }
 
-    /// As [`reschedule`](Queue::reschedule), but only if the message is due at `expected_ms`, in Unix
-    /// milliseconds.
+    /// As [`reschedule`](Queue::reschedule), but only if the message is due at `expected_ms`, in
+    /// Unix milliseconds.
     ///
-    /// To a fixed time ([`Due::at_ms`]) it is repeated when the reply is lost. By a delay it is not,
-    /// since each attempt would mean another time. A caller who repeats it gets `Conflict` if the first
-    /// attempt took effect.
+    /// To a fixed time ([`Due::at_ms`]) it is repeated when the reply is lost. By a delay it is
+    /// not, since each attempt would mean another time. A caller who repeats it gets `Conflict` if
+    /// the first attempt took effect.
     pub async fn reschedule_if(
         &self,
         id: impl AsRef<[u8]>,
@@ -80,8 +81,8 @@ impl Queue {
         submit(&producers.run_now, id.as_ref(), [], Repeat::Unsafe).await
     }
 
-    /// Revives a dead message: it is due now, with no attempts counted. Not repeated when the reply is
-    /// lost.
+    /// Revives a dead message: it is due now, with no attempts counted. Not repeated when the reply
+    /// is lost.
     pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
         let producers = self.producers(self.durability).await?;
         submit(&producers.requeue, id.as_ref(), [], Repeat::Unsafe).await

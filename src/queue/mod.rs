@@ -21,15 +21,16 @@ use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Metrics;
 use crate::worker::Worker;
 
-/// A named delay queue. Cheap to clone; clones share their connections, and their calls share batches.
+/// A named delay queue. Cheap to clone; clones share their connections, and their calls share
+/// batches.
 ///
 /// Calls that arrive while one is in flight are sent as one batch. While Redis is away, the library
 /// repeats the calls that are safe to repeat for 10 s, each at least once; the others fail with
 /// [`Applied::Unknown`](crate::Applied::Unknown).
 ///
-/// At most 4,096 calls of a verb, or 16 MiB, wait for replies at once. A further call first waits for
-/// room, without a time limit, and its 10 s begin then. A dropped future may or may not have taken
-/// effect.
+/// At most 4,096 calls of a verb, or 16 MiB, wait for replies at once. A further call first waits
+/// for room, without a time limit, and its 10 s begin then. A dropped future may or may not have
+/// taken effect.
 #[derive(Clone)]
 pub struct Queue {
     router: Router,
@@ -56,8 +57,8 @@ impl Queue {
         self
     }
 
-    /// What this handle, its clones and the workers on them have done: see [`Metrics`]. Asks nothing
-    /// of the server.
+    /// What this handle, its clones and the workers on them have done: see [`Metrics`]. Asks
+    /// nothing of the server.
     pub fn metrics(&self) -> Metrics {
         self.partition().meters().snapshot()
     }

@@ -17,23 +17,23 @@ use crate::telemetry::metrics::Count;
 impl Queue {
     /// Stores a message, to be delivered when it is due.
     ///
-    /// When this returns `Created`, Redis has the message: it will be delivered, cancelled, buried, or
-    /// trimmed by a limit that an operator set. While a message with this id is in the queue, a push
-    /// changes nothing and returns `Exists`. Once that message is delivered or cancelled, a push of its
-    /// id stores a new message.
+    /// When this returns `Created`, Redis has the message: it will be delivered, cancelled, buried,
+    /// or trimmed by a limit that an operator set. While a message with this id is in the queue, a
+    /// push changes nothing and returns `Exists`. Once that message is delivered or cancelled, a
+    /// push of its id stores a new message.
     ///
-    /// If the reply is lost, the library repeats the push for up to 10 s. The repetition never stores a
-    /// second message: it returns `Exists`, or `Finished` if the message has been delivered or
-    /// cancelled meanwhile.
+    /// If the reply is lost, the library repeats the push for up to 10 s. The repetition never
+    /// stores a second message: it returns `Exists`, or `Finished` if the message has been
+    /// delivered or cancelled meanwhile.
     ///
-    /// Pushes with [`OnConflict::Keep`] and pushes with another [`OnConflict`] travel in separate calls,
-    /// and neither waits for the other. Order between the two holds only for a caller that awaits the
-    /// first.
+    /// Pushes with [`OnConflict::Keep`] and pushes with another [`OnConflict`] travel in separate
+    /// calls, and neither waits for the other. Order between the two holds only for a caller that
+    /// awaits the first.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if id, payload, due time or options
-    /// are out of range; [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or the server's
-    /// memory is full. In both cases nothing is stored.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if id, payload, due time or
+    /// options are out of range; [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or the
+    /// server's memory is full. In both cases nothing is stored.
     /// [`Applied::Unknown`](crate::Applied::Unknown) if Redis was away for 10 s: then
     /// [`Error::message_id`] returns the id.
     pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
@@ -50,8 +50,8 @@ impl Queue {
         pushed(result, &id)
     }
 
-    /// Pushes many messages, in calls of up to 256 messages or 1 MiB. The results are in the order of
-    /// the messages, and each message succeeds or fails on its own.
+    /// Pushes many messages, in calls of up to 256 messages or 1 MiB. The results are in the order
+    /// of the messages, and each message succeeds or fails on its own.
     ///
     /// If the future is dropped, some messages may be stored and others not.
     pub async fn push_many(

@@ -1,4 +1,5 @@
-//! An estimate of the Redis server's clock from the replies' timestamps. Nothing reads the wall clock of this machine.
+//! An estimate of the Redis server's clock from the replies' timestamps. Nothing reads the wall
+//! clock of this machine.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -94,8 +95,8 @@ impl Clock {
         Some(self.since_start_us(instant).saturating_add(bounds.most))
     }
 
-    /// The instant at which the server's clock will show this Unix millisecond; `None` before the first reply, or if that
-    /// instant is further away than this machine can tell.
+    /// The instant at which the server's clock will show this Unix millisecond; `None` before the
+    /// first reply, or if that instant is further away than this machine can tell.
     pub(crate) fn instant_of_ms(&self, server_ms: u64) -> Option<Instant> {
         let bounds = (*self.lock())?;
         let us = i64::try_from(server_ms)
@@ -148,7 +149,8 @@ mod tests {
     fn a_slow_reply_that_almost_agrees_does_not_spoil_a_good_estimate() {
         let start = Instant::now();
         let clock = clock_at(start);
-        // The true offset is 1,000,000, near the upper end of the first sample's 2 ms and the lower end of the second's 100.
+        // The true offset is 1,000,000, near the upper end of the first sample's 2 ms and the lower
+        // end of the second's 100.
         clock.observe(start, start + 2 * MS, 1_000_200);
         clock.observe(start + 10 * MS, start + 110 * MS, 1_109_900);
         let estimate = clock.server_us(start + 120 * MS).expect("two samples");
@@ -180,7 +182,8 @@ mod tests {
     fn bounds_loosen_backwards_under_a_slewing_clock() {
         let start = Instant::now();
         let clock = clock_at(start);
-        // The server's clock is being slewed forward by 0.08 %: 10 s later it is 8 ms further than this machine's.
+        // The server's clock is being slewed forward by 0.08 %: 10 s later it is 8 ms further than
+        // this machine's.
         let later = start + Duration::from_secs(10);
         clock.observe(later, later, 1_000_000 + 10_008_000);
         let earliest = clock.earliest_us(start).expect("a sample");

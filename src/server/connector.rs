@@ -34,8 +34,8 @@ enum Location {
 }
 
 impl Connector {
-    /// Reads a URL: `redis://` or `rediss://`, `[USER][:PASSWORD@]HOST[:PORT][/DATABASE]`, `redis+unix:///PATH`, or
-    /// `redis+sentinel://` as [`Sentinels::new`] takes it.
+    /// Reads a URL: `redis://` or `rediss://`, `[USER][:PASSWORD@]HOST[:PORT][/DATABASE]`,
+    /// `redis+unix:///PATH`, or `redis+sentinel://` as [`Sentinels::new`] takes it.
     pub(crate) fn new(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         let opened = Arc::default();
         let location = match Sentinels::new(url, |info| prepared(info, options))? {
@@ -188,7 +188,7 @@ fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionI
     // that.
     if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
         return Err(Error::invalid(
-            "a URL that ends with #insecure would have TLS trust everybody: name the server's CA instead (--cacert FILE, \
+            "a URL that ends with #insecure would make TLS accept any certificate: name the server's CA instead (--cacert FILE, \
              ClientOptions::ca_certificates)",
         ));
     }

@@ -1,4 +1,5 @@
-//! A server for unit tests: it speaks Redis's protocol on a port of this machine, and answers as the test says.
+//! A server for unit tests: it speaks Redis's protocol on a port of this machine, and answers as
+//! the test says.
 
 use std::future::ready;
 use std::sync::mpsc;
@@ -19,8 +20,9 @@ impl Fake {
         Self::start(|_, words| ready(usual(&words))).await
     }
 
-    /// `answer` gets the number of the connection, counted from 0, and the words of a command. It returns the bytes of the reply,
-    /// or `None` for a command that is never answered. Commands of one connection are answered in their order.
+    /// `answer` gets the number of the connection, counted from 0, and the words of a command. It
+    /// returns the bytes of the reply, or `None` for a command that is never answered. Commands of
+    /// one connection are answered in their order.
     pub(crate) async fn start<F, A>(answer: F) -> Self
     where
         F: Fn(usize, Vec<String>) -> A + Clone + Send + Sync + 'static,
@@ -50,7 +52,7 @@ impl Drop for Fake {
     }
 }
 
-/// Keeps tokio's paused clock from moving by itself while sockets are busy. Dropped, it ends.
+/// Keeps tokio's paused clock from advancing while sockets are busy, until it is dropped.
 pub(crate) struct StoppedClock(#[expect(dead_code, reason = "it is dropped")] mpsc::Sender<()>);
 
 impl StoppedClock {
@@ -94,7 +96,8 @@ async fn number(stream: &mut BufReader<TcpStream>) -> Option<usize> {
     line.get(1..)?.trim().parse().ok()
 }
 
-/// What a master that is fit to hold queues answers to the commands of connecting, subscribing and asking about itself.
+/// What a master that is fit for queues replies when a client connects, subscribes or asks about
+/// it.
 pub(crate) fn usual(words: &[String]) -> Option<String> {
     match words[0].to_uppercase().as_str() {
         "HELLO" => Some("%1\r\n+proto\r\n:3\r\n".to_owned()),

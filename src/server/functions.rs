@@ -14,7 +14,8 @@ use crate::server::patience::patiently;
 /// Grows with every change of a script. A server keeps the newest library that it was given.
 pub(crate) const VERSION: u64 = 11;
 
-/// The library's text: each script in a function `dueq_VERB` with the script's own flags, and `dueq_version`.
+/// The library's text: each script in a function `dueq_VERB` with the script's own flags, and
+/// `dueq_version`.
 pub(crate) fn code() -> String {
     let mut code = String::from("#!lua name=dueq\n");
     for verb in Verb::ALL {

@@ -36,7 +36,7 @@ pub(crate) struct Lane {
     /// How many connections it has had.
     connections: AtomicU64,
     /// Held by a call that waits for replicas. Redis would process a call behind such a wait only
-    /// after it, even if nobody awaits it any more; so the next call is sent when the wait is over.
+    /// after it, even if its caller is gone; so the next call is sent when the wait is over.
     pub(crate) turn: tokio::sync::Mutex<()>,
 }
 
@@ -250,8 +250,8 @@ impl Lane {
     }
 
     /// Converts an error, and closes the connection if it is of no more use: after an error that is
-    /// not the server's own it is out of step, and a server that became a replica takes no writes. A
-    /// newer connection of this lane stays open.
+    /// not the server's own it is out of step, and a server that became a replica takes no writes.
+    /// A newer connection of this lane stays open.
     pub(crate) fn fail(&self, line: &Line, error: RedisError) -> Error {
         let useless =
             matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();

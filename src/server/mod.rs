@@ -1,6 +1,5 @@
-//! Redis servers and the connections to them: where a server is, calling its scripts, blocking on it, subscribing to it.
-//!
-//! Only this folder and `client` name the Redis crates.
+//! Redis servers and the connections to them: which server to use, calling its scripts, blocking
+//! pops, subscriptions.
 
 pub(crate) mod blocking;
 pub(crate) mod clock;

@@ -54,10 +54,10 @@ pub(crate) struct MasterReply {
 }
 
 impl Sentinels {
-    /// Reads `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`, or `rediss+sentinel://` for TLS
-    /// to all of them, with `?sentinel_user=USER&sentinel_password=PASSWORD` for Sentinels that ask for one. Nothing if it is
-    /// the URL of something else.
-    /// `prepare` settles how to connect.
+    /// Reads `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`, or
+    /// `rediss+sentinel://` for TLS to all of them, with
+    /// `?sentinel_user=USER&sentinel_password=PASSWORD` for Sentinels that ask for one. Nothing if
+    /// it is the URL of something else. `prepare` settles how to connect.
     pub(crate) fn new(
         url: &str,
         prepare: impl Fn(ConnectionInfo) -> Result<ConnectionInfo, Error>,

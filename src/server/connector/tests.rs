@@ -72,7 +72,8 @@ impl Sentinel {
     }
 }
 
-/// Two servers that both say that they are the master, and a connector that follows the first by the word of two Sentinels.
+/// Two servers that both report the role master, and a connector that follows the first, as two
+/// Sentinels say.
 async fn following() -> ([Fake; 2], [Sentinel; 2], Arc<Connector>) {
     let masters = [Fake::master().await, Fake::master().await];
     let sentinels = [
@@ -101,8 +102,8 @@ fn ask(connector: &Arc<Connector>) -> JoinHandle<Result<Arc<Server>, Error>> {
     tokio::spawn(async move { connector.server().await })
 }
 
-/// One Sentinel knows of a failover and the other, cut off, does not. The later of two overlapping questions is answered by the
-/// second one only.
+/// One Sentinel knows of a failover and the other, cut off, does not. The later of two overlapping
+/// questions is answered by the second one only.
 #[tokio::test(start_paused = true)]
 async fn a_stale_sentinel_answer_replaces_no_newer_master() {
     let _clock = StoppedClock::new();
@@ -128,7 +129,8 @@ async fn a_stale_sentinel_answer_replaces_no_newer_master() {
         second.await.expect("no panic").expect("a master").address,
         address(&masters[1])
     );
-    // The newest decision is still known: the cut-off Sentinel alone leads nobody back later.
+    // The newest decision is still known: the Sentinel that is cut off does not bring the old
+    // master back.
     assert_eq!(
         connector.server().await.expect("a master").address,
         address(&masters[1])

@@ -8,7 +8,8 @@ use crate::server::fake::{Fake, StoppedClock, usual};
 use crate::server::options::ClientOptions;
 use crate::server::timeouts::RESPONSE_LIMIT;
 
-/// Lets two calls of one lane wait on a connection that has fallen silent, the second one second after the first.
+/// Lets two calls of one lane wait on a connection that has fallen silent, the second one second
+/// after the first.
 #[tokio::test(start_paused = true)]
 async fn a_late_timeout_leaves_the_new_connection_open() {
     let _clock = StoppedClock::new();
