@@ -418,7 +418,9 @@ fn every_script_has_its_header_and_the_prelude() {
 
 #[test]
 fn lua_lines_are_short_and_each_if_has_lines_of_its_own() {
-    for (name, text) in files("lua", "lua") {
+    // lua/dist is made of the others, indented.
+    let sources = files("lua", "lua").into_iter();
+    for (name, text) in sources.filter(|(name, _)| !name.starts_with("lua/dist/")) {
         for (number, line) in text.lines().enumerate() {
             let at = format!("{name}:{}", number + 1);
             assert!(line.chars().count() <= 120, "{at} is too long: {line}");
