@@ -347,7 +347,7 @@ fn a_queue_moves_without_a_bell() -> Result<()> {
 }
 
 #[test]
-fn a_queue_that_is_not_there_yet_begins_when_the_slot_has_arrived() -> Result<()> {
+fn a_push_creates_an_absent_queue_after_the_slot_arrived() -> Result<()> {
     let mut cluster = Cluster::start()?;
     cluster.source.command(words!["FLUSHALL"])?;
     cluster.begin()?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 
 use crate::model::operation::Hold;
-use crate::model::world::{Due, Message, Now, Place, WINDOW, World};
+use crate::model::world::{Due, Message, Now, Place, READY_LIMIT, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
@@ -19,7 +19,7 @@ impl World {
     pub(super) fn promote(&mut self, now: Now, limit: usize) -> Reply {
         let mut due = self.listed("scheduled");
         due.retain(|(due, _)| *due <= now.floor() && !self.paused);
-        due.truncate(limit.min(WINDOW - self.ready.len()));
+        due.truncate(limit.min(READY_LIMIT - self.ready.len()));
         for (due, id) in &due {
             if let Some(message) = self.messages.get_mut(id) {
                 message.place = Place::Ready { due: *due };
@@ -40,7 +40,7 @@ impl World {
             .count();
         let mut all_due = self.listed("scheduled");
         all_due.retain(|(at, _)| *at <= now.floor());
-        all_due.truncate(WINDOW - self.ready.len());
+        all_due.truncate(READY_LIMIT - self.ready.len());
         let available: Vec<Text> = self
             .ready
             .iter()

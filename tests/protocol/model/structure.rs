@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 
-use crate::model::world::{Now, WINDOW};
+use crate::model::world::{Now, READY_LIMIT};
 use crate::reply::Text;
 use crate::state::{Fields, Scores, State, sentinel};
 
@@ -76,8 +76,8 @@ pub(crate) fn check_structure(state: &State, paused: bool, rung_at: Option<Now>)
         "attrs of no message"
     );
     ensure!(
-        state.ready.len() <= WINDOW + 1,
-        "more than a window is ready"
+        state.ready.len() <= READY_LIMIT + 1,
+        "more than the ready limit is ready"
     );
     ensure!(
         state.wake.len() <= 2,

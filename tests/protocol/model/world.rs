@@ -8,7 +8,7 @@ use crate::state::{Fields, Scores, State, in_order, sentinel};
 /// How long an id that left early is remembered, and how far ahead a push's `until` may be.
 pub(crate) const REPEAT_MS: u64 = 12_000;
 /// At most so many messages are ready at once.
-pub(crate) const WINDOW: usize = 1_000;
+pub(crate) const READY_LIMIT: usize = 1_000;
 const CENTURY_MS: u64 = 3_155_760_000_000;
 
 /// The server's clock, in microseconds.

@@ -220,7 +220,7 @@ fn what_strangers_did_to_keys_is_told_as_counts_all_the_same() -> Result<()> {
 }
 
 #[test]
-fn a_claim_of_none_only_rings() -> Result<()> {
+fn a_claim_of_none_only_adds_wake_up_tokens() -> Result<()> {
     let mut queue = ready(&[1])?;
     let wake: Text = queue.key("wake").into();
     queue.command(words!["DEL", &wake])?;
@@ -231,7 +231,7 @@ fn a_claim_of_none_only_rings() -> Result<()> {
 }
 
 #[test]
-fn paused_nobody_claims_and_afterwards_everybody_does() -> Result<()> {
+fn a_paused_queue_grants_nothing_until_resumed() -> Result<()> {
     let mut queue = ready(&[1, 1])?;
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
     queue.ok("pause", T0, words![])?;
@@ -251,7 +251,7 @@ fn paused_nobody_claims_and_afterwards_everybody_does() -> Result<()> {
 }
 
 #[test]
-fn a_claim_of_what_is_due_takes_what_is_ready_first_and_nothing_early() -> Result<()> {
+fn a_claim_takes_ready_messages_first_and_none_early() -> Result<()> {
     let mut queue = Queue::start()?;
     for (id, due) in [
         ("a", T0),
@@ -369,7 +369,7 @@ fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
 }
 
 #[test]
-fn what_has_no_payload_is_passed_over_and_the_others_keep_theirs() -> Result<()> {
+fn a_claim_skips_ids_without_payload() -> Result<()> {
     let mut queue = Queue::start()?;
     for id in ["a", "b", "c", "d", "e", "f"] {
         queue.push(T0, id, T0, &format!("payload of {id}"))?;

@@ -62,7 +62,7 @@ fn a_delay_counts_from_the_end_of_the_millisecond() -> Result<()> {
 }
 
 #[test]
-fn a_lease_a_retry_and_a_memory_count_from_the_end_of_the_millisecond_too() -> Result<()> {
+fn leases_and_retries_count_from_the_end_of_the_millisecond() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "")?;
     queue.push(T0, "b", T0, "")?;
@@ -93,7 +93,7 @@ fn a_lease_a_retry_and_a_memory_count_from_the_end_of_the_millisecond_too() -> R
 }
 
 #[test]
-fn of_5000_due_a_window_of_1000_is_ready_and_all_come_in_due_order() -> Result<()> {
+fn promote_stops_at_the_ready_limit_and_keeps_due_order() -> Result<()> {
     let mut queue = Queue::start()?;
     let number = |place: u64| place * 1_237 % 5_000; // every number below 5,000 once, out of order
     for batch in 0..5 {
@@ -114,7 +114,7 @@ fn of_5000_due_a_window_of_1000_is_ready_and_all_come_in_due_order() -> Result<(
     let moved = |queue: &mut Queue| queue.ok("promote", T0, words![1_000])?.part(1)?.int();
     ensure!(
         moved(&mut queue)? == 1_000 && moved(&mut queue)? == 0,
-        "the window holds 1,000"
+        "the ready list holds 1,000"
     );
     ensure!(queue.state()?.ready.len() == 1_001 && queue.state()?.scheduled.len() == 4_001);
     let first = queue.ok("claim", T0, words![300, token('a'), SECOND])?;
@@ -230,7 +230,7 @@ fn what_was_promoted_before_the_clock_went_back_waits_anew() -> Result<()> {
 
 /// Whoever may push can write them by hand; nobody else's call must run for ever because of them.
 #[test]
-fn dues_so_far_off_that_one_more_is_the_same_are_promoted_and_claimed() -> Result<()> {
+fn due_times_beyond_2_to_53_are_promoted_and_claimed() -> Result<()> {
     let (past, future) = (
         ["-9007199254740996", "-9007199254740994"],
         ["9007199254740996", "9007199254740998"],

@@ -111,7 +111,7 @@ fn whoever_moves_the_head_tells_of_it_and_resume_always_does() -> Result<()> {
 }
 
 #[test]
-fn a_promote_tells_where_the_head_is_now_unless_the_next_promote_will_soon() -> Result<()> {
+fn promote_publishes_the_new_head_unless_it_is_due_soon() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut listener = Listener::start(&queue)?;
     for due in [100, 101, 126, 152] {
@@ -138,7 +138,7 @@ fn a_promote_tells_where_the_head_is_now_unless_the_next_promote_will_soon() -> 
 }
 
 #[test]
-fn a_claim_of_what_is_due_tells_where_the_head_is_now_as_a_promote_does() -> Result<()> {
+fn claim_of_due_messages_publishes_the_new_head() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut listener = Listener::start(&queue)?;
     for due in [100, 101, 126, 152] {
@@ -159,7 +159,7 @@ fn a_claim_of_what_is_due_tells_where_the_head_is_now_as_a_promote_does() -> Res
 }
 
 #[test]
-fn a_promote_keeps_the_due_of_each_whether_many_share_one_or_not() -> Result<()> {
+fn promote_keeps_the_due_time_of_each_message() -> Result<()> {
     for (messages, dues) in [(40, 1), (40, 3), (40, 10), (40, 11), (5, 5)] {
         let mut queue = Queue::start()?;
         let mut expected = vec![crate::state::sentinel()];
@@ -188,7 +188,7 @@ fn a_promote_keeps_the_due_of_each_whether_many_share_one_or_not() -> Result<()>
 }
 
 #[test]
-fn work_that_is_left_rings_twice_and_never_more() -> Result<()> {
+fn remaining_work_adds_two_wake_up_tokens_at_most() -> Result<()> {
     let mut queue = Queue::start()?;
     for (verb, _) in SCRIPTS {
         for tokens in 0..3 {
@@ -238,7 +238,7 @@ fn wake_ups_follow_what_a_claim_leaves() -> Result<()> {
 }
 
 #[test]
-fn a_push_rings_for_what_is_ready_now_not_for_what_was() -> Result<()> {
+fn pushes_wake_nodes_only_for_messages_ready_now() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "moved", T0, "")?;
     queue.ok("promote", T0, words![1])?;

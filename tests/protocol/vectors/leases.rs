@@ -192,7 +192,7 @@ fn an_id_that_was_acked_and_pushed_anew_is_not_the_old_claims() -> Result<()> {
 }
 
 #[test]
-fn a_reap_of_a_large_claim_is_bounded_and_takes_the_rest_when_repeated() -> Result<()> {
+fn a_reap_of_a_large_claim_is_bounded_and_continues() -> Result<()> {
     let ids: Vec<String> = (0..1_000).map(|id| format!("{id:04}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let mut queue = claimed(&ids)?;
@@ -321,7 +321,7 @@ fn leases_of_an_earlier_form_run_out_and_are_mended() -> Result<()> {
 }
 
 #[test]
-fn a_page_of_the_leased_is_short_where_claims_granted_much_and_hold_little() -> Result<()> {
+fn peek_ends_a_page_early_where_claims_hold_few_ids() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut left = Vec::new();
     for claim in 'a'..='l' {

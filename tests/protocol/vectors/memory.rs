@@ -24,7 +24,7 @@ fn full(queue: &mut Queue) -> Result<()> {
 }
 
 #[test]
-fn what_adds_is_refused_without_a_trace_and_the_rest_is_served() -> Result<()> {
+fn a_full_server_refuses_what_adds_and_serves_the_rest() -> Result<()> {
     let mut queue = Queue::start()?;
     for row in VERBS {
         let verb = row.name;

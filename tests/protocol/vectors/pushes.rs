@@ -170,8 +170,7 @@ fn replacing_begins_anew_and_rescheduling_does_not() -> Result<()> {
 }
 
 #[test]
-fn a_trace_parent_is_stored_after_the_limit_of_attempts_and_one_that_is_none_is_refused()
--> Result<()> {
+fn trace_parent_is_stored_and_a_malformed_one_refused() -> Result<()> {
     let mut queue = Queue::start()?;
     let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let parent = format!("traceparent=00-{trace}-{span}-01");

@@ -84,7 +84,7 @@ fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
 
 /// Clients count `until` from the earliest time that they know of: microseconds decide.
 #[test]
-fn the_first_attempt_and_the_end_are_compared_by_the_microsecond() -> Result<()> {
+fn first_attempt_and_end_are_compared_in_microseconds() -> Result<()> {
     for (end, first, answer) in [
         ("0.500", "0.499", "FINISHED 1700000000000.500"),
         ("0.500", "0.500", "CREATED"),

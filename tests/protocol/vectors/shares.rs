@@ -64,9 +64,9 @@ fn a_hole_between_two_reads_shifts_no_payload() -> Result<()> {
     Ok(())
 }
 
-/// What is due counts up to a full window, what is ready included.
+/// Due messages count up to the ready limit, together with the ready ones.
 #[test]
-fn a_share_is_of_a_full_window_at_most() -> Result<()> {
+fn a_share_counts_due_messages_up_to_the_ready_limit() -> Result<()> {
     for ready in [0, 600] {
         let mut queue = Queue::start()?;
         for part in 0..3 {
@@ -89,7 +89,7 @@ fn a_share_is_of_a_full_window_at_most() -> Result<()> {
             .len();
         ensure!(
             granted == 250,
-            "{ready} ready: {granted} of a window of 1,000 to one of four nodes"
+            "{ready} ready: {granted} of 1,000 to one of four nodes"
         );
     }
     Ok(())

@@ -87,7 +87,7 @@ fn a_wrong_type_where_a_queue_would_be_made_makes_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_type_under_the_bell_stops_nobody() -> Result<()> {
+fn a_wrong_type_under_the_wake_up_list_stops_no_verb() -> Result<()> {
     let mut queue = Queue::start()?;
     for (verb, _) in SCRIPTS {
         queue.empty()?;
