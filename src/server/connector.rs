@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::error::{Applied, ErrorKind};
 use crate::server::master::Master;
 use crate::server::options::ClientOptions;
-use crate::server::pool::Server;
+use crate::server::pool::{Server, at};
 use crate::server::sentinel::Sentinels;
 
 /// Finds the server and opens connections to it.
@@ -156,24 +156,6 @@ fn start(master: &Arc<Master>, watch: &Mutex<Option<JoinHandle<()>>>) {
     if watch.as_ref().is_none_or(JoinHandle::is_finished) {
         *watch = Some(tokio::spawn(Arc::clone(master).watch()));
     }
-}
-
-/// The same settings for another address.
-pub(crate) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
-    let addr = match info.addr().clone() {
-        ConnectionAddr::TcpTls {
-            insecure,
-            tls_params,
-            ..
-        } => ConnectionAddr::TcpTls {
-            host,
-            port,
-            insecure,
-            tls_params,
-        },
-        _ => ConnectionAddr::Tcp(host, port),
-    };
-    info.clone().set_addr(addr)
 }
 
 /// Adds the certificates of the options, and checks that TLS settings and URL fit together.

@@ -18,6 +18,7 @@ mod master;
 pub(crate) mod options;
 pub(crate) mod patience;
 pub(crate) mod pool;
+mod query;
 pub(crate) mod sentinel;
 pub(crate) mod sentinel_url;
 pub(crate) mod subscription;

@@ -1,0 +1,93 @@
+//! Plain commands on a lane: what a server reports about itself and its keys.
+
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::keys::Keys;
+use crate::protocol::verbs::Verb;
+use crate::server::info::{Info, unexpected};
+use crate::server::lane::Lane;
+
+impl Lane {
+    /// These sections of INFO; the default ones if none is named.
+    pub(crate) async fn info(&self, sections: &[&str]) -> Result<Info, Error> {
+        Info::read(self.query(redis::cmd("INFO").arg(sections)).await?)
+    }
+
+    /// A setting of the server; `None` if the server has none of this name.
+    pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, Error> {
+        let answer = self
+            .query(redis::cmd("CONFIG").arg("GET").arg(name))
+            .await?;
+        let pairs: Vec<(String, String)> =
+            redis::from_redis_value(answer).map_err(|error| unexpected("CONFIG GET", &error))?;
+        Ok(pairs.into_iter().next().map(|(_, value)| value))
+    }
+
+    /// How many of this crate's scripts the server knows.
+    pub(crate) async fn known_scripts(&self) -> Result<usize, Error> {
+        let mut exists = redis::cmd("SCRIPT");
+        exists.arg("EXISTS");
+        for verb in Verb::ALL {
+            exists.arg(verb.sha());
+        }
+        match self.query(&exists).await? {
+            Value::Array(known) => Ok(known.iter().filter(|one| **one == Value::Int(1)).count()),
+            other => Err(unexpected("SCRIPT EXISTS", &other)),
+        }
+    }
+
+    /// The type of a key, `none` if there is no such key.
+    pub(crate) async fn type_of(&self, key: &str) -> Result<String, Error> {
+        match self.query(redis::cmd("TYPE").arg(key)).await? {
+            Value::SimpleString(kind) => Ok(kind),
+            other => Err(unexpected("TYPE", &other)),
+        }
+    }
+
+    /// Whether there is such a key.
+    pub(crate) async fn has(&self, key: &str) -> Result<bool, Error> {
+        match self.query(redis::cmd("EXISTS").arg(key)).await? {
+            Value::Int(count) => Ok(count > 0),
+            other => Err(unexpected("EXISTS", &other)),
+        }
+    }
+
+    /// Removes all keys of a queue in one command, provided that each is absent or has the type of
+    /// a queue's key.
+    pub(crate) async fn delete_keys(&self, keys: &Keys) -> Result<bool, Error> {
+        for (key, due) in keys.typed() {
+            let kind = self.type_of(key).await?;
+            if kind != due && kind != "none" {
+                let message = format!(
+                    "nothing deleted: {key} is a {kind}, not a {due}, so another program wrote it: rename that key first"
+                );
+                return Err(Error::new(ErrorKind::Server, Applied::No, message));
+            }
+        }
+        let mut unlink = redis::cmd("UNLINK");
+        unlink.arg(&keys.vector[..]).arg(&keys.wake);
+        match self.command(&unlink).await? {
+            Value::Int(removed) => Ok(removed > 0),
+            other => Err(Error::new(
+                ErrorKind::Server,
+                Applied::Unknown,
+                format!("UNLINK answered {other:?}"),
+            )),
+        }
+    }
+
+    /// The server's clock in Unix microseconds, when it was asked, and how long the reply took.
+    pub(crate) async fn time(&self) -> Result<(i64, Instant, Duration), Error> {
+        let sent = Instant::now();
+        let answer = self.query(&redis::cmd("TIME")).await?;
+        let received = Instant::now();
+        let (seconds, micros): (i64, i64) =
+            redis::from_redis_value(answer).map_err(|error| unexpected("TIME", &error))?;
+        let now_us = seconds.saturating_mul(1_000_000).saturating_add(micros);
+        self.clock().observe(sent, received, now_us);
+        Ok((now_us, sent, received - sent))
+    }
+}
