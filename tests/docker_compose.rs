@@ -1,7 +1,7 @@
-//! `docker-compose.yml` and `Dockerfile`: what README promises of the server, and that both fit.
+//! Checks that `docker-compose.yml` and `Dockerfile` agree and match the promises of README.
 //!
-//! The file is read as lines, with its indentation, and not as YAML: a parser and a schema would be
-//! two more dependencies for one file of 50 lines.
+//! The test reads the file by lines and indentation. A YAML parser would add two dependencies for
+//! one file of 50 lines.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn read(file: &str) -> Result<String> {
         .with_context(|| file.to_owned())
 }
 
-/// The lines below `heading`, up to the next line that is indented as little as the heading.
+/// The lines below `heading` that are indented deeper than the heading.
 fn block<'a>(text: &'a str, heading: &str) -> Result<Vec<&'a str>> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut lines = text.lines().skip_while(|line| *line != heading);

@@ -1,4 +1,4 @@
-//! The examples of a page, run as their readers run them, but faster than life.
+//! Runs the examples of the documentation as a reader would, at higher speed.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, ensure};
 use dueq_testkit::{Server, example};
 
-/// What an example prints. It has to succeed and to leave nothing on its server.
+/// Output of an example, which must succeed and leave no key on its server.
 fn run(name: &str, arguments: &[&str]) -> Result<String> {
     let server = Server::start(&[])?;
     let output = output(&server, name, arguments)?;
@@ -32,7 +32,7 @@ fn output(server: &Server, name: &str, arguments: &[&str]) -> Result<Output> {
         .output()?)
 }
 
-/// How many lines hold these words.
+/// Number of lines that contain these words.
 fn lines(text: &str, words: &str) -> usize {
     text.lines().filter(|line| line.contains(words)).count()
 }
@@ -60,7 +60,7 @@ fn of_a_payment_and_a_cancellation_one_wins() -> Result<()> {
 fn a_device_goes_offline_once_for_each_time_online() -> Result<()> {
     let told = run("heartbeat", &["--speed", "50"])?;
     for device in ["door", "lamp", "oven"] {
-        // A machine that stalls for half a second silences a device more often than the story does.
+        // A machine that stalls for 0.5 s can silence a device more often than expected.
         let online = lines(&told, &format!("{device} is online"));
         assert!(online >= 1, "{told}");
         assert_eq!(
@@ -155,7 +155,8 @@ fn a_webhook_is_retried_dies_and_is_revived() -> Result<()> {
     Ok(())
 }
 
-/// Prometheus reads a page line by line: a help and a type before the samples of each metric, and no sample twice.
+/// Checks the Prometheus text format: help and type before the samples of a metric, no sample
+/// twice.
 #[test]
 fn the_numbers_are_a_page_that_prometheus_can_read() -> Result<()> {
     let told = run("metrics", &[])?;
@@ -253,7 +254,7 @@ fn idle_connections_are_closed_and_none_of_them_early() -> Result<()> {
             .find(|line| line.contains(&format!("\"way\":\"{way}\"")))
             .unwrap_or_default();
         let report: serde_json::Value = serde_json::from_str(line)?;
-        // The hand of the ring may lag behind on a machine that stalls.
+        // The ring's hand can lag on a machine that stalls.
         assert!(report["wrong"] == 0 || way == "ring", "{told}");
         assert!(
             report["closed"].as_u64() > Some(0) && report["resets_per_second"].as_f64() > Some(0.0),

@@ -1,4 +1,4 @@
-//! The stream of timers, on tokio's paused clock: each test is named for the behaviour that it holds.
+//! The timer stream on tokio's paused clock. Each test name states a behaviour.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use dueq::timers::Timers;
 use futures_core::Stream;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Counts how often a waiting task was woken.
+/// Counts the wake-ups of a waiting task.
 #[derive(Default)]
 struct WakeUps(AtomicUsize);
 
@@ -20,7 +20,7 @@ impl Wake for WakeUps {
     }
 }
 
-/// Timers polled by hand, by a task that notices when it is woken.
+/// Timers polled manually by a task that records its wake-ups.
 struct Task {
     timers: Timers<&'static str>,
     wake: Arc<WakeUps>,
@@ -34,7 +34,7 @@ impl Task {
         }
     }
 
-    /// `Some(None)`: the stream ended; `None`: it waits.
+    /// `Some(None)`: the stream ended; `None`: it is pending.
     fn poll(&mut self) -> Option<Option<&'static str>> {
         self.wake.0.store(0, Ordering::Relaxed);
         let waker = Waker::from(self.wake.clone());

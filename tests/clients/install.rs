@@ -1,4 +1,5 @@
-//! Toolchains and client packages: found, or fetched once into `target/clients/LANGUAGE`.
+//! Toolchains and client packages: found on this machine, or installed once into
+//! `target/clients/LANGUAGE`.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -8,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-/// How long a package may take to arrive before its language is skipped.
+/// Longest download of a package before the test skips its language.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Why a language is not tested here.
+/// The reason why the test skips a language.
 pub(crate) struct Skipped(pub(crate) String);
 
 type Prepared<T> = Result<T, Skipped>;
@@ -20,7 +21,7 @@ fn skipped<T>(why: impl Into<String>) -> Prepared<T> {
     Err(Skipped(why.into()))
 }
 
-/// Whether the program can be run at all, and what it says of its version.
+/// Output of the version command of a program; `None` if the program does not start.
 fn version(program: &str, argument: &str) -> Prepared<String> {
     match Command::new(program)
         .arg(argument)
@@ -34,7 +35,7 @@ fn version(program: &str, argument: &str) -> Prepared<String> {
     }
 }
 
-/// The folder of a language, where the package is; `fetch` brings it if it is not there yet.
+/// The folder of a language, which contains its package. `fetch` installs a missing package.
 fn package(
     language: &str,
     name: &str,
@@ -55,7 +56,7 @@ fn package(
     Ok(folder)
 }
 
-/// Runs a step of an installation in a folder; what it says is in the file `log` there.
+/// Runs one installation step in a folder and writes its output to the file `log` there.
 fn fetch(folder: &Path, program: &str, arguments: &[&str]) -> Prepared<()> {
     let log = folder.join("log");
     let step = format!("{program} {}", arguments.join(" "));
@@ -76,7 +77,7 @@ fn fetch(folder: &Path, program: &str, arguments: &[&str]) -> Prepared<()> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // It and what it has started.
+        // Kill the process group: the step and its children.
         Command::new("kill")
             .args(["-KILL", "--", &format!("-{}", child.id())])
             .status()?;
@@ -93,7 +94,7 @@ fn fetch(folder: &Path, program: &str, arguments: &[&str]) -> Prepared<()> {
     }
 }
 
-/// Compiles a producer; that it does not compile is no reason to skip it.
+/// Compiles a producer. A compile error fails the test instead of skipping the language.
 fn compile(folder: &Path, program: &str, arguments: &[&str]) -> Result<()> {
     let output = Command::new(program)
         .args(arguments)
@@ -111,7 +112,7 @@ fn text(path: &Path) -> String {
     path.to_str().unwrap_or_default().to_owned()
 }
 
-/// redis-cli with the option -X, which came with 7.0.
+/// A redis-cli with the option -X (7.0 or newer).
 pub(crate) fn redis_cli() -> Prepared<()> {
     let version = version("redis-cli", "--version")?;
     let major = version
@@ -125,7 +126,7 @@ pub(crate) fn redis_cli() -> Prepared<()> {
     }
 }
 
-/// A Python that has the package.
+/// A Python interpreter that has the package.
 pub(crate) fn python(package_name: &str) -> Prepared<String> {
     version("python3", "--version")?;
     let folder = package("python", package_name, |folder| {
@@ -148,7 +149,7 @@ pub(crate) fn python(package_name: &str) -> Prepared<String> {
     Ok(text(&folder.join("venv/bin/python")))
 }
 
-/// The script, beside a `node_modules` that has the package.
+/// The script, next to a `node_modules` that contains the package.
 pub(crate) fn node(package_name: &str, script: &str) -> Prepared<String> {
     version("node", "--version")?;
     version("npm", "--version")?;
@@ -168,7 +169,7 @@ pub(crate) fn node(package_name: &str, script: &str) -> Prepared<String> {
     Ok(text(&copy))
 }
 
-/// The program, compiled.
+/// The compiled program.
 pub(crate) fn go(module: &str, source: &str) -> Result<Prepared<String>> {
     let fetched = version("go", "version").and_then(|_| {
         package("go", module, |folder| {

@@ -1,8 +1,8 @@
-//! The producers of `examples/clients/`, each run as a person would run it: what the library then claims is what was
-//! pushed, byte for byte.
+//! Runs each producer of `examples/clients/` as a user would. The library must then claim exactly
+//! the pushed bytes.
 //!
-//! A language whose toolchain or client package cannot be had is skipped by name, on stderr. Packages are installed once,
-//! into `target/clients/`.
+//! The test skips a language without toolchain or client package and names it on stderr. It
+//! installs packages once, into `target/clients/`.
 
 mod install;
 
@@ -20,14 +20,14 @@ use install::Skipped;
 const QUEUE: &str = "die größte, Nr. 1: \"orders\"";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A producer on a server of its own.
+/// A producer with a server of its own.
 struct Producer<'a> {
     start: &'a dyn Fn() -> Command,
     server: Server,
 }
 
 impl Producer<'_> {
-    /// Pushes with this payload, as an argument or on standard input.
+    /// Pushes a message with this payload, given as an argument or on standard input.
     fn push(&self, id: &str, delay_ms: &str, payload: Payload<'_>) -> Result<Output> {
         let (argument, input) = match payload {
             Payload::Argument(text) => (text, &b""[..]),
@@ -41,7 +41,7 @@ impl Producer<'_> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        // One that ends before it has read all says why by itself.
+        // A producer that exits before reading all input reports its own error.
         let _ = child.stdin.take().context("its input")?.write_all(input);
         Ok(child.wait_with_output()?)
     }
@@ -73,12 +73,13 @@ enum Payload<'a> {
     Input(&'a [u8]),
 }
 
-/// Everything that a producer must be able to do, or a line that says why this one was not asked.
+/// Checks everything that a producer must do, or prints why this language was skipped.
 async fn check(language: &str, prepared: Result<impl Fn() -> Command, Skipped>) -> Result<()> {
     let start = match prepared {
         Ok(start) => start,
         Err(Skipped(why)) => {
-            // Not by a macro: those are shown for failed tests only.
+            // The harness hides output of `println!` from passing tests, so write to stderr
+            // directly.
             writeln!(
                 std::io::stderr(),
                 "SKIPPED: the producer in {language}: {why}"
@@ -143,7 +144,7 @@ async fn check(language: &str, prepared: Result<impl Fn() -> Command, Skipped>) 
     Ok(())
 }
 
-/// Claims and acks so many; ids and payloads.
+/// Claims and acks this many messages and returns their ids and payloads.
 async fn claim_all(queue: &Queue, count: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let (start, mut found) = (Instant::now(), Vec::new());
     while found.len() < count {
@@ -161,7 +162,7 @@ async fn claim_all(queue: &Queue, count: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)
     Ok(found)
 }
 
-/// A producer's file.
+/// Path of a producer's source file.
 fn example(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("examples/clients")

@@ -1,4 +1,4 @@
-//! Examining a queue that is at work, and mending one while it is.
+//! The doctor examines and repairs a queue while producers and workers use it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use dueq::{Cancelled, Delivery, Message, Pushed, Retry};
 
 use super::support::*;
 
-/// How many messages each producer pushes.
+/// Messages per producer.
 const EACH: usize = 1_500;
 
-/// Pushes, and takes some back; returns how many were cancelled.
+/// Pushes messages, cancels some, and returns the number of cancelled ones.
 async fn produce(queue: dueq::Queue, name: &'static str) -> Result<usize> {
     let mut cancelled = 0;
     for number in 0..EACH {
@@ -42,7 +42,7 @@ async fn a_queue_under_load_is_well_and_mending_changes_nothing() -> Result<()> 
     let handler = move |delivery: Delivery| {
         let sender = sender.clone();
         async move {
-            // Each fifth fails once.
+            // Every fifth message fails once.
             let fails = delivery.attempt() == 1 && delivery.id().ends_with(['0', '5']);
             if !fails {
                 let _ = sender.send(delivery.id().into_owned());
@@ -75,7 +75,7 @@ async fn a_queue_under_load_is_well_and_mending_changes_nothing() -> Result<()> 
             let mut times = 0;
             while !over.load(Ordering::Relaxed) {
                 let checkup = doctor.examine(times % 2 == 0).await?;
-                // A machine that is slow may have messages that are late; they are right all the same.
+                // On a slow machine messages may be late, which is not a fault.
                 let is_well = checkup.findings.iter().all(|one| one.code == "overdue");
                 ensure!(is_well && checkup.unchecked.is_empty(), "{checkup:#?}");
                 times += 1;
@@ -123,7 +123,8 @@ async fn a_queue_under_load_is_well_and_mending_changes_nothing() -> Result<()> 
     Ok(())
 }
 
-/// Faults are planted while producers and a worker go on: all are mended, and no other message is lost or handled twice.
+/// Faults are planted while producers and a worker run. The doctor repairs all of them; no other
+/// message is lost or handled twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_are_mended_while_the_queue_is_at_work() -> Result<()> {
     let setup = setup().await?;
@@ -167,7 +168,7 @@ async fn faults_are_mended_while_the_queue_is_at_work() -> Result<()> {
         "a message that may have been handled is not delivered"
     );
 
-    // An operator has looked, and wants them.
+    // An operator keeps these messages after inspecting them.
     assert_eq!(setup.queue.requeue_all().await?, planted as u64);
     assert_eq!(handled.take(planted).await?.len(), planted);
     worker.stop().await?;

@@ -1,11 +1,12 @@
-//! The Functions library beside the library: loaded, kept, never replaced by an older one, and never needed.
+//! The Functions library on the server: load it, keep it, never replace it by an older one. The
+//! Rust library works without it.
 
 use anyhow::{Context, Result};
 use dueq::{Functions, Message, Pushed};
 
 use super::support::*;
 
-/// The library as another release would have it.
+/// The Functions library as another release would have it.
 fn of_version(version: u64) -> String {
     let (ours, theirs) = (
         format!("return {}\n", dueq::functions_version()),
@@ -16,7 +17,7 @@ fn of_version(version: u64) -> String {
     code.replace(&ours, &theirs)
 }
 
-/// A push by FCALL, and what it answered.
+/// Pushes by FCALL and returns the reply.
 async fn push(setup: &Setup, id: &str) -> Result<String> {
     let mut words = vec!["FCALL".to_owned(), "dueq_push".to_owned(), "10".to_owned()];
     let suffixes = [

@@ -1,4 +1,4 @@
-//! Bad input: refused with the reason, and without a trace in Redis.
+//! Bad input is rejected with the reason and leaves no trace in Redis.
 
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use crate::support::{HOUR, LONG, Setup, push_and_claim, setup, within};
 
 const CENTURY: Duration = Duration::from_secs(36_525 * 86_400);
 
-/// It must be refused before anything happened, for a reason that is said in these words.
+/// The call must fail before any change, with an error that contains these words.
 fn refused<T: Debug>(what: &str, result: Result<T, Error>, words: &[&str]) -> Result<()> {
     let error = match result {
         Ok(value) => anyhow::bail!("{what} was taken: {value:?}"),

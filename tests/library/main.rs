@@ -1,7 +1,7 @@
-//! The library through its public API, on real servers: each test starts one of its own.
+//! Tests of the library through its public API. Each test starts its own server.
 //!
-//! Nothing here waits for a time to pass where it can wait for an event, and nothing fails because a machine is slow:
-//! what is asserted is order, number, that nothing is early, and upper bounds of many seconds.
+//! Tests wait for events instead of sleeping, and a slow machine fails none of them. They assert
+//! order, counts, that nothing is early, and upper bounds of many seconds.
 
 mod doctor;
 mod faults;

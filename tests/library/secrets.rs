@@ -1,4 +1,4 @@
-//! Passwords and certificates: in no `Debug`, no `Display`, no error of any public type, nor in a cause of one.
+//! No `Debug`, `Display`, error or error cause of a public type contains a password or certificate.
 
 use std::error::Error as _;
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ fn silent(what: &str, value: &dyn Debug) {
     }
 }
 
-/// With everything that it was caused by.
+/// The error with all its causes.
 fn silent_error(error: &dueq::Error) {
     silent("error", error);
     let mut cause: Option<&dyn std::error::Error> = Some(error);

@@ -1,4 +1,4 @@
-//! Connections that are killed while messages flow.
+//! Connections are killed while messages flow.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{HOUR, Setup, acking, command, connection, ids, setup, stats_until};
 
-/// Kills the clients of these types again and again, and itself never, until it is aborted.
+/// Repeatedly kills all other clients of these types until the task is aborted.
 async fn killer(
     setup: &Setup,
     types: &'static [&'static str],
@@ -25,12 +25,12 @@ async fn killer(
                 )
                 .await;
             }
-            tokio::time::sleep(pause).await; // the fault has a rhythm
+            tokio::time::sleep(pause).await; // interval between faults
         }
     }))
 }
 
-/// Pushes 300 messages while clients are killed; all of them must be handled, and none lost.
+/// Pushes 300 messages while clients are killed. The worker must handle all of them.
 async fn flow_through(types: &'static [&'static str], pause: Duration) -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
@@ -78,7 +78,7 @@ async fn everybody_is_killed() -> Result<()> {
     flow_through(&["normal", "pubsub"], Duration::from_millis(50)).await
 }
 
-/// An idle client's connections were all closed by the server: the next calls must not notice.
+/// The server closes all connections of an idle client. The next calls must still succeed.
 #[tokio::test]
 async fn every_verb_survives_that_its_idle_connection_was_closed() -> Result<()> {
     let setup = setup().await?;
@@ -116,7 +116,7 @@ async fn every_verb_survives_that_its_idle_connection_was_closed() -> Result<()>
     Ok(())
 }
 
-/// Of a call that must not be repeated, a connection that was closed long ago must not leave the caller not knowing.
+/// A connection that the server closed long ago must not turn a call into one with unknown outcome.
 #[tokio::test]
 async fn unrepeatable_call_avoids_a_connection_closed_long_ago() -> Result<()> {
     let setup = setup().await?;
@@ -128,7 +128,7 @@ async fn unrepeatable_call_avoids_a_connection_closed_long_ago() -> Result<()> {
             &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
         )
         .await?;
-        tokio::time::sleep(Duration::from_millis(1_100)).await; // the fault is that so much time passes
+        tokio::time::sleep(Duration::from_millis(1_100)).await; // idle time that triggers the fault
         anyhow::Ok(())
     };
     queue.push(Message::new("").id("id").due(HOUR)).await?;
@@ -176,7 +176,7 @@ async fn full_client_table_is_reported_as_such_and_waited_for() -> Result<()> {
         let queue = setup.queue.clone();
         async move { queue.push(Message::new("").id("id")).await }
     });
-    // It has been refused at least once.
+    // The server has refused it at least once.
     crate::support::until(
         "a refusal",
         async || command::<String>(&mut redis.clone(), &["INFO", "stats"]).await,

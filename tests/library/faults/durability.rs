@@ -10,14 +10,14 @@ use redis::Value;
 use crate::faults::restarts::signal;
 use crate::support::{HOUR, LIMIT, Setup, messages, setup_with, until, within};
 
-/// Longer than any replica takes, and shorter than anybody wants to wait for one that is frozen.
+/// Longer than a healthy replica needs, short enough to wait for a frozen one.
 const SHORT: Duration = Duration::from_millis(50);
 
 fn replicated(replicas: u32, timeout: Duration) -> Durability {
     Durability::Replicated { replicas, timeout }
 }
 
-/// A server, a client, and a replica that is in step.
+/// A server, a client, and a synchronised replica.
 async fn setup() -> Result<(Setup, Server)> {
     let setup = setup_with(&["--repl-diskless-sync-delay", "0"]).await?;
     let replica = Server::start(&["--replicaof", "127.0.0.1", &setup.server.port().to_string()])?;
@@ -62,7 +62,7 @@ async fn a_push_waits_for_replicas_and_says_how_many_are_missing() -> Result<()>
         "the message exists all the same"
     );
     expect_unconfirmed(both.push(message("two")).await, "two");
-    // The message's own word counts more than the queue's, and the queue's more than the client's.
+    // The durability of a message overrides that of its queue, which overrides that of the client.
     let pushed = both
         .push(message("two").durability(replicated(1, LIMIT)))
         .await?;
@@ -90,14 +90,14 @@ async fn a_push_waits_for_replicas_and_says_how_many_are_missing() -> Result<()>
     Ok(())
 }
 
-/// The first push may have been acknowledged to nobody, and be on no replica: that it exists is no answer yet.
+/// The first push may be unacknowledged and on no replica, so `Exists` alone confirms nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_push_waits_although_the_message_exists() -> Result<()> {
     let (setup, replica) = setup().await?;
     signal("-STOP", replica.pid())?;
     let message = || Message::new("x").id("order:42").due(HOUR);
     assert_eq!(setup.queue.push(message()).await?, Pushed::Created);
-    // From a connection that has never written anything.
+    // Push on a connection that has never written.
     let other = Client::connect(&setup.server.url())
         .await?
         .queue("orders")?;
@@ -105,7 +105,7 @@ async fn a_repeated_push_waits_although_the_message_exists() -> Result<()> {
         other.push(message().durability(replicated(1, SHORT))).await,
         "order:42",
     );
-    // And when the script has to be sent a second time, the wait must come after it.
+    // If the client must send the script again, the wait has to follow the second send.
     setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
     expect_unconfirmed(
         other
@@ -153,8 +153,8 @@ async fn who_waits_for_a_replica_stands_in_nobodys_way() -> Result<()> {
     Ok(())
 }
 
-/// Longer than a command without a wait may take: who stood behind such a wait was told that nobody knows, and the server did
-/// it all the same, seconds later, whatever the caller had done about it meanwhile.
+/// The wait exceeds the limit of an ordinary command. Calls queued behind it once failed as
+/// unknown, and the server applied them seconds later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_behind_a_long_wait_is_not_both_failed_and_applied() -> Result<()> {
     let setup = setup_with(&[]).await?;
@@ -187,7 +187,7 @@ async fn call_behind_a_long_wait_is_not_both_failed_and_applied() -> Result<()> 
     Ok(())
 }
 
-/// Each timeout is a durability of its own, and has a connection of its own.
+/// Each timeout is a separate durability and uses a separate connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
     let (setup, replica) = setup().await?;
@@ -211,7 +211,7 @@ async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
         )
     };
     until("as many as may wait", waiting, |count| *count >= 16).await?;
-    // The others have every opportunity.
+    // The other calls have time to finish.
     for pushed in setup.queue.push_many(messages(1_000)).await {
         pushed?;
     }
@@ -225,7 +225,7 @@ async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
                 assert_eq!(pushed, Pushed::Created);
                 created += 1;
             }
-            // It waited for a place for 10 s, on a slow machine.
+            // On a slow machine the call waited 10 s for a permit.
             Err(error) => assert_eq!(
                 (error.kind(), error.was_applied()),
                 (ErrorKind::Unavailable, Applied::No)
@@ -233,7 +233,7 @@ async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
         }
     }
     assert!(created >= 16, "{created}");
-    // One call that asks for many kinds does not stand in its own way.
+    // One call with several durabilities does not block itself.
     let kinds = (0..40).map(|number| {
         let timeout = LIMIT - Duration::from_micros(number);
         Message::new("x")
@@ -289,7 +289,8 @@ async fn cancels_and_other_changes_wait_too() -> Result<()> {
     Ok(())
 }
 
-/// On a server without WAITAOF, and on one without an append-only file, nothing is pushed; on others it is on disk.
+/// A server without WAITAOF or without an append-only file rejects the push. Other servers confirm
+/// that it is on disk.
 #[tokio::test]
 async fn disks_are_waited_for_where_the_server_can() -> Result<()> {
     let fsynced = Durability::Fsynced {

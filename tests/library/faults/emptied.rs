@@ -1,4 +1,4 @@
-//! A store that is emptied, or whose keys somebody else has taken.
+//! A store is emptied, or another program has taken its keys.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn work_goes_on_with_a_new_queue_after_the_store_was_emptied() -> Result<(
         setup.command::<()>(&["FLUSHALL"]).await?;
         assert_eq!(queue.get("lost").await?, None);
     }
-    // The worker takes part in the new queue: it beats there.
+    // The worker joins the new queue: it beats there.
     queue.push(Message::new("").id("last")).await?;
     assert_eq!(seen.next().await?, "last");
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
@@ -37,7 +37,7 @@ async fn a_delivery_of_an_emptied_store_is_gone() -> Result<()> {
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
     assert_eq!(delivery.ack().await?, Settled::Gone);
-    // And of a new message with its id it knows nothing.
+    // The old delivery has no effect on a new message with the same id.
     let other = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
     assert_eq!(delivery.ack().await?, Settled::Lost);
     assert_eq!(other.ack().await?, Settled::Done);
@@ -65,7 +65,7 @@ async fn a_queue_with_a_key_of_another_type_fails_alone_and_unharmed() -> Result
         setup.command::<Vec<String>>(&["KEYS", "*"]).await?,
         ["dueq:{orders}:messages"]
     );
-    // Another queue of the same client works.
+    // Another queue of the same client still works.
     let other = setup.client.queue("other")?;
     let (worker, mut seen) = acking(other.worker());
     for id in ids(3) {

@@ -1,4 +1,4 @@
-//! A server whose memory is full, or that would make room by itself.
+//! A server whose memory is full, or that would evict keys.
 
 use anyhow::Result;
 use dueq::{Applied, Client, ErrorKind, Message, Pushed};
@@ -48,7 +48,7 @@ async fn a_full_server_refuses_pushes_is_drained_and_takes_them_again() -> Resul
     let stats = queue.stats().await?;
     assert_eq!((stats.pushed, stats.scheduled, stats.leased), (40, 0, 0));
 
-    // What a bare server needs leaves no room within a megabyte.
+    // The base memory of a server leaves no room within 1 MB.
     crate::support::command::<()>(&mut redis, &["CONFIG", "SET", "maxmemory", "20mb"]).await?;
     assert_eq!(
         queue.push(Message::new("").id("refused 0")).await?,
@@ -72,7 +72,7 @@ async fn a_server_that_evicts_is_refused_with_the_setting_to_change() -> Result<
             "{text}"
         );
     }
-    // Keys without a time to live are safe from these.
+    // These policies evict only keys with a time to live.
     for policy in ["noeviction", "volatile-lru", "volatile-ttl"] {
         let server = Server::start(&["--maxmemory-policy", policy])?;
         Client::connect(&server.url()).await?;

@@ -1,4 +1,5 @@
-//! A server whose memory is full, for each durability and verb: what an answer says about the message is true.
+//! A server whose memory is full: for each durability and verb, the reply about the message must be
+//! true.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const RESCHEDULE: &str = include_str!("../../../lua/dist/reschedule.lua");
 const RUN_NOW: &str = include_str!("../../../lua/dist/run_now.lua");
 const REQUEUE: &str = include_str!("../../../lua/dist/requeue.lua");
 
-/// Less than an empty server uses.
+/// Less memory than an empty server uses.
 const FULL: [&str; 4] = ["CONFIG", "SET", "maxmemory", "1mb"];
 const ROOMY: [&str; 4] = ["CONFIG", "SET", "maxmemory", "0"];
 
@@ -36,7 +37,8 @@ const FSYNCED: Durability = Durability::Fsynced {
     timeout: LIMIT,
 };
 
-/// A server with a replica, the queue reached directly and through a proxy; all scripts are known to the server.
+/// A server with a replica, and the queue reached directly and through a proxy. The server has all
+/// scripts.
 struct Bench {
     setup: Setup,
     replica: Server,
@@ -67,7 +69,7 @@ async fn bench() -> Result<Bench> {
 }
 
 impl Bench {
-    /// The durabilities that this server has.
+    /// The durabilities that this server supports.
     async fn durabilities(&self) -> Result<Vec<Durability>> {
         let known = self
             .setup
@@ -109,7 +111,7 @@ impl Verb {
         }
     }
 
-    /// Makes the message that a call changes.
+    /// Creates the message that a call changes.
     async fn prepare(self, queue: &Queue, id: &str) -> Result<()> {
         match self {
             Self::Push => {}
@@ -124,7 +126,7 @@ impl Verb {
         Ok(())
     }
 
-    /// Calls it; an answer that says that nothing was done is a failure.
+    /// Makes the call. A reply that reports no change is a failure.
     async fn call(self, queue: &Queue, id: &str) -> Result<(), Error> {
         match self {
             Self::Push => assert_eq!(queue.push(message(id)).await?, Pushed::Created),
@@ -144,7 +146,7 @@ fn message(id: &str) -> Message {
     Message::new("x").id(id).due(HOUR)
 }
 
-/// What a change of a message changes.
+/// The fields of a message that the call changes.
 fn seen(stored: Option<Stored>) -> impl PartialEq + Debug {
     stored.map(|stored| (stored.state, stored.time_ms))
 }
@@ -184,7 +186,7 @@ async fn a_call_on_a_full_server_is_done_or_refused_as_told() -> Result<()> {
     Ok(())
 }
 
-/// The call itself takes the last memory.
+/// The call itself uses the last free memory.
 #[tokio::test]
 async fn a_call_that_fills_the_server_is_confirmed() -> Result<()> {
     let bench = bench().await?;
@@ -206,7 +208,7 @@ async fn a_call_that_fills_the_server_is_confirmed() -> Result<()> {
     Ok(())
 }
 
-/// The connection is lost, or a right, after the change and before the wait.
+/// After the change and before the wait, the connection breaks or the user loses a right.
 #[tokio::test]
 async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
     const KILL: [&str; 4] = ["CLIENT", "KILL", "TYPE", "normal"];
@@ -226,10 +228,10 @@ async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
         .push(message("replaced").on_conflict(OnConflict::Replace))
         .await;
     expect_unconfirmed(replaced, "replaced")?;
-    // What may be repeated is repeated, and then waited for.
+    // The client repeats an idempotent call and then waits for it.
     bench.proxy.after_call_of(CANCEL, &KILL);
     assert_eq!(queue.cancel("cancelled").await?, Cancelled::Cancelled);
-    // A repetition would meet this error again.
+    // A repetition would fail with the same error.
     bench
         .proxy
         .after_call_of(CANCEL, &["ACL", "SETUSER", "default", "-wait"]);
@@ -250,7 +252,8 @@ fn expect_unconfirmed<T: Debug>(told: Result<T, Error>, id: &str) -> Result<Stri
     Ok(error.to_string())
 }
 
-/// The repetition writes nothing itself: WAIT must cover the first call, of another connection, all the same.
+/// The repetition writes nothing, yet WAIT must cover the first call, which used another
+/// connection.
 #[tokio::test]
 async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
     let bench = bench().await?;
@@ -280,7 +283,7 @@ async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
     Ok(())
 }
 
-/// A queue that was deleted before the wait is not made again by it.
+/// The wait does not recreate a queue that was deleted before it.
 #[tokio::test]
 async fn a_wait_leaves_a_deleted_queue_alone() -> Result<()> {
     let bench = bench().await?;

@@ -1,4 +1,4 @@
-//! What goes wrong around the library, and what it must not do to the messages.
+//! Failures around the library, and their effects on messages.
 
 mod connections;
 mod durability;

@@ -1,4 +1,4 @@
-//! Without notices, everything fires all the same, at most a floor late.
+//! Without notices every message still fires, late by at most the fallback interval.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use dueq_testkit::Server;
 use crate::support::proxy::Proxy;
 use crate::support::{Running, Seen, command, connection, seen, setup};
 
-/// The floor is 1 s; the rest is for a slow machine.
+/// The fallback interval is 1 s; the rest allows for a slow machine.
 const FLOOR: Duration = Duration::from_secs(1 + 9);
 
 fn lateness(queue: &dueq::Queue) -> (Running, Seen<Duration>) {
@@ -21,7 +21,7 @@ fn lateness(queue: &dueq::Queue) -> (Running, Seen<Duration>) {
     (Running::start(queue.worker(), handler), seen)
 }
 
-/// One after the other: each is the head when it is pushed, and would be announced.
+/// Pushes one message after the other: each becomes the head and would cause a notice.
 async fn fires(queue: &dueq::Queue, seen: &mut Seen<Duration>) -> Result<()> {
     for delay in [0, 20, 150, 300, 1_200, 5, 40] {
         queue
@@ -79,7 +79,8 @@ async fn fires_within_fallback_while_the_subscriber_is_killed() -> Result<()> {
     worker.stop().await
 }
 
-/// Not closed, not answering: as when a firewall forgets a connection. The worker must find out by itself and listen anew.
+/// The connection is open but silent, as after a firewall drops its state. The worker must detect
+/// this and subscribe again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscription_that_went_dead_silently_is_renewed() -> Result<()> {
     let setup = setup().await?;
@@ -101,7 +102,7 @@ async fn a_subscription_that_went_dead_silently_is_renewed() -> Result<()> {
     worker.stop().await
 }
 
-/// As in a cluster whose slots move: the connection stays, the subscription does not.
+/// The connection stays and the subscription ends, as when a cluster moves the slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscription_that_the_server_ended_is_made_anew() -> Result<()> {
     let setup = crate::support::setup_with(&["--cluster-enabled", "yes"]).await?;
@@ -129,7 +130,7 @@ async fn a_subscription_that_the_server_ended_is_made_anew() -> Result<()> {
     worker.stop().await
 }
 
-/// Anybody who may publish may say anything.
+/// Any user with the right to publish can send any bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_notices_change_nothing() -> Result<()> {
     let setup = setup().await?;

@@ -1,4 +1,4 @@
-//! A server that dies, freezes, or forgets its scripts.
+//! A server that dies, freezes, or loses its scripts.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::support::{
 
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/// Killed while pushes, claims and acks are under way, and started again on what it had written.
+/// Kills the server during pushes, claims and acks, and restarts it on its append-only file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_goes_on_after_the_server_was_killed_and_nothing_is_lost() -> Result<()> {
     let mut setup = setup_with(&DURABLE).await?;
@@ -99,7 +99,8 @@ pub(super) fn signal(signal: &str, pid: u32) -> Result<()> {
     Ok(())
 }
 
-/// For longer than a call may take: each is repeated, and the server, once it wakes, finds all of them in its buffers.
+/// The server freezes for longer than the limit of a call. Clients repeat their calls; the server
+/// later finds all of them in its buffers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_froze_for_seconds_has_each_message_once() -> Result<()> {
     let setup = setup().await?;
@@ -114,7 +115,7 @@ async fn a_server_that_froze_for_seconds_has_each_message_once() -> Result<()> {
         });
     }
     let ack = tokio::spawn(async move { delivery.ack().await });
-    tokio::time::sleep(Duration::from_millis(6_500)).await; // the fault is that so much time passes
+    tokio::time::sleep(Duration::from_millis(6_500)).await; // length of the freeze
     signal("-CONT", setup.server.pid())?;
     for answer in answers.take(50).await? {
         assert!(matches!(answer?, Pushed::Created | Pushed::Exists(_)));

@@ -1,6 +1,7 @@
-//! One id pushed again and again: every push after an end is a new message, and no repetition of a push is.
+//! One id is pushed repeatedly: a push after the end of the message creates a new one, a repetition
+//! of a push does not.
 //!
-//! `DUEQ_ROUNDS=10000` makes so many pushes of each kind, here 1,000.
+//! `DUEQ_ROUNDS=10000` sets the number of pushes of each kind (default 1,000).
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ fn rounds() -> u64 {
         .unwrap_or(1_000)
 }
 
-/// How a message ends before its id is pushed again.
+/// How a message ends before the next push of its id.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Cancel,
@@ -36,7 +37,7 @@ impl End {
         }
     }
 
-    /// Ends the messages of these ids.
+    /// Ends the messages with these ids.
     async fn make(self, queue: &Queue, ids: &[String]) -> Result<()> {
         match self {
             Self::Cancel => {
@@ -88,7 +89,8 @@ async fn every_push_after_an_end_is_a_new_message() -> Result<()> {
     Ok(())
 }
 
-/// Two clients, whose ideas of the server's time differ: what one ended the other pushes at once.
+/// Two clients whose estimates of the server's time differ: one ends a message, the other pushes
+/// its id at once.
 #[tokio::test]
 async fn a_push_after_another_clients_cancel_is_a_new_message() -> Result<()> {
     let setup = setup().await?;
@@ -111,7 +113,7 @@ async fn a_push_after_another_clients_cancel_is_a_new_message() -> Result<()> {
     Ok(())
 }
 
-/// Every reply to a push is lost. It is repeated before the messages end, or after.
+/// The client loses every reply to a push and repeats it before or after the messages end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_repeated_push_makes_a_second_message() -> Result<()> {
     const MANY: u64 = 50;
@@ -153,7 +155,7 @@ async fn no_repeated_push_makes_a_second_message() -> Result<()> {
             if !ended_first {
                 end.make(&setup.queue, &ids).await?;
             }
-            // Neither is there a message left, nor was one made that nobody has seen.
+            // No message remains, and no worker missed one.
             let stats = stats_until(&setup.queue, "nothing is left", |stats| {
                 stats.scheduled + stats.ready == 0
             })

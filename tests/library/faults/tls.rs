@@ -1,4 +1,4 @@
-//! `rediss://` against a server with a certificate of its own.
+//! `rediss://` connections to a server with its own certificate.
 
 use std::fs;
 use std::io::Write;
@@ -53,13 +53,13 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     .concat();
     let server = match Server::start(&arguments) {
         Ok(server) => server,
-        // Redis 7.0 to 8 and Valkey say it in these words if they were built without TLS.
+        // Redis 7.0 to 8 and Valkey print these words if they were built without TLS.
         Err(error)
             if error.to_string().contains("Bad directive")
                 || error.to_string().contains("tls-port")
                 || error.to_string().contains("TLS support") =>
         {
-            // Not by a macro, whose words the harness would keep to itself.
+            // The harness would capture the output of a macro, so write to stderr directly.
             writeln!(
                 std::io::stderr(),
                 "SKIPPED: {} was built without TLS",
@@ -71,7 +71,7 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     };
     for host in ["localhost", "127.0.0.1"] {
         let url = format!("rediss://{host}:{port}/");
-        // Which certificates are trusted is read from the environment of a process.
+        // The process reads the trusted certificates from its environment.
         let mut process = Process::start(Part::Once, &url, &[("SSL_CERT_FILE", &path("ca"))])?;
         assert_eq!(process.says().await?, "done");
         let error = Client::connect(&url).await.expect_err("an unknown issuer");
@@ -88,13 +88,13 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     }
 
-    // From now on the server asks for a certificate.
+    // From here on the server requires a client certificate.
     server.command(&["CONFIG", "SET", "tls-auth-clients", "yes"])?;
     let (url, key) = (format!("rediss://localhost:{port}/"), KeyPair::generate()?);
     let mut certificate = CertificateParams::new([])?;
     certificate
         .distinguished_name
-        .push(DnType::CommonName, "worker"); // or OpenSSL takes it for the issuer's own
+        .push(DnType::CommonName, "worker"); // otherwise OpenSSL takes it for the issuer
     let certificate = certificate.signed_by(&key, &issuer)?.pem();
     let trusting = ClientOptions::new().ca_certificates(fs::read(path("ca"))?);
     let error = Client::connect_with(&url, &trusting)
@@ -116,7 +116,7 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-/// A worker needs all kinds of connections: of the pool, for the wake-up list, for notices.
+/// A worker needs every kind of connection: pool, wake-up list and notices.
 async fn works(url: &str, options: &ClientOptions) -> Result<()> {
     let queue = Client::connect_with(url, options).await?.queue("orders")?;
     let (worker, mut handled) = acking(queue.worker());

@@ -1,4 +1,4 @@
-//! Servers that are not there, do not let us in, or do not answer.
+//! Servers that are absent, refuse the login, or do not reply.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::support::proxy::Proxy;
 use crate::support::{HOUR, command, connection, seen, setup, within};
 
-/// What a person may read of an error, in every form in which it can be printed, with its causes.
+/// Every printed form of an error, with its causes.
 fn all_text(error: &Error) -> String {
     let mut text = format!("{error} {error:?} {error:#?}");
     let mut cause = std::error::Error::source(error);
@@ -179,7 +179,7 @@ async fn one_that_accepts_and_never_answers_is_given_up() -> Result<()> {
     Ok(())
 }
 
-/// Every call of a client whose server fell silent ends, with an error that says that nobody knows.
+/// The server falls silent. Every call ends with an error that reports an unknown outcome.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_server_falls_silent_every_call_ends() -> Result<()> {
     let setup = setup().await?;
@@ -238,7 +238,7 @@ async fn when_the_server_falls_silent_every_call_ends() -> Result<()> {
     Ok(())
 }
 
-/// Those who wait behind others wait for themselves, not for each batch before theirs.
+/// Queued callers wait one time limit in total, not one for each batch before theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_line_of_callers_does_not_multiply_the_wait() -> Result<()> {
     let setup = setup().await?;

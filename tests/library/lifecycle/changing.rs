@@ -1,4 +1,4 @@
-//! Cancelling, moving, reviving and emptying: who wins, and what is left.
+//! Cancel, reschedule, requeue and purge: which call wins, and the resulting state.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ async fn of_a_cancel_and_a_claim_exactly_one_wins() -> Result<()> {
     let mut won = 0;
     for number in 0..200 {
         let id = format!("race {number}");
-        // Due at about the moment at which the cancel arrives.
+        // Due at about the time when the cancel arrives.
         setup
             .queue
             .push(

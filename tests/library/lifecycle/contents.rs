@@ -1,4 +1,4 @@
-//! What is delivered is what was pushed, byte for byte.
+//! A delivery contains exactly the pushed bytes.
 
 use anyhow::Result;
 use dueq::{Cancelled, Limits, Message, Pushed, Rescheduled, State};
@@ -108,7 +108,7 @@ async fn every_id_works_for_every_verb() -> Result<()> {
     Ok(())
 }
 
-/// A claim stops at 4 MiB, and takes at least one.
+/// A claim stops at 4 MiB but takes at least one message.
 #[tokio::test]
 async fn largest_payloads_are_stored_and_granted_one_at_a_time() -> Result<()> {
     let setup = setup().await?;

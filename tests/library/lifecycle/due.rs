@@ -1,4 +1,4 @@
-//! When messages become due.
+//! Due times of messages.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,8 +7,9 @@ use dueq::{Delivery, Due, Message, Rescheduled, RunNow, State};
 
 use crate::support::{HOUR, LONG, Running, claim_one, seen, server_us, setup, until};
 
-/// By the server's clock, read outside before the push and after the claim: what is granted too early by more than a
-/// round trip is seen. Many delays, since a mistake in rounding shows in a part of them only.
+/// The test reads the server's clock before the push and after the claim, so it detects a grant
+/// that is early by more than a round trip. It uses many delays because a rounding mistake shows in
+/// some of them only.
 #[tokio::test]
 async fn a_delay_never_ends_early_for_one_who_claims_without_pause() -> Result<()> {
     let setup = setup().await?;
@@ -24,7 +25,7 @@ async fn a_delay_never_ends_early_for_one_who_claims_without_pause() -> Result<(
             taken >= delay,
             "due after {delay:?}, granted after {taken:?}"
         );
-        // A lease is counted from the claim, rounded up to a millisecond.
+        // A lease starts at the claim and is rounded up to a millisecond.
         let granted_ms = delivery.deadline_ms() - u64::try_from(LONG.as_millis())?;
         assert!(
             granted_ms >= delivery.due_ms(),
@@ -50,7 +51,7 @@ async fn worker_is_never_early_and_keeps_the_due_order() -> Result<()> {
             anyhow::Ok(())
         }
     };
-    // One handler at a time: then the order of handling is that of the claims.
+    // With one handler at a time, the order of handling is the order of claims.
     let worker = Running::start(setup.queue.worker().concurrency(1), handler);
 
     let base_ms = server_us(&mut redis).await? / 1_000 + 100;

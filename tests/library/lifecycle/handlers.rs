@@ -1,4 +1,4 @@
-//! What a handler returns, and how it may fail.
+//! Results of a handler, and the ways in which it can fail.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use dueq::{Delivery, Due, Message, Retry, Settled, Settlement, State, Stored};
 
 use crate::support::{HOUR, Running, Setup, seen, setup, stats_until};
 
-/// Has a worker handle one message of id `id` once, and returns what is left of it.
+/// A worker handles one message with id `id` once. Returns the stored message afterwards.
 async fn handled<H, F, S>(setup: &Setup, retry: Retry, handler: H) -> Result<Option<Stored>>
 where
     H: Fn(Delivery) -> F + Send + Sync + 'static,
@@ -164,7 +164,7 @@ async fn a_panic_is_a_failure_like_any_other() -> Result<()> {
     assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
     assert_eq!(stored.error, "the handler panicked: the payload is 7 bytes");
 
-    // In the call itself, before there is a future.
+    // Panics in the call itself, before it returns a future.
     let panics = |delivery: Delivery| {
         assert!(delivery.attempt() > 1, "no future");
         async {}
@@ -206,7 +206,7 @@ async fn handler_beyond_its_time_limit_is_dropped_and_retried() -> Result<()> {
     worker.stop().await
 }
 
-/// It never waits: whenever it is looked at it uses up all that a task may do in one go.
+/// The handler never waits: each poll uses the whole budget of its task.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn busy_handler_that_never_yields_ends_at_its_time_limit() -> Result<()> {
     let setup = setup().await?;
@@ -226,7 +226,7 @@ async fn busy_handler_that_never_yields_ends_at_its_time_limit() -> Result<()> {
     worker.stop().await
 }
 
-/// Whatever panics, and wherever: in a value that is dropped with the handler, or in making a settlement of its result.
+/// Panics in a value dropped with the handler, and in the conversion of its result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_panic_leaves_a_message_in_the_hands_of_nobody() -> Result<()> {
     let one = setup().await?;

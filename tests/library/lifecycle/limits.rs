@@ -1,4 +1,4 @@
-//! Limits of attempts, of crashes, and of what a queue takes and keeps.
+//! Limits of attempts, of crashes, and of a queue's size.
 
 use std::time::Duration;
 
@@ -85,9 +85,9 @@ async fn message_that_kills_its_consumers_dies_at_max_crashes() -> Result<()> {
         .retry(Duration::ZERO, "once")
         .await?;
     for _ in 0..2 {
-        // Claimed and forgotten, as by a consumer that died at once.
+        // Claim without settling, like a consumer that died at once.
         let forgotten = claim_for(queue, Duration::from_millis(1)).await?;
-        // The worker reaps it; while the queue is paused nobody claims it again.
+        // The worker reaps it. No worker claims it again while the queue is paused.
         queue.pause().await?;
         let (worker, mut seen) = acking(queue.worker().concurrency(1));
         let crashes = forgotten.attempt() - 1;

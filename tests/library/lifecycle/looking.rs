@@ -1,4 +1,4 @@
-//! Looking: one message, pages of them, counts.
+//! Inspection: one message, pages of messages, counts.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ async fn pages_of_any_size_show_every_message_once_and_in_order() -> Result<()> 
         delivery.bury("why not").await?;
     }
     let base_ms = 4_000_000_000_000;
-    // Many of one time: a page may end among them.
+    // Many messages share a due time, so a page can end among them.
     push_all(
         queue,
         (0..60)

@@ -1,4 +1,4 @@
-//! What happens to a message between its push and its end.
+//! The life of a message from its push to its end.
 
 mod changing;
 mod contents;

@@ -1,4 +1,4 @@
-//! Pushing: ids that are there already, were there a moment ago, or come in crowds.
+//! Pushes of existing ids, of ids that have just ended, and of many ids at once.
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ async fn on_conflict_moves_or_replaces_what_waits_and_nothing_else() -> Result<(
     );
     assert!(replaced.time_ms < moved.time_ms);
 
-    // Ready: two are due, and one of them is claimed.
+    // Ready: two messages are due, and the claim takes one of them.
     queue.run_now("id").await?;
     queue
         .push(
@@ -136,7 +136,7 @@ async fn on_conflict_moves_or_replaces_what_waits_and_nothing_else() -> Result<(
         "the entry among the ready is gone"
     );
 
-    // Leased: left alone.
+    // Leased: unchanged.
     queue.run_now("id").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(
@@ -216,7 +216,7 @@ async fn a_push_that_nobody_waits_for_any_more_hurts_no_other() -> Result<()> {
     let queue = &setup.queue;
     for round in 0..50 {
         let dropped = queue.push(Message::new("").id(format!("dropped {round}")).due(HOUR));
-        // Polled once, which puts it in line, then dropped.
+        // Poll once, which enqueues the push, then drop it.
         tokio::select! { biased; _ = dropped => {}, () = std::future::ready(()) => {} }
         assert_eq!(
             queue
@@ -237,7 +237,7 @@ async fn a_lone_push_whose_caller_goes_away_is_stored_all_the_same() -> Result<(
     let queue = &setup.queue;
     queue.push(Message::new("").due(HOUR)).await?; // connects
     for round in 1..=20 {
-        // Then a push takes a second call, which is not sent yet when its caller goes away.
+        // A push then needs a second call, which is not sent yet when its caller goes away.
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
         let dropped = queue.push(Message::new("").due(HOUR));
         tokio::select! { biased; _ = dropped => {}, () = std::future::ready(()) => {} }
@@ -324,7 +324,8 @@ fn a_client_outlives_the_runtime_it_was_made_on() -> Result<()> {
     Ok(())
 }
 
-/// Of ten in one call one thing is remembered, whoever chose their ids.
+/// Redis remembers one completed id for a call of ten pushes, whether or not the caller chose the
+/// ids.
 #[tokio::test]
 async fn a_call_of_many_is_remembered_once() -> Result<()> {
     let setup = setup().await?;

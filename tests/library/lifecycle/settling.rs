@@ -1,4 +1,5 @@
-//! Settling by hand: each way out of a lease, what it answers when it is repeated, and whom it no longer obeys.
+//! Manual settlement: each settlement, the reply to its repetition, and the rejection of stale
+//! tokens.
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ async fn an_acked_message_is_gone_and_every_later_settle_says_so() -> Result<()>
     Ok(())
 }
 
-/// Each settle that leaves the message there, done once; every settle after it finds its token used up.
+/// Each settlement that keeps the message is made once. Every later settlement finds its token used
+/// up.
 #[tokio::test]
 async fn a_token_is_good_for_one_settle() -> Result<()> {
     let setup = setup().await?;
@@ -171,7 +173,7 @@ async fn an_extension_only_ever_makes_a_lease_longer() -> Result<()> {
     Ok(())
 }
 
-/// Some worker must live for leases to be reaped: without any, nobody is known to have had a chance to extend.
+/// Redis reaps leases only while a worker beats: without one, consumers had no chance to extend.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expired_lease_charges_a_crash_and_voids_the_token() -> Result<()> {
     let setup = setup().await?;
@@ -191,7 +193,7 @@ async fn expired_lease_charges_a_crash_and_voids_the_token() -> Result<()> {
 async fn attempt_is_the_sum_of_failures_and_crashes_plus_one() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    // A worker that has no hands: it beats and reaps, and its only handler is busy.
+    // A worker whose only handler is busy: it beats and reaps but claims nothing.
     queue.push(Message::new("").id("busy")).await?;
     let (worker, mut seen) = crate::support::holding(queue.worker().concurrency(1));
     seen.next().await?;

@@ -1,4 +1,4 @@
-//! What is in the queue: nonsense, crowds, twins, and times before now.
+//! Unusual queue contents: invalid entries, large crowds, equal payloads, and past due times.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,17 +11,17 @@ use crate::support::{
 };
 
 const PUSH: &str = include_str!("../../../lua/dist/push.lua");
-/// More than Lua can unpack at once, which is a little less than 8,000.
+/// More values than Lua can unpack at once (slightly under 8,000).
 const CROWD: usize = 12_000;
 
-/// In Redisson's delayed queue an element that cannot be unpacked stops the transfer halfway, each time anew: what stands
-/// before it is transferred again and again, what stands behind it never.
+/// In Redisson's delayed queue, an element that cannot be unpacked aborts every transfer. Elements
+/// before it are transferred repeatedly, elements behind it never.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push(Message::new("").id("far").due(HOUR)).await?;
-    // Planted by hand, and all in front of what is pushed below.
+    // Written directly to Redis, and due before the messages pushed below.
     let mut redis = setup.redis().await?;
     let entries: [&[u8]; 11] = [
         b"",
@@ -74,7 +74,7 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
         .command::<()>(&["RPUSH", "dueq:{orders}:wake", "not", "", "tokens"])
         .await?;
 
-    // What the handler cannot read: nothing at all, no text, no JSON, not the JSON that it wants.
+    // Payloads that the handler cannot decode: empty, not text, not JSON, JSON of another type.
     let poison: [&[u8]; 5] = [b"", b"\xff\xfe", b"{\"unfinished\":", b"\"a text\"", b"-1"];
     for payload in poison {
         queue.push(Message::new(payload).max_attempts(1)).await?;
@@ -102,7 +102,7 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
         "{stats:?}"
     );
     worker.stop().await?;
-    // And none of it is left in anybody's way.
+    // No entry of them remains in any key.
     let left: Vec<Vec<u8>> = setup
         .command(&["ZRANGE", "dueq:{orders}:scheduled", "0", "0"])
         .await?;
@@ -110,8 +110,8 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     Ok(())
 }
 
-/// Scripts that take all that is due and unpack it, as those of apalis-redis, bee-queue and delayqueue did, fail at 8,000
-/// messages due at once, and at each try after that, since nothing becomes less.
+/// Scripts that unpack all due messages at once, as in apalis-redis, bee-queue and delayqueue, fail
+/// at 8,000 due messages. Every later try fails as well, because the number never shrinks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
     let setup = setup().await?;
@@ -140,14 +140,14 @@ async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
     Ok(())
 }
 
-/// The same for leases that run out together: BullMQ's, bee-queue's and delayqueue's way back from a dead consumer had that
-/// limit too.
+/// The same for leases that run out together: the recovery of BullMQ, bee-queue and delayqueue had
+/// this limit too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_8000_expired_leases_wedge_every_recovery() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(CROWD)).await?;
-    // Nobody beats, so nobody reaps: all of them are out at the end.
+    // No worker beats, so no worker reaps: all leases have run out at the end.
     let mut granted = 0;
     while granted < CROWD {
         granted += queue.claim(1_000, Duration::from_millis(1)).await?.len();
@@ -167,8 +167,8 @@ async fn more_than_8000_expired_leases_wedge_every_recovery() -> Result<()> {
     Ok(())
 }
 
-/// A delay queue that keeps the payload itself as the member of a sorted set, as the plainest ones do, has one message where
-/// two equal ones were pushed.
+/// A simple delay queue uses the payload as the member of a sorted set. It then keeps one message
+/// where two equal ones were pushed.
 #[tokio::test]
 async fn equal_payloads_collapse() -> Result<()> {
     let setup = setup().await?;
@@ -187,7 +187,7 @@ async fn equal_payloads_collapse() -> Result<()> {
             .iter()
             .all(|delivery| delivery.payload() == b"the same")
     );
-    // And one that goes takes no other along.
+    // The end of one message does not remove the other.
     for delivery in &twins[..50] {
         delivery.ack().await?;
     }
@@ -200,13 +200,14 @@ async fn equal_payloads_collapse() -> Result<()> {
     Ok(())
 }
 
-/// In Redisson's delayed queue an element offered with a negative delay arrived long after the others.
+/// In Redisson's delayed queue, an element offered with a negative delay arrived long after the
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn negative_delay() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let (worker, mut seen) = acking(queue.worker());
-    // A time before now is due now; so is one before all time.
+    // A past time is due now, and so is a time before 1970.
     for (id, due) in [
         ("an hour ago", Due::from(SystemTime::now() - HOUR)),
         ("before 1970", Due::from(SystemTime::UNIX_EPOCH - HOUR)),
@@ -217,7 +218,8 @@ async fn negative_delay() -> Result<()> {
         assert_eq!(seen.next().await?, id);
     }
     worker.stop().await?;
-    // A delay below zero, which only the script can be told, is refused, and its neighbours in the call are not.
+    // Only the script accepts a negative delay as text. It rejects that item and accepts the other
+    // items.
     let mut redis = setup.redis().await?;
     let mut call = redis::cmd("EVAL");
     call.arg(PUSH).arg(10).arg(queue.keys()).arg("").arg("");

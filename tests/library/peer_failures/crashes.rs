@@ -1,4 +1,4 @@
-//! Processes that die, and what becomes of what they had.
+//! Processes that die, and the recovery of their messages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,15 +14,16 @@ use crate::support::{
     setup_with, stats_until, until,
 };
 
-/// Redisson's blocking queues, Sidekiq's basic fetch and Resque pop a message and then work on it: what the process had when
-/// it died is gone.
+/// Redisson's blocking queues, Sidekiq's basic fetch and Resque pop a message before they process
+/// it. A process that dies loses its messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pop_without_lease_loses_on_crash() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(150)).await?;
     for _ in 0..3 {
-        // Killed while it claims and starts handlers: right after the first word of the first of them.
+        // Kill the process while it claims and starts handlers: right after the first line of the
+        // first handler.
         let mut victim = Process::start(Part::Hold, &setup.server.url(), &[])?;
         victim.says().await?;
         victim.kill().await?;
@@ -50,9 +51,9 @@ async fn pop_without_lease_loses_on_crash() -> Result<()> {
     worker.stop().await
 }
 
-/// asynq's recoverer looks at leases alone: a task that is active and has none, as after a server that lost a part of what it
-/// had written, stays active for ever. Here claim and lease are written by one transition, which is whole or not at all,
-/// wherever the append-only file is torn.
+/// asynq's recoverer reads leases only. An active task without a lease, as after a server that lost
+/// part of its writes, stays active for ever. In dueq one transition writes claim and lease, so a
+/// torn append-only file has both or neither.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn torn_append_only_file_never_parts_claim_from_lease() -> Result<()> {
     let mut setup = setup_with(&[
@@ -84,7 +85,7 @@ async fn torn_append_only_file_never_parts_claim_from_lease() -> Result<()> {
         let claims: Vec<Vec<u8>> = command(&mut redis, &["HKEYS", &key("claims")]).await?;
         let mut leases: Vec<Vec<u8>> =
             command(&mut redis, &["ZRANGE", &key("leases"), "0", "-1"]).await?;
-        // Beside the ids a claim leaves what its lease holds, under the name of that.
+        // A claim also stores the ids of its lease under the name of the lease.
         let (ids, beside): (Vec<_>, Vec<_>) = claims.into_iter().partition(|field| field[0] > 2);
         let mut granted: Vec<_> = beside.into_iter().filter(|field| field[0] != 2).collect();
         granted.sort_unstable();
@@ -105,7 +106,7 @@ async fn torn_append_only_file_never_parts_claim_from_lease() -> Result<()> {
         BTreeSet::from([0, 20]),
         "torn before the claim, and after it"
     );
-    // What is leased is scanned.
+    // The doctor scans leased messages.
     setup.server.restart()?;
     let (worker, mut seen) = acking(setup.queue.worker());
     let mut handled = seen.take(20).await?;
@@ -114,7 +115,8 @@ async fn torn_append_only_file_never_parts_claim_from_lease() -> Result<()> {
     worker.stop().await
 }
 
-/// Even one whose lease a stranger removed has another after a third of it, as long as its handler lives.
+/// If another program removes the lease of a running handler, the node restores it after a third of
+/// the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_lease_is_restored_while_its_handler_runs() -> Result<()> {
     let setup = setup().await?;
@@ -137,7 +139,7 @@ async fn removed_lease_is_restored_while_its_handler_runs() -> Result<()> {
     worker.abort().await
 }
 
-/// The file that the server appends to; versions name it differently.
+/// The server's append-only file; versions name it differently.
 fn append_only_file(setup: &Setup) -> Result<PathBuf> {
     let folder = setup.server.folder().join("appendonlydir");
     fs::read_dir(&folder)?
@@ -146,13 +148,13 @@ fn append_only_file(setup: &Setup) -> Result<PathBuf> {
         .with_context(|| format!("no append-only file in {}", folder.display()))
 }
 
-/// In asynq a lease that ran out is a failed try: a message that kills its process takes along the innocent ones that are
-/// handled beside it, and those at their last try are archived.
+/// In asynq an expired lease counts as a failed try. A message that kills its process then charges
+/// the messages handled beside it, and archives those at their last try.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_burns_the_last_retry_of_innocents() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    // Each has one try, which no crash may use up.
+    // Each message has one attempt, which no crash may use up.
     let innocent = messages(49)
         .into_iter()
         .map(|message| message.max_attempts(1));
@@ -164,7 +166,7 @@ async fn a_crash_burns_the_last_retry_of_innocents() -> Result<()> {
     )
     .await?;
     let url = setup.server.url();
-    // As a supervisor does: whenever the process has died, another one is started.
+    // Like a supervisor: start another process after each death.
     let supervisor = tokio::spawn(async move {
         loop {
             let mut process = Process::start(Part::Poisoned, &url, &[])?;
@@ -182,7 +184,7 @@ async fn a_crash_burns_the_last_retry_of_innocents() -> Result<()> {
         stats.crashed >= 50,
         "the first crash had all of them in hand: {stats:?}"
     );
-    // It waits longer after each crash; that is not what is tested here.
+    // Its back-off grows with each crash; this test does not check that.
     let dead = async || {
         queue.run_now("poison").await?;
         Ok(queue

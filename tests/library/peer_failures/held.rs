@@ -1,4 +1,4 @@
-//! A TCP proxy that holds one reply back until it is stale.
+//! A TCP proxy that delays one reply until it is stale.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::within;
 
-/// What happens to replies of the script.
+/// State of the proxy for replies of the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gate {
-    /// They pass.
+    /// Replies pass.
     Open,
-    /// The next one is to be held.
+    /// The next reply will be held back.
     Closing,
-    /// One is held.
+    /// One reply is held back.
     Closed,
 }
 
 struct Rules {
     sha: Vec<u8>,
     gate: watch::Sender<Gate>,
-    /// How many reads of published messages went through.
+    /// Number of forwarded reads that contained notices.
     notices: watch::Sender<u64>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// Between a port of its own and `port`; it can hold replies of this script.
+    /// Forwards from its own port to `port`, and can hold back replies of this script.
     pub(crate) async fn start(port: u16, script: &str) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -58,7 +58,7 @@ impl Holding {
         format!("redis://{}/", self.address)
     }
 
-    /// Holds the next reply of the script; returns when the server has given it.
+    /// Holds back the next reply of the script. Returns when the server has sent it.
     pub(crate) async fn hold(&self) -> Result<()> {
         self.rules.gate.send_replace(Gate::Closing);
         within(
@@ -72,17 +72,17 @@ impl Holding {
         Ok(())
     }
 
-    /// Lets the held reply go its way.
+    /// Forwards the held reply.
     pub(crate) fn let_go(&self) {
         self.rules.gate.send_replace(Gate::Open);
     }
 
-    /// How many notices went through so far.
+    /// Number of notices forwarded so far.
     pub(crate) fn notices(&self) -> u64 {
         *self.rules.notices.borrow()
     }
 
-    /// Returns when more than so many notices went through.
+    /// Returns when the proxy has forwarded more notices than this.
     pub(crate) async fn more_notices_than(&self, count: u64) -> Result<()> {
         within(
             "a notice",
@@ -108,7 +108,7 @@ async fn accept(listener: TcpListener, port: u16, rules: Arc<Rules>) {
         let rules = Arc::clone(&rules);
         connections.spawn(async move {
             if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
-                // A closed connection is what either side is told; there is nobody else to tell.
+                // Each side only sees a closed connection, so ignore the error.
                 let _ = carry(client, server, &rules).await;
             }
         });

@@ -1,4 +1,4 @@
-//! Who notices that a message is due: subscriptions, timers, and nobody at all.
+//! How nodes learn that a message is due: notices, timers, and the fallback interval.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::support::{
 
 const BEAT: &str = include_str!("../../../lua/dist/beat.lua");
 const PUSH: &str = include_str!("../../../lua/dist/push.lua");
-/// The floor is 1 s; the rest is for a slow machine.
+/// The fallback interval is 1 s; the rest allows for a slow machine.
 const FLOOR: Duration = Duration::from_secs(1 + 9);
 
-/// A worker that says what it handled, and how late.
+/// A worker that reports each handled message and its lateness.
 fn reporting(queue: &Queue) -> (Running, Seen<(String, Duration)>) {
     let (sender, seen) = seen();
     let handler = move |delivery: Delivery| {
@@ -28,7 +28,7 @@ fn reporting(queue: &Queue) -> (Running, Seen<(String, Duration)>) {
     (Running::start(queue.worker(), handler), seen)
 }
 
-/// The connection that listens for notices, once there is one other than `old`.
+/// The connection that subscribes to notices, once there is one other than `old`.
 async fn listener(redis: &mut MultiplexedConnection, old: &str) -> Result<String> {
     let look = async || {
         let channel = ["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"];
@@ -48,7 +48,7 @@ async fn listener(redis: &mut MultiplexedConnection, old: &str) -> Result<String
     .1)
 }
 
-/// Pushes one message and sees it handled, within the floor.
+/// Pushes one message and checks that it is handled within the fallback interval.
 async fn fires(
     queue: &Queue,
     seen: &mut Seen<(String, Duration)>,
@@ -64,8 +64,9 @@ async fn fires(
     Ok(())
 }
 
-/// Redisson's delayed queue transfers what is due when a timer fires that only a notice, or the reply to a former transfer,
-/// sets: with the subscription lost, everything stays where it is until a restart.
+/// Redisson's delayed queue transfers due elements when a timer fires. Only a notice or the reply
+/// to an earlier transfer sets that timer, so a lost subscription stops all transfers until a
+/// restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscription_lost_and_transfer_stops_for_ever() -> Result<()> {
     let server = Server::start(&[])?;
@@ -92,7 +93,8 @@ async fn subscription_lost_and_transfer_stops_for_ever() -> Result<()> {
         )
         .await?;
     }
-    // From now on it may not listen: the server closes the subscription, and refuses the next one.
+    // From here on the user has no right to subscribe: the server closes the subscription and
+    // rejects the next one.
     command::<()>(&mut admin, &["ACL", "SETUSER", "worker", "resetchannels"]).await?;
     let clients =
         async || command::<String>(&mut admin, &["CLIENT", "LIST", "TYPE", "pubsub"]).await;
@@ -109,8 +111,8 @@ async fn subscription_lost_and_transfer_stops_for_ever() -> Result<()> {
     worker.stop().await
 }
 
-/// A client that subscribes only at its start hears nothing from the server that takes over at the same address; Redisson
-/// had to mend this several times.
+/// A client that subscribes only at its start receives no notice from a server that takes over the
+/// address. Redisson fixed this several times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_resubscription_after_failover() -> Result<()> {
     let mut setup = setup_with(&["--repl-diskless-sync-delay", "0"]).await?;
@@ -152,7 +154,8 @@ async fn no_resubscription_after_failover() -> Result<()> {
     worker.stop().await
 }
 
-/// In Redisson's delayed queue a message can wait for one that is due later: the timer was set for that one, and stays.
+/// In Redisson's delayed queue, a message can wait for a later one: the timer was set for the later
+/// one and stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
     let setup = setup().await?;
@@ -161,7 +164,7 @@ async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
     queue.push(Message::new("").id("far").due(HOUR)).await?;
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
     for round in 0..5 {
-        // Nearer and nearer, and then one that is further away than all of them.
+        // Each message is due earlier than the last, and the final one later than all of them.
         for delay in [600, 300, 150, 3_600_000] {
             let message = Message::new("")
                 .id(format!("{round} {delay}"))
@@ -179,8 +182,8 @@ async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
     worker.stop().await
 }
 
-/// In Redisson's delayed queue the reply of a transfer that was under way sets the timer when it arrives, even if a notice
-/// of a nearer message set it to an earlier time meanwhile.
+/// In Redisson's delayed queue, the reply of a running transfer sets the timer when it arrives. It
+/// overwrites the earlier time that a notice has set meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stale_reply_replaces_a_nearer_timer() -> Result<()> {
     let setup = setup().await?;
@@ -192,7 +195,7 @@ async fn a_stale_reply_replaces_a_nearer_timer() -> Result<()> {
     let (worker, mut seen) = reporting(&Client::connect(&proxy.url()).await?.queue("orders")?);
     listener(&mut setup.redis().await?, "").await?;
     for round in 0..5 {
-        // The reply says that nothing is due for an hour.
+        // The reply reports that no message is due for an hour.
         proxy.hold().await?;
         let (id, notices) = (format!("near {round}"), proxy.notices());
         setup
@@ -208,7 +211,7 @@ async fn a_stale_reply_replaces_a_nearer_timer() -> Result<()> {
     worker.stop().await
 }
 
-/// A producer in any language: the script, and a connection that is closed at once.
+/// A producer in any language: it calls the script and closes its connection at once.
 fn push_raw(port: u16, queue: &Queue, id: &str, due: &str) -> Result<()> {
     let keys: Vec<&str> = queue.keys().iter().map(String::as_str).collect();
     let words = [
@@ -222,12 +225,12 @@ fn push_raw(port: u16, queue: &Queue, id: &str, due: &str) -> Result<()> {
     Ok(())
 }
 
-/// In Redisson only a process that has the delayed queue itself open transfers: where the producers are gone and the
-/// consumers have no more than the queue that they read, nothing ever arrives.
+/// In Redisson only a process with the delayed queue open transfers elements. If the producers exit
+/// and the consumers open only the destination queue, no element ever arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn consumers_that_only_read_never_trigger_transfer() -> Result<()> {
     let setup = setup().await?;
-    // Nobody may publish or listen.
+    // No user may publish or subscribe.
     setup
         .command::<()>(&["ACL", "SETUSER", "default", "resetchannels"])
         .await?;
@@ -252,7 +255,8 @@ async fn consumers_that_only_read_never_trigger_transfer() -> Result<()> {
     worker.stop().await
 }
 
-/// With Redisson, what was pushed and fell due before anybody opened the delayed queue can stay until the next push.
+/// With Redisson, an element that became due before any process opened the delayed queue can stay
+/// until the next push.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_first_used_before_its_consumer_exists() -> Result<()> {
     let setup = setup().await?;
@@ -269,13 +273,14 @@ async fn a_queue_first_used_before_its_consumer_exists() -> Result<()> {
     worker.stop().await
 }
 
-/// The other way round: a consumer that found no queue, and so nothing to wait for, may never look again.
+/// The reverse order: a consumer that starts without a queue has no due time to wait for, and may
+/// never check again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_started_before_its_queue_exists() -> Result<()> {
     for delay in [0, 50, 1_500] {
         let setup = setup().await?;
         let (worker, mut seen) = reporting(&setup.queue);
-        // It listens: now a push is announced to it.
+        // The worker has subscribed, so the push notifies it.
         listener(&mut setup.redis().await?, "").await?;
         fires(
             &setup.queue,

@@ -1,4 +1,4 @@
-//! Replies that arrive long after the server gave them.
+//! Replies that arrive long after the server sent them.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::support::{HOUR, LONG, acking, setup, stats_until, until};
 
 const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
 
-/// A claim is answered, and its reply is on its way while the store is emptied and a new queue is made. The reply names the old
-/// queue: that is no second change.
+/// A claim's reply is in flight while the store is emptied and a new queue is created. The late
+/// reply names the old incarnation, which must not count as a second change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     let setup = setup().await?;
@@ -19,7 +19,7 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
         .queue
         .push(Message::new("").id("far").due(HOUR))
         .await?;
-    // The server knows the script from now on: a held NOSCRIPT would prove nothing.
+    // The server now has the script; otherwise the held reply could be a NOSCRIPT error.
     assert!(setup.queue.claim(1, LONG).await?.is_empty());
     let proxy = Holding::start(setup.server.port(), CLAIM).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
@@ -46,7 +46,7 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
         .push(Message::new("").id("last").due(Duration::from_millis(50)))
         .await?;
     while seen.next().await? != "last" {}
-    // Beats of the new queue come after the late reply.
+    // The node beats in the new queue after the late reply.
     let beats = async || {
         setup
             .command::<u64>(&["HGET", "dueq:{orders}:meta", "last_beat"])

@@ -1,10 +1,10 @@
-//! Failures of other delay queues, ruled out one by one: each test is named after a failure, and its
-//! comment says how that failure arises elsewhere. `recovery` measures how long recovery takes: its
-//! bounds fail only a broken build, and each test prints the time that it saw
-//! (`cargo test --test library recovery -- --nocapture`).
+//! Failures of other delay queues: one test for each, named after the failure. Its comment
+//! describes how the failure arises in another product. `recovery` measures recovery times; its
+//! bounds fail only a broken build. Each test prints the measured time (`cargo test --test library
+//! recovery -- --nocapture`).
 //!
-//! All tests use real servers and the public API, or the scripts alone where a test stands for a client
-//! in another language.
+//! All tests use real servers and the public API. A test calls the scripts directly where it
+//! simulates a client in another language.
 
 mod contents;
 mod crashes;

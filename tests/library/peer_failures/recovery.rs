@@ -1,4 +1,5 @@
-//! How long work is interrupted. The bounds leave seconds to a slow machine; the figure seen is printed.
+//! Length of an interruption of work. The bounds allow seconds for a slow machine; each test prints
+//! its figure.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -14,10 +15,11 @@ use crate::support::{
 };
 
 const FLOOR: Duration = Duration::from_secs(1);
-/// What a slow machine may add.
+/// Allowance for a slow machine.
 const SLOW: Duration = Duration::from_secs(9);
 
-/// All 50 leases of a killed process end within its lease and the floor; each is charged one crash.
+/// The leader reaps all 50 leases of a killed process within the lease plus the fallback interval.
+/// Each message is charged one crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_worker_recovers_within_lease_and_fallback() -> Result<()> {
     let setup = setup().await?;
@@ -74,14 +76,15 @@ async fn killed_worker_recovers_within_lease_and_fallback() -> Result<()> {
     worker.stop().await
 }
 
-/// What a handler saw: id, attempt, due and start in microseconds.
+/// One handled message: id, attempt, due time and start in microseconds.
 type Started = (String, u32, u64, u64);
 
-/// A leader is killed some milliseconds before twenty messages are due, and its standby promotes them.
+/// The leader is killed some milliseconds before twenty messages are due, and its standby promotes
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovers_within_fallback_from_a_leader_killed_before_due() -> Result<()> {
     let setup = setup().await?;
-    // Nodes beat, and one leads, once there is a queue.
+    // Nodes beat, and one becomes leader, once the queue exists.
     setup
         .queue
         .push(Message::new("").id("far").due(Duration::from_secs(3_600)))
@@ -107,7 +110,7 @@ async fn recovers_within_fallback_from_a_leader_killed_before_due() -> Result<()
         for one in &started {
             let late = late_us(one).map(Duration::from_micros);
             assert!(late.is_some(), "early: {one:?}");
-            // What the leader had claimed before it died comes back after its lease of 2 s.
+            // Messages that the leader claimed before its death return after its lease of 2 s.
             let lease = Duration::from_secs(if one.1 == 1 { 0 } else { 2 });
             assert!(late < Some(lease + FLOOR + SLOW), "{one:?}");
         }
@@ -121,8 +124,9 @@ async fn recovers_within_fallback_from_a_leader_killed_before_due() -> Result<()
     Ok(())
 }
 
-/// Pushes twenty messages, of which half are due at one instant and the others a millisecond apart, and kills the leader so long
-/// before. Returns what the standby handled; nothing if the process had lost the leader before it was killed.
+/// Pushes twenty messages: half are due at one instant, the others 1 ms apart. Kills the leader
+/// `before` that and returns the messages that the standby handled; `None` if the process was no
+/// longer the leader.
 async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Option<Vec<Started>>> {
     let key = |name: &str| format!("dueq:{{orders}}:{name}");
     let named = async || {
@@ -178,7 +182,7 @@ async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Optio
     .await?;
     let led = named().await? == name;
     let left_us = ((due_ms - before_ms) * 1_000).saturating_sub(server_us(&mut redis).await?);
-    tokio::time::sleep(Duration::from_micros(left_us)).await; // the fault has its instant
+    tokio::time::sleep(Duration::from_micros(left_us)).await; // the kill must hit a given instant
     leader.kill().await?;
     let mut handled: Vec<Started> = seen.take(20).await?;
     handled.sort_unstable();
@@ -199,7 +203,7 @@ fn lateness(queue: &Queue) -> (Running, Seen<Duration>) {
     (Running::start(queue.worker(), handler), seen)
 }
 
-/// One after the other, so that each one is the head when it is pushed and finds the worker idle.
+/// Pushes one after the other, so that each message becomes the head and finds the worker idle.
 async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<()> {
     let mut all = Vec::new();
     for delay in [0, 20, 150, 300, 1_200, 5, 40, 0, 700, 90] {
@@ -218,7 +222,8 @@ async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<
     Ok(())
 }
 
-/// Notices and wake-up list dead: the user has no right to channels, and the wake-up list's key is somebody else's.
+/// Notices and wake-up list both fail: the user has no right to channels, and the wake-up list's
+/// key has another type.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fires_within_fallback_without_notices_and_wake_ups() -> Result<()> {
     let server = Server::start(&[])?;
@@ -248,7 +253,7 @@ async fn fires_within_fallback_without_notices_and_wake_ups() -> Result<()> {
     worker.stop().await
 }
 
-/// The wake-up list rings, and nobody hears it: eight strangers take its tokens, as connections do whose machine is gone.
+/// Eight other connections consume the wake-up tokens, like connections of a machine that is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovers_within_fallback_without_notices_and_wake_tokens() -> Result<()> {
     let setup = setup().await?;
@@ -279,7 +284,7 @@ async fn recovers_within_fallback_without_notices_and_wake_tokens() -> Result<()
     worker.stop().await
 }
 
-/// Every 10 ms the tokens are taken away, and whoever listens or blocks loses its connection.
+/// Every 10 ms the test removes the tokens and kills each subscribed or blocked connection.
 async fn saboteur(server: &Server) -> Result<JoinHandle<Result<()>>> {
     let mut redis = connection(&server.url()).await?;
     Ok(tokio::spawn(async move {
@@ -295,7 +300,7 @@ async fn saboteur(server: &Server) -> Result<JoinHandle<Result<()>>> {
                 .filter(|client| client.contains(" flags=b "))
             {
                 let id = client.split([' ', '=']).nth(1).unwrap_or_default();
-                // It may have gone by itself meanwhile.
+                // The connection may have closed meanwhile.
                 command::<u64>(&mut redis, &["CLIENT", "KILL", "ID", id]).await?;
             }
         }
@@ -318,15 +323,15 @@ async fn recovers_within_fallback_while_hints_are_cut_every_10_ms() -> Result<()
     worker.stop().await
 }
 
-/// Counted from the moment at which the server answers again, however long it was away.
+/// Measured from the first reply of the restarted server, for any length of the outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
     let mut setup = setup_with(&["--appendonly", "yes", "--appendfsync", "always"]).await?;
-    // A claim whose reply the kill took along is back after this lease.
+    // If the kill loses the reply to a claim, the messages return after this lease.
     let (worker, mut seen) = acking(setup.queue.worker().lease(FLOOR));
     let (mut due, mut new) = (Vec::new(), Vec::new());
     for away_ms in [300, 1_000, 3_000] {
-        // Due while the server is away.
+        // Due while the server is down.
         let id = format!("due within {away_ms} ms");
         setup
             .queue
@@ -337,12 +342,12 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
             )
             .await?;
         setup.server.kill()?;
-        tokio::time::sleep(Duration::from_millis(away_ms)).await; // the fault is that so much time passes
+        tokio::time::sleep(Duration::from_millis(away_ms)).await; // length of the outage
         setup.server.restart()?;
         let answered = Instant::now();
         assert_eq!(seen.next().await?, id);
         due.push(answered.elapsed());
-        // And for a producer, with a message that nobody has heard of.
+        // The same for a producer, with a message that no node knows.
         let id = format!("new after {away_ms} ms");
         assert_eq!(
             setup.queue.push(Message::new("").id(&id)).await?,
@@ -350,7 +355,7 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
         );
         assert_eq!(seen.next().await?, id);
         new.push(answered.elapsed());
-        // The next kill takes no settle along.
+        // All messages are settled before the next kill.
         stats_until(&setup.queue, "all acked", |stats| {
             stats.scheduled + stats.ready + stats.leased == 0
         })

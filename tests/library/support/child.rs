@@ -1,4 +1,4 @@
-//! Processes of a test's own: this very program, told by its environment to play a part.
+//! Child processes of a test: the test program again, with a role from its environment.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,19 +12,20 @@ use super::{claim_one, within};
 
 const PART: &str = "DUEQ_TEST_PART";
 const URL: &str = "DUEQ_TEST_URL";
-/// What a part says begins with this, wherever in a line; the test harness writes lines of its own.
+/// Prefix of the output of a role. The test harness writes other text on the same lines.
 const MARK: &str = "@@ ";
 
-/// What a process can be told to do.
+/// The roles of a child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Handle the messages of `orders` and say their ids.
+    /// Handle the messages of `orders` and print their ids.
     Handle,
-    /// Claim up to 50 messages of `orders` under leases of 2 s, say their ids and never finish.
+    /// Claim up to 50 messages of `orders` under leases of 2 s, print their ids and never settle.
     Hold,
-    /// Connect, push, claim and ack one message, and say so.
+    /// Connect, push, claim and ack one message, and report it.
     Once,
-    /// Handle up to 50 messages of `orders` at once under leases of 1 s, say their ids, and die of the one called `poison`.
+    /// Handle up to 50 messages of `orders` at once under leases of 1 s, print their ids, and abort
+    /// on the one called `poison`.
     Poisoned,
 }
 
@@ -53,7 +54,7 @@ impl Process {
         Ok(Self { child, lines })
     }
 
-    /// What it says next.
+    /// The next line of output.
     pub(crate) async fn says(&mut self) -> Result<String> {
         loop {
             let line = within("the next line of a process", self.lines.next_line()).await??;
@@ -64,13 +65,13 @@ impl Process {
         }
     }
 
-    /// As `kill -9`; waits until it is dead.
+    /// Kills the process with SIGKILL and waits for its end.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }
 }
 
-/// This very program, to play the part of this name.
+/// Starts the test program with this role.
 fn this_program(part: &str, url: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -91,7 +92,7 @@ fn say(what: impl std::fmt::Display) {
     println!("{MARK}{what}");
 }
 
-/// Run by other tests as a process of its own; by itself it sees to it that a process that is told nonsense says so.
+/// Entry point of child processes. As a test, it checks that an unknown role is an error.
 #[tokio::test]
 async fn a_process_plays_the_part_it_is_told_and_no_other() -> Result<()> {
     let (Ok(name), Ok(url)) = (std::env::var(PART), std::env::var(URL)) else {
@@ -138,7 +139,7 @@ async fn a_process_plays_the_part_it_is_told_and_no_other() -> Result<()> {
         Part::Poisoned => {
             let handler = async |delivery: Delivery| {
                 say(delivery.id());
-                // The others are at work when it kills the process.
+                // The other handlers are running when this one aborts the process.
                 tokio::time::sleep(Duration::from_millis(if delivery.id() == "poison" {
                     100
                 } else {

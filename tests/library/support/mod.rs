@@ -1,4 +1,4 @@
-//! What all tests share: a server with a client, waiting with a limit, workers that can be stopped.
+//! Shared helpers: a server with a client, waits with a limit, workers that a test can stop.
 
 pub(crate) mod child;
 pub(crate) mod proxy;
@@ -15,13 +15,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take before its test fails: far more than it takes on the slowest machine.
+/// Limit of any wait, far longer than the slowest machine needs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// A lease that does not run out while a test runs.
+/// A lease that does not run out during a test.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-/// A server of the test's own, a client of it, and a queue.
+/// A test's own server, with a client and a queue.
 pub(crate) struct Setup {
     pub(crate) queue: Queue,
     pub(crate) client: Client,
@@ -29,7 +29,8 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Promotes what is due, as workers do, until so many are ready: who claims by hand leaves the rest where it waits.
+    /// Promotes due messages, as workers do, until this many are ready. A manual claim does not
+    /// promote.
     pub(crate) async fn promote(&self, ready: u64) -> Result<()> {
         self.client.load_functions().await?;
         let keys = dueq::queue_keys(self.queue.name())?;
@@ -68,19 +69,19 @@ pub(crate) async fn setup_with(arguments: &[&str]) -> Result<Setup> {
 }
 
 impl Setup {
-    /// Another connection, past the library.
+    /// A connection that bypasses the library.
     pub(crate) async fn redis(&self) -> Result<MultiplexedConnection> {
         connection(&self.server.url()).await
     }
 
-    /// Sends one command past the library.
+    /// Sends one command without the library.
     pub(crate) async fn command<T: FromRedisValue>(&self, words: &[&str]) -> Result<T> {
         command(&mut self.redis().await?, words).await
     }
 }
 
 pub(crate) async fn connection(url: &str) -> Result<MultiplexedConnection> {
-    // Half a second and a second, unless said: a slow machine takes longer.
+    // The defaults of 0.5 s and 1 s are too short for a slow machine.
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(LIMIT))
         .set_response_timeout(Some(LIMIT));
@@ -107,14 +108,15 @@ pub(crate) async fn server_us(redis: &mut MultiplexedConnection) -> Result<u64> 
     Ok(seconds * 1_000_000 + micros)
 }
 
-/// The result of `future`, or a failure that names `what` was waited for.
+/// The result of `future`, or an error that names `what` after the limit.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
     tokio::time::timeout(LIMIT, future)
         .await
         .map_err(|_| anyhow!("{what}: not within {LIMIT:?}"))
 }
 
-/// Looks until `good`; fails with what it saw last. For what announces itself by no event.
+/// Polls until `good` accepts the value; otherwise fails with the last value. For changes that
+/// cause no event.
 pub(crate) async fn until<T: Debug>(
     what: &str,
     mut look: impl AsyncFnMut() -> Result<T>,
@@ -141,17 +143,17 @@ pub(crate) async fn stats_until(
     until(what, async || Ok(queue.stats().await?), good).await
 }
 
-/// Claims until `count` messages were granted.
+/// Claims until `count` messages are granted.
 pub(crate) async fn claim(queue: &Queue, count: usize) -> Result<Vec<Delivery>> {
     claim_until(queue, count, LONG).await
 }
 
-/// Claims the one message that is, or is soon, due.
+/// Claims the one message that is due now or soon.
 pub(crate) async fn claim_one(queue: &Queue) -> Result<Delivery> {
     claim_for(queue, LONG).await
 }
 
-/// As [`claim_one`], under a lease of this length.
+/// Like [`claim_one`], with this lease.
 pub(crate) async fn claim_for(queue: &Queue, lease: Duration) -> Result<Delivery> {
     Ok(claim_until(queue, 1, lease).await?.remove(0))
 }
@@ -185,7 +187,7 @@ pub(crate) async fn push_and_claim(queue: &Queue, message: Message) -> Result<De
     Ok(delivery)
 }
 
-/// Lets somebody else have a delivery, as far as Redis is concerned; returns what it holds for him.
+/// Grants a delivery to another consumer in Redis and returns the new consumer's delivery.
 pub(crate) async fn steal(setup: &Setup, delivery: &Delivery) -> Result<String> {
     let stolen = format!("{}{}+", "x".repeat(16), delivery.due_ms());
     setup
@@ -212,7 +214,7 @@ pub(crate) fn messages(count: usize) -> Vec<Message> {
         .collect()
 }
 
-/// Pushes them, all of which must be created.
+/// Pushes the messages; the queue must create all of them.
 pub(crate) async fn push_all(queue: &Queue, messages: Vec<Message>) -> Result<()> {
     for pushed in queue.push_many(messages).await {
         assert_eq!(pushed?, dueq::Pushed::Created);
@@ -220,7 +222,7 @@ pub(crate) async fn push_all(queue: &Queue, messages: Vec<Message>) -> Result<()
     Ok(())
 }
 
-/// A worker in a task of its own. Dropped, it stops as a dropped future does.
+/// A worker in its own task. Dropping this drops the worker's future.
 pub(crate) struct Running {
     stop: CancellationToken,
     task: Option<JoinHandle<Result<(), dueq::Error>>>,
@@ -241,30 +243,30 @@ impl Running {
         }
     }
 
-    /// Stops it gracefully and waits until it has returned.
+    /// Stops the worker gracefully and waits for its end.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.stop.cancel();
         let task = self.task.take().context("a worker is stopped once")?;
         Ok(within("the worker's end", task).await???)
     }
 
-    /// Waits until it has returned, without asking it to stop.
+    /// Waits for the end of the worker without stopping it.
     pub(crate) async fn ended(mut self) -> Result<Result<(), dueq::Error>> {
         let task = self.task.take().context("a worker ends once")?;
         Ok(within("the worker's end", task).await??)
     }
 
-    /// Tells it to stop; [`Running::stop`] waits.
+    /// Starts a graceful stop; [`Running::stop`] waits for the end.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.cancel();
     }
 
-    /// Whether it has returned.
+    /// Whether the worker has ended.
     pub(crate) fn is_finished(&self) -> bool {
         self.task.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Drops its future, and waits until that has happened.
+    /// Drops the worker's future and waits until it is dropped.
     pub(crate) async fn abort(mut self) -> Result<()> {
         let task = self.task.take().context("a worker is stopped once")?;
         task.abort();
@@ -282,10 +284,10 @@ impl Drop for Running {
     }
 }
 
-/// What handlers have seen, one by one.
+/// Receiver of the values that handlers send, one by one.
 pub(crate) struct Seen<T>(UnboundedReceiver<T>);
 
-/// A place for handlers to put what they see.
+/// A channel for the values that handlers send.
 pub(crate) fn seen<T>() -> (UnboundedSender<T>, Seen<T>) {
     let (sender, receiver) = unbounded_channel();
     (sender, Seen(receiver))
@@ -310,13 +312,13 @@ impl<T> Seen<T> {
         Ok(all)
     }
 
-    /// What is there by now.
+    /// All values received so far.
     pub(crate) fn rest(&mut self) -> Vec<T> {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
     }
 }
 
-/// A worker that puts the id of each delivery into a channel and acks it.
+/// A worker that sends the id of each delivery to a channel and acks it.
 pub(crate) fn acking(worker: Worker) -> (Running, Seen<String>) {
     let (sender, seen) = seen();
     let handler = move |delivery: Delivery| {
@@ -326,7 +328,7 @@ pub(crate) fn acking(worker: Worker) -> (Running, Seen<String>) {
     (Running::start(worker, handler), seen)
 }
 
-/// A worker that gives each delivery away and leaves it alone.
+/// A worker that sends each delivery to a channel and does not settle it.
 pub(crate) fn holding(worker: Worker) -> (Running, Seen<Delivery>) {
     let (sender, seen) = seen();
     let handler = move |delivery: Delivery| {

@@ -1,4 +1,5 @@
-//! A TCP proxy that loses replies, falls silent and drops connections at the test's word.
+//! A TCP proxy that loses replies, stops forwarding and drops connections when the test requests
+//! it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,17 +19,18 @@ pub(crate) struct Proxy {
 
 #[derive(Default)]
 struct Rules {
-    /// Bytes in a request whose reply is lost, once, together with its connection.
+    /// Bytes of a request whose reply is lost once, together with its connection.
     cut: Mutex<Option<Vec<u8>>>,
     cuts: AtomicU64,
-    /// Bytes in a request, and a command that the server gets, once, after it has answered and before the client reads that.
+    /// Bytes of a request, and a command that the proxy sends once between the server's reply and
+    /// the client's read.
     then: Mutex<Option<(Vec<u8>, Vec<String>)>>,
     port: u16,
-    /// Bytes in a request that stops its connection, in both directions, for as long as they are here.
+    /// Bytes of a request that stop its connection in both directions while they are set.
     stalled: watch::Sender<Option<Vec<u8>>>,
-    /// Nothing passes, in either direction.
+    /// Forward no bytes in either direction.
     silent: AtomicBool,
-    /// Connections accepted before this many were accepted never pass anything again.
+    /// The connections accepted before this count never forward another byte.
     forsaken: AtomicU64,
     accepted: AtomicU64,
     /// New connections wait.
@@ -36,7 +38,7 @@ struct Rules {
 }
 
 impl Proxy {
-    /// Between its own port and `port`, both on this machine.
+    /// Forwards from its own port to `port`, both on this machine.
     pub(crate) async fn start(port: u16) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let (address, rules) = (
@@ -58,7 +60,7 @@ impl Proxy {
         format!("redis://{}/", self.address)
     }
 
-    /// Loses the reply to the next call of this script, after the server has sent it, and closes the connection.
+    /// Loses the server's reply to the next call of this script and closes the connection.
     pub(crate) fn cut_reply_of(&self, script: &str) {
         let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
         *self
@@ -68,19 +70,20 @@ impl Proxy {
             .unwrap_or_else(PoisonError::into_inner) = Some(sha);
     }
 
-    /// Stops each connection from the next call of this script on; the others go on.
+    /// Stops each connection at its next call of this script. Other connections continue.
     pub(crate) fn stall_calls_of(&self, script: &str) {
         self.rules.stalled.send_replace(Some(
             redis::Script::new(script).get_hash().as_bytes().to_vec(),
         ));
     }
 
-    /// Lets the connections that were stopped go on.
+    /// Releases the stopped connections.
     pub(crate) fn end_stall(&self) {
         self.rules.stalled.send_replace(None);
     }
 
-    /// Sends `words` to the server between the next call of this script and its reply, on a connection of its own.
+    /// Sends `words` to the server between the next call of this script and its reply, on a
+    /// separate connection.
     pub(crate) fn after_call_of(&self, script: &str, words: &[&str]) {
         let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
         let words = words.iter().map(|word| (*word).to_owned()).collect();
@@ -91,17 +94,17 @@ impl Proxy {
             .unwrap_or_else(PoisonError::into_inner) = Some((sha, words));
     }
 
-    /// How many replies were lost so far.
+    /// Number of lost replies so far.
     pub(crate) fn cuts(&self) -> u64 {
         self.rules.cuts.load(Ordering::SeqCst)
     }
 
-    /// From now on connections are accepted, and nothing else happens.
+    /// From now on, accept connections but forward nothing.
     pub(crate) fn fall_silent(&self) {
         self.rules.silent.store(true, Ordering::SeqCst);
     }
 
-    /// From now on new connections wait until they are let in; open ones go on.
+    /// From now on, new connections wait until `let_in`; open ones continue.
     pub(crate) fn shut(&self) {
         self.rules.shut.send_replace(true);
     }
@@ -110,7 +113,7 @@ impl Proxy {
         self.rules.shut.send_replace(false);
     }
 
-    /// The connections that are open now never pass anything again, and are not closed; new ones work.
+    /// Open connections stay open but never forward another byte. New connections work.
     pub(crate) fn forsake_open_connections(&self) {
         self.rules
             .forsaken
@@ -132,7 +135,7 @@ async fn accept(listener: TcpListener, port: u16, rules: Arc<Rules>) {
         connections.spawn(async move {
             let _ = rules.shut.subscribe().wait_for(|shut| !shut).await;
             if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
-                // A closed connection is what either side is told; there is nobody else to tell.
+                // Each side only sees a closed connection, so ignore the error.
                 let _ = carry(client, server, number, &rules).await;
             }
         });

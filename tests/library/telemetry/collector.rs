@@ -1,7 +1,8 @@
-//! A subscriber that keeps what the library tells.
+//! A subscriber that records the library's events and spans.
 //!
-//! It is the process's only one, and each test hears its own thread: with one for each thread, `tracing` may decide that nobody
-//! listens when a thread without one is the first to tell something.
+//! The process has one subscriber, and each test records its own thread. With one subscriber per
+//! thread, `tracing` can cache that an event has no subscriber when a thread without one emits it
+//! first.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,9 +24,9 @@ pub(crate) struct Told {
     pub(crate) name: String,
     pub(crate) level: String,
     pub(crate) fields: BTreeMap<&'static str, String>,
-    /// The name of the span in which it was told; a span's is always empty.
+    /// Name of the span that contains the event; empty for a span.
     pub(crate) within: String,
-    /// Of a span: whether it is over.
+    /// Whether a span has ended.
     pub(crate) closed: bool,
     handles: usize,
 }
@@ -46,11 +47,12 @@ struct Kept {
     spans: BTreeMap<u64, Told>,
     events: Vec<Told>,
     entered: Vec<u64>,
-    /// The next event of this name panics if a field of it holds this.
+    /// The next event of this name panics if one of its fields contains this value.
     panics: Option<(&'static str, &'static str)>,
 }
 
-/// What was told on this thread since it was made. The test's runtime must have one thread.
+/// Everything emitted on this thread since the collector was created. The test's runtime must have
+/// one thread.
 #[derive(Clone, Default)]
 pub(crate) struct Collector {
     kept: Arc<Mutex<Kept>>,
@@ -58,11 +60,11 @@ pub(crate) struct Collector {
 }
 
 thread_local! {
-    /// Who hears this thread.
+    /// The collector of this thread.
     static HEARER: RefCell<Option<Collector>> = const { RefCell::new(None) };
 }
 
-/// Dropped, the thread is heard no more.
+/// Stops recording the thread on drop.
 pub(crate) struct Hearing;
 
 impl Drop for Hearing {
@@ -106,12 +108,13 @@ impl Collector {
         self.kept().spans.values().cloned().collect()
     }
 
-    /// From now on the next event of this name with this value in a field panics where it is told, as a broken subscriber does.
+    /// From now on, the next event of this name with this field value panics, as in a broken
+    /// subscriber.
     pub(crate) fn panic_at(&self, name: &'static str, value: &'static str) {
         self.kept().panics = Some((name, value));
     }
 
-    /// Waits until there are so many events of this name.
+    /// Waits for this many events of this name.
     pub(crate) async fn wait(&self, name: &str, count: usize) -> Result<Vec<Told>> {
         until(
             name,
@@ -121,14 +124,14 @@ impl Collector {
         .await
     }
 
-    /// Waits until so many spans are over.
+    /// Waits until this many spans have ended.
     pub(crate) async fn closed(&self, count: usize) -> Result<Vec<Told>> {
         let closed = |spans: &Vec<Told>| spans.iter().filter(|span| span.closed).count() >= count;
         until("spans that are over", async || Ok(self.spans()), closed).await
     }
 }
 
-/// Whoever hears the thread on which something is told.
+/// Passes each event and span to the collector of its thread.
 struct Everybody;
 
 impl Subscriber for Everybody {

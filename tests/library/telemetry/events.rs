@@ -1,6 +1,6 @@
-//! Spans and events: names, levels and fields are what docs/telemetry.md says, and stay so.
+//! Names, levels and fields of spans and events must match docs/telemetry.md.
 //!
-//! A collector hears one thread, so these tests run on one.
+//! A collector records one thread, so these tests use single-threaded runtimes.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::telemetry::collector::{Collector, Told};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// The one event of this name, with its level and fields.
+/// The only event of this name, with its level and fields.
 async fn one(collector: &Collector, name: &str, level: &str, fields: &[&str]) -> Result<Told> {
     let events = collector.wait(name, 1).await?;
     assert_eq!(events.len(), 1, "{events:?}");

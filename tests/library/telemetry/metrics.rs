@@ -1,4 +1,4 @@
-//! Counts and histograms, each of what it says.
+//! Each counter and histogram, checked against the calls that change it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn metrics_until(
     until(what, async || Ok(queue.metrics()), good).await
 }
 
-/// Those that are not zero.
+/// The counters that are not zero.
 fn counted(metrics: &Metrics) -> Vec<(&'static str, u64)> {
     metrics
         .counts()
@@ -48,7 +48,7 @@ async fn each_answer_to_a_producer_is_counted_once() -> Result<()> {
     queue.cancel("a").await?;
     queue.cancel("nobody").await?;
     queue.reschedule("b", HOUR * 2).await?;
-    // One is refused here, the other by the queue.
+    // The library rejects one message, the queue the other.
     assert!(queue.push(message("")).await.is_err());
     queue.configure(Limits::new().max_messages(Some(2))).await?;
     let results = queue
@@ -124,7 +124,7 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
     };
     metrics_until(queue, "seven ends", |metrics| ends(metrics) == 7).await?;
     running.stop().await?;
-    // Others would exceed so short a limit on a slow machine, too.
+    // On a slow machine other handlers would exceed so short a limit, too.
     let running = Running::start(worker.time_limit(Duration::from_millis(50)), handler);
     queue.push(Message::new("").id("slow")).await?;
     let metrics = metrics_until(queue, "the eighth end", |metrics| ends(metrics) == 8).await?;
@@ -139,7 +139,7 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
         ("handler_panicked", 1),
         ("handler_timed_out", 1),
     ];
-    // Whether a message is promoted first depends on who is there sooner, the claim or its time.
+    // The claim takes a message as scheduled or as promoted, depending on timing.
     let counts: Vec<_> = counted(&metrics)
         .into_iter()
         .filter(|(name, _)| *name != "promoted")
@@ -195,7 +195,7 @@ async fn messages_due_while_handlers_are_busy_count_as_promoted() -> Result<()> 
     seen.take(1).await?;
     let soon = |id: &str| Message::new("").id(id).due(Duration::from_millis(100));
     push_all(&setup.queue, ["a", "b", "c"].map(soon).into()).await?;
-    // The first one may have been promoted, too, or claimed as it was.
+    // The first message may have been promoted or claimed while scheduled.
     let metrics = metrics_until(&setup.queue, "three promoted", |metrics| {
         metrics.count(Count::Promoted) >= 3
     })

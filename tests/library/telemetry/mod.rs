@@ -1,4 +1,4 @@
-//! What the library tells of its work: numbers, spans and events, and the trace of a message.
+//! Telemetry of the library: metrics, spans, events, and the trace of a message.
 
 pub(crate) mod collector;
 mod events;

@@ -1,4 +1,4 @@
-//! The trace that a push belongs to, from the push to the handler.
+//! The trace of a push, from the push to the handler.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn it_is_the_same_in_every_attempt() -> Result<()> {
     );
     delivery.retry(Duration::ZERO, "failed").await?;
 
-    // Its second consumer dies, and a worker takes it back.
+    // Its second consumer dies, and a worker reaps the lease.
     let delivery = claim_for(queue, Duration::from_millis(1)).await?;
     assert_eq!(
         (delivery.trace_parent(), delivery.attempt()),
@@ -134,7 +134,8 @@ async fn one_that_is_none_is_refused_and_nothing_is_pushed() -> Result<()> {
     Ok(())
 }
 
-/// Whoever writes keys by hand can put anything there; it must not reach headers and environments.
+/// Another program can write any bytes into this field. They must not reach headers or
+/// environments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_stranger_wrote_is_none() -> Result<()> {
     let setup = setup().await?;

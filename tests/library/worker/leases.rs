@@ -1,4 +1,4 @@
-//! Keeping a lease for as long as its handler runs, and losing it.
+//! A node extends leases while handlers run, and handles their loss.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
     let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(2)));
     push_all(&setup.queue, messages(20)).await?;
     let held = seen.take(20).await?;
-    // Somebody who would take over what is lost.
+    // A second consumer that would claim a lost message.
     let (other, mut taken) = acking(setup.queue.worker());
     let mut redis = setup.redis().await?;
     let last_ms = held.iter().map(Delivery::deadline_ms).max().unwrap_or(0);
@@ -89,7 +89,7 @@ async fn a_handler_whose_message_was_flushed_away_is_told() -> Result<()> {
     worker.abort().await
 }
 
-/// Workers alone take leases back.
+/// Only workers reap leases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_lease_waits_for_a_worker() -> Result<()> {
     let setup = setup().await?;
@@ -108,8 +108,8 @@ async fn an_expired_lease_waits_for_a_worker() -> Result<()> {
     Ok(())
 }
 
-/// The connection of the acks stalls, and the others do not: the worker goes on claiming, up to a limit, and extends the leases
-/// of what it has handled.
+/// Only the connection for acks stalls. The worker keeps claiming up to a limit, and extends the
+/// leases of handled messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     const MESSAGES: u64 = 1_500;
@@ -147,7 +147,8 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     Ok(())
 }
 
-/// Redis answers no ack for longer than a call is repeated, and everything else: the handler does not run again.
+/// Redis answers everything but acks, for longer than a call is repeated. The handler must not run
+/// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
     let setup = setup().await?;
@@ -174,7 +175,8 @@ async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
     Ok(())
 }
 
-/// What a handler settles itself while the lease keeper extends it must not be reported as lost.
+/// A handler settles its message while the lease keeper extends it. The node must not report that
+/// lease as lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_leases_and_quick_handlers_lose_nothing() -> Result<()> {
     let setup = setup().await?;
@@ -207,7 +209,7 @@ async fn short_leases_and_quick_handlers_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The largest time limit is no limit.
+/// The maximum time limit means no limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_limits_of_time_are_none() -> Result<()> {
     let setup = setup().await?;
@@ -220,7 +222,7 @@ async fn endless_limits_of_time_are_none() -> Result<()> {
     let (worker, mut seen) = holding(worker);
     setup.queue.push(Message::new("").id("id")).await?;
     let delivery = seen.next().await?;
-    // The node is alive: it goes on extending the lease.
+    // The node is alive: it continues to extend the lease.
     let later = |stored: &Option<dueq::Stored>| {
         stored
             .as_ref()

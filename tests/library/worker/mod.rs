@@ -1,4 +1,4 @@
-//! Workers: how they share, hold on to what they have, start and stop.
+//! Workers: sharing a queue, keeping leases, start and stop.
 
 mod leases;
 mod panics;

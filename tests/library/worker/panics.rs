@@ -1,7 +1,7 @@
-//! A panic in a task of the worker itself: the worker ends with an error, and gives back what it holds.
+//! A panic in a task of the worker ends the worker with an error. The worker returns its messages.
 //!
-//! The panic is that of a `tracing` subscriber, which runs in whichever task tells something. The subscriber hears one thread, so
-//! these tests run on one.
+//! A `tracing` subscriber panics in the task that emits an event. The subscriber records one
+//! thread, so these tests use single-threaded runtimes.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::telemetry::collector::Collector;
 
 const NODES: &str = "dueq:{orders}:nodes";
 
-/// Starts a worker with three handlers and so many free, has an event of this name and value panic, and expects the worker's end.
+/// Starts a worker with three handlers and this many free, makes the event with this name and value
+/// panic, and expects the worker to end.
 async fn ends_by(
     free: usize,
     name: &'static str,
@@ -48,7 +49,7 @@ async fn a_panic_in_the_claimer_ends_the_worker() -> Result<()> {
         setup
             .command::<()>(&["SET", "dueq:{orders}:wake", "no list"])
             .await?;
-        // Ends the wait that is under way.
+        // Ends the current wait.
         setup
             .command(&["CLIENT", "KILL", "TYPE", "normal"])
             .await

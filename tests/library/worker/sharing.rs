@@ -15,7 +15,7 @@ use crate::support::{Running, acking, holding, ids, messages, push_all, seen, se
 async fn two_processes_handle_a_thousand_messages_once_each() -> Result<()> {
     let setup = setup().await?;
     let url = setup.server.url();
-    // The queue must exist for workers to be counted.
+    // A queue counts workers only once it exists.
     setup.queue.resume().await?;
     setup.queue.pause().await?;
     let (mut one, mut two) = (
@@ -103,7 +103,8 @@ async fn no_more_handlers_run_at_once_than_was_said() -> Result<()> {
     Ok(())
 }
 
-/// With all places taken by messages that never end, what comes afterwards must reach the other worker.
+/// All handlers of one worker are busy with messages that never end. The other worker must get all
+/// later messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_worker_keeps_no_message_from_a_free_one() -> Result<()> {
     let setup = setup().await?;

@@ -1,4 +1,4 @@
-//! Workers while nothing may be done. How they start before their queue, and after it, is in `peer_failures`.
+//! Workers on a paused queue. `peer_failures` tests their start before and after the queue exists.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.pause().await?;
-    // One at a time, so that they are handled in the order of their claims.
+    // One handler at a time keeps the order of the claims.
     let (worker, mut seen) = acking(queue.worker().concurrency(1));
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
     queue
@@ -21,7 +21,7 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     queue
         .push(Message::new("").id("soon").due(Duration::from_millis(100)))
         .await?;
-    // Until the second one is due too, and so could have been handled.
+    // Wait until the second message is due as well.
     stats_until(queue, "both due", |stats| stats.due == 2).await?;
     assert_eq!(seen.rest(), Vec::<String>::new());
     assert_eq!(queue.stats().await?.claimed, 0);
@@ -32,7 +32,7 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     worker.stop().await
 }
 
-/// A pause while a handler runs keeps neither it nor its settlement from ending.
+/// A pause does not stop a running handler or its settlement.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_lets_what_is_being_handled_end() -> Result<()> {
     let setup = setup().await?;

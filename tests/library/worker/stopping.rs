@@ -1,4 +1,4 @@
-//! Stopping: what runs may end, what does not is given back.
+//! A stop lets running handlers finish and returns the other messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn a_graceful_stop_lets_handlers_end_and_claims_nothing_more() -> Result<(
     push_all(&setup.queue, messages(10)).await?;
     seen.take(10).await?;
     worker.ask_to_stop();
-    // More work for it, and hands to do it with: it must not take it.
+    // The stopping worker has free handlers but must not claim this message.
     push_all(
         &setup.queue,
         (0..10)
@@ -49,7 +49,8 @@ async fn a_graceful_stop_lets_handlers_end_and_claims_nothing_more() -> Result<(
         (10, 0, 0, 0)
     );
     assert_eq!(stats.nodes, 0, "it said goodbye");
-    // What was claimed while the stop was on its way was handled too; the rest is there for others.
+    // The worker also handled messages claimed during the stop. The rest is available to other
+    // workers.
     assert_eq!(seen.rest(), Vec::<String>::new());
     let (worker, mut seen) = acking(setup.queue.worker());
     seen.take(10).await?;
@@ -93,7 +94,7 @@ async fn dropping_the_future_releases_what_it_had() -> Result<()> {
 async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push(Message::new("").due(HOUR)).await?;
-    // Many times: a beat that is on its way when the node says goodbye must not bring it back.
+    // Repeat often: a beat in flight when the node leaves must not register it again.
     for _ in 0..100 {
         let worker = setup
             .queue
@@ -106,7 +107,7 @@ async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
     Ok(())
 }
 
-/// Whoever stops may have taken the token that was meant to wake somebody.
+/// A stopping worker may have consumed a wake-up token that another worker needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_that_come_and_go_never_leave_a_message_behind() -> Result<()> {
     let setup = setup().await?;
@@ -133,7 +134,7 @@ async fn workers_that_come_and_go_never_leave_a_message_behind() -> Result<()> {
         by_others += seen.rest().len();
     }
     steady.stop().await?;
-    // An aborted handler may have been told to release after it had seen its message.
+    // An aborted handler may release its message after the test received it.
     assert!(handled.rest().len() + by_others >= 500);
     Ok(())
 }

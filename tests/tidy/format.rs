@@ -1,0 +1,92 @@
+//! Length of files and of test names.
+
+use crate::files;
+use crate::scripts::scripts;
+
+/// Folders with Rust sources.
+const SOURCES: [&str; 10] = [
+    "src",
+    "bench/src",
+    "bench/driver",
+    "chaos",
+    "cli",
+    "fuzz/src",
+    "fuzz/fuzz_targets",
+    "testkit",
+    "tests",
+    "examples",
+];
+
+/// Files longer than 400 lines that still have to be split.
+const TOO_LONG: &[&str] = &[
+    "tests/library/faults/failover.rs",
+    "tests/library/faults/proxied.rs",
+    "tests/protocol/model/driver.rs",
+    "tests/protocol/model/world.rs",
+    "tests/protocol/vectors/claims.rs",
+    "tests/protocol/vectors/pushes.rs",
+    "tests/protocol/vectors/refusals.rs",
+    "tests/protocol/vectors/repairs.rs",
+    "tests/protocol/vectors/repeats.rs",
+];
+
+#[test]
+fn no_file_exceeds_its_line_limit() {
+    for folder in SOURCES {
+        for (name, text) in files(folder, "rs") {
+            if TOO_LONG.contains(&name.as_str()) {
+                continue;
+            }
+            assert!(
+                text.lines().count() <= 400,
+                "{name} has {} lines: split it",
+                text.lines().count()
+            );
+        }
+    }
+    for (name, _, text) in scripts() {
+        assert!(
+            text.lines().count() <= 240,
+            "{name} has {} lines",
+            text.lines().count()
+        );
+    }
+}
+
+/// Test names longer than 60 characters that still have to be shortened.
+const LONG_NAMES: &[&str] = &[
+    "a_right_that_is_missing_within_a_script_leaves_open_what_it_did",
+    "a_slow_reply_that_almost_agrees_does_not_spoil_a_good_estimate",
+];
+
+/// Names of the test functions in a file: the first `fn` after each test attribute.
+fn test_names(text: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut lines = text.lines().map(str::trim_start);
+    while let Some(line) = lines.next() {
+        if !line.starts_with("#[test]") && !line.starts_with("#[tokio::test") {
+            continue;
+        }
+        let function = lines.find_map(|line| line.trim_start_matches("async ").strip_prefix("fn "));
+        names.extend(function.and_then(|line| line.split('(').next()));
+    }
+    names
+}
+
+#[test]
+fn test_names_have_at_most_60_characters() {
+    let mut count = 0;
+    for folder in SOURCES {
+        for (file, text) in files(folder, "rs") {
+            for name in test_names(&text) {
+                assert!(
+                    name.len() <= 60 || LONG_NAMES.contains(&name),
+                    "{file}: the test name {name} has {} characters: shorten it to 60",
+                    name.len()
+                );
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 500, "found only {count} test names");
+}

@@ -1,0 +1,251 @@
+//! Which part of the library may name which other part, crate or word.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{code, files};
+
+#[test]
+fn only_the_server_layers_name_the_redis_crates() {
+    let may = [
+        "src/server/",
+        "src/protocol/",
+        "src/checks/",
+        "src/client.rs",
+    ];
+    for (name, text) in files("src", "rs") {
+        if may.iter().any(|path| name.starts_with(path)) {
+            continue;
+        }
+        for word in ["redis::", "deadpool"] {
+            assert!(
+                !code(&text).contains(word),
+                "{name} names {word}: only {may:?} may"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_file_builds_key_names_and_one_includes_lua() {
+    for (name, text) in files("src", "rs") {
+        let code = code(&text);
+        assert!(
+            name == "src/protocol/keys.rs" || !code.contains("dueq:{"),
+            "{name} builds a key name"
+        );
+        assert!(
+            name == "src/protocol/verbs.rs" || !code.contains(".lua"),
+            "{name} includes Lua"
+        );
+    }
+}
+
+#[test]
+fn modules_import_only_what_their_layer_allows() {
+    // A folder or file, and the modules of this crate that it may name.
+    let may: &[(&str, &[&str])] = &[
+        ("src/wheel/", &["wheel"]),
+        ("src/timers/", &["wheel"]),
+        ("src/error.rs", &[]),
+        ("src/model/", &["error", "model"]),
+        ("src/telemetry/", &["error", "telemetry"]),
+        ("src/protocol/", &["error", "model", "protocol"]),
+        (
+            "src/server/",
+            &["error", "model", "protocol", "server", "telemetry"],
+        ),
+        (
+            "src/batch/",
+            &["error", "model", "telemetry", "protocol", "server", "batch"],
+        ),
+        (
+            "src/client.rs",
+            &["error", "telemetry", "model", "protocol", "server", "queue"],
+        ),
+        (
+            "src/partition/",
+            &[
+                "error",
+                "model",
+                "telemetry",
+                "protocol",
+                "server",
+                "batch",
+                "partition",
+            ],
+        ),
+        ("src/router.rs", &["error", "server", "partition"]),
+        (
+            "src/delivery.rs",
+            &[
+                "error",
+                "model",
+                "telemetry",
+                "protocol",
+                "server",
+                "batch",
+                "partition",
+            ],
+        ),
+        (
+            "src/node/",
+            &[
+                "error",
+                "model",
+                "telemetry",
+                "protocol",
+                "server",
+                "batch",
+                "partition",
+                "delivery",
+                "wheel",
+                "node",
+            ],
+        ),
+        (
+            "src/worker/",
+            &[
+                "error",
+                "model",
+                "protocol",
+                "partition",
+                "delivery",
+                "node",
+                "worker",
+            ],
+        ),
+    ];
+    let pure = [
+        "src/wheel/",
+        "src/error.rs",
+        "src/model/",
+        "src/telemetry/metrics/",
+        "src/node/timers.rs",
+    ];
+    for (name, text) in files("src", "rs") {
+        let code = code(&text);
+        if let Some((_, allowed)) = may.iter().find(|(path, _)| name.starts_with(path)) {
+            for used in code
+                .match_indices("crate::")
+                .map(|(at, prefix)| &code[at + prefix.len()..])
+            {
+                let module: String = used
+                    .chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '_')
+                    .collect();
+                assert!(
+                    allowed.contains(&module.as_str()),
+                    "{name} names crate::{module}"
+                );
+            }
+        }
+        if pure.iter().any(|path| name.starts_with(path)) && !name.contains("/tests/") {
+            assert!(
+                !code.contains("tokio"),
+                "{name} must be pure, but names tokio"
+            );
+            assert!(
+                !code.contains("SystemTime::now") && !code.contains("Instant::now"),
+                "{name} reads a clock"
+            );
+        }
+    }
+    for folder in ["cli/src", "examples"] {
+        for (name, text) in files(folder, "rs") {
+            // The import reads keys of other programs; the public API has no call for those.
+            if name == "cli/src/commands/import/store.rs" {
+                assert!(
+                    !code(&text).contains("dueq:{"),
+                    "{name} touches keys of a queue"
+                );
+                continue;
+            }
+            assert!(
+                !code(&text).contains("redis::"),
+                "{name} bypasses the public API"
+            );
+        }
+    }
+}
+
+/// The folder of `src` that holds a file, or the name of a file directly in `src`.
+fn part_of(name: &str) -> String {
+    let name = name.trim_start_matches("src/").trim_end_matches(".rs");
+    name.split('/').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn folders_of_src_have_no_import_cycle() {
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, text) in files("src", "rs") {
+        // The root of the crate names every part.
+        if name == "src/lib.rs" {
+            continue;
+        }
+        let (part, code) = (part_of(&name), code(&text));
+        let used = code.split("crate::").skip(1).map(|used| {
+            let end = used.find(|c: char| !c.is_alphanumeric() && c != '_');
+            used[..end.unwrap_or(used.len())].to_owned()
+        });
+        let others: Vec<_> = used.filter(|other| *other != part).collect();
+        imports.entry(part).or_default().extend(others);
+    }
+    assert!(
+        imports["node"].contains("partition"),
+        "the test does not find the imports"
+    );
+    // Remove parts that import no remaining part until none is found: a cycle remains.
+    while let Some(leaf) = imports
+        .iter()
+        .find(|(_, used)| !used.iter().any(|other| imports.contains_key(other)))
+        .map(|(part, _)| part.clone())
+    {
+        imports.remove(&leaf);
+    }
+    assert!(imports.is_empty(), "import cycle among {imports:?}");
+}
+
+#[test]
+fn only_the_protocol_decodes_reply_words() {
+    let words = [
+        "OK",
+        "CREATED",
+        "EXISTS",
+        "MOVED",
+        "FINISHED",
+        "EXPIRED",
+        "CANCELLED",
+        "REQUEUED",
+        "NOT_DEAD",
+        "LEASED",
+        "DEAD",
+        "ABSENT",
+        "ALREADY",
+        "CONFLICT",
+        "SCHEDULED",
+        "GONE",
+        "LOST",
+        "INVALID",
+        "FULL",
+    ];
+    for (name, text) in files("src", "rs") {
+        // `server` names commands and error codes of Redis; some of them are the same words.
+        let may = ["src/protocol/", "src/server/", "src/checks/"];
+        if may.iter().any(|path| name.starts_with(path)) {
+            continue;
+        }
+        for word in words {
+            assert!(
+                !code(&text).contains(&format!("\"{word}\"")),
+                "{name} reads the word {word} of a reply: decode it in src/protocol/results"
+            );
+        }
+    }
+}
+
+#[test]
+fn batches_name_no_verb() {
+    for (name, text) in files("src/batch", "rs") {
+        assert!(!code(&text).contains("Verb::"), "{name} names a verb");
+    }
+}

@@ -1,0 +1,137 @@
+//! Pages name the events, errors, folders and tests that exist.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{code, files, read};
+
+#[test]
+fn one_file_names_all_events_and_the_page_documents_them() {
+    for (name, text) in files("src", "rs") {
+        let code = code(&text);
+        let macros = [
+            "error!(", "warn!(", "info!(", "debug!(", "trace!(", "span!(", "event!(",
+        ];
+        let is_event = macros
+            .iter()
+            .any(|word| code.contains(&format!("tracing::{word}")));
+        assert!(
+            name == "src/telemetry/events.rs" || !is_event,
+            "{name} emits an event: src/telemetry/events.rs defines all events"
+        );
+    }
+    let (page, events, counts) = (
+        read("docs/telemetry.md"),
+        read("src/telemetry/events.rs"),
+        read("src/telemetry/metrics/count.rs"),
+    );
+    let named: Vec<_> = events
+        .split('"')
+        .filter(|word| word.starts_with("dueq."))
+        .collect();
+    assert!(named.len() > 20, "{named:?}: the test misses event names");
+    for name in &named {
+        assert!(
+            page.contains(&format!("| `{name}` |")),
+            "docs/telemetry.md has no row for {name}"
+        );
+    }
+    for name in page
+        .split('`')
+        .filter(|word| word.starts_with("dueq.") && !word.contains('='))
+    {
+        assert!(
+            named.contains(&name),
+            "docs/telemetry.md names {name}, which the library never emits"
+        );
+    }
+    for name in counts
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix("\",")?.split_once('"'))
+        .filter(|(_, name)| *name != "{}")
+    {
+        assert!(
+            page.contains(&format!("`{}`", name.1)),
+            "docs/telemetry.md does not name the counter {}",
+            name.1
+        );
+    }
+}
+
+#[test]
+fn architecture_names_every_part_of_src() {
+    let map = read("ARCHITECTURE.md");
+    for (name, _) in files("src", "rs") {
+        let part = name
+            .trim_start_matches("src/")
+            .split('/')
+            .next()
+            .unwrap_or_default();
+        let part = if part.ends_with(".rs") {
+            part.to_owned()
+        } else {
+            format!("{part}/")
+        };
+        assert!(
+            map.contains(&part),
+            "ARCHITECTURE.md does not name src/{part}"
+        );
+    }
+}
+
+#[test]
+fn troubleshooting_covers_every_error() {
+    let (contract, guide) = (
+        read("docs/protocol/calling.md"),
+        read("docs/guide/troubleshooting.md"),
+    );
+    let (_, errors) = contract
+        .split_once("\n## Errors\n")
+        .expect("the section on errors");
+    let (_, table) = guide.split_once("\n## Errors\n").expect("the table");
+    let codes = errors
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let mut count = 0;
+    for code in codes
+        .flat_map(|cell| cell.split(['`', ' ', ',']))
+        .filter(|word| word.len() > 2 && is_code(word))
+    {
+        assert!(
+            table.contains(&format!("`{code}")),
+            "docs/guide/troubleshooting.md has no advice for {code}"
+        );
+        count += 1;
+    }
+    assert!(count > 15, "{count} codes: the test misses error codes");
+}
+
+/// Redis writes error codes in capitals only.
+fn is_code(word: &str) -> bool {
+    word.chars().all(|c| c.is_ascii_uppercase())
+}
+
+#[test]
+fn reliability_and_security_name_tests_that_exist() {
+    // A page, the folder that its paths start from, and the least number of tests that it names.
+    for (page, folder, least) in [
+        ("docs/reliability/README.md", "tests", 50),
+        ("SECURITY.md", "", 25),
+    ] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = read(page);
+        let mut count = 0;
+        for (file, test) in text.split('`').filter_map(|word| word.split_once(".rs ")) {
+            let path = root.join(folder).join(format!("{file}.rs"));
+            let text = fs::read_to_string(&path)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert!(
+                text.contains(&format!("fn {test}(")),
+                "{} has no test {test}",
+                path.display()
+            );
+            count += 1;
+        }
+        assert!(count > least, "{page}: found only {count} test names");
+    }
+}

@@ -1,0 +1,153 @@
+//! The form of the Lua scripts, and the keys that they touch.
+
+use std::path::Path;
+
+use crate::files;
+
+/// Path, verb and text of each script in lua/, without the blocks and without lua/dist.
+pub(crate) fn scripts() -> Vec<(String, String, String)> {
+    let verb = |name: &str| Some(name.strip_prefix("lua/")?.strip_suffix(".lua")?.to_owned());
+    let all = files("lua", "lua").into_iter();
+    all.filter_map(|(name, text)| {
+        verb(&name)
+            .filter(|verb| !verb.contains('/'))
+            .map(|verb| (name, verb, text))
+    })
+    .collect()
+}
+
+#[test]
+fn every_script_has_its_header_and_the_prelude() {
+    for (name, verb, text) in scripts() {
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[0].starts_with("#!lua"),
+            "{name} does not begin with #!lua and its flags"
+        );
+        assert!(
+            lines[1].starts_with(&format!("-- {verb}: ")),
+            "{name} has no first comment line `-- {verb}: `"
+        );
+        for word in ["KEYS", "ARGV", "Reply", "Errors", "Cost", "Again"] {
+            assert!(
+                lines
+                    .iter()
+                    .any(|line| line.starts_with(&format!("-- {word}"))),
+                "{name} has no line {word}"
+            );
+        }
+        assert!(
+            lines.contains(&"--- use: prelude"),
+            "{name} does not use the prelude, which checks framing and layout"
+        );
+    }
+}
+
+#[test]
+fn lua_lines_are_short_and_each_if_has_lines_of_its_own() {
+    // lua/dist is made of the others, indented.
+    let sources = files("lua", "lua").into_iter();
+    for (name, text) in sources.filter(|(name, _)| !name.starts_with("lua/dist/")) {
+        for (number, line) in text.lines().enumerate() {
+            let at = format!("{name}:{}", number + 1);
+            assert!(line.chars().count() <= 120, "{at} is too long: {line}");
+            let code = line.split(" -- ").next().unwrap_or_default().trim_end();
+            let short = [" then return ", " then return", " then break"]
+                .iter()
+                .any(|exit| code.contains(exit));
+            assert!(
+                !code.trim_start().starts_with("if ") && !code.trim_start().starts_with("elseif ")
+                    || !code.contains(" then ")
+                    || short,
+                "{at}: only return and break may follow `then`: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn lua_dist_is_built_from_the_sources() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let made = std::process::Command::new(root.join("scripts/lua-dist"))
+        .arg("--check")
+        .output()
+        .expect("scripts/lua-dist");
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+}
+
+#[test]
+fn every_block_is_used() {
+    let sources: String = files("lua", "lua")
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect();
+    for (name, _) in files("lua/blocks", "lua") {
+        let block = name
+            .trim_start_matches("lua/blocks/")
+            .trim_end_matches(".lua");
+        assert!(
+            sources.contains(&format!("--- use: {block}\n")),
+            "no script uses {name}"
+        );
+    }
+}
+
+/// A key built from a payload or an id could belong to another program.
+#[test]
+fn scripts_touch_declared_keys_only() {
+    let names = "SCHEDULED READY LEASES CLAIMS MESSAGES ATTRS DEAD RECENT NODES META zset hash key wake state";
+    let names: Vec<&str> = names.split(' ').collect();
+    let mut count = 0;
+    for (name, text) in files("lua/dist", "lua") {
+        let (text, mut calls) = (text.replace("redis.pcall(", "redis.call("), 0);
+        for line in text.lines().filter(|line| !line.starts_with("--")) {
+            for call in line.split("redis.call(").skip(1) {
+                // The script builds the command here; the key is still the second word.
+                let made = ["read, KEYS[i])", "reads[i], KEYS[i])"]
+                    .iter()
+                    .any(|made| call.starts_with(made));
+                let scans = text
+                    .contains("scan, step = {zset and 'ZSCAN' or 'HSCAN', zset or hash, cursor");
+                if made || scans && call == "unpack(scan))" {
+                    continue;
+                }
+                let call = call
+                    .strip_prefix('\'')
+                    .unwrap_or_else(|| panic!("{name}: {line}"));
+                let (command, rest) = call.split_once('\'').expect("a command in quotes");
+                let rest = rest
+                    .trim_start_matches(", ")
+                    .trim_start_matches("'ENCODING', ");
+                let first: String = rest
+                    .chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '_')
+                    .collect();
+                let allowed = match command {
+                    "TIME" => rest.starts_with(')'),
+                    "SPUBLISH" => rest.starts_with("base .. ':notice', "),
+                    _ => names.contains(&first.as_str()),
+                };
+                assert!(allowed, "{name}: {command} {rest}");
+                calls += 1;
+            }
+            // The prelude compares the keys of the call with the expected names.
+            for made in line.replace("~= base .. ", "~= ").split("base .. ").skip(1) {
+                let is_known = ["':wake'", "':notice'", "table.concat(ARGV, ' '"]
+                    .iter()
+                    .any(|known| made.starts_with(known));
+                // The last one is hashed to make the word `incarnation`.
+                assert!(is_known, "{name} builds a key: {line}");
+            }
+        }
+        assert!(calls > 0, "{name}: the test finds no redis.call");
+        count += calls;
+    }
+    assert!(
+        count > 300,
+        "{count} calls: the test misses some redis.call"
+    );
+}
