@@ -15,12 +15,14 @@ mod pages;
 mod pushes;
 mod refusals;
 mod repairs;
+mod repeated_cancels;
 mod repeats;
 mod roles;
 mod shares;
 mod tokens;
 mod trims;
 mod types;
+mod upserts;
 
 use anyhow::{Result, ensure};
 

@@ -24,10 +24,8 @@ const TOO_LONG: &[&str] = &[
     "tests/protocol/model/driver.rs",
     "tests/protocol/model/world.rs",
     "tests/protocol/vectors/claims.rs",
-    "tests/protocol/vectors/pushes.rs",
     "tests/protocol/vectors/refusals.rs",
     "tests/protocol/vectors/repairs.rs",
-    "tests/protocol/vectors/repeats.rs",
 ];
 
 #[test]

@@ -1,0 +1,138 @@
+//! Repetitions of a cancel, and pushes of a cancelled id.
+
+use anyhow::{Result, ensure};
+
+use crate::queue::{HOUR, Queue, T0, token};
+use crate::reply::words;
+
+#[test]
+fn a_cancelled_id_that_was_pushed_again_is_cancelled_no_more() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.push(T0, "a", T0 + HOUR, "first")?;
+    ensure!(queue.items("cancel", T0, words!["", "a", "a"])? == ["CANCELLED", "CANCELLED"]);
+    ensure!(queue.push(T0, "a", T0, "second")? == "CREATED");
+    ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+    ensure!(queue.items("ack", T0, words![token('a'), 1, "a"])? == ["OK"]);
+    ensure!(queue.items("cancel", T0, words!["", "a"])? == ["ABSENT"]);
+    Ok(())
+}
+
+/// Whatever became of the message that was pushed in between, and whoever cancelled the former one.
+#[test]
+fn a_repeated_cancel_leaves_alone_what_was_pushed_since() -> Result<()> {
+    type Fate = fn(&mut Queue) -> Result<()>;
+    let fates: [(&str, Fate); 4] = [
+        ("scheduled", |_| Ok(())),
+        ("leased", |queue| {
+            queue.take(T0 + 100, 1, &token('a')).map(drop)
+        }),
+        ("acked", |queue| {
+            queue.take(T0 + 100, 1, &token('a'))?;
+            queue
+                .ok("ack", T0 + 100, words![token('a'), 1, "a"])
+                .map(drop)
+        }),
+        ("acked and pushed again", |queue| {
+            queue.take(T0 + 100, 1, &token('a'))?;
+            queue.ok("ack", T0 + 100, words![token('a'), 1, "a"])?;
+            queue
+                .ok("push", T0 + 100, words!["", "a", T0 + HOUR, "", ""])
+                .map(drop)
+        }),
+    ];
+    for (fate, make) in fates {
+        for dead in ["", "1 "] {
+            let mut queue = Queue::start()?;
+            queue.push(T0, "a", T0 + HOUR, "")?;
+            ensure!(queue.items("cancel", T0 + 50, words!["", "a"])? == ["CANCELLED"]);
+            ensure!(queue.items("push", T0 + 60, words!["", "a", T0 + 60, "", ""])? == ["CREATED"]);
+            make(&mut queue)?;
+            let before = queue.contents()?;
+            for (now, since) in [(T0 + 100, T0 + 50), (T0 + 100, T0), (T0 + 12_050, T0 + 50)] {
+                let answer =
+                    queue.items("cancel", now, words![format!("{dead}since={since}"), "a"])?;
+                ensure!(answer == ["CANCELLED earlier"], "{fate}: {answer:?}");
+            }
+            ensure!(queue.contents()? == before, "{fate}: it changed something");
+            // First called after that cancel, it means what was pushed then; and so does one after 12 s.
+            let means = match fate {
+                "leased" => "LEASED",
+                "acked" => "ABSENT",
+                _ => "CANCELLED",
+            };
+            for (now, since) in [(T0 + 100, T0 + 51), (T0 + 12_051, T0 + 50)] {
+                let mut queue = Queue::start()?;
+                queue.push(T0, "a", T0 + HOUR, "")?;
+                queue.ok("cancel", T0 + 50, words!["", "a"])?;
+                queue.ok("push", T0 + 60, words!["", "a", T0 + 60, "", ""])?;
+                make(&mut queue)?;
+                let answer =
+                    queue.items("cancel", now, words![format!("{dead}since={since}"), "a"])?;
+                ensure!(
+                    answer == [means],
+                    "{fate}, since {since} at {now}: {answer:?}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_cancel_takes_for_a_repetition() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for word in [
+        "0",
+        "since",
+        "since=",
+        "since=-1",
+        "1since=5x",
+        "2 since=5",
+        "since=5 1",
+        " ",
+    ] {
+        let reply = queue.call("cancel", T0, words![word, "a"])?;
+        ensure!(reply.code() == Some("BADARGS"), "{word:?}: {reply:?}");
+    }
+    for word in ["", "1", "since=5", "1 since=5"] {
+        ensure!(
+            queue.items("cancel", T0, words![word, "a"])? == ["ABSENT"],
+            "{word:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_cancel_is_recognised_for_12_s() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.push(T0, "a", T0 + HOUR, "")?;
+    for (at, answer) in [
+        (0, "CANCELLED"),
+        (1, "CANCELLED"),
+        (12_000, "CANCELLED"),
+        (12_001, "ABSENT"),
+    ] {
+        ensure!(
+            queue.items("cancel", T0 + at, words!["", "a"])? == [answer],
+            "{at} ms later"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_cancel_is_recognised_in_every_state() -> Result<()> {
+    let mut queue = super::with_every_state()?;
+    for id in ["s", "r", "d"] {
+        ensure!(
+            queue.items("cancel", T0, words!["1", id])? == ["CANCELLED"],
+            "{id}"
+        );
+        ensure!(
+            queue.items("cancel", T0 + 1, words!["1", id])? == ["CANCELLED"],
+            "{id}, the reply was lost"
+        );
+    }
+    Ok(())
+}
