@@ -1,7 +1,7 @@
 //! One moment, many recipients: a campaign goes out at 20:00 in Shanghai.
 //!
-//! The moment is a civil time in a time zone, and jiff knows which instant that is. `push_many` stores a message for each
-//! recipient, and whatever number of workers there is hands each of them out once, at that instant and not before.
+//! jiff converts the civil time and its time zone to an instant. `push_many` stores one message per
+//! recipient. The workers deliver each message once, at that instant and not earlier.
 //!
 //! `scripts/with-server cargo run --example campaign -- --at '2030-12-01T20:00:00[Asia/Shanghai]' --speed 100000000`
 
@@ -19,18 +19,19 @@ use tokio::sync::mpsc;
 /// Sends a campaign to many recipients at one moment. REDIS_URL names the server.
 #[derive(Parser)]
 struct Args {
-    /// When, with a time zone: 2030-12-01T20:00:00[Asia/Shanghai]; the next 20:00 in Shanghai unless said
+    /// When, with a time zone: 2030-12-01T20:00:00[Asia/Shanghai]; by default the next 20:00 in
+    /// Shanghai
     #[arg(long, value_name = "TIME", value_parser = moment)]
     at: Option<Zoned>,
-    /// To how many
+    /// Number of recipients
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     recipients: u32,
-    /// How many times as fast as life
+    /// How many times faster than real time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     speed: u32,
 }
 
-/// A time that the change to summer time leaves out, or its end repeats, is refused, not guessed.
+/// Rejects a civil time that a change of daylight saving time skips or repeats.
 fn moment(text: &str) -> Result<Zoned, jiff::Error> {
     static PARSER: DateTimeParser = DateTimeParser::new().disambiguation(Disambiguation::Reject);
     PARSER.parse_zoned(text)
@@ -44,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
     let left = Duration::try_from(at.timestamp().duration_since(now))
         .ok()
         .with_context(|| format!("{at} is over"))?;
-    // At the speed of life this is `at` itself.
+    // At speed 1 this is `at` itself.
     let due = Due::from(SystemTime::from(now) + left / args.speed);
     println!(
         "the campaign goes out at {at}, which is {}: in {:.1?}",
@@ -112,7 +113,7 @@ async fn story(campaign: &Queue, due: Due, recipients: u32) -> anyhow::Result<()
     };
     campaign.worker().run(send, all_reached).await?;
 
-    // The worker has settled what it had: nothing more can come.
+    // The worker has settled its messages, so no more can arrive.
     ensure!(
         again == 0 && outbox.try_recv().is_err(),
         "somebody was written to twice"

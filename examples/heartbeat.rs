@@ -1,7 +1,7 @@
 //! A device is offline after 30 seconds of silence.
 //!
-//! Every heartbeat pushes the same id again, due in 30 seconds, and `OnConflict::Reschedule` moves the one message that
-//! waits. It is delivered only when the heartbeats stop, to one of the two nodes.
+//! Every heartbeat pushes the same id, due in 30 seconds. `OnConflict::Reschedule` moves the one
+//! scheduled message. One of the two nodes receives it only after the heartbeats stop.
 //!
 //! `scripts/with-server cargo run --example heartbeat -- --speed 20`
 
@@ -18,7 +18,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Reports devices that were silent for 30 seconds. REDIS_URL names the server.
 #[derive(Parser)]
 struct Args {
-    /// How many times as fast as life
+    /// How many times faster than real time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     speed: u32,
 }
@@ -28,7 +28,7 @@ async fn main() -> anyhow::Result<()> {
     let speed = Args::parse().speed;
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
     let name = format!("example-heartbeat-{}", std::process::id());
-    // Two nodes share nothing but Redis. Here they share a process too.
+    // Two nodes share only Redis; here they also share a process.
     let nodes = [
         Client::connect(&url).await?.queue(&name)?,
         Client::connect(&url).await?.queue(&name)?,
@@ -64,7 +64,8 @@ async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
             }
             tokio::time::sleep(RHYTHM / speed).await;
         }
-        // Only the door goes on, until the lamp is reported; then that comes back for a while.
+        // Only the door sends heartbeats until the lamp is reported; then the lamp returns for a
+        // while.
         while !offline.iter().any(|(device, _)| device == "lamp") {
             beat(a, "door", speed, &mut lives).await?;
             offline.extend(
@@ -109,7 +110,7 @@ async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A heartbeat, through whichever node the device talks to. `lives` holds, for each time online, the last heartbeat.
+/// Sends a heartbeat through either node. `lives` records the last heartbeat of each time online.
 async fn beat(
     node: &Queue,
     device: &'static str,
@@ -133,7 +134,7 @@ async fn beat(
                 .context("it was online")?
                 .1 = now
         }
-        // It is being reported at this moment: its next heartbeat brings it back.
+        // A worker is reporting the device now; its next heartbeat brings it back.
         Pushed::Exists(_) => {}
         Pushed::Finished => bail!("a heartbeat of {device} was ignored"),
     }

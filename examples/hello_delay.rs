@@ -1,4 +1,4 @@
-//! A message that is due in two seconds, and the worker that gets it.
+//! A message that is due in two seconds, and the worker that handles it.
 //!
 //! `scripts/with-server cargo run --example hello_delay`
 

@@ -1,7 +1,8 @@
-//! A worker whose numbers Prometheus can read.
+//! A worker that serves its metrics to Prometheus.
 //!
-//! `scripts/with-server cargo run --example metrics -- --listen 127.0.0.1:9090`, then `curl http://127.0.0.1:9090/metrics`.
-//! Without `--listen` it handles a hundred messages, prints what it would have served, and removes its queue.
+//! `scripts/with-server cargo run --example metrics -- --listen 127.0.0.1:9090`, then `curl
+//! http://127.0.0.1:9090/metrics`. Without `--listen` it handles a hundred messages, prints its
+//! metrics, and removes its queue.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 
 #[derive(Parser)]
 struct Options {
-    /// Serve the numbers there until Ctrl-C
+    /// Serve the metrics at this address until Ctrl-C
     #[arg(long)]
     listen: Option<SocketAddr>,
 }
@@ -40,7 +41,7 @@ async fn main() -> Result<()> {
     let handler = move |delivery: Delivery| {
         let done = done.clone();
         async move {
-            // Every tenth fails once.
+            // Every tenth message fails once.
             if delivery.id().ends_with('7') && delivery.attempt() == 1 {
                 anyhow::bail!("not today");
             }
@@ -75,13 +76,13 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Answers every request with the numbers.
+/// Answers every request with the metrics.
 async fn serve(listener: TcpListener, queue: Queue) -> Result<()> {
     loop {
         let (mut client, _) = listener.accept().await?;
         let page = page(&queue);
         tokio::spawn(async move {
-            // What is asked does not matter; there is one answer.
+            // Every request gets the same response.
             let _ = client.read(&mut [0; 4096]).await;
             let kind = "Content-Type: text/plain; version=0.0.4\r\nConnection: close";
             let answer = format!(
@@ -93,7 +94,8 @@ async fn serve(listener: TcpListener, queue: Queue) -> Result<()> {
     }
 }
 
-/// The numbers in Prometheus's text format, version 0.0.4. A queue's name may hold quotes and backslashes.
+/// The metrics in Prometheus's text format, version 0.0.4. A queue's name may contain quotes and
+/// backslashes.
 fn page(queue: &Queue) -> String {
     let (metrics, mut page) = (queue.metrics(), String::new());
     let name = queue.name().replace('\\', "\\\\").replace('"', "\\\"");

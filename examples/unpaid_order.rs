@@ -1,8 +1,8 @@
 //! An order is cancelled after 30 minutes unless it is paid.
 //!
-//! Each order pushes a message that is due in 30 minutes; its payment cancels the message. Of the two exactly one wins,
-//! and `Cancelled` says which. Four buyers pay at four moments: in time, while the order is being cancelled, after that,
-//! and when its cancellation has failed.
+//! Each order pushes a message that is due in 30 minutes; its payment cancels the message. Exactly
+//! one of the two wins, and `Cancelled` reports which. Four buyers pay at four moments: in time,
+//! during the cancellation, after it, and after the cancellation has failed.
 //!
 //! `scripts/with-server cargo run --example unpaid_order -- --speed 600`
 
@@ -19,7 +19,7 @@ const TIME_TO_PAY: Duration = Duration::from_secs(30 * 60);
 /// Cancels orders that are not paid within 30 minutes. REDIS_URL names the server.
 #[derive(Parser)]
 struct Args {
-    /// How many times as fast as life
+    /// How many times faster than real time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     speed: u32,
 }
@@ -69,7 +69,7 @@ async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
             );
             let _ = began.send((buyer.clone(), placed.elapsed()));
             match buyer.as_str() {
-                // Cancelling takes its time: meanwhile this buyer pays.
+                // The cancellation takes time, and this buyer pays meanwhile.
                 "cid" => paid.notified().await,
                 "dee" => return Settlement::bury("the warehouse does not know this order"),
                 _ => {}
@@ -94,7 +94,7 @@ async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    // In life the shop's workers run all the time. This one stops when the street has nothing more to tell.
+    // A real shop's worker runs all the time. This one stops after the last event.
     let mut told = Ok(());
     orders
         .worker()
@@ -102,7 +102,7 @@ async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
         .await?;
     told?;
 
-    // It has settled what it had: only now is it certain what those find who pay even later.
+    // The worker has settled its messages, so the state that later payments find is final.
     ensure!(
         pay(orders, "bob").await? == Cancelled::Absent,
         "bob's order was cancelled"
@@ -115,7 +115,7 @@ async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A payment arrives. What it means for the shop is what became of the message.
+/// A payment arrives. The state of the message decides its effect.
 async fn pay(orders: &Queue, buyer: &str) -> anyhow::Result<Cancelled> {
     let outcome = orders.cancel(format!("order:{buyer}")).await?;
     let meaning = match outcome {

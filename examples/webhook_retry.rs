@@ -1,7 +1,8 @@
-//! A webhook is retried with growing delays until it is delivered, or until the limit of attempts sets it aside.
+//! A webhook is retried with growing delays until it is delivered or reaches its limit of attempts.
 //!
-//! Two events are to be delivered. One endpoint stutters, and gets its event at the third attempt. The other is down:
-//! after five attempts its event is dead, with the last error beside it, until somebody has looked at it and requeues it.
+//! The example delivers two events. One endpoint accepts its event at the third attempt. The other
+//! is down: after five attempts its event is a dead letter with the last error, until an operator
+//! requeues it.
 //!
 //! `scripts/with-server cargo run --example webhook_retry -- --speed 100`
 
@@ -15,13 +16,13 @@ use tokio::sync::mpsc;
 
 const ATTEMPTS: u32 = 5;
 
-/// Whether the endpoint `down` is up again.
+/// Whether the endpoint `down` works again.
 static REPAIRED: AtomicBool = AtomicBool::new(false);
 
 /// Delivers webhooks to endpoints that fail. REDIS_URL names the server.
 #[derive(Parser)]
 struct Args {
-    /// How many times as fast as life
+    /// How many times faster than real time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     speed: u32,
 }
@@ -33,7 +34,7 @@ async fn main() -> anyhow::Result<()> {
     let hooks = Client::connect(&url)
         .await?
         .queue(&format!("example-webhook-retry-{}", std::process::id()))?;
-    // About 10, 20, 40 and 80 seconds, each less a random part.
+    // About 10, 20, 40 and 80 seconds, each reduced by a random part.
     let retry = Retry::exponential(
         Duration::from_secs(10) / speed,
         Duration::from_secs(3600) / speed,
@@ -62,7 +63,7 @@ async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {
         "{attempts:?}"
     );
 
-    // In the morning somebody looks at what is dead.
+    // In the morning an operator lists the dead letters.
     let dead = hooks.list(State::Dead, None, 10).await?.messages;
     for hook in &dead {
         println!(
@@ -81,7 +82,7 @@ async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {
     };
     println!("it says: {}", String::from_utf8_lossy(&stored.payload));
 
-    // The endpoint is repaired, and the event begins anew with all its attempts.
+    // The endpoint is repaired, and the event starts over with all its attempts.
     REPAIRED.store(true, Ordering::Relaxed);
     let requeued = hooks.requeue("down").await?;
     ensure!(requeued == Requeued::Requeued, "{requeued:?}");
@@ -92,7 +93,7 @@ async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Delivers until so many events came to their end, well or ill; says which, and at which attempt.
+/// Delivers until this many events have ended, and reports each result with its attempt.
 async fn deliver(hooks: &Queue, retry: Retry, number: usize) -> anyhow::Result<Vec<(String, u32)>> {
     let (end, mut ends) = mpsc::unbounded_channel();
     let post = move |delivery: Delivery| {
@@ -114,13 +115,13 @@ async fn deliver(hooks: &Queue, retry: Retry, number: usize) -> anyhow::Result<V
             ended.extend(ends.recv().await);
         }
     };
-    // Stopped, the worker settles what it has before it returns: then what has failed is dead.
+    // A stopped worker settles its messages before it returns, so failed events are now dead.
     hooks.worker().retry(retry).run(post, all_ended).await?;
     ended.sort();
     Ok(ended)
 }
 
-/// What would be an HTTP request.
+/// Stands for an HTTP request.
 fn endpoint(id: &str, attempt: u32) -> anyhow::Result<()> {
     match id {
         "stutters" if attempt < 3 => bail!("503 Service Unavailable"),

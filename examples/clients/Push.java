@@ -1,6 +1,7 @@
-// Stores one message in a dueq queue, to be delivered DELAY_MS from now by Redis's clock.
+// Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
 //
-// usage: java -cp 'jedis.jar:...' Push.java QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
+// usage: java -cp 'jedis.jar:...' Push.java QUEUE ID DELAY_MS PAYLOAD   (PAYLOAD -: standard input,
+// any bytes)
 // Needs Java 17, Jedis (redis.clients:jedis) and, once on the server that REDIS_URL names, `dueq functions load`.
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -12,7 +13,7 @@ import redis.clients.jedis.Jedis;
 public class Push {
     static final String[] KEYS = "scheduled ready leases claims messages attrs dead recent nodes meta".split(" ");
 
-    /** True: stored. False: this id was pushed before. */
+    /** True: stored. False: the id was pushed before. */
     static boolean push(Jedis client, String queue, byte[] id, long delayMs, byte[] payload) {
         List<byte[]> keys = new ArrayList<>(); // all ten, in this order
         for (String key : KEYS) {

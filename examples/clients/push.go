@@ -1,4 +1,4 @@
-// Stores one message in a dueq queue, to be delivered DELAY_MS from now by Redis's clock.
+// Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
 //
 // usage: go run push.go QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
 // Needs go-redis (go get github.com/redis/go-redis/v9) and, once on the server that REDIS_URL names, `dueq functions load`.
@@ -20,7 +20,7 @@ import (
 
 var keys = strings.Fields("scheduled ready leases claims messages attrs dead recent nodes meta")
 
-// push says true if the message was stored, and false if this id was pushed before.
+// push returns true if it stored the message, and false if the id was pushed before.
 func push(ctx context.Context, client *redis.Client, queue, id, delayMs string, payload []byte) (bool, error) {
 	names := make([]string, len(keys)) // all ten, in this order
 	for i, key := range keys {

@@ -1,4 +1,4 @@
-// Stores one message in a dueq queue, to be delivered DELAY_MS from now by Redis's clock.
+// Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
 //
 // usage: node push.js QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
 // Needs ioredis (npm install ioredis) and, once on the server that REDIS_URL names, `dueq functions load`.
@@ -8,7 +8,7 @@ const Redis = require('ioredis');
 
 const KEYS = ['scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes', 'meta'];
 
-// true: stored; false: this id was pushed before. The id and the payload may be Buffers.
+// true: stored; false: the id was pushed before. The id and the payload may be Buffers.
 async function push(client, queue, id, delayMs, payload) {
   const keys = KEYS.map((key) => `dueq:{${queue}}:${key}`); // all ten, in this order
   // A client sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
@@ -25,7 +25,7 @@ async function push(client, queue, id, delayMs, payload) {
 async function main() {
   const [queue, id, delayMs, payload] = process.argv.slice(2);
   const client = new Redis(process.env.REDIS_URL || 'redis://127.0.0.1:6379/', { maxRetriesPerRequest: 3 });
-  client.on('error', () => {}); // what a call fails with says it, too
+  client.on('error', () => {}); // the failed call reports the error
   try {
     const created = await push(client, queue, id, delayMs, payload === '-' ? fs.readFileSync(0) : payload);
     console.log(created ? `created ${id}` : `${id} was pushed before`);

@@ -1,4 +1,4 @@
-"""Stores one message in a dueq queue, to be delivered DELAY_MS from now by Redis's clock.
+"""Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
 
 usage: python push.py QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
 Needs redis-py (pip install redis) and, once on the server that REDIS_URL names, `dueq functions load`.
@@ -13,7 +13,7 @@ KEYS = ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "
 
 
 def push(client, queue, id, delay_ms, payload):
-    """True: stored. False: this id was pushed before. The id and the payload may be bytes."""
+    """True: stored. False: the id was pushed before. The id and the payload may be bytes."""
     keys = [f"dueq:{{{queue}}}:{key}" for key in KEYS]  # all ten, in this order
     # A client sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
     seconds, us = client.time()

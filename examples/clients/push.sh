@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stores one message in a dueq queue, to be delivered DELAY_MS from now by Redis's clock.
+# Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
 # usage: sh push.sh QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
 # Needs redis-cli 7.0 or newer and, once on the server that REDIS_URL names, `dueq functions load`.
 set -eu
@@ -15,12 +15,13 @@ for key in scheduled ready leases claims messages attrs dead recent nodes meta; 
 done
 
 # redis-cli sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
-now=$(redis TIME) # seconds and microseconds, a line each
+now=$(redis TIME) # seconds and microseconds, one per line
 us=${now##*[!0-9]}
 until=$(printf '%d%03d.%03d' "$((${now%%[!0-9]*} + 10))" "$((us / 1000))" "$((us % 1000))")
 attempt="$until $(od -An -N12 -tx1 /dev/urandom | tr -d ' \n')"
 
-# redis-cli puts what it reads in the place of the tag; a control character, since no id holds one.
+# redis-cli replaces the tag by its standard input. The tag is a control character, which no id
+# contains.
 tag=$(printf '\001')
 reply=$(payload | redis -X "$tag" FCALL dueq_push 10 "$@" "" "$attempt" "$id" "+$delay_ms" "$tag" "")
 result=$(printf '%s\n' "$reply" | tail -n 1)

@@ -1,7 +1,7 @@
 //! A million connections, each closed after 30 seconds of silence; every packet resets a timer.
 //!
-//! The same load runs on `dueq::timers` and on what people use today, each in a process of its own, one after the other.
-//! No Redis is needed.
+//! The same load runs on `dueq::timers` and on common alternatives, one after the other, each in
+//! its own process. The example needs no Redis.
 //!
 //! `cargo run --release --example idle_connections`
 
@@ -21,28 +21,28 @@ struct Args {
     /// Connections that are open at first; a closed one opens again with its next packet
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
-    /// For how long each way runs
+    /// Duration of each run
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// Seconds of silence after which a connection is closed
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Packets a second, to random connections [default: a fifth of the connections]
+    /// Packets per second, to random connections [default: a fifth of the connections]
     #[arg(long, value_name = "N")]
     packets: Option<u32>,
-    /// One object a line for each way
+    /// Print one JSON object per line for each way
     #[arg(long)]
     json: bool,
-    /// This way alone, in this process
+    /// Run only this way, in this process
     #[arg(long, hide = true)]
     way: Option<Way>,
 }
 
-/// Who remembers when to close what.
+/// The timer mechanism under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Way {
-    /// Nobody: what the load alone costs
+    /// No timers: the cost of the load alone
     Nothing,
     /// `dueq::timers`
     Dueq,
@@ -50,11 +50,11 @@ enum Way {
     Scan,
     /// A task with a tokio timeout for each connection
     Sleeps,
-    /// A ring of sets, one for each second of the limit, and a map of who is in which
+    /// A ring of sets, one for each second of the limit, and a map from connection to set
     Ring,
 }
 
-/// What a way showed.
+/// The results of a way.
 #[derive(Serialize, Deserialize)]
 struct Report {
     way: Way,
@@ -62,14 +62,14 @@ struct Report {
     packets_per_second: f64,
     resets_per_second: f64,
     closed: u64,
-    /// Closed before their time.
+    /// Connections closed too early.
     wrong: u64,
-    /// Not closed though more than three seconds over their time.
+    /// Connections still open more than three seconds after their limit.
     missed: u64,
-    /// How long after its time a connection was closed at worst.
+    /// Greatest delay between the limit of a connection and its close.
     latest_ms: f64,
     bytes_per_connection: Option<f64>,
-    /// Of one core.
+    /// Share of one core.
     cpu_percent: Option<f64>,
 }
 
@@ -109,7 +109,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Runs one way with our arguments in a process of its own, so that its memory can be told from that of the others.
+/// Runs one way in its own process, so that its memory is measured separately.
 fn in_child(way: Way) -> Result<Report> {
     let name = way
         .to_possible_value()

@@ -1,13 +1,13 @@
-//! What this process uses, as far as the operating system tells.
+//! Resources of this process, as the operating system reports them.
 
 use std::fs;
 
-/// Bytes in memory now.
+/// Memory in use now, in bytes.
 pub(crate) fn memory() -> Option<f64> {
     status("VmRSS:")
 }
 
-/// Bytes in memory at most so far.
+/// Greatest memory use so far, in bytes.
 pub(crate) fn peak_memory() -> Option<f64> {
     status("VmHWM:")
 }
@@ -20,9 +20,9 @@ fn status(name: &str) -> Option<f64> {
     Some(kib.trim().parse::<f64>().ok()? * 1024.0)
 }
 
-/// Seconds on the processor so far.
+/// Processor time so far, in seconds.
 pub(crate) fn cpu() -> Option<f64> {
-    // Nanoseconds of this thread, which is the only one that works here.
+    // Nanoseconds of this thread, the only busy one here.
     let text = fs::read_to_string("/proc/self/schedstat").ok()?;
     Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }

@@ -1,16 +1,16 @@
-//! The load, and what ought to happen under it.
+//! The load, and the expected results.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// All connections as a referee sees them, and the packets that are sent to them.
+/// The expected state of all connections, and the packets for them.
 pub(crate) struct Traffic {
     start: Instant,
     limit: Duration,
     packets_per_second: f64,
     random: fastrand::Rng,
-    /// When each connection was last heard of; `None` if it is closed.
+    /// Time of each connection's last packet; `None` if it is closed.
     heard: Vec<Option<Instant>>,
     pub(crate) packets: u64,
     pub(crate) resets: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Traffic {
     pub(crate) latest: Duration,
 }
 
-/// What a packet means for its connection.
+/// The effect of a packet on its connection.
 pub(crate) enum Packet {
     Opens(u32),
     Resets(u32),
@@ -42,17 +42,17 @@ impl Traffic {
         }
     }
 
-    /// Begins when all connections are open.
+    /// Starts the load once all connections are open.
     pub(crate) fn begin(&mut self) {
         self.start = Instant::now();
     }
 
-    /// Says when a connection was opened at first.
+    /// Records the first opening of a connection.
     pub(crate) fn opened(&mut self, connection: u32) {
         self.heard[connection as usize] = Some(Instant::now());
     }
 
-    /// The next packet, if it is time for it.
+    /// The next packet, if its time has come.
     pub(crate) fn packet(&mut self) -> Option<Packet> {
         let now = Instant::now();
         if self.packets as f64 > (now - self.start).as_secs_f64() * self.packets_per_second {
@@ -68,7 +68,8 @@ impl Traffic {
         Some(Packet::Resets(connection))
     }
 
-    /// A connection is being closed. That is wrong if it was heard of within the limit, or closed before.
+    /// Records a close, which is wrong if the connection got a packet within the limit or is closed
+    /// already.
     pub(crate) fn close(&mut self, connection: u32) {
         self.closed += 1;
         let silence = self.heard[connection as usize]
@@ -82,7 +83,7 @@ impl Traffic {
         }
     }
 
-    /// Connections that are open though their time was over longer ago than the coarsest way needs.
+    /// Open connections that exceed their limit by more than the coarsest way needs.
     pub(crate) fn missed(&self) -> u64 {
         let over = self.limit + Duration::from_secs(3);
         self.heard

@@ -1,4 +1,4 @@
-//! The ways to close what is idle, behind one small trait.
+//! The ways to close idle connections, behind one small trait.
 
 use std::collections::{HashMap, HashSet};
 use std::future::pending;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, Interval, interval, sleep_until, timeout};
 use crate::traffic::{Packet, Traffic};
 use crate::{Args, Report, Way, process};
 
-/// Packets are handled in portions, a hundred times a second.
+/// The load sends packets in portions, a hundred times a second.
 const PORTION: Duration = Duration::from_millis(10);
 
 trait Closer {
@@ -61,7 +61,7 @@ async fn measure<C: Closer>(way: Way, args: &Args, closer: impl FnOnce() -> C) -
     while portion < end {
         tokio::select! {
             biased;
-            // All that is to be closed is closed before the next packets are looked at.
+            // Close all expired connections before the next packets.
             connection = unconstrained(closer.expired()) => traffic.close(connection),
             () = sleep_until(portion) => {
                 portion = Instant::now() + PORTION;
@@ -71,7 +71,7 @@ async fn measure<C: Closer>(way: Way, args: &Args, closer: impl FnOnce() -> C) -
                         Packet::Resets(connection) => closer.reset(connection),
                     }
                     if Instant::now() > portion {
-                        break; // It cannot keep up; whoever waits to be closed has its turn.
+                        break; // It cannot keep up; close expired connections next.
                     }
                 }
             }
@@ -148,7 +148,7 @@ impl Closer for Wheel {
     }
 }
 
-/// Looks at every connection every second.
+/// Checks every connection once a second.
 struct Scan {
     heard: HashMap<u32, Instant>,
     closing: Vec<u32>,
@@ -192,7 +192,7 @@ impl Closer for Scan {
     }
 }
 
-/// A task for each connection, which waits for a packet until its time is up.
+/// One task per connection, which waits for a packet until its limit.
 struct Sleeps {
     packets: Vec<Arc<Notify>>,
     closing: mpsc::UnboundedReceiver<u32>,
@@ -222,7 +222,7 @@ impl Closer for Sleeps {
         );
         tokio::spawn(async move {
             while timeout(limit, packet.notified()).await.is_ok() {}
-            let _ = close.send(connection); // Nobody listens after the end.
+            let _ = close.send(connection); // The receiver is gone after the end.
         });
     }
 
@@ -238,7 +238,8 @@ impl Closer for Sleeps {
     }
 }
 
-/// Those last heard of in the same second are in the same set; the hand empties a set a second.
+/// Connections with their last packet in the same second share a set. The hand empties one set per
+/// second.
 struct Ring {
     sets: Vec<HashSet<u32>>,
     place: HashMap<u32, usize>,
@@ -249,7 +250,7 @@ struct Ring {
 
 impl Ring {
     fn new(limit: u32) -> Self {
-        // One more for the second under way, one that is being emptied, and one because the hand may be late.
+        // Three more: for the current second, for the set being emptied, and for a late hand.
         let sets = vec![HashSet::new(); limit as usize + 3];
         Self {
             sets,
@@ -284,7 +285,7 @@ impl Closer for Ring {
             }
             self.second.tick().await;
             self.hand = (self.hand + 1) % self.sets.len();
-            // The oldest set, whose turn to be the current one is next.
+            // The oldest set, which becomes the current one next.
             let oldest = (self.hand + 1) % self.sets.len();
             self.closing.extend(self.sets[oldest].drain());
         }

@@ -1,4 +1,4 @@
-//! The examples of the repository, built for the test that runs them.
+//! Builds the examples of the repository for the tests that run them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
 
-/// An example's program, built beside the test that asks. `cargo test` builds examples too, but not with every choice of
-/// targets. The features are those of the whole workspace, as `make test` builds them: nothing is compiled twice.
+/// Builds an example and returns the path of its program. `cargo test` builds examples only for
+/// some choices of targets. The features are those of the whole workspace, as in `make test`, so
+/// nothing is compiled twice.
 pub fn example(name: &str) -> Result<PathBuf> {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(folder) = FOLDER.get() {
@@ -25,7 +26,7 @@ pub fn example(name: &str) -> Result<PathBuf> {
     if profile.ends_with("release") {
         build.arg("--release");
     }
-    // What Cargo tells this test about its package would make build scripts run anew.
+    // Cargo's variables for this test would make build scripts run again.
     for (name, _) in std::env::vars_os() {
         if ["CARGO_PKG_", "CARGO_MANIFEST_"]
             .iter()

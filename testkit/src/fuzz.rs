@@ -1,16 +1,17 @@
-//! Holding a check to a corpus, and to mutations of it: fuzzing without tools, for tests.
+//! Fuzzing without tools, for tests: runs a check on a corpus and on mutations of it.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How many mutations a test tries unless it is told otherwise.
+/// Default number of mutations per test.
 const MUTATIONS: u64 = 20_000;
-/// No mutation is longer.
+/// Maximum length of a mutation.
 const LONGEST: usize = 4_096;
 
-/// What is put in: limits of numbers and of formats, and what steers terminals, shells and parsers.
+/// Inserted bytes: limits of numbers and formats, and control sequences of terminals, shells and
+/// parsers.
 const TOKENS: [&[u8]; 48] = [
     b"0",
     b"-1",
@@ -62,11 +63,12 @@ const TOKENS: [&[u8]; 48] = [
     b"\\u0000",
 ];
 
-/// Runs `check` on each file of `fuzz/corpus/TARGET`, and on mutations of them: 20,000, or for `DUEQ_FUZZ_SECONDS`; the same ones
-/// for the same `DUEQ_FUZZ_SEED`, which is 1. `DUEQ_FUZZ_TARGET` leaves out all other targets.
+/// Runs `check` on each file of `fuzz/corpus/TARGET` and on 20,000 mutations, or on mutations for
+/// `DUEQ_FUZZ_SECONDS`. `DUEQ_FUZZ_SEED` (default 1) determines the mutations. `DUEQ_FUZZ_TARGET`
+/// skips all other targets.
 ///
 /// # Panics
-/// If the check does, with the bytes that it panicked on; if there is no corpus.
+/// Panics if the check does, with the bytes of that run, or if there is no corpus.
 pub fn fuzz(target: &str, check: fn(&[u8])) {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let number = |name: &str| {
@@ -150,7 +152,7 @@ fn mutation(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Puts another number in the place of one.
+/// Replaces a number by another one.
 fn other_number(bytes: &mut Vec<u8>, random: &mut Random) {
     let starts = (0..bytes.len())
         .filter(|&at| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit()));
@@ -172,7 +174,7 @@ fn other_number(bytes: &mut Vec<u8>, random: &mut Random) {
     bytes.splice(start..end, other);
 }
 
-/// Leaves out a line, repeats one, or swaps two.
+/// Removes a line, repeats one, or swaps two.
 fn other_line(bytes: &mut Vec<u8>, random: &mut Random) {
     let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     if lines.is_empty() {
@@ -226,7 +228,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "caught")]
     fn what_does_not_hold_is_caught() {
-        // In the corpus of names there is one with a brace; none of the files holds an exclamation mark.
+        // One file of the corpus of names contains a brace; none contains an exclamation mark.
         fuzz("name", |bytes| assert!(!bytes.contains(&b'{'), "caught"));
     }
 }

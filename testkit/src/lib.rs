@@ -1,10 +1,12 @@
-//! Private Redis-compatible servers for tests: each on a free port, in a folder of its own, gone on drop.
+//! Private Redis-compatible servers for tests: each has a free port and its own folder, and ends on
+//! drop.
 //!
-//! `DUEQ_TEST_SERVERS` names the program to run; without it, what is on `PATH` or what `scripts/server` has put into
-//! `target/server` is run. A test runs on one server: `make test` and `make matrix` repeat the tests for each of several.
+//! `DUEQ_TEST_SERVERS` names the server program. By default the testkit uses the one on `PATH`, or
+//! the one that `scripts/server` installed into `target/server`. A test runs on one server; `make
+//! test` and `make matrix` repeat the tests on several.
 //!
-//! And the programs among the examples, for tests that run them on such a server: [`example`]. And what holds a check to a
-//! corpus of bytes and mutations of it: [`fuzz`]. And a proxy that loses replies: [`Proxy`].
+//! The testkit also builds examples for tests ([`example`]), fuzzes a check with a corpus
+//! ([`fuzz`]), and loses replies in a proxy ([`Proxy`]).
 
 mod examples;
 mod fuzz;
@@ -29,10 +31,10 @@ pub use port::Port;
 pub use proxy::Proxy;
 pub use sentinel::{Failover, SERVICE, is_master};
 
-/// How long a server may take to answer: far more than it needs, so that only a broken one is given up on.
+/// Limit of a server's reply, far longer than a working server needs.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// A running server, killed and removed when it is dropped.
+/// A running server. Drop kills it and removes its folder.
 #[derive(Debug)]
 pub struct Server {
     program: PathBuf,
@@ -44,12 +46,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server without persistence and with further arguments, such as `["--maxmemory", "10mb"]`.
+    /// Starts a server without persistence and with further arguments, such as `["--maxmemory",
+    /// "10mb"]`.
     pub fn start(arguments: &[&str]) -> Result<Self> {
         Self::start_on(&program()?, arguments, &[])
     }
 
-    /// The same with this program, and with further variables in its environment.
+    /// Starts this server program, with further variables in its environment.
     pub fn start_on(
         program: &Path,
         arguments: &[&str],
@@ -64,7 +67,8 @@ impl Server {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        // A program that reserves nothing may take the port between our look and the server's bind: then the next one.
+        // Another program can take the port between our check and the server's bind: then try the
+        // next port.
         let mut last = String::new();
         for _ in 0..20 {
             let port = Port::reserve()?;
@@ -94,7 +98,7 @@ impl Server {
         )
     }
 
-    /// The port it listens on, at 127.0.0.1.
+    /// The server's port at 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
@@ -104,36 +108,37 @@ impl Server {
         format!("redis://127.0.0.1:{}/", self.port())
     }
 
-    /// Its process, for signals.
+    /// Process id of the server, for signals.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The folder it runs in, where its log and its append-only file are.
+    /// The server's folder, with its log and append-only file.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// How it ended, if it has.
+    /// Exit status of the server, if it has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Kills it at once, as `kill -9` does.
+    /// Kills the server at once, like `kill -9`.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Starts it again on the same port and in the same folder, and with further arguments, which win over earlier ones.
+    /// Restarts the server on the same port and folder with further arguments, which override
+    /// earlier ones.
     pub fn restart_with(&mut self, arguments: &[&str]) -> Result<()> {
         self.arguments
             .extend(arguments.iter().map(|argument| (*argument).to_owned()));
         self.restart()
     }
 
-    /// Starts it again on the same port, with the same arguments and folder.
+    /// Restarts the server on the same port with the same arguments and folder.
     pub fn restart(&mut self) -> Result<()> {
         let _ = self.kill();
         self.child = spawn(
@@ -149,7 +154,7 @@ impl Server {
         Ok(())
     }
 
-    /// Sends one command on a connection of its own and returns the reply as raw protocol text.
+    /// Sends one command on a new connection and returns the reply as raw protocol text.
     pub fn command(&self, words: &[&str]) -> Result<String> {
         command(self.port(), words)
     }
@@ -162,7 +167,7 @@ impl Drop for Server {
     }
 }
 
-/// The server program to test on: `DUEQ_TEST_SERVERS`, else the first one found.
+/// The server program under test: `DUEQ_TEST_SERVERS`, otherwise the first one found.
 pub fn program() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("DUEQ_TEST_SERVERS").filter(|named| !named.is_empty()) {
         return only(&named);
@@ -181,7 +186,8 @@ pub fn program() -> Result<PathBuf> {
     })
 }
 
-/// The one server in a value of `DUEQ_TEST_SERVERS`. The others of a list would be left out without a word.
+/// The one server in a value of `DUEQ_TEST_SERVERS`. A list is an error, because the test would
+/// silently skip the others.
 fn only(named: &OsStr) -> Result<PathBuf> {
     let mut servers = std::env::split_paths(named);
     match (servers.next(), servers.count()) {
@@ -194,7 +200,8 @@ fn only(named: &OsStr) -> Result<PathBuf> {
     }
 }
 
-/// Sends one command to a server on this machine and returns the reply as raw protocol text (its first read).
+/// Sends one command to a server on this machine and returns the reply as raw protocol text (its
+/// first read).
 pub fn command(port: u16, words: &[&str]) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -217,7 +224,7 @@ pub fn command(port: u16, words: &[&str]) -> Result<String> {
     Ok(reply)
 }
 
-/// The whole reply to one command, however many parts it has.
+/// The complete reply to one command.
 fn whole(port: u16, words: &[&str]) -> Result<String> {
     const END: &str = "+PONG\r\n";
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -276,8 +283,8 @@ fn spawn(
         .with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// Waits until the server answers; `false` if it ended instead, for another process may have been given the port, too, and its
-/// server, which answers, been faster. One that wants a password does not say who it is.
+/// Waits until the server answers; `false` if it ended. Another process may have taken the same
+/// port first, and its server would answer. A server with a password does not identify itself.
 fn answers(port: u16, child: &mut Child) -> Result<bool> {
     let (start, itself) = (Instant::now(), format!("process_id:{}\r\n", child.id()));
     let is_up = || match command(port, &["PING"])? {

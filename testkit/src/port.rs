@@ -1,4 +1,4 @@
-//! Ports for servers: each belongs to one server on this machine until that is dropped.
+//! Ports for servers. A port belongs to one server on this machine until the server is dropped.
 
 use std::net::{TcpListener, UdpSocket};
 use std::ops::Range;
@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Result, bail};
 
-/// Below the ports that Linux gives to outgoing connections (32,768 and up): no client can take one between our look and the
-/// server's bind, nor while the server is down. The bus of a cluster node, 10,000 higher, is below them too.
+/// Below the ports that Linux gives to outgoing connections (32,768 and up). So no client can take
+/// the port before the server's bind, nor while the server is down. The cluster bus port, 10,000
+/// higher, is below them too.
 const PORTS: Range<u16> = 10_240..20_240;
 const BUS: u16 = 10_000;
 
-/// A TCP port of 127.0.0.1, and the port of the cluster bus that belongs to it, reserved until this is dropped.
+/// A TCP port of 127.0.0.1 with its cluster bus port, reserved until this is dropped.
 ///
-/// The reservation is a UDP socket of the same number: other test processes see it, and the kernel ends it with this process.
+/// The reservation is a UDP socket with the same number. Other test processes detect it, and the
+/// kernel removes it with this process.
 #[derive(Debug)]
 pub struct Port(
     u16,
@@ -21,13 +23,13 @@ pub struct Port(
 );
 
 impl Port {
-    /// Reserves a port on which nothing listens.
+    /// Reserves a port that no program uses.
     ///
     /// # Errors
-    /// If there is none.
+    /// Fails if no port is free.
     pub fn reserve() -> Result<Self> {
         static NEXT: AtomicU16 = AtomicU16::new(0);
-        // Processes that begin at the same time begin at different places.
+        // Processes that start at the same time begin with different ports.
         let begin = std::process::id().wrapping_mul(7_919);
         for _ in PORTS {
             let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -36,7 +38,7 @@ impl Port {
             let Ok(reservation) = UdpSocket::bind(("127.0.0.1", number)) else {
                 continue;
             };
-            // Other programs reserve nothing.
+            // Other programs make no reservation.
             let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
             if is_free(number) && is_free(number + BUS) {
                 return Ok(Self(number, reservation));
@@ -49,7 +51,7 @@ impl Port {
         )
     }
 
-    /// Its number.
+    /// The port number.
     pub fn number(&self) -> u16 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! A proxy before a server that passes a call on and loses its reply: for tests of what a program says then.
+//! A proxy that forwards a call and loses its reply, for tests of the client's reaction.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::Result;
 
-/// The proxy, between a port of its own and a server on this machine. It ends when it is dropped.
+/// A proxy between its own port and a server on this machine. It ends on drop.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -27,13 +27,13 @@ struct Rules {
 struct Cut {
     /// Bytes of the request, such as the hash of a script.
     request: Vec<u8>,
-    /// Whether the first one was lost.
+    /// Whether the first reply was lost.
     done: bool,
-    /// The answer to later requests of the kind, which are not passed on.
+    /// The reply to later requests with these bytes, which the proxy does not forward.
     refusal: Option<String>,
 }
 
-/// What becomes of a request.
+/// What the proxy does with a request.
 enum Fate {
     Pass,
     Lose,
@@ -41,7 +41,7 @@ enum Fate {
 }
 
 impl Proxy {
-    /// Starts one before the server on this port.
+    /// Starts a proxy for the server on this port.
     pub fn start(port: u16) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let (address, rules) = (listener.local_addr()?, Arc::new(Rules::default()));
@@ -51,7 +51,7 @@ impl Proxy {
                 if shared.over.load(Ordering::SeqCst) {
                     return;
                 }
-                // A connection that fails ends for both sides; there is no one else to tell.
+                // Each side only sees a closed connection, so ignore the error.
                 if let Ok(client) = client {
                     let _ = carry(client, port, &shared);
                 }
@@ -65,7 +65,8 @@ impl Proxy {
         format!("redis://{}/", self.address)
     }
 
-    /// Passes the next request that holds these bytes on, and closes its connection instead of sending the reply.
+    /// Forwards the next request with these bytes, and closes its connection instead of sending the
+    /// reply.
     pub fn cut_reply_of(&self, request: impl AsRef<[u8]>) {
         *self.rules.cut() = Some(Cut {
             request: request.as_ref().to_vec(),
@@ -74,7 +75,8 @@ impl Proxy {
         });
     }
 
-    /// The same; later requests that hold these bytes are not passed on, and are answered with this error.
+    /// Like [`Proxy::cut_reply_of`]; it also answers later requests with these bytes with this
+    /// error instead of forwarding them.
     pub fn cut_reply_then_refuse(&self, request: impl AsRef<[u8]>, error: &str) {
         let refusal = Some(format!("-{error}\r\n"));
         *self.rules.cut() = Some(Cut {
@@ -84,7 +86,7 @@ impl Proxy {
         });
     }
 
-    /// How many replies were lost so far.
+    /// Number of lost replies so far.
     pub fn cuts(&self) -> u64 {
         self.rules.cuts.load(Ordering::SeqCst)
     }
@@ -93,7 +95,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.rules.over.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
+        // Wake the accepting thread.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -122,7 +124,7 @@ impl Rules {
     }
 }
 
-/// Starts a thread for each direction of one connection.
+/// Starts one thread for each direction of a connection.
 fn carry(client: TcpStream, port: u16, rules: &Arc<Rules>) -> std::io::Result<()> {
     let server = TcpStream::connect(("127.0.0.1", port))?;
     let losing = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! A master, its replicas, and the Sentinels that look after them.
+//! A master, its replicas, and their Sentinels.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,20 +9,20 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{Port, Server, answers, command, folder, program};
 
-/// The name of the service.
+/// The name of the Sentinel service.
 pub const SERVICE: &str = "orders";
-/// How long a server must be silent before Sentinels act.
+/// Silence of a server after which the Sentinels act.
 const DOWN_AFTER_MS: u32 = 500;
 const SENTINELS: usize = 3;
-/// How long anything may take. A Sentinel that was not scheduled for two seconds does nothing for thirty (TILT), and one
-/// failover in vain puts off the next: so only what never happens is given up on.
+/// Limit of any wait. A Sentinel that was not scheduled for two seconds does nothing for thirty
+/// (TILT). A failed failover delays the next one, so the limit is generous.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Servers of which one is the master, as three Sentinels see to.
+/// A master and its replicas, which three Sentinels watch.
 #[derive(Debug)]
 pub struct Failover {
     sentinels: Vec<Sentinel>,
-    /// In no order: any may be the master.
+    /// The servers in no particular order: any may be the master.
     pub servers: Vec<Server>,
 }
 
@@ -34,9 +34,10 @@ struct Sentinel {
 }
 
 impl Failover {
-    /// Starts a master with so many replicas, each with further arguments, and returns once the Sentinels know them all.
+    /// Starts a master with this many replicas, each with further arguments. Returns when the
+    /// Sentinels know all of them.
     pub fn start(replicas: usize, arguments: &[&str]) -> Result<Self> {
-        // A replica that joins must not wait for others that may join too.
+        // A replica that joins must not wait for other replicas.
         let common = [&["--repl-diskless-sync-delay", "0"], arguments].concat();
         let mut servers = vec![Server::start(&common)?];
         let master = servers[0].port();
@@ -64,7 +65,7 @@ impl Failover {
         format!("redis+sentinel://{}/{SERVICE}", places.join(","))
     }
 
-    /// The place in `servers` of the master that all Sentinels name; nothing while they do not agree.
+    /// Index in `servers` of the master that all Sentinels name; `None` while they disagree.
     pub fn master(&self) -> Result<Option<usize>> {
         let mut ports = Vec::new();
         for sentinel in &self.sentinels {
@@ -77,14 +78,14 @@ impl Failover {
             .position(|server| ports == [server.port()]))
     }
 
-    /// Has the master replaced although it lives, as an operator does.
+    /// Replaces a live master, as an operator does.
     pub fn change_master(&self) -> Result<()> {
         let reply = self.sentinels[0].say(&["SENTINEL", "FAILOVER", SERVICE])?;
         ensure!(reply.starts_with("+OK"), "{reply}");
         Ok(())
     }
 
-    /// How often Sentinels have fallen into TILT: the machine was too busy for them.
+    /// Number of times that Sentinels entered TILT because the machine was busy.
     pub fn tilts(&self) -> Result<usize> {
         let mut count = 0;
         for sentinel in &self.sentinels {
@@ -95,7 +96,8 @@ impl Failover {
         Ok(count)
     }
 
-    /// Whether each replica is in step with the master, and each Sentinel knows the others and all replicas, and misses none.
+    /// Whether each replica is in step with the master, and each Sentinel sees the others and all
+    /// replicas.
     pub fn knows_all(&self) -> Result<bool> {
         let Some(master) = self.master()? else {
             return Ok(false);
@@ -126,12 +128,13 @@ impl Failover {
         Ok(true)
     }
 
-    /// Looks until it is so.
+    /// Polls until `look` returns true.
     pub fn wait(&self, what: &str, look: impl Fn() -> Result<bool>) -> Result<()> {
         let (start, tilts, mut lenient) = (Instant::now(), self.tilts()?, false);
         while !look()? {
             if !lenient && self.tilts()? > tilts {
-                // They promote no replica that lost its master more than ten times this before they did: in TILT they lose none.
+                // Sentinels promote no replica that lost its master more than ten times this
+                // interval ago; a TILT can exceed that.
                 for sentinel in &self.sentinels {
                     sentinel.say(&[
                         "SENTINEL",
@@ -185,7 +188,7 @@ impl Sentinel {
         bail!("no free port for a Sentinel")
     }
 
-    /// One field of what it knows.
+    /// One field of a Sentinel's record.
     fn about(&self, what: &str, field: &str) -> Result<String> {
         let all = self.say(&["SENTINEL", what, SERVICE])?;
         let mut lines = all.lines();
@@ -211,7 +214,7 @@ impl Drop for Sentinel {
     }
 }
 
-/// Which of two roles a server on this machine says it has: whether it is a master.
+/// Whether a server on this machine reports the role master.
 pub fn is_master(port: u16) -> Result<bool> {
     Ok(command(port, &["INFO", "replication"])?.contains("role:master"))
 }

@@ -1,4 +1,5 @@
-//! The books at the end: counted from the rows and from Redis's replies, then compared with the input and with each other.
+//! The final audit: counts rows and Redis's replies, and compares them with the input and with each
+//! other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use serde::Serialize;
 use crate::input::{Case, Order};
 use crate::replay::Tally;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Report {
     pub(crate) orders: u64,
@@ -30,7 +31,7 @@ pub(crate) struct Report {
     pub(crate) lateness_ms: Lateness,
 }
 
-/// In milliseconds, from the due time to the start of the handler.
+/// Milliseconds from the due time to the start of the handler.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Lateness {
     pub(crate) p50: f64,
@@ -39,7 +40,7 @@ pub(crate) struct Lateness {
     pub(crate) max: f64,
 }
 
-/// The report, the lateness of every firing in microseconds, and what does not balance.
+/// The report, the lateness of every firing in microseconds, and the equations that fail.
 pub(crate) struct Audit {
     pub(crate) report: Report,
     pub(crate) lateness_us: Histogram<u64>,
@@ -131,7 +132,8 @@ fn replaced(condition: &str) -> String {
 const MISRATED: &str = "SELECT count(*) FROM orders o WHERE stars IS NULL OR (stars, rated_by) IS NOT
     (SELECT stars, rated_by FROM ratings r WHERE r.order_id = o.order_id AND r.stars IS NOT NULL ORDER BY rowid DESC LIMIT 1)";
 
-/// How many orders do not end as the input says: with the buyer's stars, or with five if there are none.
+/// Number of orders with a wrong final rating: it must be the buyer's stars, or five without a
+/// review.
 fn wrong(books: &Connection, orders: &[Order]) -> Result<u64> {
     let mut rows =
         books.prepare("SELECT order_id, stars, rated_by FROM orders WHERE stars IS NOT NULL")?;
@@ -149,7 +151,7 @@ fn wrong(books: &Connection, orders: &[Order]) -> Result<u64> {
     Ok((orders.len() - orders.iter().filter(ends_well).count()) as u64)
 }
 
-/// The equations that must hold, and do not.
+/// The equations that must hold but fail.
 fn imbalances(report: &Report, orders: &[Order], stats: &Stats) -> Vec<String> {
     let cases = |wanted: fn(Case) -> bool| {
         orders.iter().filter(|order| wanted(order.case())).count() as u64
@@ -195,7 +197,8 @@ fn imbalances(report: &Report, orders: &[Order], stats: &Stats) -> Vec<String> {
         ),
         ("lost = 0", report.lost, 0),
         ("fired_early = 0", report.fired_early, 0),
-        // A worker that is killed between its commit and its ack leaves an order that is handled, not rated, again.
+        // A worker killed between commit and ack leaves a message that is handled again; the order
+        // is not rated again.
         (
             "fired_twice = 0, those aside that Redis gave out again",
             report.fired_twice.saturating_sub(again),
@@ -232,7 +235,7 @@ mod tests {
     use super::*;
     use crate::input::{Review, WINDOW_S};
 
-    /// One order of each case; the one inside the window lost its race.
+    /// One order of each case; the review within 48 h lost its race.
     fn balanced() -> (Report, Vec<Order>, Stats) {
         let order = |id: &str, after_s: Option<i64>| Order {
             id: id.to_owned(),

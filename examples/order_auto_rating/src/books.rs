@@ -1,4 +1,4 @@
-//! The shop's books, in SQLite: who rated which order. Several processes write them.
+//! The shop's ratings in SQLite. Several processes write them.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
 
-/// What is in force is the last rating of the order in `ratings`, to which rows are only ever added. A row without stars is
-/// a message that fired and found the order rated.
+/// The last row of an order in `ratings` is its rating; rows are only added. A row without stars is
+/// a message that fired when the order was already rated.
 const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
     CREATE TABLE orders (
@@ -33,7 +33,8 @@ const SCHEMA: &str = "
     CREATE TRIGGER append_only BEFORE UPDATE ON ratings BEGIN SELECT raise(ABORT, 'ratings are only added'); END;
     CREATE TRIGGER kept BEFORE DELETE ON ratings BEGIN SELECT raise(ABORT, 'ratings are only added'); END;";
 
-/// Five stars if and only if no review is there. One statement, safe to repeat: a second run finds the first one's stars.
+/// Inserts five stars if there is no review. The statement is safe to repeat: a second run finds
+/// the stars of the first.
 const RATE: &str = "
     INSERT INTO ratings (order_id, stars, rated_by, due_ms, fired_ms, attempt)
     SELECT order_id, iif(stars IS NULL, 5, NULL), iif(stars IS NULL, 'auto', NULL), ?2, ?3, ?4
@@ -43,7 +44,7 @@ const REVIEW: &str = "INSERT INTO ratings (order_id, stars, rated_by) SELECT ord
 
 const DELIVER: &str = "INSERT INTO orders (order_id, delivered_ms) VALUES (?1, ?2)";
 
-/// One thing to write down.
+/// One entry to write.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
     Delivered {
@@ -63,7 +64,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Whether there was such an order.
+    /// Whether the order exists.
     fn write(&self, books: &Connection) -> rusqlite::Result<bool> {
         let rows = match self {
             Self::Delivered {
@@ -94,7 +95,7 @@ impl Entry {
     }
 }
 
-/// Makes the books at a place where nothing is yet.
+/// Creates the database at an unused path.
 pub(crate) fn create(path: &Path) -> Result<()> {
     let what = || format!("cannot make the database {}", path.display());
     anyhow::ensure!(
@@ -109,7 +110,8 @@ pub(crate) fn open(path: &Path) -> Result<Connection> {
     let open = || {
         let books = Connection::open(path)?;
         books.busy_timeout(Duration::from_secs(10))?;
-        // With a write-ahead log this survives every crash but the machine's, and only checkpoints wait for the disk.
+        // The write-ahead log survives every crash except one of the machine, and only checkpoints
+        // wait for the disk.
         books.pragma_update(None, "synchronous", "NORMAL")?;
         books.pragma_update(None, "wal_autocheckpoint", 0)?;
         Ok::<_, rusqlite::Error>(books)
@@ -117,7 +119,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection> {
     open().with_context(|| format!("cannot open the database {}", path.display()))
 }
 
-/// Moves what was written from the log into the tables each second, for ever: nobody else waits for the disk.
+/// Moves the log into the tables once a second, for ever, so that no writer waits for the disk.
 pub(crate) async fn checkpoint(path: &Path) -> Result<()> {
     let books = Arc::new(Mutex::new(open(path)?));
     loop {
@@ -131,11 +133,11 @@ pub(crate) async fn checkpoint(path: &Path) -> Result<()> {
     }
 }
 
-/// What was asked to be written, and who waits for it.
+/// An entry to write, and the channel for its result.
 type Job = (Entry, oneshot::Sender<Result<bool>>);
 
-/// Writes entries for asynchronous callers on a thread of its own: SQLite blocks, and locks. What arrives while one
-/// transaction is under way goes into the next one together.
+/// Writes entries for asynchronous callers on a separate thread, because SQLite blocks. Entries
+/// that arrive during one transaction form the next one.
 #[derive(Clone)]
 pub(crate) struct Writer(mpsc::UnboundedSender<Job>);
 
@@ -154,7 +156,7 @@ impl Writer {
         Ok(Self(sender))
     }
 
-    /// Completes when it is committed: `false` if there is no such order.
+    /// Returns after the commit: `false` if the order does not exist.
     pub(crate) async fn enter(&self, entry: Entry) -> Result<bool> {
         let (answer, written) = oneshot::channel();
         self.0
@@ -169,7 +171,7 @@ fn commit(books: &mut Connection, batch: Vec<Job>) {
     let write = |books: &mut Connection| {
         let transaction =
             books.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        // A statement that fails undoes itself and leaves its neighbours alone.
+        // A failed statement rolls back only itself.
         let results: Vec<_> = batch
             .iter()
             .map(|(entry, _)| entry.write(&transaction))
@@ -187,7 +189,7 @@ fn commit(books: &mut Connection, batch: Vec<Job>) {
             .collect::<Vec<_>>(),
     };
     for ((_, answer), result) in batch.into_iter().zip(results) {
-        // Whoever asked may have been dropped meanwhile.
+        // The caller may have been dropped meanwhile.
         let _ = answer.send(result);
     }
 }
@@ -223,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Stars and who gave them, if anybody did.
+    /// The stars of an order and their source, if it is rated.
     fn in_force(books: &Connection) -> (Option<u8>, Option<String>) {
         books
             .query_row("SELECT stars, rated_by FROM orders", [], |row| {

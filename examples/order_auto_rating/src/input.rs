@@ -1,4 +1,4 @@
-//! The orders to replay, read from CSV. All of it is checked before anything else happens.
+//! Reads the orders from CSV and checks all of them before the replay starts.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,14 +7,14 @@ use anyhow::{Context, Result, bail, ensure};
 use jiff::civil::DateTime;
 use serde::Deserialize;
 
-/// An order is rated automatically so long after its delivery.
+/// Time from an order's delivery to its automatic rating.
 pub(crate) const WINDOW_S: i64 = 48 * 3600;
 
-/// One delivered order, and what its buyer did.
+/// One delivered order and its review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) id: String,
-    /// Naive time in seconds: local times are subtracted as they are written, without a zone.
+    /// Naive local time in seconds, without a zone.
     pub(crate) delivered_s: i64,
     pub(crate) review: Option<Review>,
 }
@@ -26,14 +26,15 @@ pub(crate) struct Review {
     pub(crate) stars: u8,
 }
 
-/// Which review came when, as the input has it.
+/// When the review came, according to the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Case {
-    /// At or before the delivery: nothing to wait for.
+    /// At or before the delivery: no message is needed.
     Before(Review),
     /// After the delivery and less than 48 h after it.
     Inside(Review),
-    /// 48 h after the delivery or later. A review at exactly 48 h is late: that is when the order is rated automatically.
+    /// At least 48 h after the delivery. At exactly 48 h a review is late, because the automatic
+    /// rating is due then.
     Late(Review),
     Never,
 }
@@ -48,7 +49,7 @@ impl Order {
         }
     }
 
-    /// The last moment at which something happens to it.
+    /// Time of the order's last event.
     pub(crate) fn last_s(&self) -> i64 {
         let rated = self.delivered_s + WINDOW_S;
         self.review.map_or(rated, |review| review.at_s.max(rated))
@@ -63,8 +64,8 @@ struct Row {
     review_score: String,
 }
 
-/// Reads the columns `order_id`, `delivered_at`, `reviewed_at` and `review_score`; the last two are empty if the buyer never
-/// answered. The error names the line.
+/// Reads the columns `order_id`, `delivered_at`, `reviewed_at` and `review_score`; the last two are
+/// empty without a review. An error names the line.
 pub(crate) fn read(path: &Path) -> Result<Vec<Order>> {
     let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     parse(&text).with_context(|| format!("{} is not fit", path.display()))
@@ -147,7 +148,7 @@ fn seconds(text: &str) -> Result<i64> {
     Ok(since.as_secs())
 }
 
-/// The day of a naive time, for people.
+/// The day of a naive time, for display.
 pub(crate) fn day(at_s: i64) -> String {
     let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
     epoch
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn times_are_subtracted_as_they_are_written() {
-        // In Sao Paulo the clock went back by an hour that night; on paper these are 48 h.
+        // In Sao Paulo the clock went back by an hour that night; the naive difference is 48 h.
         let order = one("a,2018-02-16T12:00:00,2018-02-18T12:00:00,1").expect("valid");
         assert!(
             matches!(order.case(), Case::Late(review) if review.at_s - order.delivered_s == WINDOW_S)

@@ -1,9 +1,10 @@
 //! An order is rated five stars 48 hours after its delivery, unless its buyer has rated it by then.
 //!
-//! Replays two years of a marketplace, 5,170 real orders, a million times as fast: 48 hours are 173 ms, and the whole takes
-//! about a minute. At the end it shows its books, and fails if they do not balance.
+//! Replays two years of a marketplace, 5,170 real orders, a million times faster: 48 hours become
+//! 173 ms, and the whole run takes about a minute. At the end it prints an audit, and fails if the
+//! figures do not balance.
 //!
-//! `make demo`, or with a Redis of your own:
+//! `make demo`, or with your own Redis:
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --release --example order_auto_rating -- --workers 3`
 
 mod audit;
@@ -42,16 +43,16 @@ struct Args {
     /// The orders: CSV with order_id, delivered_at, reviewed_at, review_score
     #[arg(long, value_name = "FILE", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/orders.csv"))]
     input: PathBuf,
-    /// How many worker processes rate the orders
+    /// Number of worker processes that rate the orders
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
-    /// Where to keep the books (SQLite); without it they are removed at the end
+    /// Path of the SQLite database; without it, a temporary one is removed at the end
     #[arg(long, value_name = "FILE")]
     database: Option<PathBuf>,
-    /// How many times as fast as life; 1 is real time
+    /// How many times faster than real time
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     speed: u64,
-    /// Print one JSON object, and nothing else, on standard output
+    /// Print only one JSON object on standard output
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -60,7 +61,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Role {
-    /// One worker process; the program starts these by itself
+    /// Run as one worker process; the program starts these
     #[command(hide = true)]
     Work {
         #[arg(long)]
@@ -96,7 +97,7 @@ pub(crate) async fn connect() -> Result<Client> {
     Ok(Client::connect(&url).await?)
 }
 
-/// Completes on Ctrl-C, or when we are asked to terminate.
+/// Returns on Ctrl-C or SIGTERM.
 async fn interrupted() -> std::io::Result<()> {
     tokio::select! {
         result = tokio::signal::ctrl_c() => result,
@@ -104,7 +105,7 @@ async fn interrupted() -> std::io::Result<()> {
     }
 }
 
-/// Completes when we are asked to terminate.
+/// Returns on SIGTERM.
 pub(crate) async fn terminated() -> std::io::Result<()> {
     #[cfg(unix)]
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?
@@ -128,9 +129,10 @@ async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
         whole.instant(last_s) - whole.start(),
     ));
 
-    // The name of this run: random, for std seeds its hashers so.
+    // A random name for this run: std seeds its hashers randomly.
     let run = format!("{:016x}", RandomState::new().build_hasher().finish());
-    // An order that cannot be rated in five attempts is dead, and the books show it. This also makes the queue.
+    // An order that fails five attempts becomes a dead letter, and the audit shows it. This call
+    // also creates the queue.
     let queue = connect()
         .await?
         .queue(&format!("order-auto-rating-{run}"))?;
@@ -170,7 +172,7 @@ async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
     bail!("the books do not balance: {}", audit.complaints.join("; "))
 }
 
-/// Completes when all orders have lived their lives and nothing waits any more.
+/// Returns when all orders have ended and the queue is empty.
 async fn replay(
     args: &Args,
     orders: &[Order],
@@ -220,7 +222,7 @@ async fn all_at_work(queue: &Queue, workers: u16) -> Result<()> {
     Ok(())
 }
 
-/// Completes when nothing waits, is claimed, or will come back.
+/// Returns when no message is scheduled, ready or leased.
 async fn all_done(queue: &Queue) -> Result<()> {
     loop {
         let stats = queue.stats().await?;
@@ -231,7 +233,7 @@ async fn all_done(queue: &Queue) -> Result<()> {
     }
 }
 
-/// Where the books are; removed at the end unless they were asked for.
+/// Path of the database, which is removed at the end unless the user named it.
 struct Database {
     path: PathBuf,
     keep: bool,

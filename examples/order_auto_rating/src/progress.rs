@@ -1,4 +1,4 @@
-//! What a person sees while it runs: a bar on a terminal, on standard error.
+//! Progress for the user: a bar on a terminal, on standard error.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Draws nothing where standard error is no terminal.
+    /// Draws nothing if standard error is not a terminal.
     pub(crate) fn new() -> Self {
         let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}");
         Self {
@@ -48,7 +48,7 @@ impl Progress {
             let passed = schedule.start().elapsed().min(total);
             self.bar
                 .set_position(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
-            // Only words: an error here is the replay's to report.
+            // This is only display; the replay reports errors.
             let rated = queue.stats().await.map_or(0, |stats| stats.acked);
             let [delivered, cancelled] = [&tally.delivered, &tally.cancelled_in_time]
                 .map(|number| number.load(Ordering::Relaxed));

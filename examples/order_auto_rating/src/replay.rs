@@ -1,4 +1,4 @@
-//! The shop: orders are delivered, and reviewed or not.
+//! The shop: delivers orders and receives reviews.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::books::{Entry, Writer};
 use crate::input::{Case, Order, Review};
 use crate::schedule::Schedule;
 
-/// What the shop did and what Redis replied.
+/// Counts of the shop's calls and of Redis's replies.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) delivered: AtomicU64,
@@ -22,7 +22,7 @@ pub(crate) struct Tally {
     pub(crate) pushed: AtomicU64,
     pub(crate) cancelled_in_time: AtomicU64,
     pub(crate) races_lost: AtomicU64,
-    /// The orders whose message Redis has acknowledged and not cancelled: these must be rated, each once.
+    /// Orders whose message Redis acknowledged and did not cancel. Each must be rated exactly once.
     waiting: Mutex<HashSet<String>>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Shop {
 }
 
 impl Shop {
-    /// Lives through all orders, each in a task of its own.
+    /// Replays all orders, each in its own task.
     pub(crate) async fn replay(&self, orders: &[Order]) -> Result<()> {
         let mut lives = JoinSet::new();
         for order in orders {
@@ -88,7 +88,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Orders the rating. What counts is the moment 48 h after the delivery: when we come late, the delay is shorter.
+    /// Schedules the rating 48 h after the delivery. If the replay is late, the delay is shorter.
     async fn push(&self, order: &Order) -> Result<()> {
         let delay = self
             .schedule
@@ -111,16 +111,17 @@ impl Shop {
         Ok(())
     }
 
-    /// Of a cancel and a claim exactly one wins, and Redis says which: so the cancel decides what happens.
+    /// Exactly one of a cancel and a claim wins, and Redis reports which, so the cancel decides.
     ///
-    /// (Where a shop may die between the two, it stores the review first: the worker leaves a stored review alone.)
+    /// (A shop that may crash between the two calls stores the review first: the worker keeps a
+    /// stored review.)
     async fn review_in_time(&self, order: &Order, review: Review) -> Result<()> {
         match self.queue.cancel(message_id(order)).await? {
             Cancelled::Cancelled => {
                 self.tally.waiting().remove(&order.id);
                 count(&self.tally.cancelled_in_time);
             }
-            // The worker has it, or had it: the automatic rating comes first, and is replaced.
+            // A worker has claimed it: the automatic rating comes first and is then replaced.
             Cancelled::Leased | Cancelled::Dead | Cancelled::Absent => {
                 count(&self.tally.races_lost);
                 self.rated(order).await?;
@@ -129,7 +130,7 @@ impl Shop {
         self.review(order, review).await
     }
 
-    /// Completes when the message has done its work.
+    /// Returns when the message has been handled.
     async fn rated(&self, order: &Order) -> Result<()> {
         let mut pause = Duration::from_millis(1);
         while self

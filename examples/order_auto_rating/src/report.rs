@@ -1,4 +1,4 @@
-//! The books, for people.
+//! The audit in readable form.
 
 use hdrhistogram::Histogram;
 
@@ -80,7 +80,7 @@ pub(crate) fn text(audit: &Audit) -> String {
     text + &bars(&audit.lateness_us)
 }
 
-/// How late the handlers started.
+/// Lateness of the handlers.
 fn bars(lateness_us: &Histogram<u64>) -> String {
     let mut from = 0;
     let counts = BARS.map(|until| {
@@ -108,7 +108,7 @@ fn bars(lateness_us: &Histogram<u64>) -> String {
         } else {
             format!("{} to {} ms", ms(from), ms(until))
         };
-        // Whatever is there is seen.
+        // A count above zero draws at least one mark.
         let bar = "#".repeat((count * WIDTH).div_ceil(most) as usize);
         text += &format!("{range:>17} {:>7}  {bar}\n", thousands(count));
     }

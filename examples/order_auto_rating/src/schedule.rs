@@ -1,10 +1,10 @@
-//! From the time of the orders to the time of the replay: pure.
+//! Converts the time of the orders to the time of the replay, without side effects.
 
 use std::time::{Duration, Instant};
 
 use crate::input::WINDOW_S;
 
-/// The replay runs `speed` times as fast as the orders came in.
+/// The replay runs `speed` times faster than the orders came in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Schedule {
     start: Instant,
@@ -13,7 +13,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// What happened at `first_s` happens again at `start`.
+    /// Maps the orders' time `first_s` to `start`.
     pub(crate) fn new(start: Instant, first_s: i64, speed: u64) -> Self {
         Self {
             start,
@@ -26,12 +26,13 @@ impl Schedule {
         self.start
     }
 
-    /// When it is the orders' time `at_s`. Anything before the first delivery is now.
+    /// The instant of the orders' time `at_s`. A time before the first delivery is now.
     pub(crate) fn instant(&self, at_s: i64) -> Instant {
         self.start + self.scaled(at_s - self.first_s)
     }
 
-    /// When an order that was delivered then is due to be rated: 48 h later, in whole milliseconds, rounded up.
+    /// Due time of the rating of an order delivered at this time: 48 h later, rounded up to a
+    /// millisecond.
     pub(crate) fn due(&self, delivered_s: i64) -> Instant {
         let delay_ms = self.scaled(WINDOW_S).as_nanos().div_ceil(1_000_000);
         self.instant(delivered_s)

@@ -1,4 +1,4 @@
-//! The worker processes, as their parent sees them.
+//! The worker processes and their parent's control of them.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,10 +11,12 @@ use tokio::task::JoinSet;
 
 use crate::progress::Progress;
 
-/// How soon after a worker the next one takes its place: a program that dies at once must not keep the machine busy.
+/// Delay before a replacement starts, so that a program that dies at once does not keep the machine
+/// busy.
 const SHORTEST_LIFE: Duration = Duration::from_millis(200);
 
-/// Some processes of this very program, each a node of the queue. One that is killed is replaced.
+/// Child processes of this program, each a node of the queue. The parent replaces one that is
+/// killed.
 pub(crate) struct Staff {
     members: JoinSet<Result<()>>,
     stop: watch::Sender<bool>,
@@ -33,7 +35,7 @@ impl Staff {
         Self { members, stop }
     }
 
-    /// Completes when one of them gave up.
+    /// Returns when a worker process has failed.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         match self.members.join_next().await {
             Some(Ok(Err(error))) => error,
@@ -41,7 +43,7 @@ impl Staff {
         }
     }
 
-    /// Lets all of them finish what they have, and waits for them.
+    /// Lets all workers finish their messages, and waits for their end.
     pub(crate) async fn dismiss(mut self) -> Result<()> {
         self.stop.send_replace(true);
         let mut result = Ok(());
@@ -65,7 +67,7 @@ async fn member(
             "worker {number} is process {}",
             process.id().unwrap_or_default()
         ));
-        // Taken out, because `wait` closes it: it is the sign to stop.
+        // Take stdin out, because `wait` closes it, and a closed stdin asks the worker to stop.
         let lifeline = process.stdin.take();
         let ended = tokio::select! {
             ended = process.wait() => ended?,
@@ -86,11 +88,11 @@ async fn member(
 }
 
 fn start(queue: &str, database: &Path) -> Result<Child> {
-    // Redis's URL is in the environment, and not among the arguments that everybody can read.
+    // The Redis URL is in the environment, because other users can read arguments.
     Command::new(std::env::current_exe()?)
         .args(["work", "--queue", queue, "--database"])
         .arg(database)
-        .stdin(Stdio::piped()) // it ends with us, however we end
+        .stdin(Stdio::piped()) // closes when the parent ends for any reason
         .stdout(Stdio::null())
         .kill_on_drop(true)
         .spawn()

@@ -1,4 +1,4 @@
-//! A worker process: rates the orders whose 48 hours are over.
+//! A worker process: rates the orders whose 48 hours have passed.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,13 +10,13 @@ use tokio::sync::oneshot;
 
 use crate::books::{Entry, Writer};
 
-/// When a worker dies, its orders are somebody else's after this time.
+/// Lease: after a worker dies, other workers get its orders after this time.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// Many: each of them only waits for the books, which take all that is there at once.
+/// Many handlers, because each only waits for SQLite, which commits all waiting entries at once.
 const HANDLERS: usize = 512;
 
-/// Works until the parent closes our standard input, by intent or by dying; or until we are asked to terminate.
+/// Runs until SIGTERM, or until the parent closes standard input by intent or by its end.
 pub(crate) async fn work(queue: &str, database: &Path) -> Result<()> {
     let books = Writer::start(database)?;
     let queue = crate::connect().await?.queue(queue)?;
@@ -37,7 +37,7 @@ pub(crate) async fn work(queue: &str, database: &Path) -> Result<()> {
     Ok(worker.run(rate, stop).await?)
 }
 
-/// Acks when the rating is committed. What fails is retried; what is handled twice is rated once.
+/// Acks after the commit. A failure is retried; an order handled twice is rated once.
 async fn rate(books: Writer, delivery: Delivery) -> Result<Settlement> {
     let order_id = String::from_utf8_lossy(delivery.payload()).into_owned();
     let (due_ms, fired_us, attempt) =
@@ -57,7 +57,7 @@ async fn rate(books: Writer, delivery: Delivery) -> Result<Settlement> {
     })
 }
 
-/// Ctrl-C reaches all processes of a terminal; what follows is the parent's to say.
+/// Ctrl-C reaches all processes of a terminal; the parent decides what happens.
 async fn not_interrupted() {
     while tokio::signal::ctrl_c().await.is_ok() {}
     std::future::pending().await
@@ -65,7 +65,7 @@ async fn not_interrupted() {
 
 async fn end_of_input() {
     let (sender, ended) = oneshot::channel::<()>();
-    // Not a thread of the runtime's: that would wait for it to end.
+    // The runtime would wait for the end of its own threads, so use a plain one.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         drop(sender);

@@ -1,4 +1,5 @@
-//! The example order_auto_rating, run as its user runs it: processes, SQLite, and books that must balance.
+//! Runs the example order_auto_rating as a user would: processes, SQLite, and an audit that must
+//! balance.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Lines};
@@ -50,8 +51,8 @@ fn books(output: &Output) -> Result<Value> {
         .with_context(|| format!("no JSON on standard output; {words}"))
 }
 
-/// Sixty orders within an hour, ten of each kind: reviewed before and at the delivery, a second after it, a day after it,
-/// at exactly 48 hours, a week after it, and never.
+/// Sixty orders within an hour, ten of each kind: reviewed before and at the delivery, a second
+/// after it, a day after it, at exactly 48 hours, a week after it, and never.
 fn sixty() -> String {
     let kinds = [
         ("2018-02-28T00:00:00", "2"),
@@ -89,7 +90,7 @@ fn books_balance_with_two_workers() -> Result<()> {
             "{name}: {lateness}"
         );
     }
-    // A machine that stalls for 86 ms loses races, and the books say so.
+    // A machine that stalls for 86 ms loses races, and the audit counts them.
     let lost = books["races_lost"].as_u64().context("a number")?;
     let expected = json!({
         "orders": 60, "already_reviewed": 10, "pushed": 50, "cancelled_in_time": 20 - lost, "races_lost": lost,
@@ -102,7 +103,7 @@ fn books_balance_with_two_workers() -> Result<()> {
 
 #[test]
 fn races_at_breakneck_speed_are_lost_by_the_books() -> Result<()> {
-    // 48 hours are a millisecond: claims and cancels meet.
+    // 48 hours become 1 ms: claims and cancels race.
     let mut run = Run::new(&sixty(), &["--workers", "2", "--speed", "1000000000"])?;
     let books = books(&run.output()?)?;
     assert_eq!(
@@ -143,7 +144,8 @@ fn the_queue_is_removed_and_the_books_are_kept_where_asked() -> Result<()> {
     Ok(())
 }
 
-/// The program under way, its words line by line. They end when the program and all its workers have.
+/// The running program and its output, line by line. The output ends when the program and all its
+/// workers have ended.
 struct Underway {
     program: Child,
     words: Lines<BufReader<ChildStderr>>,
@@ -156,7 +158,7 @@ impl Underway {
         Ok(Self { program, words })
     }
 
-    /// The process of the next worker that is announced.
+    /// Process id of the next worker that the program announces.
     fn worker(&mut self) -> Result<String> {
         let line = self
             .words
@@ -178,7 +180,7 @@ fn signal(name: &str, process: &str) -> Result<()> {
     Ok(())
 }
 
-/// Asks until so many messages were acked; each question waits for its answer.
+/// Polls until this many messages are acked.
 fn until_acked(server: &Server, number: u64) -> Result<()> {
     let script = "local meta = redis.call('KEYS', 'dueq:*:meta')[1]
         return meta and redis.call('HGET', meta, 'acked') or '0'";
@@ -219,7 +221,7 @@ fn workers_do_not_outlive_a_parent_that_is_killed() -> Result<()> {
         underway.worker()?;
     }
     signal("-KILL", &underway.program.id().to_string())?;
-    // The words end when the last of the processes that can write them has.
+    // The output ends when the last process that can write to it has ended.
     underway.rest().map(drop)
 }
 

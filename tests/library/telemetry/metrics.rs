@@ -265,7 +265,7 @@ async fn reaping_worker_counts_the_crashed_deliveries() -> Result<()> {
         .map(|message| message.due(Due::at_ms(1)))
         .collect();
     push_all(&setup.queue, long_due).await?;
-    // Somebody who claims and is never heard of again.
+    // A consumer that claims and dies.
     let crashed = setup.client.queue("orders")?;
     assert_eq!(crashed.claim(3, Duration::from_millis(1)).await?.len(), 3);
     let (worker, mut seen) = acking(setup.queue.worker());
@@ -305,7 +305,7 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
     assert_eq!(metrics.count(Count::PushCreated), 2);
     assert!(setup.client.connections_opened() > after);
 
-    // A script that fails: somebody else uses one of the keys.
+    // A script that fails because another program uses one of the keys.
     setup
         .command::<()>(&["SET", "dueq:{other}:messages", "mine"])
         .await?;
