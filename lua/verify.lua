@@ -69,14 +69,14 @@ end
 for i, key in ipairs(KEYS) do
   if i == 2 then
     if redis.call('LINDEX', key, 0) ~= placeholder then
-      found('sentinel', key, '', function() redis.call('LPUSH', key, placeholder) end)
+      found('placeholder', key, '', function() redis.call('LPUSH', key, placeholder) end)
     end
   elseif reads[i] == 'ZCARD' then
     if redis.call('ZSCORE', key, placeholder) ~= 'inf' then
-      found('sentinel', key, '', function() redis.call('ZADD', key, '+inf', placeholder) end)
+      found('placeholder', key, '', function() redis.call('ZADD', key, '+inf', placeholder) end)
     end
   elseif redis.call('HEXISTS', key, placeholder) == 0 then
-    found('sentinel', key, '', function() redis.call('HSET', key, placeholder, '') end)
+    found('placeholder', key, '', function() redis.call('HSET', key, placeholder, '') end)
   end
   if i ~= 2 and redis.call('EXISTS', key) == 1 and redis.call('OBJECT', 'ENCODING', key) == 'listpack' then
     found('listpack', key, '', function() -- a member this long makes it a table; it stays one without the member

@@ -60,7 +60,7 @@ pub(crate) fn finding(queue: &str, raw: RawFinding) -> Finding {
         consequence,
         remedy,
     } = match raw.kind.as_str() {
-        "sentinel" | "meta" | "listpack" | "wake" | "silent" | "ready_limit" => {
+        "placeholder" | "meta" | "listpack" | "wake" | "silent" | "ready_limit" => {
             of_the_frame(queue, &raw)
         }
         _ => of_a_message(queue, &raw),
@@ -102,8 +102,8 @@ fn of_the_frame(queue: &str, raw: &RawFinding) -> Meaning {
     let detail = &raw.detail;
     let repair = raw.repair(queue);
     match (raw.kind.as_str(), &*subject) {
-        ("sentinel", _) => means(
-            "sentinel",
+        ("placeholder", _) => means(
+            "placeholder",
             format!("{subject} has lost its placeholder"),
             "a slot migration stalls every call; in the ready list, a message is taken for the \
              placeholder and is not delivered",

@@ -377,18 +377,18 @@ fn a_lost_sentinel_comes_back() -> Result<()> {
             }
             _ => (words!["ZREM", &name, sentinel()], name.clone()),
         };
-        mends(&[plant], &[["sentinel", &finds, ""]], &KEPT)?;
+        mends(&[plant], &[["placeholder", &finds, ""]], &KEPT)?;
     }
     mends(
         &[words!["ZADD", "dueq:{q}:dead", 5, sentinel()]],
-        &[["sentinel", "dueq:{q}:dead", ""]],
+        &[["placeholder", "dueq:{q}:dead", ""]],
         &KEPT,
     )?;
     // A whole key: what was in it is gone, and its payload is found without a place.
     mends(
         &[words!["DEL", "dueq:{q}:scheduled"]],
         &[
-            ["sentinel", "dueq:{q}:scheduled", ""],
+            ["placeholder", "dueq:{q}:scheduled", ""],
             ["unplaced", "s", ""],
         ],
         &[("s", "dead")],
