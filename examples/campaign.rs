@@ -57,12 +57,12 @@ async fn main() -> anyhow::Result<()> {
     let campaign = Client::connect(&url)
         .await?
         .queue(&format!("example-campaign-{}", std::process::id()))?;
-    let told = tokio::select! {
-        told = story(&campaign, due, args.recipients) => told,
+    let result = tokio::select! {
+        result = story(&campaign, due, args.recipients) => result,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
     };
     campaign.delete().await?;
-    told
+    result
 }
 
 fn next_evening() -> anyhow::Result<Zoned> {
@@ -116,13 +116,13 @@ async fn story(campaign: &Queue, due: Due, recipients: u32) -> anyhow::Result<()
     // The worker has settled its messages, so no more can arrive.
     ensure!(
         again == 0 && outbox.try_recv().is_err(),
-        "somebody was written to twice"
+        "a recipient was written to twice"
     );
     ensure!(
         reached
             .values()
             .all(|&(due_ms, _)| Due::at_ms(due_ms) == due),
-        "somebody was due at another time"
+        "a message was due at another time"
     );
     let mut late: Vec<_> = reached.into_values().map(|(_, late)| late).collect();
     late.sort();

@@ -33,12 +33,12 @@ async fn main() -> anyhow::Result<()> {
         Client::connect(&url).await?.queue(&name)?,
         Client::connect(&url).await?.queue(&name)?,
     ];
-    let told = tokio::select! {
-        told = story(&nodes, speed) => told,
+    let result = tokio::select! {
+        result = story(&nodes, speed) => result,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
     };
     nodes[0].delete().await?;
-    told
+    result
 }
 
 async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
@@ -104,7 +104,7 @@ async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
         println!("{device} was reported after {silence:.3?} of silence");
     }
     println!(
-        "whoever came online went offline once, and never before {:?} of silence",
+        "each device went offline once per time online, and never before {:?} of silence",
         SILENCE / speed
     );
     Ok(())

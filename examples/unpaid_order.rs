@@ -31,12 +31,12 @@ async fn main() -> anyhow::Result<()> {
     let orders = Client::connect(&url)
         .await?
         .queue(&format!("example-unpaid-order-{}", std::process::id()))?;
-    let told = tokio::select! {
-        told = story(&orders, TIME_TO_PAY / speed) => told,
+    let result = tokio::select! {
+        result = story(&orders, TIME_TO_PAY / speed) => result,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
     };
     orders.delete().await?;
-    told
+    result
 }
 
 async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
@@ -95,12 +95,12 @@ async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
         Ok(())
     };
     // A real shop's worker runs all the time. This one stops after the last event.
-    let mut told = Ok(());
+    let mut result = Ok(());
     orders
         .worker()
-        .run(cancel_order, async { told = street.await })
+        .run(cancel_order, async { result = street.await })
         .await?;
-    told?;
+    result?;
 
     // The worker has settled its messages, so the state that later payments find is final.
     ensure!(
@@ -122,7 +122,7 @@ async fn pay(orders: &Queue, buyer: &str) -> anyhow::Result<Cancelled> {
         Cancelled::Cancelled => "in time: the order ships",
         Cancelled::Leased => "too late, the order is being cancelled just now: the money goes back",
         Cancelled::Absent => "too late, the order is cancelled: the money goes back",
-        Cancelled::Dead => "but cancelling the order had failed: somebody must look at it",
+        Cancelled::Dead => "but cancelling the order had failed: an operator must look at it",
     };
     println!("{buyer} pays: {meaning}");
     Ok(outcome)

@@ -39,12 +39,12 @@ async fn main() -> anyhow::Result<()> {
         Duration::from_secs(10) / speed,
         Duration::from_secs(3600) / speed,
     )?;
-    let told = tokio::select! {
-        told = story(&hooks, retry) => told,
+    let result = tokio::select! {
+        result = story(&hooks, retry) => result,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
     };
     hooks.delete().await?;
-    told
+    result
 }
 
 async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {

@@ -153,7 +153,7 @@ async fn insert_before_the_first_wakes_the_task_which_sleeps_less() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn insert_after_the_first_wakes_nobody() {
+async fn insert_after_the_first_wakes_no_task() {
     let mut task = Task::new();
     task.insert(100, "first");
     assert!(task.waits());
@@ -378,7 +378,7 @@ async fn a_stale_key_answers_no() {
 }
 
 #[tokio::test]
-async fn it_may_be_sent_to_another_task_and_waited_for_there() {
+async fn timers_can_move_to_another_task() {
     let mut timers = Timers::new();
     timers.insert(ms(1), 7).expect("there is room");
     let expired = tokio::spawn(async move { pin!(timers).next().await });

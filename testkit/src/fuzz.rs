@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "caught")]
-    fn what_does_not_hold_is_caught() {
+    fn failing_check_is_caught() {
         // One file of the corpus of names contains a brace; none contains an exclamation mark.
         fuzz("name", |bytes| assert!(!bytes.contains(&b'{'), "caught"));
     }

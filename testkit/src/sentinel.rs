@@ -57,12 +57,12 @@ impl Failover {
 
     /// `redis+sentinel://...`
     pub fn url(&self) -> String {
-        let places: Vec<_> = self
+        let addresses: Vec<_> = self
             .sentinels
             .iter()
             .map(|sentinel| format!("127.0.0.1:{}", sentinel.port.number()))
             .collect();
-        format!("redis+sentinel://{}/{SERVICE}", places.join(","))
+        format!("redis+sentinel://{}/{SERVICE}", addresses.join(","))
     }
 
     /// Index in `servers` of the master that all Sentinels name; `None` while they disagree.

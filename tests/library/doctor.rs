@@ -36,7 +36,7 @@ async fn produce(queue: dueq::Queue, name: &'static str) -> Result<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_under_load_is_well_and_mending_changes_nothing() -> Result<()> {
+async fn doctor_finds_and_repairs_nothing_in_a_sound_queue() -> Result<()> {
     let setup = setup().await?;
     let (sender, mut handled) = seen();
     let handler = move |delivery: Delivery| {
@@ -126,7 +126,7 @@ async fn a_queue_under_load_is_well_and_mending_changes_nothing() -> Result<()> 
 /// Faults are planted while producers and a worker run. The doctor repairs all of them; no other
 /// message is lost or handled twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn faults_are_mended_while_the_queue_is_at_work() -> Result<()> {
+async fn doctor_repairs_planted_faults_under_load() -> Result<()> {
     let setup = setup().await?;
     let planted = 20;
     for number in 0..planted {

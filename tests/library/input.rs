@@ -128,7 +128,7 @@ async fn payloads_that_are_too_large() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_has_no_json_form_is_no_message() -> Result<()> {
+async fn value_without_a_json_form_is_rejected() -> Result<()> {
     let map = std::collections::BTreeMap::from([((1, 2), "x")]);
     refused(
         "a map with keys that are no strings",

@@ -274,13 +274,13 @@ mod tests {
     }
 
     #[test]
-    fn what_balances_is_not_complained_of() {
+    fn balanced_figures_give_no_complaint() {
         let (report, orders, stats) = balanced();
         assert_eq!(imbalances(&report, &orders, &stats), Vec::<String>::new());
     }
 
     #[test]
-    fn one_more_of_anything_is_complained_of() {
+    fn one_more_of_any_figure_gives_a_complaint() {
         let figures: [fn(&mut Report) -> &mut u64; 11] = [
             |report| &mut report.orders,
             |report| &mut report.already_reviewed,

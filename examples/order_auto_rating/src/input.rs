@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn error_names_the_line_and_the_fault() {
         for (line, reason) in [
             (",2018-01-01T12:00:00,,", "order_id is empty"),
             ("b,yesterday,,", "delivered_at"),

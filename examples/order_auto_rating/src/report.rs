@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_told_apart() {
+    fn thousands_are_separated() {
         assert_eq!(
             [0, 999, 1_000, 5_170, 1_234_567].map(thousands),
             ["0", "999", "1,000", "5,170", "1,234,567"]

@@ -81,7 +81,7 @@ async fn member(
             bail!("worker {number} failed: {ended}");
         }
         progress.say(&format!(
-            "worker {number} is gone ({ended}); another one takes its place"
+            "worker {number} is gone ({ended}); starting another one"
         ));
         tokio::time::sleep(SHORTEST_LIFE.saturating_sub(begin.elapsed())).await;
     }

@@ -74,7 +74,7 @@ async fn commands_that_are_killed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everybody_is_killed() -> Result<()> {
+async fn all_kinds_of_connections_are_killed() -> Result<()> {
     flow_through(&["normal", "pubsub"], Duration::from_millis(50)).await
 }
 

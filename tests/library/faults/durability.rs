@@ -59,7 +59,7 @@ async fn a_push_waits_for_replicas_and_says_how_many_are_missing() -> Result<()>
     assert!(text.contains("only 1 of 2 replicas"), "{text}");
     assert!(
         queue.get("two").await?.is_some(),
-        "the message exists all the same"
+        "the message exists nevertheless"
     );
     expect_unconfirmed(both.push(message("two")).await, "two");
     // The durability of a message overrides that of its queue, which overrides that of the client.
@@ -122,7 +122,7 @@ async fn a_repeated_push_waits_although_the_message_exists() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_a_replica_stands_in_nobodys_way() -> Result<()> {
+async fn waiting_for_a_replica_delays_no_other_call() -> Result<()> {
     let (setup, replica) = setup().await?;
     signal("-STOP", replica.pid())?;
     let waiting = tokio::spawn({
@@ -210,7 +210,10 @@ async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
                 .count(),
         )
     };
-    until("as many as may wait", waiting, |count| *count >= 16).await?;
+    until("the maximum number of waiting pushes", waiting, |count| {
+        *count >= 16
+    })
+    .await?;
     // The other calls have time to finish.
     for pushed in setup.queue.push_many(messages(1_000)).await {
         pushed?;
@@ -277,7 +280,7 @@ async fn cancels_and_other_changes_wait_too() -> Result<()> {
     expect_unconfirmed(queue.reschedule("b", HOUR * 2).await, "b");
     expect_unconfirmed(queue.run_now("c").await, "c");
     assert_eq!(
-        queue.cancel("nobody").await?,
+        queue.cancel("unknown").await?,
         Cancelled::Absent,
         "there is nothing to lose"
     );

@@ -48,7 +48,7 @@ async fn a_delivery_of_an_emptied_store_is_gone() -> Result<()> {
 async fn a_queue_with_a_key_of_another_type_fails_alone_and_unharmed() -> Result<()> {
     let setup = setup().await?;
     setup
-        .command::<()>(&["SET", "dueq:{orders}:messages", "somebody else's"])
+        .command::<()>(&["SET", "dueq:{orders}:messages", "value of another program"])
         .await?;
     let error = setup
         .queue

@@ -152,7 +152,7 @@ fn seen(stored: Option<Stored>) -> impl PartialEq + Debug {
 }
 
 #[tokio::test]
-async fn a_call_on_a_full_server_is_done_or_refused_as_told() -> Result<()> {
+async fn calls_on_a_full_server_report_what_they_changed() -> Result<()> {
     let bench = bench().await?;
     let direct = &bench.setup.queue;
     for durability in bench.durabilities().await? {
@@ -162,14 +162,14 @@ async fn a_call_on_a_full_server_is_done_or_refused_as_told() -> Result<()> {
             verb.prepare(direct, &what).await?;
             bench.setup.server.command(&FULL)?;
             let before = seen(direct.get(&what).await?);
-            let told = verb.call(&queue, &what).await;
+            let result = verb.call(&queue, &what).await;
             let changed = seen(direct.get(&what).await?) != before;
             direct.cancel(&what).await?;
             bench.setup.server.command(&ROOMY)?;
-            match told {
+            match result {
                 Ok(()) => assert!(changed, "{what}: it was not done"),
                 Err(error) => {
-                    assert!(!changed, "{what} was done, and told as {error:?}");
+                    assert!(!changed, "{what} was applied, but failed with {error:?}");
                     assert_eq!(
                         (error.kind(), error.was_applied()),
                         (ErrorKind::Full, Applied::No),
@@ -198,8 +198,8 @@ async fn a_call_that_fills_the_server_is_confirmed() -> Result<()> {
             verb.prepare(direct, &what).await?;
             let before = seen(direct.get(&what).await?);
             bench.proxy.after_call_of(verb.script(), &FULL);
-            let told = verb.call(&queue, &what).await;
-            assert!(told.is_ok(), "{what}: {told:?}");
+            let result = verb.call(&queue, &what).await;
+            assert!(result.is_ok(), "{what}: {result:?}");
             assert_ne!(seen(direct.get(&what).await?), before, "{what}");
             direct.cancel(&what).await?;
             bench.setup.server.command(&ROOMY)?;
@@ -241,8 +241,8 @@ async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
     Ok(())
 }
 
-fn expect_unconfirmed<T: Debug>(told: Result<T, Error>, id: &str) -> Result<String> {
-    let error = told.err().context("it was confirmed")?;
+fn expect_unconfirmed<T: Debug>(result: Result<T, Error>, id: &str) -> Result<String> {
+    let error = result.err().context("it was confirmed")?;
     assert_eq!(
         (error.kind(), error.was_applied()),
         (ErrorKind::Unconfirmed, Applied::Yes),

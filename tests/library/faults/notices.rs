@@ -10,7 +10,7 @@ use crate::support::proxy::Proxy;
 use crate::support::{Running, Seen, command, connection, seen, setup};
 
 /// The fallback interval is 1 s; the rest allows for a slow machine.
-const FLOOR: Duration = Duration::from_secs(1 + 9);
+const FALLBACK_LIMIT: Duration = Duration::from_secs(1 + 9);
 
 fn lateness(queue: &dueq::Queue) -> (Running, Seen<Duration>) {
     let (sender, seen) = seen();
@@ -28,13 +28,13 @@ async fn fires(queue: &dueq::Queue, seen: &mut Seen<Duration>) -> Result<()> {
             .push(Message::new("").due(Duration::from_millis(delay)))
             .await?;
         let late = seen.next().await?;
-        assert!(late < FLOOR, "due after {delay} ms, {late:?} late");
+        assert!(late < FALLBACK_LIMIT, "due after {delay} ms, {late:?} late");
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_without_channels_gets_everything_within_the_floor() -> Result<()> {
+async fn without_channels_messages_fire_within_the_fallback() -> Result<()> {
     let server = Server::start(&[])?;
     let mut admin = connection(&server.url()).await?;
     let rule = [
@@ -104,7 +104,7 @@ async fn a_subscription_that_went_dead_silently_is_renewed() -> Result<()> {
 
 /// The connection stays and the subscription ends, as when a cluster moves the slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscription_that_the_server_ended_is_made_anew() -> Result<()> {
+async fn worker_resubscribes_after_the_server_unsubscribes_it() -> Result<()> {
     let setup = crate::support::setup_with(&["--cluster-enabled", "yes"]).await?;
     let mut redis = setup.redis().await?;
     command::<()>(&mut redis, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await?;

@@ -1,27 +1,22 @@
-//! Replies that are lost: the call was made, and nobody heard the answer.
+//! Lost replies to pushes: the server made the call, and the client did not get the reply.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{
-    Applied, Cancelled, Client, Due, ErrorKind, Limits, Message, OnConflict, Pushed, Queue,
-    Rescheduled, Settled, State,
-};
+use dueq::{Applied, Client, ErrorKind, Limits, Message, OnConflict, Pushed, Queue, State};
 
 use crate::support::proxy::Proxy;
-use crate::support::{
-    HOUR, Running, Setup, claim_one, push_and_claim, setup, stats_until, until, within,
-};
+use crate::support::{HOUR, Running, Setup, claim_one, push_and_claim, setup, stats_until, within};
 
-const UPSERT: &str = include_str!("../../../lua/dist/upsert.lua");
+pub(super) const UPSERT: &str = include_str!("../../../lua/dist/upsert.lua");
 pub(super) const PUSH: &str = include_str!("../../../lua/dist/push.lua");
-const ACK: &str = include_str!("../../../lua/dist/ack.lua");
-const CANCEL: &str = include_str!("../../../lua/dist/cancel.lua");
-const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
-const RESCHEDULE: &str = include_str!("../../../lua/dist/reschedule.lua");
-const RETRY: &str = include_str!("../../../lua/dist/retry.lua");
+pub(super) const ACK: &str = include_str!("../../../lua/dist/ack.lua");
+pub(super) const CANCEL: &str = include_str!("../../../lua/dist/cancel.lua");
+pub(super) const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
+pub(super) const RESCHEDULE: &str = include_str!("../../../lua/dist/reschedule.lua");
+pub(super) const RETRY: &str = include_str!("../../../lua/dist/retry.lua");
 
-/// A queue that is reached through a proxy, beside the one that is reached directly. All scripts are known to the server.
+/// A queue behind a proxy, and the same queue reached directly. The server has all scripts.
 pub(super) async fn proxied() -> Result<(Setup, Proxy, Queue)> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
@@ -51,7 +46,7 @@ async fn push_with_a_lost_reply_is_repeated_and_stored_once() -> Result<()> {
     Ok(())
 }
 
-/// The first attempt may still lie before the server, and be made when the queue has room again.
+/// The server may still execute the first attempt later, when the queue has room again.
 #[tokio::test]
 async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -86,7 +81,7 @@ async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
     Ok(())
 }
 
-/// Delivered and acked between the push and its repetition: it must not run twice.
+/// The message is delivered and acked between the push and its repetition. It must not run twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_push_of_an_acked_message_delivers_nothing() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -108,7 +103,7 @@ async fn repeated_push_of_an_acked_message_delivers_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The same of many: Redis remembers their call.
+/// The same for a batch: Redis remembers the call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_batch_of_acked_messages_delivers_nothing() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -122,7 +117,7 @@ async fn repeated_batch_of_acked_messages_delivers_nothing() -> Result<()> {
         proxy.shut();
         let later = Message::new("later").due(HOUR);
         let messages: Vec<_> = (0..20)
-            .map(|place| Message::new(format!("{round} {place}")))
+            .map(|index| Message::new(format!("{round} {index}")))
             .chain([later])
             .collect();
         let push = tokio::spawn({
@@ -130,7 +125,7 @@ async fn repeated_batch_of_acked_messages_delivers_nothing() -> Result<()> {
             async move { queue.push_many(messages).await }
         });
         let mut expected: Vec<_> = (0..20)
-            .map(|place| format!("{round} {place}").into_bytes())
+            .map(|index| format!("{round} {index}").into_bytes())
             .collect();
         let mut found = seen.take(20).await?;
         expected.sort();
@@ -141,11 +136,11 @@ async fn repeated_batch_of_acked_messages_delivers_nothing() -> Result<()> {
         })
         .await?;
         proxy.let_in();
-        let told: Vec<_> = within("the push", push)
+        let results: Vec<_> = within("the push", push)
             .await??
             .into_iter()
             .collect::<Result<_, _>>()?;
-        let (last, gone) = told.split_last().expect("answers");
+        let (last, gone) = results.split_last().expect("answers");
         assert!(
             gone.iter().all(|pushed| *pushed == Pushed::Finished),
             "{gone:?}"
@@ -199,7 +194,7 @@ async fn batch_with_a_lost_reply_answers_each_caller_correctly() -> Result<()> {
         .await;
     assert_eq!(proxy.cuts(), 2);
     for unknown in &results {
-        let error = unknown.as_ref().expect_err("nobody knows");
+        let error = unknown.as_ref().expect_err("unknown");
         assert_eq!(error.was_applied(), Applied::Unknown, "{error}");
     }
     assert_eq!(
@@ -209,143 +204,7 @@ async fn batch_with_a_lost_reply_answers_each_caller_correctly() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn an_ack_whose_reply_is_lost_is_repeated() -> Result<()> {
-    let (setup, proxy, queue) = proxied().await?;
-    let delivery = push_and_claim(&queue, Message::new("").id("id")).await?;
-    proxy.cut_reply_of(ACK);
-    assert_eq!(delivery.ack().await?, Settled::Gone, "its first try did it");
-    assert_eq!(proxy.cuts(), 1);
-    assert_eq!(setup.queue.stats().await?.acked, 2);
-    Ok(())
-}
-
-/// A repeated retry must not charge a second failure.
-#[tokio::test]
-async fn a_retry_whose_reply_is_lost_is_charged_once() -> Result<()> {
-    let (setup, proxy, queue) = proxied().await?;
-    let delivery = push_and_claim(&queue, Message::new("").id("id")).await?;
-    proxy.cut_reply_of(RETRY);
-    assert_eq!(delivery.retry(HOUR, "why").await?, dueq::Retried::Lost);
-    assert_eq!(proxy.cuts(), 1);
-    let stored = setup.queue.get("id").await?.expect("scheduled");
-    assert_eq!((stored.failures, stored.error.as_str()), (1, "why"));
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_cancel_whose_reply_is_lost_still_says_cancelled() -> Result<()> {
-    let (setup, proxy, queue) = proxied().await?;
-    queue.push(Message::new("").id("id").due(HOUR)).await?;
-    proxy.cut_reply_of(CANCEL);
-    assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
-    assert_eq!(proxy.cuts(), 1);
-    assert_eq!(setup.queue.stats().await?.cancelled, 1);
-    Ok(())
-}
-
-/// Somebody pushed the id anew before the repetition arrived: that is another message.
-#[tokio::test]
-async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
-    let (setup, proxy, queue) = proxied().await?;
-    for (due, state) in [(HOUR, State::Scheduled), (Duration::ZERO, State::Leased)] {
-        queue.push(Message::new("old").id("id").due(HOUR)).await?;
-        let cuts = proxy.cuts();
-        proxy.cut_reply_of(CANCEL);
-        proxy.shut();
-        let cancel = tokio::spawn({
-            let queue = queue.clone();
-            async move { queue.cancel("id").await }
-        });
-        until(
-            "the lost reply",
-            async || Ok(proxy.cuts()),
-            |now| *now > cuts,
-        )
-        .await?;
-        assert_eq!(
-            setup
-                .queue
-                .push(Message::new("new").id("id").due(due))
-                .await?,
-            Pushed::Created
-        );
-        let claimed = if state == State::Leased {
-            Some(claim_one(&setup.queue).await?)
-        } else {
-            None
-        };
-        proxy.let_in();
-        assert_eq!(
-            within("the cancel", cancel).await???,
-            Cancelled::Cancelled,
-            "its first try did it"
-        );
-        let there = setup.queue.get("id").await?.expect("it is another message");
-        assert_eq!(
-            (there.payload.as_slice(), there.state),
-            (&b"new"[..], state)
-        );
-        match claimed {
-            Some(delivery) => assert_eq!(delivery.ack().await?, Settled::Done),
-            None => assert_eq!(
-                queue.cancel("id").await?,
-                Cancelled::Cancelled,
-                "a new call means what is there now"
-            ),
-        }
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn what_must_not_be_repeated_says_that_nobody_knows() -> Result<()> {
-    let (setup, proxy, queue) = proxied().await?;
-    queue.push(Message::new("old").id("id").due(HOUR)).await?;
-
-    proxy.cut_reply_of(RESCHEDULE);
-    let error = queue
-        .reschedule("id", 2 * HOUR)
-        .await
-        .expect_err("nobody knows");
-    assert_eq!(
-        (error.was_applied(), error.kind()),
-        (Applied::Unknown, ErrorKind::Unavailable),
-        "{error}"
-    );
-
-    proxy.cut_reply_of(UPSERT);
-    let replace = Message::new("new")
-        .id("id")
-        .due(HOUR)
-        .on_conflict(OnConflict::Replace);
-    let error = queue.push(replace).await.expect_err("nobody knows");
-    assert_eq!(
-        (error.was_applied(), error.kind()),
-        (Applied::Unknown, ErrorKind::Unavailable),
-        "{error}"
-    );
-    assert_eq!(error.message_id(), Some(&b"id"[..]));
-    assert_eq!(proxy.cuts(), 2);
-    assert_eq!(
-        setup.queue.get("id").await?.expect("stored").payload,
-        b"new"
-    );
-
-    // With an absolute time and an expected one, a repetition is harmless, and so made.
-    let due_ms = queue.get("id").await?.expect("stored").time_ms;
-    proxy.cut_reply_of(RESCHEDULE);
-    let moved = queue
-        .reschedule_if("id", Due::at_ms(due_ms + 5_000), due_ms)
-        .await?;
-    assert_eq!(
-        (moved, proxy.cuts()),
-        (Rescheduled::Moved(due_ms + 5_000), 3)
-    );
-    Ok(())
-}
-
-/// Of an id that the library made the error is the only one who can tell it.
+/// Only the error can report an id that the library made.
 #[tokio::test]
 async fn an_unknown_push_names_the_message_it_made() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -378,70 +237,5 @@ async fn an_unknown_push_names_the_message_it_made() -> Result<()> {
         (refused.was_applied(), refused.message_id()),
         (Applied::No, None)
     );
-    Ok(())
-}
-
-/// The first reply is lost and the repetition refused: of a write that would leave open whether the first attempt was applied.
-#[tokio::test]
-async fn a_read_whose_reply_was_lost_was_not_applied() -> Result<()> {
-    let setup = setup().await?;
-    let proxy = dueq_testkit::Proxy::start(setup.server.port())?;
-    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
-    let (stats, get, peek) = (
-        include_str!("../../../lua/dist/stats.lua"),
-        include_str!("../../../lua/dist/get.lua"),
-        include_str!("../../../lua/dist/peek.lua"),
-    );
-    for script in [stats, get, peek] {
-        setup.command::<String>(&["SCRIPT", "LOAD", script]).await?;
-    }
-    let cut = |request: &str| proxy.cut_reply_then_refuse(request, "NOPERM no more");
-    let sha = |script: &str| redis::Script::new(script).get_hash().to_owned();
-    cut(&sha(stats));
-    let mut errors = vec![queue.stats().await.map(drop)];
-    cut(&sha(get));
-    errors.push(queue.get("id").await.map(drop));
-    cut(&sha(peek));
-    errors.push(queue.list(State::Dead, None, 1).await.map(drop));
-    cut("EXISTS");
-    errors.push(queue.exists().await.map(drop));
-    assert_eq!(proxy.cuts(), 4);
-    for error in errors {
-        let error = error.expect_err("refused");
-        assert_eq!(
-            (error.was_applied(), error.kind()),
-            (Applied::No, ErrorKind::Denied),
-            "{error}"
-        );
-        assert!(!error.to_string().contains("may have"), "{error}");
-    }
-    Ok(())
-}
-
-/// What the lost reply granted comes back when its lease runs out; the call itself goes on.
-#[tokio::test]
-async fn a_claim_whose_reply_is_lost_is_made_anew() -> Result<()> {
-    let (setup, proxy, queue) = proxied().await?;
-    for id in ["first", "second"] {
-        queue
-            .push(
-                Message::new("")
-                    .id(id)
-                    .due(std::time::SystemTime::UNIX_EPOCH),
-            )
-            .await?;
-    }
-    proxy.cut_reply_of(CLAIM);
-    let deliveries = queue.claim(1, HOUR).await?;
-    assert_eq!(proxy.cuts(), 1);
-    assert_eq!(
-        deliveries
-            .iter()
-            .map(|delivery| delivery.id())
-            .collect::<Vec<_>>(),
-        ["second"]
-    );
-    let first = setup.queue.get("first").await?.expect("leased");
-    assert_eq!((first.state, first.crashes), (State::Leased, 0));
     Ok(())
 }

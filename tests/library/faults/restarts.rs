@@ -130,7 +130,7 @@ async fn a_server_that_froze_for_seconds_has_each_message_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn forgotten_scripts_are_loaded_anew() -> Result<()> {
+async fn flushed_scripts_are_loaded_again() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     for round in 0..20 {
@@ -145,7 +145,7 @@ async fn forgotten_scripts_are_loaded_anew() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_that_are_forgotten_all_the_time_stop_nobody() -> Result<()> {
+async fn repeated_script_flushes_stop_no_call() -> Result<()> {
     let setup = setup().await?;
     let mut redis = setup.redis().await?;
     let flushing = tokio::spawn(async move {

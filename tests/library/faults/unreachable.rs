@@ -35,7 +35,7 @@ async fn refused(url: &str, kind: ErrorKind, limit: Duration) -> Result<String> 
     assert!(took < limit, "{error}: after {took:?}");
     assert!(
         !all_text(&error).contains("hunter2"),
-        "it tells the password: {}",
+        "the error contains the password: {}",
         all_text(&error)
     );
     let text = error.to_string();
@@ -63,14 +63,14 @@ async fn refused_connection_names_the_address_without_the_password() -> Result<(
 }
 
 #[tokio::test]
-async fn a_wrong_or_missing_password_is_told_apart() -> Result<()> {
+async fn wrong_and_missing_passwords_give_different_errors() -> Result<()> {
     let server = Server::start(&["--requirepass", "right"])?;
     let at = format!("127.0.0.1:{}", server.port());
     let quick = Duration::from_secs(10);
     let text = refused(&format!("redis://:hunter2@{at}/"), ErrorKind::Denied, quick).await?;
     assert!(text.contains(&at), "{text}");
     refused(
-        &format!("redis://nobody:hunter2@{at}/"),
+        &format!("redis://unknown:hunter2@{at}/"),
         ErrorKind::Denied,
         quick,
     )
@@ -83,7 +83,7 @@ async fn a_wrong_or_missing_password_is_told_apart() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_user_without_rights_is_told_which_are_missing() -> Result<()> {
+async fn error_names_the_missing_rights_of_a_user() -> Result<()> {
     let server = Server::start(&[])?;
     let mut admin = connection(&server.url()).await?;
     let rule = [
@@ -125,7 +125,7 @@ async fn a_user_without_rights_is_told_which_are_missing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_no_url_is_refused_without_repeating_it() -> Result<()> {
+async fn invalid_url_is_rejected_without_repeating_it() -> Result<()> {
     for url in [
         "",
         "hunter2",

@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_cancel_says_who_won_in_every_state() -> Result<()> {
+async fn cancel_reports_the_winner_in_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.cancel("id").await?, Cancelled::Absent);
@@ -178,7 +178,7 @@ async fn run_now_and_reschedule_wake_a_worker() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_requeued_message_starts_anew_and_only_dead_ones_can_be() -> Result<()> {
+async fn requeue_resets_a_message_and_accepts_only_dead_ones() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.requeue("id").await?, Requeued::Absent);

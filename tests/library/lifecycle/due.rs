@@ -11,7 +11,7 @@ use crate::support::{HOUR, LONG, Running, claim_one, seen, server_us, setup, unt
 /// that is early by more than a round trip. It uses many delays because a rounding mistake shows in
 /// some of them only.
 #[tokio::test]
-async fn a_delay_never_ends_early_for_one_who_claims_without_pause() -> Result<()> {
+async fn busy_claimer_never_gets_a_message_early() -> Result<()> {
     let setup = setup().await?;
     let mut redis = setup.redis().await?;
     for round in 0..60 {
@@ -207,7 +207,7 @@ async fn a_message_that_is_due_says_so_in_the_counts() -> Result<()> {
     assert_eq!(
         (stats.scheduled, stats.due, stats.ready),
         (1, 1, 0),
-        "nobody has promoted it"
+        "no node has promoted it"
     );
     Ok(())
 }

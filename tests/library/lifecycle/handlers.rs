@@ -67,7 +67,7 @@ async fn an_error_becomes_a_retry_that_keeps_the_error_and_its_causes() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_settlement_does_what_it_says() -> Result<()> {
+async fn every_settlement_has_its_documented_effect() -> Result<()> {
     let one = setup().await?;
     let stored = handled(&one, hourly(), |_| async { Settlement::again(2 * HOUR) })
         .await?
@@ -129,7 +129,7 @@ async fn a_released_delivery_comes_back_uncharged() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_handler_settled_itself_is_left_alone() -> Result<()> {
+async fn worker_does_not_settle_what_the_handler_settled() -> Result<()> {
     let buried = |delivery: Delivery| async move {
         assert_eq!(delivery.bury("by hand").await?, Settled::Done);
         anyhow::Ok(())
@@ -228,7 +228,7 @@ async fn busy_handler_that_never_yields_ends_at_its_time_limit() -> Result<()> {
 
 /// Panics in a value dropped with the handler, and in the conversion of its result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_panic_leaves_a_message_in_the_hands_of_nobody() -> Result<()> {
+async fn every_panic_of_a_handler_settles_its_message() -> Result<()> {
     let one = setup().await?;
     let worker = one
         .queue

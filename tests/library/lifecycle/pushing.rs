@@ -76,7 +76,7 @@ async fn an_id_that_is_there_is_left_as_it_is_in_every_state() -> Result<()> {
 }
 
 #[tokio::test]
-async fn on_conflict_moves_or_replaces_what_waits_and_nothing_else() -> Result<()> {
+async fn on_conflict_changes_only_waiting_messages() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
@@ -211,7 +211,7 @@ async fn pushes_of_one_id_from_many_tasks_create_it_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_push_that_nobody_waits_for_any_more_hurts_no_other() -> Result<()> {
+async fn dropped_push_does_not_affect_others() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     for round in 0..50 {
@@ -232,7 +232,7 @@ async fn a_push_that_nobody_waits_for_any_more_hurts_no_other() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_lone_push_whose_caller_goes_away_is_stored_all_the_same() -> Result<()> {
+async fn lone_push_is_stored_though_its_caller_is_dropped() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push(Message::new("").due(HOUR)).await?; // connects
@@ -247,7 +247,7 @@ async fn a_lone_push_whose_caller_goes_away_is_stored_all_the_same() -> Result<(
 }
 
 #[tokio::test]
-async fn a_push_that_is_polled_no_more_stands_in_nobodys_way() -> Result<()> {
+async fn push_that_is_no_longer_polled_blocks_no_other() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push(Message::new("").due(HOUR)).await?; // connects

@@ -31,7 +31,7 @@ async fn pop_without_lease_loses_on_crash() -> Result<()> {
     assert_ne!(
         queue.stats().await?.leased,
         0,
-        "they died with something in hand"
+        "each died while it held messages"
     );
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {
@@ -182,7 +182,7 @@ async fn a_crash_burns_the_last_retry_of_innocents() -> Result<()> {
     println!("{} leases ran out until the 49 were handled", stats.crashed);
     assert!(
         stats.crashed >= 50,
-        "the first crash had all of them in hand: {stats:?}"
+        "the first crash held all of them: {stats:?}"
     );
     // Its back-off grows with each crash; this test does not check that.
     let dead = async || {

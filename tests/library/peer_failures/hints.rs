@@ -16,7 +16,7 @@ use crate::support::{
 const BEAT: &str = include_str!("../../../lua/dist/beat.lua");
 const PUSH: &str = include_str!("../../../lua/dist/push.lua");
 /// The fallback interval is 1 s; the rest allows for a slow machine.
-const FLOOR: Duration = Duration::from_secs(1 + 9);
+const FALLBACK_LIMIT: Duration = Duration::from_secs(1 + 9);
 
 /// A worker that reports each handled message and its lateness.
 fn reporting(queue: &Queue) -> (Running, Seen<(String, Duration)>) {
@@ -58,7 +58,7 @@ async fn fires(
     queue.push(Message::new("").id(id).due(delay)).await?;
     let (handled, late) = seen.next().await?;
     ensure!(
-        handled == id && late < FLOOR,
+        handled == id && late < FALLBACK_LIMIT,
         "{handled} instead of {id}, {late:?} late"
     );
     Ok(())
@@ -98,7 +98,7 @@ async fn subscription_lost_and_transfer_stops_for_ever() -> Result<()> {
     command::<()>(&mut admin, &["ACL", "SETUSER", "worker", "resetchannels"]).await?;
     let clients =
         async || command::<String>(&mut admin, &["CLIENT", "LIST", "TYPE", "pubsub"]).await;
-    until("nobody who listens", clients, String::is_empty).await?;
+    until("no subscriber", clients, String::is_empty).await?;
     for delay in [0, 100, 700, 1_500] {
         fires(
             &producer,
@@ -175,7 +175,7 @@ async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
         handled.sort_unstable();
         for ((id, late), delay) in handled.iter().zip([150, 300, 600]) {
             assert_eq!(id, &format!("{round} {delay}"));
-            assert!(*late < FLOOR, "{id}: {late:?} late");
+            assert!(*late < FALLBACK_LIMIT, "{id}: {late:?} late");
         }
     }
     assert_eq!(queue.stats().await?.scheduled, 6, "the far ones wait");
@@ -206,7 +206,7 @@ async fn a_stale_reply_replaces_a_nearer_timer() -> Result<()> {
         proxy.let_go();
         let (handled, late) = seen.next().await?;
         assert_eq!(handled, id);
-        assert!(late < FLOOR, "{id}: {late:?} late");
+        assert!(late < FALLBACK_LIMIT, "{id}: {late:?} late");
     }
     worker.stop().await
 }
@@ -250,7 +250,7 @@ async fn consumers_that_only_read_never_trigger_transfer() -> Result<()> {
         push_raw(port, queue, id, due)?;
         let (handled, late) = seen.next().await?;
         assert_eq!(handled, id);
-        assert!(due == "1" || late < FLOOR, "{id}: {late:?} late");
+        assert!(due == "1" || late < FALLBACK_LIMIT, "{id}: {late:?} late");
     }
     worker.stop().await
 }

@@ -14,7 +14,7 @@ use crate::support::{
     setup, setup_with, stats_until, until,
 };
 
-const FLOOR: Duration = Duration::from_secs(1);
+const FALLBACK: Duration = Duration::from_secs(1);
 /// Allowance for a slow machine.
 const SLOW: Duration = Duration::from_secs(9);
 
@@ -56,7 +56,7 @@ async fn killed_worker_recovers_within_lease_and_fallback() -> Result<()> {
         "worker kill -9: all 50 messages were handled again after {took:?}, the lease was 2 s"
     );
     assert!(
-        took < Duration::from_secs(2) + FLOOR + SLOW,
+        took < Duration::from_secs(2) + FALLBACK + SLOW,
         "it took {took:?}"
     );
     handled.sort_unstable();
@@ -112,7 +112,7 @@ async fn recovers_within_fallback_from_a_leader_killed_before_due() -> Result<()
             assert!(late.is_some(), "early: {one:?}");
             // Messages that the leader claimed before its death return after its lease of 2 s.
             let lease = Duration::from_secs(if one.1 == 1 { 0 } else { 2 });
-            assert!(late < Some(lease + FLOOR + SLOW), "{one:?}");
+            assert!(late < Some(lease + FALLBACK + SLOW), "{one:?}");
         }
     }
     let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == pushed).await?;
@@ -218,7 +218,7 @@ async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<
         all[all.len() / 2],
         all[all.len() - 1]
     );
-    assert!(all[all.len() - 1] < FLOOR + SLOW, "{all:?}");
+    assert!(all[all.len() - 1] < FALLBACK + SLOW, "{all:?}");
     Ok(())
 }
 
@@ -328,7 +328,7 @@ async fn recovers_within_fallback_while_hints_are_cut_every_10_ms() -> Result<()
 async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
     let mut setup = setup_with(&["--appendonly", "yes", "--appendfsync", "always"]).await?;
     // If the kill loses the reply to a claim, the messages return after this lease.
-    let (worker, mut seen) = acking(setup.queue.worker().lease(FLOOR));
+    let (worker, mut seen) = acking(setup.queue.worker().lease(FALLBACK));
     let (mut due, mut new) = (Vec::new(), Vec::new());
     for away_ms in [300, 1_000, 3_000] {
         // Due while the server is down.
@@ -365,7 +365,7 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
         "server restart: what was due was handled {due:?} after it answered, a new message {new:?}"
     );
     assert!(
-        new.iter().all(|took| *took < FLOOR + SLOW),
+        new.iter().all(|took| *took < FALLBACK + SLOW),
         "{due:?} {new:?}"
     );
     worker.stop().await

@@ -77,7 +77,7 @@ fn this_program(part: &str, url: &str) -> Result<Command> {
     command
         .args([
             "--exact",
-            "support::child::a_process_plays_the_part_it_is_told_and_no_other",
+            "support::child::unknown_role_of_a_child_process_is_an_error",
             "--nocapture",
         ])
         .env(PART, part)
@@ -94,13 +94,13 @@ fn say(what: impl std::fmt::Display) {
 
 /// Entry point of child processes. As a test, it checks that an unknown role is an error.
 #[tokio::test]
-async fn a_process_plays_the_part_it_is_told_and_no_other() -> Result<()> {
+async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
     let (Ok(name), Ok(url)) = (std::env::var(PART), std::env::var(URL)) else {
-        let nobody = this_program("nobody", "redis://127.0.0.1:1/")?
+        let unknown = this_program("unknown", "redis://127.0.0.1:1/")?
             .stderr(Stdio::null())
             .output()
             .await?;
-        assert!(!nobody.status.success(), "nobody plays no part");
+        assert!(!unknown.status.success(), "an unknown role must fail");
         return Ok(());
     };
     let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) else {

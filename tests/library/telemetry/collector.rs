@@ -20,7 +20,7 @@ use crate::support::until;
 
 /// A span or an event of the library.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Told {
+pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) level: String,
     pub(crate) fields: BTreeMap<&'static str, String>,
@@ -31,7 +31,7 @@ pub(crate) struct Told {
     handles: usize,
 }
 
-impl Told {
+impl Entry {
     pub(crate) fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
@@ -44,8 +44,8 @@ impl Told {
 
 #[derive(Default)]
 struct Kept {
-    spans: BTreeMap<u64, Told>,
-    events: Vec<Told>,
+    spans: BTreeMap<u64, Entry>,
+    events: Vec<Entry>,
     entered: Vec<u64>,
     /// The next event of this name panics if one of its fields contains this value.
     panics: Option<(&'static str, &'static str)>,
@@ -73,9 +73,9 @@ impl Drop for Hearing {
     }
 }
 
-fn hearer() -> Option<Collector> {
+fn collector() -> Option<Collector> {
     HEARER
-        .try_with(|hearer| hearer.borrow().clone())
+        .try_with(|collector| collector.borrow().clone())
         .ok()
         .flatten()
 }
@@ -95,7 +95,7 @@ impl Collector {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn events(&self, name: &str) -> Vec<Told> {
+    pub(crate) fn events(&self, name: &str) -> Vec<Entry> {
         self.kept()
             .events
             .iter()
@@ -104,7 +104,7 @@ impl Collector {
             .collect()
     }
 
-    pub(crate) fn spans(&self) -> Vec<Told> {
+    pub(crate) fn spans(&self) -> Vec<Entry> {
         self.kept().spans.values().cloned().collect()
     }
 
@@ -115,7 +115,7 @@ impl Collector {
     }
 
     /// Waits for this many events of this name.
-    pub(crate) async fn wait(&self, name: &str, count: usize) -> Result<Vec<Told>> {
+    pub(crate) async fn wait(&self, name: &str, count: usize) -> Result<Vec<Entry>> {
         until(
             name,
             async || Ok(self.events(name)),
@@ -125,8 +125,8 @@ impl Collector {
     }
 
     /// Waits until this many spans have ended.
-    pub(crate) async fn closed(&self, count: usize) -> Result<Vec<Told>> {
-        let closed = |spans: &Vec<Told>| spans.iter().filter(|span| span.closed).count() >= count;
+    pub(crate) async fn closed(&self, count: usize) -> Result<Vec<Entry>> {
+        let closed = |spans: &Vec<Entry>| spans.iter().filter(|span| span.closed).count() >= count;
         until("spans that are over", async || Ok(self.spans()), closed).await
     }
 }
@@ -140,39 +140,39 @@ impl Subscriber for Everybody {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "dueq" && hearer().is_some()
+        metadata.target() == "dueq" && collector().is_some()
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        let mut told = Told {
+        let mut entry = Entry {
             handles: 1,
-            ..told(attributes.metadata())
+            ..entry(attributes.metadata())
         };
-        attributes.record(&mut told);
+        attributes.record(&mut entry);
         assert!(attributes.is_root(), "a handler's run begins a trace");
-        let Some(hearer) = hearer() else {
+        let Some(collector) = collector() else {
             return Id::from_u64(u64::MAX);
         };
-        let id = hearer.next.fetch_add(1, Ordering::Relaxed) + 1;
-        hearer.kept().spans.insert(id, told);
+        let id = collector.next.fetch_add(1, Ordering::Relaxed) + 1;
+        collector.kept().spans.insert(id, entry);
         Id::from_u64(id)
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
-        with_span(id, |told| values.record(told));
+        with_span(id, |entry| values.record(entry));
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let Some(hearer) = hearer() else { return };
-        let mut told = told(event.metadata());
-        event.record(&mut told);
-        let mut kept = hearer.kept();
+        let Some(collector) = collector() else { return };
+        let mut entry = entry(event.metadata());
+        event.record(&mut entry);
+        let mut kept = collector.kept();
         let within = kept.entered.last().and_then(|id| kept.spans.get(id));
-        told.within = within.map(|span| span.name.clone()).unwrap_or_default();
-        let (name, fields) = (told.name.clone(), told.fields.clone());
-        kept.events.push(told);
+        entry.within = within.map(|span| span.name.clone()).unwrap_or_default();
+        let (name, fields) = (entry.name.clone(), entry.fields.clone());
+        kept.events.push(entry);
         let hit =
             |at: &mut (&str, &str)| at.0 == name && fields.values().any(|value| value == at.1);
         let panics = kept.panics.take_if(hit);
@@ -181,14 +181,14 @@ impl Subscriber for Everybody {
     }
 
     fn enter(&self, id: &Id) {
-        if let Some(hearer) = hearer() {
-            hearer.kept().entered.push(id.into_u64());
+        if let Some(collector) = collector() {
+            collector.kept().entered.push(id.into_u64());
         }
     }
 
     fn exit(&self, id: &Id) {
-        let Some(hearer) = hearer() else { return };
-        let mut kept = hearer.kept();
+        let Some(collector) = collector() else { return };
+        let mut kept = collector.kept();
         if let Some(place) = kept
             .entered
             .iter()
@@ -199,34 +199,34 @@ impl Subscriber for Everybody {
     }
 
     fn clone_span(&self, id: &Id) -> Id {
-        with_span(id, |told| told.handles += 1);
+        with_span(id, |entry| entry.handles += 1);
         id.clone()
     }
 
     fn try_close(&self, id: Id) -> bool {
-        let close = |told: &mut Told| {
-            told.handles -= 1;
-            told.closed = told.handles == 0;
-            told.closed
+        let close = |entry: &mut Entry| {
+            entry.handles -= 1;
+            entry.closed = entry.handles == 0;
+            entry.closed
         };
         with_span(&id, close).unwrap_or_default()
     }
 }
 
-fn with_span<T>(id: &Id, work: impl FnOnce(&mut Told) -> T) -> Option<T> {
-    hearer()?.kept().spans.get_mut(&id.into_u64()).map(work)
+fn with_span<T>(id: &Id, work: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+    collector()?.kept().spans.get_mut(&id.into_u64()).map(work)
 }
 
-fn told(metadata: &Metadata<'_>) -> Told {
+fn entry(metadata: &Metadata<'_>) -> Entry {
     let name = metadata.name().to_owned();
-    Told {
+    Entry {
         name,
         level: metadata.level().to_string(),
-        ..Told::default()
+        ..Entry::default()
     }
 }
 
-impl Visit for Told {
+impl Visit for Entry {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.fields.insert(field.name(), value.to_owned());
     }

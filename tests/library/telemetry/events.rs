@@ -10,12 +10,12 @@ use dueq::{Delivery, Due, Message, Retry, Settlement};
 use crate::support::{
     HOUR, LONG, Running, acking, holding, messages, push_all, push_and_claim, seen, setup, steal,
 };
-use crate::telemetry::collector::{Collector, Told};
+use crate::telemetry::collector::{Collector, Entry};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// The only event of this name, with its level and fields.
-async fn one(collector: &Collector, name: &str, level: &str, fields: &[&str]) -> Result<Told> {
+async fn one(collector: &Collector, name: &str, level: &str, fields: &[&str]) -> Result<Entry> {
     let events = collector.wait(name, 1).await?;
     assert_eq!(events.len(), 1, "{events:?}");
     let event = events.into_iter().next().context("an event")?;
@@ -28,7 +28,7 @@ async fn one(collector: &Collector, name: &str, level: &str, fields: &[&str]) ->
 }
 
 #[tokio::test]
-async fn a_handlers_run_is_a_span_that_says_how_it_ended() -> Result<()> {
+async fn handler_run_is_a_span_with_its_outcome() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let setup = setup().await?;
     let handler = |delivery: Delivery| async move {
@@ -178,7 +178,7 @@ async fn the_trace_of_the_push_is_linked() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_worker_tells_of_its_start_its_stop_and_what_it_gives_back() -> Result<()> {
+async fn worker_reports_its_start_stop_and_released_messages() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let setup = setup().await?;
     let (worker, mut held) = holding(setup.queue.worker().concurrency(3).grace(Duration::ZERO));
@@ -212,7 +212,7 @@ async fn a_worker_tells_of_its_start_its_stop_and_what_it_gives_back() -> Result
 }
 
 #[tokio::test]
-async fn a_lost_lease_and_a_crash_are_told_once() -> Result<()> {
+async fn lost_lease_and_crash_are_each_reported_once() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
@@ -258,7 +258,7 @@ async fn a_lost_lease_and_a_crash_are_told_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_emptied_store_and_a_server_that_is_away_are_told() -> Result<()> {
+async fn emptied_store_and_unreachable_server_are_reported() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let mut setup = setup().await?;
     one(
@@ -294,13 +294,13 @@ async fn an_emptied_store_and_a_server_that_is_away_are_told() -> Result<()> {
         ("dueq.wake_up_failed", &["error", "message", "queue"]),
         ("dueq.subscription_failed", &["error", "message", "queue"]),
     ] {
-        let told = collector.wait(name, 1).await?;
+        let entries = collector.wait(name, 1).await?;
         assert_eq!(
-            (told[0].level.as_str(), told[0].names()),
+            (entries[0].level.as_str(), entries[0].names()),
             ("WARN", fields.to_vec()),
             "{name}"
         );
-        assert_eq!(told[0].field("queue"), "orders", "{name}");
+        assert_eq!(entries[0].field("queue"), "orders", "{name}");
     }
     let (queue, message) = (setup.queue.clone(), Message::new("").id("waits").due(HOUR));
     let pushing = tokio::spawn(async move { queue.push(message).await });

@@ -46,7 +46,7 @@ async fn each_answer_to_a_producer_is_counted_once() -> Result<()> {
     queue.cancel("a").await?;
     assert_eq!(queue.push(message("a")).await?, Pushed::Created);
     queue.cancel("a").await?;
-    queue.cancel("nobody").await?;
+    queue.cancel("unknown").await?;
     queue.reschedule("b", HOUR * 2).await?;
     // The library rejects one message, the queue the other.
     assert!(queue.push(message("")).await.is_err());
@@ -212,7 +212,7 @@ async fn messages_due_while_handlers_are_busy_count_as_promoted() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_worker_has_nothing_in_hand() -> Result<()> {
+async fn dropped_worker_counts_no_running_handler() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker());
     push_all(&setup.queue, messages(2)).await?;
@@ -335,7 +335,7 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_handled_while_somebody_reads_is_counted_all_the_same() -> Result<()> {
+async fn concurrent_reads_of_metrics_lose_no_count() -> Result<()> {
     let setup = setup().await?;
     let (sender, mut done) = seen();
     let handler = move |_: Delivery| {

@@ -11,7 +11,7 @@ const FIRST: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const SECOND: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_the_same_in_every_attempt() -> Result<()> {
+async fn trace_parent_is_the_same_in_every_attempt() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let message = Message::new("")
@@ -61,7 +61,7 @@ async fn it_is_the_same_in_every_attempt() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_without_one_has_none() -> Result<()> {
+async fn message_without_a_trace_parent_has_none() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").max_attempts(2)).await?;
     assert_eq!(delivery.trace_parent(), None);
@@ -72,7 +72,7 @@ async fn a_message_without_one_has_none() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_belongs_to_the_push_whose_payload_it_is() -> Result<()> {
+async fn trace_parent_belongs_to_the_push_of_the_payload() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let message = |parent: &str| Message::new("").id("id").due(HOUR).trace_parent(parent);
@@ -108,7 +108,7 @@ async fn it_belongs_to_the_push_whose_payload_it_is() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_none_is_refused_and_nothing_is_pushed() -> Result<()> {
+async fn invalid_trace_parent_is_rejected_before_the_push() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let good = Message::new("").id("good").due(HOUR).trace_parent(FIRST);
@@ -137,7 +137,7 @@ async fn one_that_is_none_is_refused_and_nothing_is_pushed() -> Result<()> {
 /// Another program can write any bytes into this field. They must not reach headers or
 /// environments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_stranger_wrote_is_none() -> Result<()> {
+async fn trace_parent_of_invalid_form_is_ignored() -> Result<()> {
     let setup = setup().await?;
     assert_eq!(
         setup

@@ -78,7 +78,7 @@ async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_whose_message_was_flushed_away_is_told() -> Result<()> {
+async fn handler_learns_that_its_message_was_flushed() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_millis(600)));
     setup.queue.push(Message::new("")).await?;

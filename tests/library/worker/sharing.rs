@@ -75,7 +75,7 @@ async fn a_crowd_of_due_messages_is_spread_over_the_workers() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_handlers_run_at_once_than_was_said() -> Result<()> {
+async fn running_handlers_never_exceed_the_concurrency() -> Result<()> {
     let setup = setup().await?;
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (sender, mut seen) = seen();

@@ -34,7 +34,7 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
 
 /// A pause does not stop a running handler or its settlement.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pause_lets_what_is_being_handled_end() -> Result<()> {
+async fn pause_lets_running_handlers_finish() -> Result<()> {
     let setup = setup().await?;
     let go = std::sync::Arc::new(tokio::sync::Notify::new());
     let (sender, mut seen) = seen();

@@ -58,7 +58,7 @@ async fn a_graceful_stop_lets_handlers_end_and_claims_nothing_more() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_the_grace_time_what_still_runs_is_released_uncharged() -> Result<()> {
+async fn handlers_beyond_the_grace_are_released_uncharged() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().grace(Duration::from_millis(50)));
     push_all(&setup.queue, messages(30)).await?;
@@ -76,7 +76,7 @@ async fn after_the_grace_time_what_still_runs_is_released_uncharged() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropping_the_future_releases_what_it_had() -> Result<()> {
+async fn dropping_the_worker_future_releases_its_messages() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker());
     push_all(&setup.queue, messages(30)).await?;

@@ -1,0 +1,210 @@
+//! Lost replies to settlements, cancels, reschedules, claims and reads.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{
+    Applied, Cancelled, Client, Due, ErrorKind, Message, OnConflict, Pushed, Rescheduled, Settled,
+    State,
+};
+
+use super::proxied::{ACK, CANCEL, CLAIM, RESCHEDULE, RETRY, UPSERT, proxied};
+use crate::support::{HOUR, claim_one, push_and_claim, setup, until, within};
+
+#[tokio::test]
+async fn an_ack_whose_reply_is_lost_is_repeated() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    let delivery = push_and_claim(&queue, Message::new("").id("id")).await?;
+    proxy.cut_reply_of(ACK);
+    assert_eq!(delivery.ack().await?, Settled::Gone, "its first try did it");
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!(setup.queue.stats().await?.acked, 2);
+    Ok(())
+}
+
+/// A repeated retry must not charge a second failure.
+#[tokio::test]
+async fn a_retry_whose_reply_is_lost_is_charged_once() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    let delivery = push_and_claim(&queue, Message::new("").id("id")).await?;
+    proxy.cut_reply_of(RETRY);
+    assert_eq!(delivery.retry(HOUR, "why").await?, dueq::Retried::Lost);
+    assert_eq!(proxy.cuts(), 1);
+    let stored = setup.queue.get("id").await?.expect("scheduled");
+    assert_eq!((stored.failures, stored.error.as_str()), (1, "why"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cancel_whose_reply_is_lost_still_says_cancelled() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    queue.push(Message::new("").id("id").due(HOUR)).await?;
+    proxy.cut_reply_of(CANCEL);
+    assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!(setup.queue.stats().await?.cancelled, 1);
+    Ok(())
+}
+
+/// Another client pushes the id again before the repetition arrives. That is another message.
+#[tokio::test]
+async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    for (due, state) in [(HOUR, State::Scheduled), (Duration::ZERO, State::Leased)] {
+        queue.push(Message::new("old").id("id").due(HOUR)).await?;
+        let cuts = proxy.cuts();
+        proxy.cut_reply_of(CANCEL);
+        proxy.shut();
+        let cancel = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.cancel("id").await }
+        });
+        until(
+            "the lost reply",
+            async || Ok(proxy.cuts()),
+            |now| *now > cuts,
+        )
+        .await?;
+        assert_eq!(
+            setup
+                .queue
+                .push(Message::new("new").id("id").due(due))
+                .await?,
+            Pushed::Created
+        );
+        let claimed = if state == State::Leased {
+            Some(claim_one(&setup.queue).await?)
+        } else {
+            None
+        };
+        proxy.let_in();
+        assert_eq!(
+            within("the cancel", cancel).await???,
+            Cancelled::Cancelled,
+            "its first try did it"
+        );
+        let there = setup.queue.get("id").await?.expect("it is another message");
+        assert_eq!(
+            (there.payload.as_slice(), there.state),
+            (&b"new"[..], state)
+        );
+        match claimed {
+            Some(delivery) => assert_eq!(delivery.ack().await?, Settled::Done),
+            None => assert_eq!(
+                queue.cancel("id").await?,
+                Cancelled::Cancelled,
+                "a new call means what is there now"
+            ),
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn unrepeatable_call_with_a_lost_reply_reports_unknown() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    queue.push(Message::new("old").id("id").due(HOUR)).await?;
+
+    proxy.cut_reply_of(RESCHEDULE);
+    let error = queue.reschedule("id", 2 * HOUR).await.expect_err("unknown");
+    assert_eq!(
+        (error.was_applied(), error.kind()),
+        (Applied::Unknown, ErrorKind::Unavailable),
+        "{error}"
+    );
+
+    proxy.cut_reply_of(UPSERT);
+    let replace = Message::new("new")
+        .id("id")
+        .due(HOUR)
+        .on_conflict(OnConflict::Replace);
+    let error = queue.push(replace).await.expect_err("unknown");
+    assert_eq!(
+        (error.was_applied(), error.kind()),
+        (Applied::Unknown, ErrorKind::Unavailable),
+        "{error}"
+    );
+    assert_eq!(error.message_id(), Some(&b"id"[..]));
+    assert_eq!(proxy.cuts(), 2);
+    assert_eq!(
+        setup.queue.get("id").await?.expect("stored").payload,
+        b"new"
+    );
+
+    // With an absolute and an expected time the call is idempotent, so the client repeats it.
+    let due_ms = queue.get("id").await?.expect("stored").time_ms;
+    proxy.cut_reply_of(RESCHEDULE);
+    let moved = queue
+        .reschedule_if("id", Due::at_ms(due_ms + 5_000), due_ms)
+        .await?;
+    assert_eq!(
+        (moved, proxy.cuts()),
+        (Rescheduled::Moved(due_ms + 5_000), 3)
+    );
+    Ok(())
+}
+
+/// The first reply is lost and the repetition rejected. For a write, the outcome would be unknown.
+#[tokio::test]
+async fn a_read_whose_reply_was_lost_was_not_applied() -> Result<()> {
+    let setup = setup().await?;
+    let proxy = dueq_testkit::Proxy::start(setup.server.port())?;
+    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
+    let (stats, get, peek) = (
+        include_str!("../../../lua/dist/stats.lua"),
+        include_str!("../../../lua/dist/get.lua"),
+        include_str!("../../../lua/dist/peek.lua"),
+    );
+    for script in [stats, get, peek] {
+        setup.command::<String>(&["SCRIPT", "LOAD", script]).await?;
+    }
+    let cut = |request: &str| proxy.cut_reply_then_refuse(request, "NOPERM no more");
+    let sha = |script: &str| redis::Script::new(script).get_hash().to_owned();
+    cut(&sha(stats));
+    let mut errors = vec![queue.stats().await.map(drop)];
+    cut(&sha(get));
+    errors.push(queue.get("id").await.map(drop));
+    cut(&sha(peek));
+    errors.push(queue.list(State::Dead, None, 1).await.map(drop));
+    cut("EXISTS");
+    errors.push(queue.exists().await.map(drop));
+    assert_eq!(proxy.cuts(), 4);
+    for error in errors {
+        let error = error.expect_err("refused");
+        assert_eq!(
+            (error.was_applied(), error.kind()),
+            (Applied::No, ErrorKind::Denied),
+            "{error}"
+        );
+        assert!(!error.to_string().contains("may have"), "{error}");
+    }
+    Ok(())
+}
+
+/// The messages of the lost reply return when their lease runs out. The call claims others.
+#[tokio::test]
+async fn claim_with_a_lost_reply_is_repeated() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    for id in ["first", "second"] {
+        queue
+            .push(
+                Message::new("")
+                    .id(id)
+                    .due(std::time::SystemTime::UNIX_EPOCH),
+            )
+            .await?;
+    }
+    proxy.cut_reply_of(CLAIM);
+    let deliveries = queue.claim(1, HOUR).await?;
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!(
+        deliveries
+            .iter()
+            .map(|delivery| delivery.id())
+            .collect::<Vec<_>>(),
+        ["second"]
+    );
+    let first = setup.queue.get("first").await?.expect("leased");
+    assert_eq!((first.state, first.crashes), (State::Leased, 0));
+    Ok(())
+}
