@@ -80,7 +80,8 @@ local function end_lease(id)
   redis.call('ZREM', LEASES, id)
   redis.call('HDEL', CLAIMS, id)
 end
-local function leave(id, keep) -- takes the id out of all states but this one; of its ready entries the first is kept
+-- Takes the id out of all states but `keep` (nil: out of all); of its ready entries, keeps the first.
+local function remove_from_states_except(id, keep)
   if keep ~= 'leased' then
     end_lease(id)
   end
@@ -98,7 +99,7 @@ local function leave(id, keep) -- takes the id out of all states but this one; o
 end
 local function bury(id, why)
   local failures, crashes, _, options, reason = attrs_of(id)
-  leave(id, 'dead')
+  remove_from_states_except(id, 'dead')
   set_attrs(id, failures, crashes, nil, options, why .. (reason ~= '' and '; before that: ' .. reason or ''))
   redis.call('ZADD', DEAD, now, id)
   redis.call('HINCRBY', META, 'died', 1)
@@ -107,14 +108,15 @@ local function hex(name) -- the token in a name of CLAIMS or LEASES
   return (string.gsub(string.sub(name, 2), '.', function(c) return string.format('%02x', string.byte(c)) end))
 end
 local function has_payload(id) return redis.call('HEXISTS', MESSAGES, id) == 1 end
-local function hollow(id, at)
+local function report_without_payload(id, at) -- an id in the state `at`; the repair takes it out of all states
   found('hollow', id, at, function()
-    leave(id)
+    remove_from_states_except(id)
     redis.call('HDEL', ATTRS, id)
   end)
 end
 local UNKNOWN_MS = 60000 -- length of a lease whose end is unknown; its handler can extend it
-local function lend(id, claim) -- gives the id a lease of its own if it has none, and an unused claim if it has none
+-- Gives the id a lease of its own, if it has none; and a claim with an unused token, if its claim is not readable.
+local function give_own_lease(id, claim)
   if not readable(claim) then
     claim = string.sub(redis.sha1hex(int(now_us) .. id), 1, 16) .. int(now)
   end
@@ -150,7 +152,7 @@ if part == 'ready' then
   for id in pairs(entries) do
     looked = looked + 1
     if not has_payload(id) then
-      hollow(id, 'ready')
+      report_without_payload(id, 'ready')
     end
   end
 else

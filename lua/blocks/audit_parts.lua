@@ -5,13 +5,13 @@ function look.leases(id, score)
   if is_claim then
     if claim == '' then return look_claim(id) end
   elseif not has_payload(id) then
-    return hollow(id, 'leased')
+    return report_without_payload(id, 'leased')
   elseif not readable(claim) then
     found('unclaimed', id, '', function()
       if #states_of(id) > 1 then -- leased and in another state: the other one is right
         end_lease(id)
       else
-        lend(id, claim)
+        give_own_lease(id, claim)
       end
     end)
   elseif not has_own_lease(claim) then
@@ -19,7 +19,7 @@ function look.leases(id, score)
       if shared(id, claim) then
         redis.call('ZREM', LEASES, id)
       else
-        lend(id, claim)
+        give_own_lease(id, claim)
       end
     end)
   end
@@ -36,11 +36,11 @@ function look.claims(id, claim)
   end
   if (string.byte(id) or 3) < 3 then return look_claim(id) end
   if redis.call('ZSCORE', LEASES, id) then return end -- checked with the leases
-  if leased(id) then return has_payload(id) or hollow(id, 'leased') end
+  if leased(id) then return has_payload(id) or report_without_payload(id, 'leased') end
   local alone = has_payload(id) and #states_of(id) == 0
   found(alone and not readable(claim) and 'unclaimed' or 'unleased', id, '', function()
     if alone then
-      lend(id, claim)
+      give_own_lease(id, claim)
     else
       redis.call('HDEL', CLAIMS, id)
     end
@@ -49,14 +49,14 @@ end
 function look.messages(id)
   local at = states_of(id)
   if #at > 1 then
-    found('doubled', id, table.concat(at, ' '), function() leave(id, at[1]) end)
+    found('doubled', id, table.concat(at, ' '), function() remove_from_states_except(id, at[1]) end)
   elseif #at == 0 and redis.call('HEXISTS', CLAIMS, id) == 0 then
     found('unplaced', id, '', function() bury(id, 'audit: it was in no state, and may have been handled') end)
   end
 end
 function look.scheduled(id, score)
   local due = tonumber(score)
-  if not has_payload(id) then return hollow(id, 'scheduled') end
+  if not has_payload(id) then return report_without_payload(id, 'scheduled') end
   if due == math.huge then
     return found('score', id, 'scheduled inf', function() bury(id, 'audit: it was never due') end)
   end
@@ -67,7 +67,7 @@ function look.scheduled(id, score)
   end
 end
 function look.dead(id, score)
-  if not has_payload(id) then return hollow(id, 'dead') end
+  if not has_payload(id) then return report_without_payload(id, 'dead') end
   if tonumber(score) < 0 or tonumber(score) == math.huge then
     found('score', id, 'dead ' .. score, function() redis.call('ZADD', DEAD, now, id) end)
   end

@@ -85,10 +85,10 @@ local function one(i)
 end
 for i = 1, count do
   replies[i] = one(i)
-  whole = whole and (replies[i] == 'CREATED' or string.find(replies[i], '^EXISTS') ~= nil)
+  call_mark_suffices = call_mark_suffices and (replies[i] == 'CREATED' or string.find(replies[i], '^EXISTS') ~= nil)
 end
-remember_call = whole and #noted > 0
-if until_ms and not whole and #noted > 0 and (not call_mark or call_mark % 1 > 0) then
+remember_call = call_mark_suffices and #noted > 0
+if until_ms and not call_mark_suffices and #noted > 0 and (not call_mark or call_mark % 1 > 0) then
   for _, id in ipairs(noted) do
     remember(until_text, call .. ' ' .. id)
   end

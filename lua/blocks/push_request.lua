@@ -3,7 +3,7 @@
 --   attempt              as given; until_text and until_ms: its first part
 --   room, max_payload    limits of the queue; room: how many messages more it may hold
 --   largest              META's largest_payload_bytes, at least 4,096
---   found[i]             true if message i is in the queue
+--   found[i]             true or the payload if message i is in the queue; else false
 --   plain                true if no id has a control byte; false: look at each
 --   ended[i], call_mark  what RECENT holds of id i and of this call, if it may matter
 --   too_late             true if the attempt is past its until, or claims one too far ahead

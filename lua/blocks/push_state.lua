@@ -6,9 +6,9 @@
 --   p, d               how many elements payloads and dues have
 --   options            by id: words to store in ATTRS
 --   noted              ids by which a repetition of this call is recognised
---   whole              whether remembering the call says the same as remembering each of `noted`
+--   call_mark_suffices  whether remembering the call says the same as remembering each of `noted`
 local due_of, due_text, taken, options, p, d = {}, {}, {}, {}, 0, 0
-local noted, whole = {}, not call_mark
+local noted, call_mark_suffices = {}, not call_mark
 replies, payloads, dues, memory, created, longest = {}, {}, {}, {}, 0, largest
 head, length = nil, nil
 local function remember(score, name)

@@ -164,7 +164,8 @@ local function end_lease(id)
   redis.call('ZREM', LEASES, id)
   redis.call('HDEL', CLAIMS, id)
 end
-local function leave(id, keep) -- takes the id out of all states but this one; of its ready entries the first is kept
+-- Takes the id out of all states but `keep` (nil: out of all); of its ready entries, keeps the first.
+local function remove_from_states_except(id, keep)
   if keep ~= 'leased' then
     end_lease(id)
   end
@@ -182,7 +183,7 @@ local function leave(id, keep) -- takes the id out of all states but this one; o
 end
 local function bury(id, why)
   local failures, crashes, _, options, reason = attrs_of(id)
-  leave(id, 'dead')
+  remove_from_states_except(id, 'dead')
   set_attrs(id, failures, crashes, nil, options, why .. (reason ~= '' and '; before that: ' .. reason or ''))
   redis.call('ZADD', DEAD, now, id)
   redis.call('HINCRBY', META, 'died', 1)
@@ -191,14 +192,15 @@ local function hex(name) -- the token in a name of CLAIMS or LEASES
   return (string.gsub(string.sub(name, 2), '.', function(c) return string.format('%02x', string.byte(c)) end))
 end
 local function has_payload(id) return redis.call('HEXISTS', MESSAGES, id) == 1 end
-local function hollow(id, at)
+local function report_without_payload(id, at) -- an id in the state `at`; the repair takes it out of all states
   found('hollow', id, at, function()
-    leave(id)
+    remove_from_states_except(id)
     redis.call('HDEL', ATTRS, id)
   end)
 end
 local UNKNOWN_MS = 60000 -- length of a lease whose end is unknown; its handler can extend it
-local function lend(id, claim) -- gives the id a lease of its own if it has none, and an unused claim if it has none
+-- Gives the id a lease of its own, if it has none; and a claim with an unused token, if its claim is not readable.
+local function give_own_lease(id, claim)
   if not readable(claim) then
     claim = string.sub(redis.sha1hex(int(now_us) .. id), 1, 16) .. int(now)
   end
@@ -235,13 +237,13 @@ function look.leases(id, score)
   if is_claim then
     if claim == '' then return look_claim(id) end
   elseif not has_payload(id) then
-    return hollow(id, 'leased')
+    return report_without_payload(id, 'leased')
   elseif not readable(claim) then
     found('unclaimed', id, '', function()
       if #states_of(id) > 1 then -- leased and in another state: the other one is right
         end_lease(id)
       else
-        lend(id, claim)
+        give_own_lease(id, claim)
       end
     end)
   elseif not has_own_lease(claim) then
@@ -249,7 +251,7 @@ function look.leases(id, score)
       if shared(id, claim) then
         redis.call('ZREM', LEASES, id)
       else
-        lend(id, claim)
+        give_own_lease(id, claim)
       end
     end)
   end
@@ -266,11 +268,11 @@ function look.claims(id, claim)
   end
   if (string.byte(id) or 3) < 3 then return look_claim(id) end
   if redis.call('ZSCORE', LEASES, id) then return end -- checked with the leases
-  if leased(id) then return has_payload(id) or hollow(id, 'leased') end
+  if leased(id) then return has_payload(id) or report_without_payload(id, 'leased') end
   local alone = has_payload(id) and #states_of(id) == 0
   found(alone and not readable(claim) and 'unclaimed' or 'unleased', id, '', function()
     if alone then
-      lend(id, claim)
+      give_own_lease(id, claim)
     else
       redis.call('HDEL', CLAIMS, id)
     end
@@ -279,14 +281,14 @@ end
 function look.messages(id)
   local at = states_of(id)
   if #at > 1 then
-    found('doubled', id, table.concat(at, ' '), function() leave(id, at[1]) end)
+    found('doubled', id, table.concat(at, ' '), function() remove_from_states_except(id, at[1]) end)
   elseif #at == 0 and redis.call('HEXISTS', CLAIMS, id) == 0 then
     found('unplaced', id, '', function() bury(id, 'audit: it was in no state, and may have been handled') end)
   end
 end
 function look.scheduled(id, score)
   local due = tonumber(score)
-  if not has_payload(id) then return hollow(id, 'scheduled') end
+  if not has_payload(id) then return report_without_payload(id, 'scheduled') end
   if due == math.huge then
     return found('score', id, 'scheduled inf', function() bury(id, 'audit: it was never due') end)
   end
@@ -297,7 +299,7 @@ function look.scheduled(id, score)
   end
 end
 function look.dead(id, score)
-  if not has_payload(id) then return hollow(id, 'dead') end
+  if not has_payload(id) then return report_without_payload(id, 'dead') end
   if tonumber(score) < 0 or tonumber(score) == math.huge then
     found('score', id, 'dead ' .. score, function() redis.call('ZADD', DEAD, now, id) end)
   end
@@ -313,7 +315,7 @@ if part == 'ready' then
   for id in pairs(entries) do
     looked = looked + 1
     if not has_payload(id) then
-      hollow(id, 'ready')
+      report_without_payload(id, 'ready')
     end
   end
 else

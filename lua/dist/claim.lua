@@ -77,7 +77,8 @@ local LEASE_MARK, COUNT_MARK = '\1', '\2'
 -- ready, due          how many messages are in READY; how many are due in SCHEDULED
 -- ids, dues           candidates, first those of READY; their dues in runs, as read_due returns them
 -- listed, taken       how many of ids are of READY; how many were looked at
--- granted, payloads   what is granted, and n, how many; granted is the table ids and never ahead of it
+-- granted, payloads   ids and payloads of the grant; n: how many. `granted` is the same table as `ids`: each entry is
+--                     written at or behind the read position
 -- details, shared     details of each, once they differ; the details that all share until then
 -- claims, c           field, value, ... for CLAIMS; how many elements these are
 -- bytes, largest      payload bytes granted; the most that one payload may have
@@ -116,7 +117,7 @@ if redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
   return redis.error_reply('BADARGS the token is that of a claim whose lease lasts: it must be new for each call')
 end
 
--- Ready messages have waited longest, so they go first.
+-- Ready messages first: they were promoted earlier.
 local ids, dues, listed = {}, {}, math.min(share, ready)
 if share > listed then
   -- Reads the first `room` due messages of SCHEDULED; there must be one. Returns their ids, and their dues as runs of

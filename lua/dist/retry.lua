@@ -101,7 +101,7 @@ local function release_from_claim(token, count)
     redis.call('ZREM', LEASES, LEASE_MARK .. token)
   end
 end
--- Returns nil, the claim and its due if the id is leased under this token; else LOST or GONE.
+-- Returns GONE or LOST; or nil, the id's value in CLAIMS and its original due time, if this token holds it.
 local function refusal_of(id, token)
   local claim = redis.call('HGET', CLAIMS, id)
   if claim and #token == 16 and string.sub(claim, 1, 16) == token then

@@ -130,7 +130,7 @@ end
 --   attempt              as given; until_text and until_ms: its first part
 --   room, max_payload    limits of the queue; room: how many messages more it may hold
 --   largest              META's largest_payload_bytes, at least 4,096
---   found[i]             true if message i is in the queue
+--   found[i]             true or the payload if message i is in the queue; else false
 --   plain                true if no id has a control byte; false: look at each
 --   ended[i], call_mark  what RECENT holds of id i and of this call, if it may matter
 --   too_late             true if the attempt is past its until, or claims one too far ahead
@@ -222,9 +222,9 @@ end
 --   p, d               how many elements payloads and dues have
 --   options            by id: words to store in ATTRS
 --   noted              ids by which a repetition of this call is recognised
---   whole              whether remembering the call says the same as remembering each of `noted`
+--   call_mark_suffices  whether remembering the call says the same as remembering each of `noted`
 local due_of, due_text, taken, options, p, d = {}, {}, {}, {}, 0, 0
-local noted, whole = {}, not call_mark
+local noted, call_mark_suffices = {}, not call_mark
 replies, payloads, dues, memory, created, longest = {}, {}, {}, {}, 0, largest
 head, length = nil, nil
 local function remember(score, name)
@@ -334,10 +334,10 @@ local function one(i)
 end
 for i = 1, count do
   replies[i] = one(i)
-  whole = whole and (replies[i] == 'CREATED' or string.find(replies[i], '^EXISTS') ~= nil)
+  call_mark_suffices = call_mark_suffices and (replies[i] == 'CREATED' or string.find(replies[i], '^EXISTS') ~= nil)
 end
-remember_call = whole and #noted > 0
-if until_ms and not whole and #noted > 0 and (not call_mark or call_mark % 1 > 0) then
+remember_call = call_mark_suffices and #noted > 0
+if until_ms and not call_mark_suffices and #noted > 0 and (not call_mark or call_mark % 1 > 0) then
   for _, id in ipairs(noted) do
     remember(until_text, call .. ' ' .. id)
   end
