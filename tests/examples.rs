@@ -38,7 +38,7 @@ fn lines(text: &str, words: &str) -> usize {
 }
 
 #[test]
-fn of_a_payment_and_a_cancellation_one_wins() -> Result<()> {
+fn exactly_one_of_payment_and_cancellation_wins() -> Result<()> {
     let text = run("unpaid_order", &["--speed", "1800"])?;
     for line in [
         "ann pays: in time",
@@ -120,7 +120,7 @@ fn campaign_reaches_each_recipient_once_on_time() -> Result<()> {
 }
 
 #[test]
-fn a_moment_that_is_none_or_is_over_is_refused() -> Result<()> {
+fn invalid_or_past_campaign_time_is_rejected() -> Result<()> {
     let server = Server::start(&[])?;
     for (at, code, reason) in [
         ("2099-03-29T02:30:00[Europe/Berlin]", 2, "falls into a gap"),
@@ -158,7 +158,7 @@ fn a_webhook_is_retried_dies_and_is_revived() -> Result<()> {
 /// Checks the Prometheus text format: help and type before the samples of a metric, no sample
 /// twice.
 #[test]
-fn the_numbers_are_a_page_that_prometheus_can_read() -> Result<()> {
+fn metrics_page_is_valid_for_prometheus() -> Result<()> {
     let text = run("metrics", &[])?;
     let (mut metric, mut samples, mut buckets) = ("", BTreeMap::new(), Vec::new());
     for line in text.lines() {
@@ -265,7 +265,7 @@ fn idle_connections_are_closed_and_none_of_them_early() -> Result<()> {
 }
 
 #[test]
-fn without_a_server_they_fail() -> Result<()> {
+fn examples_fail_without_a_server() -> Result<()> {
     let mut server = Server::start(&[])?;
     server.kill()?;
     for name in [

@@ -53,7 +53,9 @@ impl Task {
     }
 
     fn insert(&mut self, delay: u64, value: &'static str) -> dueq::wheel::Key {
-        self.timers.insert(ms(delay), value).expect("there is room")
+        self.timers
+            .insert(ms(delay), value)
+            .expect("the limit is not reached")
     }
 }
 
@@ -77,7 +79,7 @@ async fn a_timer_wakes_its_task_and_fires_on_time() {
         "the stream ends while there are no timers"
     );
     task.insert(1, "bar");
-    assert!(task.waits(), "and goes on");
+    assert!(task.waits(), "and continues after an insert");
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +99,9 @@ async fn never_early_by_a_fraction_of_a_millisecond() {
         300_000_001,
     ] {
         let when = Instant::now() + Duration::from_micros(micros);
-        timers.insert_at(when, ()).expect("there is room");
+        timers
+            .insert_at(when, ())
+            .expect("the limit is not reached");
         let expired = timers.next().await.expect("one timer");
         assert!(Instant::now() >= when, "{micros} us");
         assert!(
@@ -108,7 +112,7 @@ async fn never_early_by_a_fraction_of_a_millisecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timers_that_are_due_at_once_fire_in_the_order_of_deadlines() {
+async fn due_timers_fire_in_the_order_of_deadlines() {
     let mut task = Task::new();
     for (delay, value) in [
         (234, "4th"),
@@ -198,7 +202,7 @@ async fn remove_of_the_last_wakes_the_sleeper_and_so_does_clear() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drain_returns_the_unprocessed_ones_and_wakes_the_sleeper() {
+async fn drain_returns_remaining_timers_and_wakes_the_task() {
     let mut task = Task::new();
     task.insert(10, "due");
     task.insert(10_000, "far");
@@ -275,7 +279,7 @@ async fn reset_of_an_expired_timer_takes_it_back() {
     let key = task
         .timers
         .insert_at(start - ms(100), "foo")
-        .expect("there is room");
+        .expect("the limit is not reached");
     assert!(task.timers.reset_at(key, start + ms(100)));
     assert!(task.timers.reset_at(key, start + ms(50)));
     assert!(task.waits());
@@ -303,7 +307,9 @@ async fn reset_of_the_first_to_later_makes_the_second_next() {
 async fn a_dropped_next_takes_nothing_with_it() {
     let mut timers = Timers::new();
     for n in 0..10 {
-        timers.insert(ms(10 * n + 5), n).expect("there is room");
+        timers
+            .insert(ms(10 * n + 5), n)
+            .expect("the limit is not reached");
     }
     let (mut taken, mut dropped) = (Vec::new(), 0);
     while taken.len() < 10 {
@@ -313,14 +319,16 @@ async fn a_dropped_next_takes_nothing_with_it() {
         }
     }
     assert_eq!(taken, (0..10).collect::<Vec<_>>());
-    assert!(dropped > 0, "some waits were given up");
+    assert!(dropped > 0, "some waits were dropped");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_drain_leaves_other_tasks_their_turns() {
     let mut timers = Timers::new();
     for _ in 0..200_000 {
-        timers.insert(ms(1_000), ()).expect("there is room");
+        timers
+            .insert(ms(1_000), ())
+            .expect("the limit is not reached");
     }
     sleep(ms(2_000)).await;
     let drained = tokio::spawn(async move {
@@ -346,7 +354,7 @@ async fn no_delay_is_too_long() {
     let never = task
         .timers
         .insert(Duration::MAX, "never")
-        .expect("there is room");
+        .expect("the limit is not reached");
     assert!(task.waits());
     sleep(Duration::from_secs(800 * 86_400)).await;
     assert!(task.waits());
@@ -361,7 +369,7 @@ async fn no_delay_is_too_long() {
 #[tokio::test(start_paused = true)]
 async fn a_stale_key_answers_no() {
     let mut timers = Timers::new();
-    let key = timers.insert(ms(1), 'a').expect("there is room");
+    let key = timers.insert(ms(1), 'a').expect("the limit is not reached");
     assert!(
         timers
             .next()
@@ -380,7 +388,7 @@ async fn a_stale_key_answers_no() {
 #[tokio::test]
 async fn timers_can_move_to_another_task() {
     let mut timers = Timers::new();
-    timers.insert(ms(1), 7).expect("there is room");
+    timers.insert(ms(1), 7).expect("the limit is not reached");
     let expired = tokio::spawn(async move { pin!(timers).next().await });
     assert_eq!(
         expired

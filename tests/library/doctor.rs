@@ -101,7 +101,7 @@ async fn doctor_finds_and_repairs_nothing_in_a_sound_queue() -> Result<()> {
         "{times} checkups while {} messages were handled",
         counts.len()
     );
-    assert!(times > 1, "the doctor looked while they worked");
+    assert!(times > 1, "the doctor ran while the worker ran");
     assert_eq!(
         counts.len() + cancelled,
         2 * EACH,
@@ -138,7 +138,7 @@ async fn doctor_repairs_planted_faults_under_load() -> Result<()> {
     let (worker, mut handled) = acking(setup.queue.worker().concurrency(16));
     let producer = tokio::spawn(produce(setup.client.queue("orders")?, "a"));
     let mut redis = setup.redis().await?;
-    let mut mended = 0;
+    let mut repaired = 0;
     for number in 0..planted {
         let id = format!("planted-{number}");
         let _: i64 = command(&mut redis, &["ZREM", "dueq:{orders}:scheduled", &id]).await?;
@@ -151,13 +151,13 @@ async fn doctor_repairs_planted_faults_under_load() -> Result<()> {
                 .all(|one| one.repaired && one.code == "unplaced"),
             "{checkup:#?}"
         );
-        mended += checkup.findings.len();
+        repaired += checkup.findings.len();
     }
     let cancelled = producer.await??;
     let mut ids = handled.take(EACH - cancelled).await?;
     let stats = stats_until(&setup.queue, "all settled", |stats| stats.leased == 0).await?;
     assert_eq!(
-        (mended, stats.dead, stats.died),
+        (repaired, stats.dead, stats.died),
         (planted, planted as u64, planted as u64)
     );
     ids.sort();

@@ -102,7 +102,7 @@ fn books_balance_with_two_workers() -> Result<()> {
 }
 
 #[test]
-fn races_at_breakneck_speed_are_lost_by_the_books() -> Result<()> {
+fn races_at_high_speed_are_counted_correctly() -> Result<()> {
     // 48 hours become 1 ms: claims and cancels race.
     let mut run = Run::new(&sixty(), &["--workers", "2", "--speed", "1000000000"])?;
     let books = books(&run.output()?)?;
@@ -249,7 +249,7 @@ fn interrupted_it_leaves_no_process_no_queue_and_no_file() -> Result<()> {
 }
 
 #[test]
-fn without_a_server_it_says_so() -> Result<()> {
+fn missing_server_is_reported() -> Result<()> {
     let mut run = Run::new(&sixty(), &[])?;
     run.server.kill()?;
     let output = run.output()?;

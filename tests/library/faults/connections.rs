@@ -64,23 +64,23 @@ async fn flow_through(types: &'static [&'static str], pause: Duration) -> Result
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscribers_that_are_killed() -> Result<()> {
+async fn messages_survive_kills_of_subscribers() -> Result<()> {
     flow_through(&["pubsub"], Duration::from_millis(10)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_that_are_killed() -> Result<()> {
+async fn messages_survive_kills_of_command_connections() -> Result<()> {
     flow_through(&["normal"], Duration::from_millis(20)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_kinds_of_connections_are_killed() -> Result<()> {
+async fn messages_survive_kills_of_all_connections() -> Result<()> {
     flow_through(&["normal", "pubsub"], Duration::from_millis(50)).await
 }
 
 /// The server closes all connections of an idle client. The next calls must still succeed.
 #[tokio::test]
-async fn every_verb_survives_that_its_idle_connection_was_closed() -> Result<()> {
+async fn every_verb_survives_a_closed_idle_connection() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let mut redis = setup.redis().await?;
@@ -152,7 +152,7 @@ async fn unrepeatable_call_avoids_a_connection_closed_long_ago() -> Result<()> {
 }
 
 #[tokio::test]
-async fn full_client_table_is_reported_as_such_and_waited_for() -> Result<()> {
+async fn full_client_table_is_reported_and_waited_for() -> Result<()> {
     let setup = setup().await?;
     let mut redis = setup.redis().await?;
     command::<u64>(

@@ -42,7 +42,7 @@ fn expect_unconfirmed<T: std::fmt::Debug>(result: Result<T, Error>, id: &str) ->
 }
 
 #[tokio::test]
-async fn a_push_waits_for_replicas_and_says_how_many_are_missing() -> Result<()> {
+async fn push_waits_for_replicas_and_reports_the_missing_ones() -> Result<()> {
     let (setup, _replica) = setup().await?;
     let message = |id: &str| Message::new("x").id(id).due(HOUR);
     let (queue, both) = (
@@ -295,7 +295,7 @@ async fn cancels_and_other_changes_wait_too() -> Result<()> {
 /// A server without WAITAOF or without an append-only file rejects the push. Other servers confirm
 /// that it is on disk.
 #[tokio::test]
-async fn disks_are_waited_for_where_the_server_can() -> Result<()> {
+async fn durable_push_waits_for_disks_if_the_server_can() -> Result<()> {
     let fsynced = Durability::Fsynced {
         local: true,
         replicas: 0,

@@ -8,7 +8,7 @@ use dueq::{ErrorKind, Message, Settled};
 use crate::support::{HOUR, acking, ids, push_and_claim, setup, stats_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_goes_on_with_a_new_queue_after_the_store_was_emptied() -> Result<()> {
+async fn work_continues_in_a_new_queue_after_a_flush() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let (worker, mut seen) = acking(queue.worker());

@@ -65,7 +65,7 @@ async fn new_master_that_evicts_is_rejected_until_reconfigured() -> Result<()> {
 
 /// The old master is alive and rejects writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_goes_on_when_an_operator_changes_the_master() -> Result<()> {
+async fn work_continues_when_an_operator_changes_the_master() -> Result<()> {
     let servers = start(1).await?;
     let queue = Client::connect(&servers.url()).await?.queue("orders")?;
     let (worker, mut handled) = acking(queue.worker());

@@ -190,7 +190,7 @@ async fn failovers_lose_nothing_that_all_replicas_had() -> Result<()> {
         let kill = round % 2 == 0;
         let pause = fail_over(&mut servers, kill, &mut times).await?;
         println!(
-            "failover {round}, {}: work went on {pause:?} after the promotion, {} times TILT so far",
+            "failover {round}, {}: work continued {pause:?} after the promotion, {} times TILT so far",
             if kill { "kill -9" } else { "SIGSTOP" },
             servers.tilts()?
         );
@@ -223,7 +223,7 @@ async fn failovers_lose_nothing_that_all_replicas_had() -> Result<()> {
         .count();
     pauses.sort_unstable();
     println!(
-        "{count} failovers: work went on after p50 {:?}, max {:?}; {} pushes acknowledged, {} cancelled, {} cancels in doubt, {} lost, \
+        "{count} failovers: work continued after p50 {:?}, max {:?}; {} pushes acknowledged, {} cancelled, {} cancels in doubt, {} lost, \
          {} early, {} fired \
          after their cancel, {twice} handled more than once",
         pauses[count / 2],

@@ -7,7 +7,7 @@ use dueq_testkit::Server;
 use crate::support::{HOUR, acking, setup, stats_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_server_refuses_pushes_is_drained_and_takes_them_again() -> Result<()> {
+async fn full_server_rejects_pushes_until_it_is_drained() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     for number in 0..40 {

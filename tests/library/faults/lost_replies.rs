@@ -12,11 +12,15 @@ use super::proxied::{ACK, CANCEL, CLAIM, RESCHEDULE, RETRY, UPSERT, proxied};
 use crate::support::{HOUR, claim_one, push_and_claim, setup, until, within};
 
 #[tokio::test]
-async fn an_ack_whose_reply_is_lost_is_repeated() -> Result<()> {
+async fn ack_with_a_lost_reply_is_repeated() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let delivery = push_and_claim(&queue, Message::new("").id("id")).await?;
     proxy.cut_reply_of(ACK);
-    assert_eq!(delivery.ack().await?, Settled::Gone, "its first try did it");
+    assert_eq!(
+        delivery.ack().await?,
+        Settled::Gone,
+        "the first attempt was applied"
+    );
     assert_eq!(proxy.cuts(), 1);
     assert_eq!(setup.queue.stats().await?.acked, 2);
     Ok(())
@@ -24,7 +28,7 @@ async fn an_ack_whose_reply_is_lost_is_repeated() -> Result<()> {
 
 /// A repeated retry must not charge a second failure.
 #[tokio::test]
-async fn a_retry_whose_reply_is_lost_is_charged_once() -> Result<()> {
+async fn retry_with_a_lost_reply_is_charged_once() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let delivery = push_and_claim(&queue, Message::new("").id("id")).await?;
     proxy.cut_reply_of(RETRY);
@@ -36,7 +40,7 @@ async fn a_retry_whose_reply_is_lost_is_charged_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_cancel_whose_reply_is_lost_still_says_cancelled() -> Result<()> {
+async fn cancel_with_a_lost_reply_still_reports_cancelled() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     queue.push(Message::new("").id("id").due(HOUR)).await?;
     proxy.cut_reply_of(CANCEL);
@@ -81,9 +85,13 @@ async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
         assert_eq!(
             within("the cancel", cancel).await???,
             Cancelled::Cancelled,
-            "its first try did it"
+            "the first attempt was applied"
         );
-        let there = setup.queue.get("id").await?.expect("it is another message");
+        let there = setup
+            .queue
+            .get("id")
+            .await?
+            .expect("the other message exists");
         assert_eq!(
             (there.payload.as_slice(), there.state),
             (&b"new"[..], state)
@@ -93,7 +101,7 @@ async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
             None => assert_eq!(
                 queue.cancel("id").await?,
                 Cancelled::Cancelled,
-                "a new call means what is there now"
+                "a new call cancels the current message"
             ),
         }
     }
@@ -146,7 +154,7 @@ async fn unrepeatable_call_with_a_lost_reply_reports_unknown() -> Result<()> {
 
 /// The first reply is lost and the repetition rejected. For a write, the outcome would be unknown.
 #[tokio::test]
-async fn a_read_whose_reply_was_lost_was_not_applied() -> Result<()> {
+async fn read_with_a_lost_reply_was_not_applied() -> Result<()> {
     let setup = setup().await?;
     let proxy = dueq_testkit::Proxy::start(setup.server.port())?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
@@ -158,7 +166,7 @@ async fn a_read_whose_reply_was_lost_was_not_applied() -> Result<()> {
     for script in [stats, get, peek] {
         setup.command::<String>(&["SCRIPT", "LOAD", script]).await?;
     }
-    let cut = |request: &str| proxy.cut_reply_then_refuse(request, "NOPERM no more");
+    let cut = |request: &str| proxy.cut_reply_then_refuse(request, "NOPERM refused");
     let sha = |script: &str| redis::Script::new(script).get_hash().to_owned();
     cut(&sha(stats));
     let mut errors = vec![queue.stats().await.map(drop)];

@@ -57,7 +57,7 @@ async fn without_channels_messages_fire_within_the_fallback() -> Result<()> {
         &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"],
     )
     .await?;
-    assert_eq!(subscribers.1, 0, "it had no right to listen");
+    assert_eq!(subscribers.1, 0, "the user has no right to subscribe");
     worker.stop().await
 }
 
@@ -82,7 +82,7 @@ async fn fires_within_fallback_while_the_subscriber_is_killed() -> Result<()> {
 /// The connection is open but silent, as after a firewall drops its state. The worker must detect
 /// this and subscribe again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscription_that_went_dead_silently_is_renewed() -> Result<()> {
+async fn silent_subscription_is_renewed() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;

@@ -206,7 +206,7 @@ async fn batch_with_a_lost_reply_answers_each_caller_correctly() -> Result<()> {
 
 /// Only the error can report an id that the library made.
 #[tokio::test]
-async fn an_unknown_push_names_the_message_it_made() -> Result<()> {
+async fn error_of_an_unknown_push_names_the_new_message() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let made = || {
         Message::new("made")

@@ -16,7 +16,7 @@ const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 /// Kills the server during pushes, claims and acks, and restarts it on its append-only file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_goes_on_after_the_server_was_killed_and_nothing_is_lost() -> Result<()> {
+async fn killed_server_restarts_without_losing_messages() -> Result<()> {
     let mut setup = setup_with(&DURABLE).await?;
     let queue = setup.queue.clone();
     let (worker, mut seen) = acking(queue.worker().lease(Duration::from_secs(2)));
@@ -102,7 +102,7 @@ pub(super) fn signal(signal: &str, pid: u32) -> Result<()> {
 /// The server freezes for longer than the limit of a call. Clients repeat their calls; the server
 /// later finds all of them in its buffers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_froze_for_seconds_has_each_message_once() -> Result<()> {
+async fn frozen_server_stores_each_message_once() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let delivery = crate::support::push_and_claim(queue, Message::new("").id("held")).await?;
@@ -153,7 +153,7 @@ async fn repeated_script_flushes_stop_no_call() -> Result<()> {
             crate::support::command::<()>(&mut redis, &["SCRIPT", "FLUSH"]).await?;
             tokio::task::yield_now().await;
         }
-        #[expect(unreachable_code, reason = "it names the type of the errors")]
+        #[expect(unreachable_code, reason = "gives the closure its error type")]
         anyhow::Ok(())
     });
     let (worker, mut seen) = acking(setup.queue.worker());

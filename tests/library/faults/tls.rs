@@ -10,7 +10,7 @@ use dueq_testkit::Server;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use crate::support::acking;
-use crate::support::child::{Part, Process};
+use crate::support::child::{Process, Role};
 
 #[tokio::test]
 async fn only_a_trusted_certificate_is_accepted() -> Result<()> {
@@ -72,7 +72,7 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     for host in ["localhost", "127.0.0.1"] {
         let url = format!("rediss://{host}:{port}/");
         // The process reads the trusted certificates from its environment.
-        let mut process = Process::start(Part::Once, &url, &[("SSL_CERT_FILE", &path("ca"))])?;
+        let mut process = Process::start(Role::Once, &url, &[("SSL_CERT_FILE", &path("ca"))])?;
         assert_eq!(process.says().await?, "done");
         let error = Client::connect(&url).await.expect_err("an unknown issuer");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

@@ -160,7 +160,7 @@ async fn server_of_another_protocol_is_an_error_not_a_hang() -> Result<()> {
 }
 
 #[tokio::test]
-async fn one_that_accepts_and_never_answers_is_given_up() -> Result<()> {
+async fn server_that_accepts_but_never_answers_times_out() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let at = listener.local_addr()?;
     tokio::spawn(async move {
@@ -240,7 +240,7 @@ async fn when_the_server_falls_silent_every_call_ends() -> Result<()> {
 
 /// Queued callers wait one time limit in total, not one for each batch before theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_line_of_callers_does_not_multiply_the_wait() -> Result<()> {
+async fn queued_callers_do_not_multiply_the_wait() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;

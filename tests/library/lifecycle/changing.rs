@@ -33,7 +33,7 @@ async fn cancel_reports_the_winner_in_every_state() -> Result<()> {
     assert_eq!(
         queue.claim(1, LONG).await?.len(),
         0,
-        "no claim sees what was cancelled"
+        "no claim gets a cancelled message"
     );
 
     assert_eq!(queue.cancel("message-0000").await?, Cancelled::Leased);
@@ -49,7 +49,7 @@ async fn cancel_reports_the_winner_in_every_state() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_cancel_and_a_claim_exactly_one_wins() -> Result<()> {
+async fn exactly_one_of_cancel_and_claim_wins() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = acking(setup.queue.worker());
     let mut won = 0;
@@ -135,7 +135,7 @@ async fn reschedule_with_an_outdated_expected_time_is_refused() -> Result<()> {
     assert_eq!(
         repeated,
         Rescheduled::Moved(second),
-        "a repetition reads what the first try did"
+        "a repetition gets the result of the first attempt"
     );
     Ok(())
 }
@@ -235,7 +235,7 @@ async fn a_purge_empties_one_state_and_no_other() -> Result<()> {
     assert_eq!(
         queue.purge(State::Dead).await?,
         0,
-        "of a queue that does not exist"
+        "for a queue that does not exist"
     );
     push_all(queue, messages(30)).await?;
     let held = claim(queue, 10).await?;

@@ -111,7 +111,7 @@ async fn a_delay_is_counted_from_the_servers_clock_not_ours() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_past_is_due_at_once_and_says_how_late_it_is() -> Result<()> {
+async fn past_due_time_is_due_at_once_and_its_lateness_counts() -> Result<()> {
     let setup = setup().await?;
     let moments = [
         Message::new("").id("epoch").due(SystemTime::UNIX_EPOCH),
@@ -192,7 +192,7 @@ async fn after_a_reschedule_only_the_new_time_counts() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_message_that_is_due_says_so_in_the_counts() -> Result<()> {
+async fn counts_show_that_a_message_is_due() -> Result<()> {
     let setup = setup().await?;
     setup
         .queue

@@ -59,7 +59,7 @@ async fn a_message_dies_at_its_own_limit_else_at_the_queues() -> Result<()> {
 }
 
 #[tokio::test]
-async fn twenty_attempts_are_the_limit_unless_said() -> Result<()> {
+async fn default_limit_is_twenty_attempts() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push(Message::new("").id("id")).await?;
     for attempt in 1..=20 {
@@ -121,7 +121,7 @@ async fn limits_can_be_set_read_and_are_kept_when_others_are_set() -> Result<()>
     assert_eq!(
         (stats.max_attempts, stats.max_crashes),
         (0, 0),
-        "of a queue that does not exist"
+        "for a queue that does not exist"
     );
     queue
         .configure(Limits::new().max_attempts(7).max_crashes(0))

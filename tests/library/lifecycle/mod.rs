@@ -4,7 +4,7 @@ mod changing;
 mod contents;
 mod due;
 mod handlers;
+mod inspecting;
 mod limits;
-mod looking;
 mod pushing;
 mod settling;

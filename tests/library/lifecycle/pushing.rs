@@ -42,7 +42,7 @@ async fn a_message_is_pushed_delivered_and_acked_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_id_that_is_there_is_left_as_it_is_in_every_state() -> Result<()> {
+async fn push_of_an_existing_id_changes_nothing_in_any_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let push = async |text: &str| queue.push(Message::new(text).id("id").due(HOUR)).await;
@@ -176,7 +176,7 @@ async fn push_all_answers_in_order_and_an_invalid_item_fails_alone() -> Result<(
 }
 
 #[tokio::test]
-async fn nothing_to_push_is_nothing_done() -> Result<()> {
+async fn empty_batch_of_pushes_does_nothing() -> Result<()> {
     let setup = setup().await?;
     assert!(setup.queue.push_many([]).await.is_empty());
     assert_eq!(

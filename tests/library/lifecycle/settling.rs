@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn an_acked_message_is_gone_and_every_later_settle_says_so() -> Result<()> {
+async fn settlements_after_an_ack_report_gone() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
     assert_eq!(delivery.ack().await?, Settled::Done);
@@ -216,7 +216,7 @@ async fn attempt_is_the_sum_of_failures_and_crashes_plus_one() -> Result<()> {
 }
 
 #[tokio::test]
-async fn many_settles_at_once_are_each_answered_for_themselves() -> Result<()> {
+async fn concurrent_settlements_get_their_own_replies() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(300)).await?;

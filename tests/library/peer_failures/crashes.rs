@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use dueq::{Delivery, Message, Settled};
 
-use crate::support::child::{Part, Process};
+use crate::support::child::{Process, Role};
 use crate::support::{
     Running, Setup, acking, command, connection, holding, ids, messages, push_all, seen, setup,
     setup_with, stats_until, until,
@@ -24,7 +24,7 @@ async fn pop_without_lease_loses_on_crash() -> Result<()> {
     for _ in 0..3 {
         // Kill the process while it claims and starts handlers: right after the first line of the
         // first handler.
-        let mut victim = Process::start(Part::Hold, &setup.server.url(), &[])?;
+        let mut victim = Process::start(Role::Hold, &setup.server.url(), &[])?;
         victim.says().await?;
         victim.kill().await?;
     }
@@ -169,10 +169,10 @@ async fn a_crash_burns_the_last_retry_of_innocents() -> Result<()> {
     // Like a supervisor: start another process after each death.
     let supervisor = tokio::spawn(async move {
         loop {
-            let mut process = Process::start(Part::Poisoned, &url, &[])?;
+            let mut process = Process::start(Role::Poisoned, &url, &[])?;
             while process.says().await.is_ok() {}
         }
-        #[expect(unreachable_code, reason = "it names the type of the errors")]
+        #[expect(unreachable_code, reason = "gives the closure its error type")]
         anyhow::Ok(())
     });
     let stats = stats_until(queue, "all innocent ones handled", |stats| {

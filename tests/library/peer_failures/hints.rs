@@ -147,7 +147,7 @@ async fn no_resubscription_after_failover() -> Result<()> {
     command::<()>(&mut successor, &["CONFIG", "SET", "port", &port]).await?;
 
     let (id, late) = seen.next().await?;
-    println!("what was due at about the time of the failover was handled {late:?} late");
+    println!("messages due around the failover were handled {late:?} late");
     assert_eq!(id, "before");
     listener(&mut successor, "").await?;
     fires(&setup.queue, &mut seen, "after", Duration::from_millis(100)).await?;
@@ -178,7 +178,7 @@ async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
             assert!(*late < FALLBACK_LIMIT, "{id}: {late:?} late");
         }
     }
-    assert_eq!(queue.stats().await?.scheduled, 6, "the far ones wait");
+    assert_eq!(queue.stats().await?.scheduled, 6, "the later messages wait");
     worker.stop().await
 }
 

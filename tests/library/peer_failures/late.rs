@@ -35,7 +35,7 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
         .await?;
     let emptied = || queue.metrics().count(Count::StoreEmptied);
     until(
-        "a report that the store was emptied",
+        "an event that reports the emptied store",
         async || Ok(emptied()),
         |count| *count == 1,
     )

@@ -8,7 +8,7 @@ use dueq::{Client, Delivery, Message, Pushed, Queue};
 use dueq_testkit::Server;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::support::child::{Part, Process};
+use crate::support::child::{Process, Role};
 use crate::support::{
     Running, Seen, Setup, acking, command, connection, ids, messages, push_all, seen, server_us,
     setup, setup_with, stats_until, until,
@@ -24,7 +24,7 @@ const SLOW: Duration = Duration::from_secs(9);
 async fn killed_worker_recovers_within_lease_and_fallback() -> Result<()> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(50)).await?;
-    let mut victim = Process::start(Part::Hold, &setup.server.url(), &[])?;
+    let mut victim = Process::start(Role::Hold, &setup.server.url(), &[])?;
     let mut held = Vec::new();
     while held.len() < 50 {
         held.push(victim.says().await?);
@@ -106,7 +106,7 @@ async fn recovers_within_fallback_from_a_leader_killed_before_due() -> Result<()
             .max()
             .flatten()
             .unwrap_or_default();
-        println!("leader kill -9, {before_ms} ms before the due: at most {latest} us late");
+        println!("leader kill -9, {before_ms} ms before the due time: at most {latest} us late");
         for one in &started {
             let late = late_us(one).map(Duration::from_micros);
             assert!(late.is_some(), "early: {one:?}");
@@ -140,7 +140,7 @@ async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Optio
             .await
     };
     let earlier = (nodes().await?, named().await?);
-    let mut leader = Process::start(Part::Hold, &setup.server.url(), &[])?;
+    let mut leader = Process::start(Role::Hold, &setup.server.url(), &[])?;
     let is_new = |leader: &Option<String>| {
         *leader != earlier.1
             && leader
@@ -249,7 +249,7 @@ async fn fires_within_fallback_without_notices_and_wake_ups() -> Result<()> {
         &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"],
     )
     .await?;
-    assert_eq!(subscribers.1, 0, "it had no right to listen");
+    assert_eq!(subscribers.1, 0, "the user has no right to subscribe");
     worker.stop().await
 }
 
@@ -268,7 +268,7 @@ async fn recovers_within_fallback_without_notices_and_wake_tokens() -> Result<()
                 command::<(String, String)>(&mut redis, &["BLPOP", "dueq:{orders}:wake", "0"])
                     .await?;
             }
-            #[expect(unreachable_code, reason = "it names the type of the errors")]
+            #[expect(unreachable_code, reason = "gives the closure its error type")]
             anyhow::Ok(())
         });
     }
@@ -280,7 +280,7 @@ async fn recovers_within_fallback_without_notices_and_wake_tokens() -> Result<()
     )
     .await?;
     assert_eq!(thieves.len(), 8);
-    assert!(thieves.try_join_next().is_none(), "they went on");
+    assert!(thieves.try_join_next().is_none(), "the faults continued");
     worker.stop().await
 }
 
@@ -362,7 +362,7 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
         .await?;
     }
     println!(
-        "server restart: what was due was handled {due:?} after it answered, a new message {new:?}"
+        "server restart: due messages handled {due:?} after its first reply, a new message {new:?}"
     );
     assert!(
         new.iter().all(|took| *took < FALLBACK + SLOW),

@@ -17,7 +17,7 @@ const MARK: &str = "@@ ";
 
 /// The roles of a child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Role {
     /// Handle the messages of `orders` and print their ids.
     Handle,
     /// Claim up to 50 messages of `orders` under leases of 2 s, print their ids and never settle.
@@ -29,11 +29,11 @@ pub(crate) enum Part {
     Poisoned,
 }
 
-const PARTS: [(&str, Part); 4] = [
-    ("handle", Part::Handle),
-    ("hold", Part::Hold),
-    ("once", Part::Once),
-    ("poisoned", Part::Poisoned),
+const PARTS: [(&str, Role); 4] = [
+    ("handle", Role::Handle),
+    ("hold", Role::Hold),
+    ("once", Role::Once),
+    ("poisoned", Role::Poisoned),
 ];
 
 pub(crate) struct Process {
@@ -42,10 +42,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(part: Part, url: &str, environment: &[(&str, &str)]) -> Result<Self> {
+    pub(crate) fn start(role: Role, url: &str, environment: &[(&str, &str)]) -> Result<Self> {
         let name = PARTS
             .iter()
-            .find(|(_, known)| *known == part)
+            .find(|(_, known)| *known == role)
             .map_or("", |(name, _)| name);
         let mut child = this_program(name, url)?
             .envs(environment.iter().copied())
@@ -72,7 +72,7 @@ impl Process {
 }
 
 /// Starts the test program with this role.
-fn this_program(part: &str, url: &str) -> Result<Command> {
+fn this_program(role: &str, url: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args([
@@ -80,7 +80,7 @@ fn this_program(part: &str, url: &str) -> Result<Command> {
             "support::child::unknown_role_of_a_child_process_is_an_error",
             "--nocapture",
         ])
-        .env(PART, part)
+        .env(PART, role)
         .env(URL, url)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -103,19 +103,19 @@ async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
         assert!(!unknown.status.success(), "an unknown role must fail");
         return Ok(());
     };
-    let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) else {
-        bail!("no part is called {name}")
+    let Some((_, role)) = PARTS.iter().find(|(known, _)| *known == name) else {
+        bail!("unknown role {name}")
     };
     let queue = Client::connect(&url).await?.queue("orders")?;
-    match part {
-        Part::Handle => {
+    match role {
+        Role::Handle => {
             let handler = |delivery: Delivery| {
                 say(delivery.id());
                 async {}
             };
             queue.worker().run(handler, std::future::pending()).await?;
         }
-        Part::Hold => {
+        Role::Hold => {
             let handler = |delivery: Delivery| {
                 say(delivery.id());
                 std::future::pending::<()>()
@@ -127,7 +127,7 @@ async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
                 .run(handler, std::future::pending())
                 .await?;
         }
-        Part::Once => {
+        Role::Once => {
             queue.push(Message::new("once")).await?;
             let delivery = claim_one(&queue).await?;
             assert_eq!(
@@ -136,7 +136,7 @@ async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
             );
             say("done");
         }
-        Part::Poisoned => {
+        Role::Poisoned => {
             let handler = async |delivery: Delivery| {
                 say(delivery.id());
                 // The other handlers are running when this one aborts the process.

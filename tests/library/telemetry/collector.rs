@@ -61,7 +61,7 @@ pub(crate) struct Collector {
 
 thread_local! {
     /// The collector of this thread.
-    static HEARER: RefCell<Option<Collector>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Collector>> = const { RefCell::new(None) };
 }
 
 /// Stops recording the thread on drop.
@@ -69,12 +69,12 @@ pub(crate) struct Hearing;
 
 impl Drop for Hearing {
     fn drop(&mut self) {
-        HEARER.set(None);
+        CURRENT.set(None);
     }
 }
 
 fn collector() -> Option<Collector> {
-    HEARER
+    CURRENT
         .try_with(|collector| collector.borrow().clone())
         .ok()
         .flatten()
@@ -87,7 +87,7 @@ impl Collector {
             tracing::subscriber::set_global_default(Everybody).expect("the only subscriber")
         });
         let collector = Self::default();
-        HEARER.set(Some(collector.clone()));
+        CURRENT.set(Some(collector.clone()));
         (collector, Hearing)
     }
 
@@ -127,7 +127,7 @@ impl Collector {
     /// Waits until this many spans have ended.
     pub(crate) async fn closed(&self, count: usize) -> Result<Vec<Entry>> {
         let closed = |spans: &Vec<Entry>| spans.iter().filter(|span| span.closed).count() >= count;
-        until("spans that are over", async || Ok(self.spans()), closed).await
+        until("ended spans", async || Ok(self.spans()), closed).await
     }
 }
 

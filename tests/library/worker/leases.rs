@@ -66,7 +66,10 @@ async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
     let stolen = steal(&setup, &delivery).await?;
     let (delivery, settled) = seen.next().await?;
     assert!(delivery.is_lost());
-    assert_eq!(settled.expect("the settle's answer")?, Settled::Lost);
+    assert_eq!(
+        settled.expect("the reply to the settlement")?,
+        Settled::Lost
+    );
     assert_eq!(
         setup
             .command::<String>(&["HGET", "dueq:{orders}:claims", "id"])
@@ -119,7 +122,7 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
     push_and_claim(
         &queue,
-        Message::new("").id("so that the server knows the script"),
+        Message::new("").id("loads the script on the server"),
     )
     .await?
     .ack()
@@ -156,7 +159,7 @@ async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
     push_and_claim(
         &queue,
-        Message::new("").id("so that the server knows the script"),
+        Message::new("").id("loads the script on the server"),
     )
     .await?
     .ack()
@@ -166,7 +169,7 @@ async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
     push_all(&setup.queue, messages(3)).await?;
     seen.take(3).await?;
     let failed = async || anyhow::Ok(queue.metrics().count(Count::SettleFailed));
-    until("settles that are given up", failed, |failed| *failed >= 3).await?;
+    until("failed settlements", failed, |failed| *failed >= 3).await?;
     proxy.end_stall();
     let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 1 + 3).await?;
     assert_eq!((stats.crashed, stats.leased), (0, 0));
@@ -211,7 +214,7 @@ async fn short_leases_and_quick_handlers_lose_nothing() -> Result<()> {
 
 /// The maximum time limit means no limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn endless_limits_of_time_are_none() -> Result<()> {
+async fn maximum_time_limits_mean_no_limit() -> Result<()> {
     let setup = setup().await?;
     let worker = setup
         .queue

@@ -32,7 +32,7 @@ async fn ends_by(
         .ended()
         .await?
         .err()
-        .context("it ended as if all was well")?;
+        .context("the worker ended without an error")?;
     assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
     assert!(error.to_string().contains("injected"), "{error}");
     if setup.command::<bool>(&["EXISTS", "saved"]).await? {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use dueq::Client;
 
-use crate::support::child::{Part, Process};
+use crate::support::child::{Process, Role};
 use crate::support::{Running, acking, holding, ids, messages, push_all, seen, setup, stats_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,8 +19,8 @@ async fn two_processes_handle_a_thousand_messages_once_each() -> Result<()> {
     setup.queue.resume().await?;
     setup.queue.pause().await?;
     let (mut one, mut two) = (
-        Process::start(Part::Handle, &url, &[])?,
-        Process::start(Part::Handle, &url, &[])?,
+        Process::start(Role::Handle, &url, &[])?,
+        Process::start(Role::Handle, &url, &[])?,
     );
     stats_until(&setup.queue, "two workers", |stats| stats.nodes == 2).await?;
     push_all(&setup.queue, messages(1_000)).await?;
@@ -50,7 +50,7 @@ async fn two_processes_handle_a_thousand_messages_once_each() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_of_due_messages_is_spread_over_the_workers() -> Result<()> {
+async fn many_due_messages_spread_over_the_workers() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.pause().await?;
@@ -169,7 +169,7 @@ async fn more_workers_than_pooled_connections_do_not_starve() -> Result<()> {
     let took = started.elapsed();
     assert!(
         took < Duration::from_secs(30),
-        "they waited for each other: {took:?}"
+        "the workers waited for each other: {took:?}"
     );
     Ok(())
 }

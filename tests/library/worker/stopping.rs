@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_graceful_stop_lets_handlers_end_and_claims_nothing_more() -> Result<()> {
+async fn graceful_stop_finishes_handlers_and_claims_no_more() -> Result<()> {
     let setup = setup().await?;
     let gate = Arc::new(Semaphore::new(0));
     let (sender, mut seen) = seen();
@@ -40,7 +40,7 @@ async fn a_graceful_stop_lets_handlers_end_and_claims_nothing_more() -> Result<(
     .await?;
     gate.add_permits(5);
     stats_until(&setup.queue, "five acked", |stats| stats.acked == 5).await?;
-    assert!(!worker.is_finished(), "it left handlers behind");
+    assert!(!worker.is_finished(), "a handler is still running");
     gate.add_permits(5);
     worker.stop().await?;
     let stats = setup.queue.stats().await?;
@@ -48,7 +48,7 @@ async fn a_graceful_stop_lets_handlers_end_and_claims_nothing_more() -> Result<(
         (stats.acked, stats.leased, stats.released, stats.crashed),
         (10, 0, 0, 0)
     );
-    assert_eq!(stats.nodes, 0, "it said goodbye");
+    assert_eq!(stats.nodes, 0, "the node must leave the queue");
     // The worker also handled messages claimed during the stop. The rest is available to other
     // workers.
     assert_eq!(seen.rest(), Vec::<String>::new());
@@ -109,7 +109,7 @@ async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
 
 /// A stopping worker may have consumed a wake-up token that another worker needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_that_come_and_go_never_leave_a_message_behind() -> Result<()> {
+async fn restarting_workers_leave_no_message_behind() -> Result<()> {
     let setup = setup().await?;
     let (steady, mut handled) = acking(setup.queue.worker().concurrency(2));
     let mut by_others = 0;

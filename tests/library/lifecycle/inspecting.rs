@@ -27,11 +27,15 @@ async fn all(queue: &Queue, state: State, size: usize) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn a_queue_exists_from_its_making_to_its_end() -> Result<()> {
+async fn queue_exists_from_its_first_push_to_its_deletion() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert!(!queue.exists().await?);
-    assert_eq!(queue.stats().await?, Stats::default(), "looking makes none");
+    assert_eq!(
+        queue.stats().await?,
+        Stats::default(),
+        "reading creates no queue"
+    );
     assert!(!queue.exists().await?);
     queue.push(Message::new("").due(HOUR)).await?;
     assert!(queue.exists().await?);
