@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use dueq::{Client, Queue};
 use dueq_testkit::Server;
 
@@ -73,9 +73,18 @@ enum Payload<'a> {
     Input(&'a [u8]),
 }
 
-/// Checks everything that a producer must do, or prints why this language was skipped.
-async fn check(language: &str, prepared: Result<impl Fn() -> Command, Skipped>) -> Result<()> {
-    let start = match prepared {
+/// Producers that users copy.
+const TODAY: &str = "examples/clients";
+/// Producers of release 0.1, which keep running beside newer workers.
+const FROZEN: &str = "tests/compat/0.1/clients";
+
+/// Checks everything that a producer must do, or prints why this language was skipped. `prepare`
+/// makes the program that runs the producer of a folder.
+async fn check<S: Fn() -> Command>(
+    language: &str,
+    prepare: impl Fn(&str) -> Result<Result<S, Skipped>>,
+) -> Result<()> {
+    let start = match prepare(TODAY)? {
         Ok(start) => start,
         Err(Skipped(why)) => {
             // The harness hides output of `println!` from passing tests, so write to stderr
@@ -140,6 +149,26 @@ async fn check(language: &str, prepared: Result<impl Fn() -> Command, Skipped>) 
         "created empty input",
     )?;
     ensure!(queue.stats().await?.pushed == messages.len() as u64 + 1);
+
+    let Ok(frozen) = prepare(FROZEN)? else {
+        bail!("{language}: the producer of 0.1 was skipped, although today's was not");
+    };
+    let producer = Producer {
+        start: &frozen,
+        server: producer.server,
+    };
+    producer.succeeds("from 0.1", Payload::Argument("{}"), "created from 0.1")?;
+    producer.succeeds(
+        "empty input",
+        Payload::Argument("x"),
+        "empty input was pushed before",
+    )?;
+    let mut found = claim_all(&queue, 2).await?;
+    found.sort();
+    ensure!(
+        found[1] == (b"from 0.1".to_vec(), b"{}".to_vec()),
+        "{found:?}"
+    );
     println!("{language}: {:?}", began.elapsed());
     Ok(())
 }
@@ -163,56 +192,65 @@ async fn claim_all(queue: &Queue, count: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)
 }
 
 /// Path of a producer's source file.
-fn example(name: &str) -> String {
+fn source(folder: &str, name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("examples/clients")
+        .join(folder)
         .join(name);
     path.to_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
 async fn shell() -> Result<()> {
-    check(
-        "shell",
-        install::redis_cli().map(|()| || with("sh", &[&example("push.sh")])),
-    )
-    .await
+    let prepare = |folder: &str| {
+        let script = source(folder, "push.sh");
+        Ok(install::redis_cli().map(|()| move || with("sh", &[&script])))
+    };
+    check("shell", prepare).await
 }
 
 #[tokio::test]
 async fn python() -> Result<()> {
-    let python = install::python("redis==7.0.1");
-    check(
-        "Python",
-        python.map(|python| move || with(&python, &[&example("push.py")])),
-    )
-    .await
+    let prepare = |folder: &str| {
+        let script = source(folder, "push.py");
+        let python = install::python("redis==7.0.1");
+        Ok(python.map(|python| move || with(&python, &[&script])))
+    };
+    check("Python", prepare).await
 }
 
 #[tokio::test]
 async fn javascript() -> Result<()> {
-    let script = install::node("ioredis@6.0.0", &example("push.js"));
-    check(
-        "JavaScript",
-        script.map(|script| move || with("node", &[&script])),
-    )
-    .await
+    let prepare = |folder: &str| {
+        let script = install::node("ioredis@6.0.0", &source(folder, "push.js"));
+        Ok(script.map(|script| move || with("node", &[&script])))
+    };
+    check("JavaScript", prepare).await
 }
 
 #[tokio::test]
 async fn go() -> Result<()> {
-    let program = install::go("github.com/redis/go-redis/v9@v9.17.3", &example("push.go"))?;
-    check("Go", program.map(|program| move || with(&program, &[]))).await
+    let prepare = |folder: &str| {
+        let program = install::go(
+            "github.com/redis/go-redis/v9@v9.17.3",
+            &source(folder, "push.go"),
+        )?;
+        Ok(program.map(|program| move || with(&program, &[])))
+    };
+    check("Go", prepare).await
 }
 
 #[tokio::test]
 async fn java() -> Result<()> {
-    let classes = install::java("redis.clients", "jedis", "7.0.0", &example("Push.java"))?;
-    check(
-        "Java",
-        classes.map(|path| move || with("java", &["-cp", &path, "Push"])),
-    )
-    .await
+    let prepare = |folder: &str| {
+        let classes = install::java(
+            "redis.clients",
+            "jedis",
+            "7.0.0",
+            &source(folder, "Push.java"),
+        )?;
+        Ok(classes.map(|path| move || with("java", &["-cp", &path, "Push"])))
+    };
+    check("Java", prepare).await
 }
 
 fn with(program: &str, arguments: &[&str]) -> Command {

@@ -3,6 +3,7 @@
 //!
 //! Time is what `ARGV[1]` says (queues here carry `meta.test`), so that nothing sleeps and 48 hours pass in a millisecond.
 
+mod frozen;
 mod migration;
 mod model;
 mod queue;

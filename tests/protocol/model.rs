@@ -377,3 +377,22 @@ fn users_with_the_least_rights_do_their_work() -> Result<()> {
     );
     Ok(())
 }
+
+/// Scripts and functions of release 0.1 and the scripts of today call one queue in turn: every reply
+/// and every state is what the model expects of one version alone.
+#[test]
+fn frozen_release_and_todays_scripts_share_a_queue() -> Result<()> {
+    let coverage = run(
+        6,
+        Kind::Mixed,
+        steps()?,
+        Calls::BesideFrozen,
+        &AtomicBool::new(false),
+    )?;
+    println!(
+        "{} answers of {} kinds",
+        coverage.values().sum::<usize>(),
+        coverage.len()
+    );
+    Ok(())
+}

@@ -8,6 +8,7 @@ use dueq::Role;
 use dueq_testkit::Server;
 use redis::{Cmd, Connection, ConnectionLike};
 
+use crate::frozen;
 use crate::reply::{Reply, Text, words};
 use crate::scripts::{self, SCRIPTS};
 use crate::state::{KEYS, State};
@@ -18,14 +19,19 @@ pub(crate) const SECOND: u64 = 1_000;
 pub(crate) const HOUR: u64 = 3_600_000;
 pub(crate) const DAY: u64 = 24 * HOUR;
 
-/// How a verb is called: as the script, as the function of the Functions library, or now so, now so; or so by the user whose
-/// role it is, with no more rights than that.
+/// How the tests call a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
+    /// As a script.
     Evalsha,
+    /// As a function of the Functions library.
     Fcall,
+    /// As a script and as a function, in turn.
     InTurn,
+    /// In turn, each call by a user who has only the rights of the verb's role.
     ByRole,
+    /// As a script, as a script of the frozen release 0.1, and as a function of its library, in turn.
+    BesideFrozen,
 }
 
 /// Whose work a verb is.
@@ -41,6 +47,8 @@ pub(crate) struct Queue {
     pub(crate) connection: Connection,
     base: String,
     scripts: BTreeMap<&'static str, Text>,
+    /// The scripts of release 0.1, for `Calls::BesideFrozen`.
+    frozen: BTreeMap<String, Text>,
     calls: Calls,
     /// Of each role, once asked for.
     users: Vec<(Role, Connection)>,
@@ -114,6 +122,7 @@ impl Queue {
             connection,
             base,
             scripts,
+            frozen: BTreeMap::new(),
             calls,
             users,
             called,
@@ -130,18 +139,23 @@ impl Queue {
     /// From now on verbs are called so.
     pub(crate) fn through(&mut self, calls: Calls) -> Result<()> {
         if calls != Calls::Evalsha {
-            let loaded = self.command(words![
-                "FUNCTION",
-                "LOAD",
-                "REPLACE",
-                dueq::functions_code()
-            ])?;
+            let code = match calls {
+                Calls::BesideFrozen => frozen::functions()?,
+                _ => dueq::functions_code(),
+            };
+            let loaded = self.command(words!["FUNCTION", "LOAD", "REPLACE", code])?;
             ensure!(loaded.text()? == "dueq");
         }
         if calls == Calls::ByRole {
             for role in [Role::Producer, Role::Consumer, Role::Operator] {
                 let connection = self.user(role, "q")?;
                 self.users.push((role, connection));
+            }
+        }
+        if calls == Calls::BesideFrozen {
+            for (verb, source) in frozen::scripts()? {
+                let sha = self.command(words!["SCRIPT", "LOAD", source])?;
+                self.frozen.insert(verb, sha.bytes()?.clone());
             }
         }
         self.calls = calls;
@@ -227,9 +241,11 @@ impl Queue {
         let in_turn =
             [Calls::InTurn, Calls::ByRole].contains(&self.calls) && self.called.is_multiple_of(2);
         let function = (self.calls == Calls::Fcall || in_turn) && !scripts::are_replaced();
-        let mut words = match function {
-            true => words!["FCALL", format!("dueq_{verb}"), keys.len() as u64],
-            false => words!["EVALSHA", script, keys.len() as u64],
+        let mut words = match (self.frozen.get(verb), self.called % 3) {
+            (Some(sha), 1) => words!["EVALSHA", sha, keys.len() as u64],
+            (Some(_), 2) => words!["FCALL", format!("dueq_{verb}"), keys.len() as u64],
+            _ if function => words!["FCALL", format!("dueq_{verb}"), keys.len() as u64],
+            _ => words!["EVALSHA", script, keys.len() as u64],
         };
         let items = match verb {
             "push" | "upsert" => argv.len().saturating_sub(2) / 4,

@@ -1,0 +1,167 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/ack.lua and lua/blocks: change these, not this file.
+-- ack: ends deliveries that were handled (leased -> gone).
+-- KEYS   the ten of the queue
+-- ARGV   now | per claim: token, how many ids follow, ids; 1 to 1,000 ids in all
+-- Reply  {header, {OK | GONE | LOST, ...}}, one for each id; one OK alone if it is the result of all
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(1) a delivery, O(log leases) a claim that ends and a delivery that was extended
+-- Again  GONE
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+-- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
+-- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
+local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
+local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
+-- Takes `count` ids from under the claim's lease. The lease ends with the last one.
+local function release_from_claim(token, count)
+  local held = tonumber(redis.call('HGET', CLAIMS, COUNT_MARK .. token))
+  if held and held > count then
+    redis.call('HSET', CLAIMS, COUNT_MARK .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
+    redis.call('ZREM', LEASES, LEASE_MARK .. token)
+  end
+end
+local ids, groups, at = {}, {}, 2
+while at <= #ARGV do
+  local count = tonumber(ARGV[at + 1])
+  if not count or count < 1 or count % 1 ~= 0 or at + 1 + count > #ARGV or #ids + count > 1000 then
+    ids = {}
+    break
+  end
+  local from = #ids + 1
+  if from == 1 then
+    ids = {unpack(ARGV, at + 2, at + 1 + count)} -- mostly all ids of the call
+  else
+    for i = at + 2, at + 1 + count do
+      ids[#ids + 1] = ARGV[i]
+    end
+  end
+  groups[#groups + 1] = {token = ARGV[at], from = from, to = #ids, ended = count}
+  at = at + 2 + count
+end
+if #ids == 0 then
+  return redis.error_reply(
+    'BADARGS ack takes now, then token, number of ids, ids for one or more claims, 1 to 1000 ids in all')
+end
+local claims = redis.call('HMGET', CLAIMS, unpack(ids))
+local has_attrs = redis.call('HLEN', ATTRS) > 1
+redis.call('HLEN', MESSAGES)
+local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
+local replies, acked, extended, n = {'OK'}, ids, {}, #ids
+-- Fast path: all ids are under the leases of their claims. HDEL finds an id that is given twice.
+local sound = true
+for _, group in ipairs(groups) do
+  local claim
+  for i = group.from, group.to do
+    if claims[i] ~= claim then -- neighbours often share their claim and its due
+      claim = claims[i]
+      if not fits(claim, group.token) or has_own_lease(claim) then
+        sound = false
+        break
+      end
+    end
+  end
+end
+local deleted = sound and redis.call('HDEL', CLAIMS, unpack(ids))
+if deleted ~= n then -- one by one; each sees what the earlier ones did
+  local taken = {}
+  replies, acked, n = {}, {}, 0
+  for _, group in ipairs(groups) do
+    group.ended = 0
+    for i = group.from, group.to do
+      local id, claim = ids[i], claims[i]
+      if taken[id] then
+        replies[i] = 'GONE'
+      elseif fits(claim, group.token) then
+        n = n + 1
+        replies[i], acked[n], taken[id] = 'OK', id, true
+        if has_own_lease(claim) then
+          extended[#extended + 1] = id
+        else
+          group.ended = group.ended + 1
+        end
+      else
+        replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
+      end
+    end
+  end
+  if n == 0 then return {finish(false), replies} end
+  if not deleted then
+    redis.call('HDEL', CLAIMS, unpack(acked))
+  end
+end
+for _, group in ipairs(groups) do
+  if group.ended > 0 then
+    release_from_claim(group.token, group.ended)
+  end
+end
+if #extended > 0 then
+  redis.call('ZREM', LEASES, unpack(extended))
+end
+redis.call('HDEL', MESSAGES, unpack(acked))
+if has_attrs then
+  redis.call('HDEL', ATTRS, unpack(acked))
+end
+redis.call('HINCRBY', META, 'acked', n)
+return {finish(true, false, old_head, nil, old_length), replies}

@@ -1,0 +1,341 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/audit.lua and lua/blocks: change these, not this file.
+-- audit: checks that each id is in exactly one state, a bounded step at a time, and repairs it if asked. A step checks
+--        and repairs in one call, so workers and producers may go on. Call `verify` first: it repairs what audit needs.
+-- KEYS   the ten of the queue
+-- ARGV   now | part: ready, leases, claims, messages, scheduled, dead or attrs
+--        | cursor: 0 for the first step, then as replied | limit: 1 to 1,000, about how many entries a step looks at
+--        | 1 to repair, else empty
+-- Reply  {header, next cursor (0 at the end), looked at, {{kind, id, detail, 1 if repaired else 0}, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(limit log n), and one scan of the ready list
+-- Again  finds what was not repaired
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+local function is_counter(text) -- whether HINCRBY can add to it
+  return text == '0' or #text <= 16 and string.find(text, '^[1-9]%d*$')
+end
+-- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
+-- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
+local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
+local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
+-- Takes `count` ids from under the claim's lease. The lease ends with the last one.
+local function release_from_claim(token, count)
+  local held = tonumber(redis.call('HGET', CLAIMS, COUNT_MARK .. token))
+  if held and held > count then
+    redis.call('HSET', CLAIMS, COUNT_MARK .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
+    redis.call('ZREM', LEASES, LEASE_MARK .. token)
+  end
+end
+local part, cursor, limit, repairs = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
+local zset = ({scheduled = SCHEDULED, leases = LEASES, dead = DEAD})[part or '']
+local hash = ({claims = CLAIMS, messages = MESSAGES, attrs = ATTRS})[part or '']
+if #ARGV ~= 5 or not (zset or hash or part == 'ready') or not string.find(cursor, '^%d+$')
+  or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 or not (repairs or ARGV[5] == '') then
+  return redis.error_reply('BADARGS audit takes now, part (ready, leases, claims, messages, scheduled, dead or attrs), '
+    .. 'cursor, limit (1 to 1000), 1 or empty')
+end
+redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
+-- HINCRBY of a bad counter would stop a repair halfway: until verify has repaired that, audit only checks.
+local sound = is_counter(seq or '0') and is_counter(redis.call('HGET', META, 'died') or '0')
+repairs, seq, incarnation = repairs and layout and sound, sound and seq or '0', incarnation or ''
+local placeholder, findings, repaired = '\0' .. string.rep('-', 70), {}, 0
+local function found(kind, id, detail, repair)
+  if repairs then
+    repair()
+    repaired = repaired + 1
+  end
+  findings[#findings + 1] = {kind, id, detail, repairs and 1 or 0}
+end
+
+local entries = {} -- by id: its entries in READY
+for _, entry in ipairs(redis.call('LRANGE', READY, 0, -1)) do
+  local id = string.match(entry, '^%d+:(.+)$')
+  if id then
+    entries[id] = entries[id] or {}
+    table.insert(entries[id], entry)
+  elseif part == 'ready' and entry ~= placeholder then
+    found('entry', entry, '', function() redis.call('LREM', READY, -1, entry) end)
+  end
+end
+local function readable(claim) return string.find(claim, '^%d+%+?$', 17) end
+local function shared(id, claim) -- whether the id is under the lease of its claim
+  local ids = not has_own_lease(claim) and readable(claim)
+    and redis.call('HGET', CLAIMS, LEASE_MARK .. string.sub(claim, 1, 16))
+  return ids and string.find('\n' .. ids .. '\n', '\n' .. id .. '\n', 1, true)
+end
+local function leased(id)
+  return shared(id, redis.call('HGET', CLAIMS, id) or '') or redis.call('ZSCORE', LEASES, id)
+end
+-- All states that an id is in; the first one is kept: a handler may have a leased message, an operator decides about a
+-- dead one, and the due in SCHEDULED counts more than the one in READY.
+local function states_of(id)
+  local at = {leased(id) and 'leased' or nil}
+  if redis.call('ZSCORE', DEAD, id) then
+    at[#at + 1] = 'dead'
+  end
+  if redis.call('ZSCORE', SCHEDULED, id) then
+    at[#at + 1] = 'scheduled'
+  end
+  for _ in ipairs(entries[id] or {}) do
+    at[#at + 1] = 'ready'
+  end
+  return at
+end
+local function end_lease(id)
+  local claim = redis.call('HGET', CLAIMS, id) or ''
+  if shared(id, claim) then
+    release_from_claim(string.sub(claim, 1, 16), 1)
+  end
+  redis.call('ZREM', LEASES, id)
+  redis.call('HDEL', CLAIMS, id)
+end
+-- Takes the id out of all states but `keep` (nil: out of all); of its ready entries, keeps the first.
+local function remove_from_states_except(id, keep)
+  if keep ~= 'leased' then
+    end_lease(id)
+  end
+  if keep ~= 'dead' then
+    redis.call('ZREM', DEAD, id)
+  end
+  if keep ~= 'scheduled' then
+    redis.call('ZREM', SCHEDULED, id)
+  end
+  for i, entry in ipairs(entries[id] or {}) do
+    if keep ~= 'ready' or i > 1 then
+      redis.call('LREM', READY, -1, entry)
+    end
+  end
+end
+local function bury(id, why)
+  local failures, crashes, _, options, reason = attrs_of(id)
+  remove_from_states_except(id, 'dead')
+  set_attrs(id, failures, crashes, nil, options, why .. (reason ~= '' and '; before that: ' .. reason or ''))
+  redis.call('ZADD', DEAD, now, id)
+  redis.call('HINCRBY', META, 'died', 1)
+end
+local function hex(name) -- the token in a name of CLAIMS or LEASES
+  return (string.gsub(string.sub(name, 2), '.', function(c) return string.format('%02x', string.byte(c)) end))
+end
+local function has_payload(id) return redis.call('HEXISTS', MESSAGES, id) == 1 end
+local function report_without_payload(id, at) -- an id in the state `at`; the repair takes it out of all states
+  found('hollow', id, at, function()
+    remove_from_states_except(id)
+    redis.call('HDEL', ATTRS, id)
+  end)
+end
+local UNKNOWN_MS = 60000 -- length of a lease whose end is unknown; its handler can extend it
+-- Gives the id a lease of its own, if it has none; and a claim with an unused token, if its claim is not readable.
+local function give_own_lease(id, claim)
+  if not readable(claim) then
+    claim = string.sub(redis.sha1hex(int(now_us) .. id), 1, 16) .. int(now)
+  end
+  redis.call('HSET', CLAIMS, id, has_own_lease(claim) and claim or claim .. '+')
+  redis.call('ZADD', LEASES, 'NX', now_up + UNKNOWN_MS, id)
+end
+local function look_claim(name) -- whether a claim's lease, ids and count fit together
+  local token, held = string.sub(name, 2), 0
+  local lease = redis.call('ZSCORE', LEASES, LEASE_MARK .. token)
+  local ids, count = unpack(redis.call('HMGET', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token))
+  for id in string.gmatch(ids or '', '[^\n]+') do
+    local claim = redis.call('HGET', CLAIMS, id)
+    if claim and string.find(claim, token, 1, true) == 1 and not has_own_lease(claim) then
+      held = held + 1
+    end
+  end
+  if not (lease or ids or count) then return end -- it may have ended within this step
+  if lease and held > 0 and count == int(held) then return end
+  local counts = 'counts ' .. (count or 'nothing') .. ', holds ' .. int(held)
+  found('claim', hex(name), not ids and 'no ids' or not lease and 'no lease' or counts, function()
+    redis.call('HSET', CLAIMS, COUNT_MARK .. token, held)
+    if held == 0 then
+      release_from_claim(token, 0)
+    else
+      redis.call('ZADD', LEASES, 'NX', now_up + UNKNOWN_MS, LEASE_MARK .. token)
+    end
+  end)
+end
+
+local look = {} -- by part: checks one entry
+function look.leases(id, score)
+  local deadline, claim = tonumber(score), redis.call('HGET', CLAIMS, id) or ''
+  local is_claim = string.sub(id, 1, 1) == LEASE_MARK
+  if is_claim then
+    if claim == '' then return look_claim(id) end
+  elseif not has_payload(id) then
+    return report_without_payload(id, 'leased')
+  elseif not readable(claim) then
+    found('unclaimed', id, '', function()
+      if #states_of(id) > 1 then -- leased and in another state: the other one is right
+        end_lease(id)
+      else
+        give_own_lease(id, claim)
+      end
+    end)
+  elseif not has_own_lease(claim) then
+    found('unmarked', id, '', function()
+      if shared(id, claim) then
+        redis.call('ZREM', LEASES, id)
+      else
+        give_own_lease(id, claim)
+      end
+    end)
+  end
+  if deadline < 0 or deadline > now_up + 86400000 then
+    found('score', is_claim and hex(id) or id, 'leased ' .. score, function()
+      redis.call('ZADD', LEASES, 'XX', now_up + UNKNOWN_MS, id)
+    end)
+  end
+end
+function look.claims(id, claim)
+  if string.sub(id, 1, 1) == COUNT_MARK then -- checked with its ids or its lease, if there are any
+    local ids = LEASE_MARK .. string.sub(id, 2)
+    if redis.call('HEXISTS', CLAIMS, ids) == 1 or redis.call('ZSCORE', LEASES, ids) then return end
+  end
+  if (string.byte(id) or 3) < 3 then return look_claim(id) end
+  if redis.call('ZSCORE', LEASES, id) then return end -- checked with the leases
+  if leased(id) then return has_payload(id) or report_without_payload(id, 'leased') end
+  local alone = has_payload(id) and #states_of(id) == 0
+  found(alone and not readable(claim) and 'unclaimed' or 'unleased', id, '', function()
+    if alone then
+      give_own_lease(id, claim)
+    else
+      redis.call('HDEL', CLAIMS, id)
+    end
+  end)
+end
+function look.messages(id)
+  local at = states_of(id)
+  if #at > 1 then
+    found('doubled', id, table.concat(at, ' '), function() remove_from_states_except(id, at[1]) end)
+  elseif #at == 0 and redis.call('HEXISTS', CLAIMS, id) == 0 then
+    found('unplaced', id, '', function() bury(id, 'audit: it was in no state, and may have been handled') end)
+  end
+end
+function look.scheduled(id, score)
+  local due = tonumber(score)
+  if not has_payload(id) then return report_without_payload(id, 'scheduled') end
+  if due == math.huge then
+    return found('score', id, 'scheduled inf', function() bury(id, 'audit: it was never due') end)
+  end
+  if due < 0 or due % 1 ~= 0 then
+    found('score', id, 'scheduled ' .. score, function()
+      redis.call('ZADD', SCHEDULED, math.max(0, math.ceil(due)), id)
+    end)
+  end
+end
+function look.dead(id, score)
+  if not has_payload(id) then return report_without_payload(id, 'dead') end
+  if tonumber(score) < 0 or tonumber(score) == math.huge then
+    found('score', id, 'dead ' .. score, function() redis.call('ZADD', DEAD, now, id) end)
+  end
+end
+function look.attrs(id, value)
+  local readable_attrs = string.find(value, '^%d+ %d+ %d+ [^\n]*\n') or string.find(value, '^%d+ %d+ %- [^\n]*\n')
+  if not has_payload(id) or not readable_attrs then
+    found('attrs', id, has_payload(id) and '' or 'absent', function() redis.call('HDEL', ATTRS, id) end)
+  end
+end
+local next_cursor, visited, looked = '0', {[placeholder] = true}, 0
+if part == 'ready' then
+  for id in pairs(entries) do
+    looked = looked + 1
+    if not has_payload(id) then
+      report_without_payload(id, 'ready')
+    end
+  end
+else
+  local scan, step = {zset and 'ZSCAN' or 'HSCAN', zset or hash, cursor, 'COUNT', limit}, 2
+  if part == 'messages' and (redis.REDIS_VERSION_NUM or 0) >= 0x00070400 then
+    scan[6], step = 'NOVALUES', 1
+  elseif part == 'messages' then -- HSCAN returns the payloads too: limit them to a few megabytes
+    local largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 16777216
+    scan[5] = math.min(limit, math.max(1, math.floor(4194304 / largest)))
+  elseif part == 'claims' then
+    scan[5] = math.ceil(limit / 10) -- one claim may have granted a thousand ids
+  end
+  local page = redis.call(unpack(scan))
+  next_cursor = page[1]
+  for i = 1, #page[2], step do
+    local id = page[2][i]
+    if not visited[id] then
+      visited[id], looked = true, looked + 1
+      look[part](id, page[2][i + 1])
+    end
+  end
+end
+return {finish(repaired > 0, not repairs), next_cursor, looked, findings}

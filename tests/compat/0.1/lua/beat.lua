@@ -1,0 +1,126 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/beat.lua and lua/blocks: change these, not this file.
+-- beat: records that a node lives, and does the leader's housekeeping.
+--       A node that was silent for 3 s is forgotten. A node becomes or stays leader for 2.5 s. RECENT and DEAD are
+--       trimmed, 500 entries a beat. After 3 s without any beat, or a clock that went back, reaps pause for 5 s, so
+--       that live nodes can extend their leases first.
+-- KEYS   the ten of the queue
+-- ARGV   now | node: 1 to 200 bytes | stay, or leave to be forgotten at once
+-- Reply  {header, 1 if this node is the leader else 0, live nodes, reap_after ms, ready messages}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(log nodes + trimmed)
+-- Again  harmless
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then
+    redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+  end
+end
+local node = ARGV[2]
+if #ARGV ~= 3 or #node < 1 or #node > 200 or string.find(node, '%c')
+  or not (ARGV[3] == 'stay' or ARGV[3] == 'leave') then
+  return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay or leave')
+end
+if not layout then return {finish(false), 0, 0, 0, 0} end
+local leader, leader_until, last_beat, reap_after, keep_ms, keep = unpack(redis.call('HMGET', META,
+  'leader', 'leader_until', 'last_beat', 'reap_after', 'dead_keep_ms', 'dead_keep'))
+local dead = redis.call('ZCARD', DEAD) - 1
+redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
+
+local silence = now - tonumber(last_beat or now)
+if silence > 3000 or silence < 0 then
+  reap_after = now + 5000
+end
+redis.call('ZREMRANGEBYSCORE', NODES, '-inf', now - 3000)
+redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(now), '(inf') -- beats of the future: the clock went back
+local until_ms = tonumber(leader_until)
+local free = not leader or leader == '' or until_ms <= now or until_ms > now + 2500
+if ARGV[3] == 'leave' then
+  redis.call('ZREM', NODES, node)
+  if leader == node then
+    leader = ''
+  end
+else
+  redis.call('ZADD', NODES, now, node)
+  if free then
+    leader = node
+  end
+  if leader == node then
+    leader_until = now + 2500
+  end
+end
+redis.call('HSET', META, 'last_beat', now, 'reap_after', reap_after or 0, 'leader', leader or '',
+  'leader_until', leader_until or 0)
+
+trim_recent(500)
+local too_old = redis.call('ZCOUNT', DEAD, '-inf', now - tonumber(keep_ms or 2592000000))
+local over = math.max(dead - tonumber(keep or 100000), too_old)
+if over > 0 then
+  local ids = redis.call('ZRANGE', DEAD, 0, math.min(over, 500) - 1)
+  redis.call('ZREMRANGEBYRANK', DEAD, 0, #ids - 1)
+  redis.call('HDEL', MESSAGES, unpack(ids))
+  redis.call('HDEL', ATTRS, unpack(ids))
+  redis.call('HINCRBY', META, 'trimmed', #ids)
+end
+local ready = math.max(0, redis.call('LLEN', READY) - 1)
+return {finish(over > 0), leader == node and 1 or 0, redis.call('ZCARD', NODES) - 1, tonumber(reap_after or 0), ready}

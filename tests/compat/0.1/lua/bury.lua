@@ -1,0 +1,135 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/bury.lua and lua/blocks: change these, not this file.
+-- bury: declares messages dead (leased -> dead), with a reason; charges no attempt.
+-- KEYS   the ten of the queue
+-- ARGV   now | per delivery, 1 to 1,000: id, token, reason (its first 1,024 bytes are kept)
+-- Reply  {header, {OK | GONE | LOST, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(log n) a delivery
+-- Again  LOST
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+-- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
+-- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
+local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
+local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
+-- Takes `count` ids from under the claim's lease. The lease ends with the last one.
+local function release_from_claim(token, count)
+  local held = tonumber(redis.call('HGET', CLAIMS, COUNT_MARK .. token))
+  if held and held > count then
+    redis.call('HSET', CLAIMS, COUNT_MARK .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
+    redis.call('ZREM', LEASES, LEASE_MARK .. token)
+  end
+end
+-- Returns GONE or LOST; or nil, the id's value in CLAIMS and its original due time, if this token holds it.
+local function refusal_of(id, token)
+  local claim = redis.call('HGET', CLAIMS, id)
+  if claim and #token == 16 and string.sub(claim, 1, 16) == token then
+    return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0
+  end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
+end
+local function end_lease(id, claim)
+  redis.call('HDEL', CLAIMS, id)
+  if has_own_lease(claim) then
+    redis.call('ZREM', LEASES, id)
+  else
+    release_from_claim(string.sub(claim, 1, 16), 1)
+  end
+end
+local count = (#ARGV - 1) / 3
+if count < 1 or count > 1000 or count % 1 ~= 0 then
+  return redis.error_reply('BADARGS bury takes now, then id, token, reason for 1 to 1000 deliveries')
+end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
+local replies, changed = {}, 0
+for i = 1, count do
+  local id = ARGV[3 * i - 1]
+  local refusal, claim = refusal_of(id, ARGV[3 * i])
+  if refusal then
+    replies[i] = refusal
+  else
+    local failures, crashes, _, options = attrs_of(id)
+    end_lease(id, claim)
+    set_attrs(id, failures, crashes, nil, options, string.sub(ARGV[3 * i + 1], 1, 1024))
+    redis.call('ZADD', DEAD, now, id)
+    replies[i], changed = 'OK', changed + 1
+  end
+end
+if changed > 0 then
+  redis.call('HINCRBY', META, 'died', changed)
+end
+return {finish(changed > 0), replies}

@@ -1,0 +1,120 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/configure.lua and lua/blocks: change these, not this file.
+-- configure: sets limits of the queue. A limit that is not named stays as it is.
+-- KEYS   the ten of the queue; configure makes them if they do not exist
+-- ARGV   now | name, value pairs (default in brackets):
+--        max_attempts 1 to 1,000,000 (20); max_crashes 0 to 1,000,000 (5);
+--        max_messages 1 to 10^15, empty for none (none); max_payload_bytes 1 to 16,777,216 (1,048,576);
+--        dead_keep_ms 1 to 3,155,760,000,000 (30 days);
+--        dead_keep 1 to 10^15 (100,000)
+-- Reply  {header, OK}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(1)
+-- Again  the same
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+local function create() -- creates the queue, if it does not exist
+  if layout then return end
+  local placeholder = '\0' .. string.rep('-', 70)
+  for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD'}) do
+    redis.call(read, KEYS[i])
+  end
+  local seed = int(now_us) .. base .. table.concat(ARGV, ' ', 1, math.min(#ARGV, 4))
+  layout, incarnation = '1', string.sub(redis.sha1hex(seed), 1, 16)
+  for _, zset in ipairs({SCHEDULED, LEASES, DEAD, RECENT, NODES}) do
+    redis.call('ZADD', zset, '+inf', placeholder)
+  end
+  for _, hash in ipairs({CLAIMS, MESSAGES, ATTRS}) do
+    redis.call('HSET', hash, placeholder, '')
+  end
+  if redis.call('LINDEX', READY, 0) ~= placeholder then
+    redis.call('LPUSH', READY, placeholder)
+  end
+  -- Last, for a queue without a layout does not exist.
+  redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
+end
+local most = {max_attempts = 1000000, max_crashes = 1000000, max_messages = 1e15, max_payload_bytes = 16777216,
+  dead_keep_ms = 3155760000000, dead_keep = 1e15}
+if #ARGV < 3 or #ARGV % 2 == 0 then
+  return redis.error_reply('BADARGS configure takes now, then pairs of name and value')
+end
+for i = 2, #ARGV, 2 do
+  local name, value = ARGV[i], ARGV[i + 1]
+  local number = string.find(value, '^%d+$') and tonumber(value)
+  local least = name == 'max_crashes' and 0 or 1
+  if not most[name] then
+    return redis.error_reply('BADARGS configure knows max_attempts, max_crashes, max_messages, max_payload_bytes, '
+      .. 'dead_keep_ms, dead_keep')
+  end
+  if not (name == 'max_messages' and value == '') and not (number and number >= least and number <= most[name]) then
+    return redis.error_reply('BADARGS ' .. name .. ' must be ' .. least .. ' to ' .. int(most[name]))
+  end
+end
+redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+create()
+for i = 2, #ARGV, 2 do
+  if ARGV[i + 1] == '' then
+    redis.call('HDEL', META, ARGV[i])
+  else
+    redis.call('HSET', META, ARGV[i], ARGV[i + 1])
+  end
+end
+return {finish(true), 'OK'}

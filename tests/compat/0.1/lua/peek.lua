@@ -1,0 +1,161 @@
+#!lua flags=no-writes
+-- Made by scripts/lua-dist from lua/peek.lua and lua/blocks: change these, not this file.
+-- peek: returns a page of the messages in one state, in the order of time_ms (as in get).
+-- KEYS   the ten of the queue
+-- ARGV   now | state: scheduled, ready, leased or dead | cursor: empty for the first page, then as replied
+--        | limit: 1 to 1,000
+-- Reply  {header, next cursor or empty at the end, {{id, time_ms, failures, crashes, error}, ...}}
+--        Between two pages, a message that enters or leaves may be missing; one that moves may be returned twice.
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
+-- Cost   O(log n + limit); of leased messages it looks at 11,000 granted ids at most: then the page is shorter
+-- Again  harmless
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+-- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
+-- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
+local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
+local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
+local function lease_member(id, claim) -- the member of LEASES that holds this id
+  return has_own_lease(claim) and id or LEASE_MARK .. string.sub(claim, 1, 16)
+end
+local state, cursor, limit = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local zset = ({scheduled = SCHEDULED, dead = DEAD})[state or '']
+local time, last = string.match(cursor or '', '^(%d+):(.*)$')
+if #ARGV ~= 4 or not (zset or state == 'ready' or state == 'leased') or not (cursor == '' or time)
+  or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
+  return redis.error_reply('BADARGS peek takes now, state (scheduled, ready, leased or dead), cursor (as replied, or '
+    .. 'empty), limit (1 to 1000)')
+end
+local items, start, looked, more = {}, 0, 0, false
+local function add(id, at)
+  local failures, crashes, _, _, reason = attrs_of(id)
+  items[#items + 1] = {id, tonumber(at), failures, crashes, reason}
+end
+local function page_start(zset, member) -- rank of this member, or if it has moved, of the time that it had
+  if not time then return 0, false end
+  local same = tonumber(redis.call('ZSCORE', zset, member) or -1) == tonumber(time)
+  return same and redis.call('ZRANK', zset, member) or redis.call('ZCOUNT', zset, '-inf', '(' .. time), same
+end
+local function add_claim(token, at, after) -- the ids under the claim's lease, in the order in which it granted them
+  for id in string.gmatch(redis.call('HGET', CLAIMS, LEASE_MARK .. token) or '', '[^\n]+') do
+    looked = looked + 1
+    local claim = not after and #items < limit and redis.call('HGET', CLAIMS, id)
+    if claim and string.find(claim, token, 1, true) == 1 and not has_own_lease(claim) then
+      add(id, at)
+    end
+    if id == after then
+      after = nil
+    end
+  end
+end
+if state == 'leased' then
+  local same
+  start, same = page_start(LEASES, lease_member(last or '', time and redis.call('HGET', CLAIMS, last) or '+'))
+  local page = redis.call('ZRANGE', LEASES, start, start + limit, 'WITHSCORES')
+  for i = 1, #page, 2 do
+    local member, at, after = page[i], page[i + 1], same and i == 1 and last or nil
+    -- A claim may hold few of the ids that it granted. The page ends early, so that no call looks at too many.
+    more = #items == limit or #items > 0 and looked >= 10000
+    if more or at == 'inf' then break end
+    if string.sub(member, 1, 1) == LEASE_MARK then
+      add_claim(string.sub(member, 2), at, after)
+    elseif member ~= after then
+      add(member, at)
+    end
+  end
+  cursor = (more or #items == limit) and int(items[#items][2]) .. ':' .. items[#items][1] or ''
+elseif zset then
+  local same
+  start, same = page_start(zset, last)
+  if same then
+    start = start + 1
+  end
+  local page = redis.call('ZRANGE', zset, start, start + limit - 1, 'WITHSCORES')
+  for i = 1, #page, 2 do
+    if page[i + 1] ~= 'inf' then
+      add(page[i], page[i + 1])
+    end
+  end
+  cursor = #items == limit and int(items[limit][2]) .. ':' .. items[limit][1] or ''
+else
+  start = time and tonumber(time) or 1
+  for _, found in ipairs(redis.call('LRANGE', READY, start, start + limit - 1)) do
+    local at, id = string.match(found, '^(%d+):(.*)$')
+    if id then
+      add(id, at)
+    end
+  end
+  cursor = #items == limit and int(start + limit) .. ':' or ''
+end
+return {finish(false, true), cursor, items}

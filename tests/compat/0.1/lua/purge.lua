@@ -1,0 +1,136 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/purge.lua and lua/blocks: change these, not this file.
+-- purge: removes messages of one state (scheduled, ready or dead -> gone), a bounded step at a time.
+-- KEYS   the ten of the queue
+-- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000
+-- Reply  {header, purged, left in that state}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(limit log n)
+-- Again  takes the rest
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+-- RECENT remembers, each until its score:
+--   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+--   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+--   CALL_MARK attempt ' ' id            such an item
+--   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up.
+local CALL_MARK, ENDED_MARK = '\3', '\4'
+local CANCELLED, PUSHED_AGAIN, PARTLY = 0.5, 0.25, 0.5
+local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then
+    redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+  end
+end
+local memory, memory_ms = {}, string.format('%.3f', now_us / 1000 + REPEAT_MS)
+local function remember(score, name)
+  memory[#memory + 1] = score
+  memory[#memory + 1] = name
+end
+local function remember_end(id) remember(memory_ms, ENDED_MARK .. id) end
+local function write_memory()
+  if #memory == 0 then return end
+  local latest = redis.call('HGET', META, 'ended_until') or '0'
+  local later = string.find(latest, '^%d+$') and now_up + REPEAT_MS + 1 - tonumber(latest) or 0
+  redis.call('ZADD', RECENT, unpack(memory))
+  if later > 0 then
+    redis.call('HINCRBY', META, 'ended_until', int(later))
+  end
+  trim_recent(#memory)
+end
+local state, limit = ARGV[2], tonumber(ARGV[3])
+if #ARGV ~= 3 or not (state == 'scheduled' or state == 'ready' or state == 'dead')
+  or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
+  return redis.error_reply('BADARGS purge takes now, state (scheduled, ready or dead), limit (1 to 1000)')
+end
+redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
+local ids, left = {}, 0
+if state == 'ready' then
+  for i, found in ipairs(redis.call('LRANGE', READY, 1, limit)) do
+    ids[i] = string.match(found, '^%d+:(.*)$') or found
+  end
+  if #ids > 0 then
+    local placeholder = redis.call('LINDEX', READY, 0)
+    redis.call('LTRIM', READY, #ids, -1)
+    redis.call('LSET', READY, 0, placeholder)
+  end
+  left = math.max(0, redis.call('LLEN', READY) - 1)
+else
+  local zset = state == 'dead' and DEAD or SCHEDULED
+  ids = redis.call('ZRANGE', zset, '-inf', '(inf', 'BYSCORE', 'LIMIT', 0, limit)
+  if #ids > 0 then
+    redis.call('ZREMRANGEBYRANK', zset, 0, #ids - 1)
+  end
+  left = math.max(0, redis.call('ZCARD', zset) - 1)
+end
+if #ids > 0 then
+  for _, id in ipairs(ids) do
+    remember(string.format('%.2f', now_up + REPEAT_MS + CANCELLED), id)
+    remember_end(id)
+  end
+  redis.call('HDEL', MESSAGES, unpack(ids))
+  redis.call('HDEL', ATTRS, unpack(ids))
+  write_memory()
+  redis.call('HINCRBY', META, 'purged', #ids)
+end
+return {finish(#ids > 0), #ids, left}

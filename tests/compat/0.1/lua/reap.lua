@@ -1,0 +1,168 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/reap.lua and lua/blocks: change these, not this file.
+-- reap: takes back deliveries whose lease ran out (leased -> scheduled, crashes + 1; or dead beyond max_crashes, 5).
+--       After its first crash a message is due at once; after crash c >= 2 in 2^(c-1) s times 0.5 to 1.5, so that a
+--       message that kills its node does not take the same neighbours with it each time. Nothing is reaped before
+--       META's reap_after, nor while no node has beaten for 3 s: after an outage live nodes extend first.
+-- KEYS   the ten of the queue
+-- ARGV   now | limit: 1 to 1,000
+-- Reply  {header, reaped, of these dead}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(log n) a delivery; it looks at about 10,000 granted ids at most
+-- Again  takes the rest
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+-- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
+-- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
+local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
+local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
+-- Takes `count` ids from under the claim's lease. The lease ends with the last one.
+local function release_from_claim(token, count)
+  local held = tonumber(redis.call('HGET', CLAIMS, COUNT_MARK .. token))
+  if held and held > count then
+    redis.call('HSET', CLAIMS, COUNT_MARK .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
+    redis.call('ZREM', LEASES, LEASE_MARK .. token)
+  end
+end
+local limit = tonumber(ARGV[2])
+if #ARGV ~= 2 or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
+  return redis.error_reply('BADARGS reap takes now, limit (1 to 1000)')
+end
+local last_beat, reap_after, max_crashes = unpack(redis.call('HMGET', META, 'last_beat', 'reap_after', 'max_crashes'))
+local silence = now - tonumber(last_beat or 0)
+if not layout or silence > 3000 or silence < 0 or now < tonumber(reap_after or 0) then return {finish(false), 0, 0} end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
+local reaped, died, looked = 0, 0, 0
+local function take(id, claim)
+  local due, failures, crashes, _, options, reason = tonumber(string.match(claim, '^%d+', 17)) or now, attrs_of(id)
+  crashes, reaped = crashes + 1, reaped + 1
+  redis.call('HDEL', CLAIMS, id)
+  if crashes > tonumber(max_crashes or 5) then
+    local why = 'the lease ran out ' .. int(crashes) .. ' times' .. (reason ~= '' and '; before that: ' .. reason or '')
+    set_attrs(id, failures, crashes, nil, options, why)
+    redis.call('ZADD', DEAD, now, id)
+    died = died + 1
+  elseif crashes == 1 then
+    set_attrs(id, failures, crashes, nil, options, reason)
+    redis.call('ZADD', SCHEDULED, math.min(due, now), id)
+  else
+    local chance = tonumber(string.sub(redis.sha1hex(claim .. id), 1, 6), 16) / 16777216
+    local wait_ms = 1000 * 2 ^ math.min(crashes - 1, 20) * (0.5 + chance)
+    set_attrs(id, failures, crashes, due, options, reason)
+    redis.call('ZADD', SCHEDULED, math.ceil(now_up + wait_ms), id)
+  end
+end
+local function end_claim(token) -- takes the ids under the claim's lease, up to the limit; the lease ends with the last
+  local left = 0
+  for id in string.gmatch(redis.call('HGET', CLAIMS, LEASE_MARK .. token) or '', '[^\n]+') do
+    local claim = redis.call('HGET', CLAIMS, id) -- another token's if the id was settled and claimed again
+    looked = looked + 1
+    if claim and string.find(claim, token, 1, true) == 1 and not has_own_lease(claim) then
+      if reaped < limit then
+        take(id, claim)
+      else
+        left = left + 1
+      end
+    end
+  end
+  if left > 0 then
+    redis.call('HSET', CLAIMS, COUNT_MARK .. token, left)
+  else
+    redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
+    redis.call('ZREM', LEASES, LEASE_MARK .. token)
+  end
+end
+local late = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
+for _, lease in ipairs(late) do
+  if reaped == limit or looked >= 10000 then break end
+  if string.sub(lease, 1, 1) == LEASE_MARK then
+    end_claim(string.sub(lease, 2))
+  else
+    local claim = redis.call('HGET', CLAIMS, lease) or ''
+    redis.call('ZREM', LEASES, lease)
+    take(lease, claim)
+    if #claim > 16 and not has_own_lease(claim) then
+      release_from_claim(string.sub(claim, 1, 16), 1)
+    end
+  end
+end
+if reaped > 0 then
+  redis.call('HINCRBY', META, 'crashed', reaped)
+end
+if died > 0 then
+  redis.call('HINCRBY', META, 'died', died)
+end
+return {finish(#late > 0), reaped, died}

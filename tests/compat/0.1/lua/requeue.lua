@@ -1,0 +1,125 @@
+#!lua
+-- Made by scripts/lua-dist from lua/requeue.lua and lua/blocks: change these, not this file.
+-- requeue: revives dead messages (dead -> scheduled, due now), by ids or the oldest ones; attempts start from zero.
+-- KEYS   the ten of the queue
+-- ARGV   now | ids | 1 to 1,000 ids
+--        now | oldest | limit: 1 to 1,000 | only those that died at or before this ms, or empty
+-- Reply  ids: {header, {REQUEUED | NOT_DEAD <state> | ABSENT, ...}}
+--        oldest: {header, requeued, how many selected dead messages remain}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(log n) a message
+-- Again  ids: NOT_DEAD, until it is dead again; oldest: takes the next ones
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+local function state_of(id)
+  if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+local form, limit = ARGV[2], tonumber(ARGV[3] or '')
+if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest' and #ARGV == 4
+  and limit and limit >= 1 and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')) then
+  return redis.error_reply(
+    'BADARGS requeue takes now, ids, then 1 to 1000 ids; or now, oldest, limit (1 to 1000), died at or before ms')
+end
+redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
+local replies, changed = {}, 0
+local function requeue(id)
+  local _, _, _, options = attrs_of(id)
+  redis.call('ZREM', DEAD, id)
+  set_attrs(id, 0, 0, nil, options, '')
+  redis.call('ZADD', SCHEDULED, now, id)
+  changed = changed + 1
+end
+if form == 'ids' then
+  for i = 3, #ARGV do
+    local state = state_of(ARGV[i])
+    if state == 'dead' then
+      requeue(ARGV[i])
+    end
+    replies[i - 2] = state == 'dead' and 'REQUEUED' or state == 'absent' and 'ABSENT' or 'NOT_DEAD ' .. state
+  end
+else
+  local before = ARGV[4] == '' and '(inf' or ARGV[4]
+  for _, id in ipairs(redis.call('ZRANGE', DEAD, '-inf', before, 'BYSCORE', 'LIMIT', 0, limit)) do
+    requeue(id)
+  end
+end
+if changed > 0 then
+  redis.call('HINCRBY', META, 'requeued', changed)
+end
+if form == 'ids' then return {finish(changed > 0), replies} end
+return {finish(changed > 0), changed, redis.call('ZCOUNT', DEAD, '-inf', ARGV[4] == '' and '(inf' or ARGV[4])}

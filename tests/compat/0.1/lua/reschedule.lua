@@ -1,0 +1,183 @@
+#!lua
+-- Made by scripts/lua-dist from lua/reschedule.lua and lua/blocks: change these, not this file.
+-- reschedule: gives waiting messages another due (scheduled or ready -> scheduled); the old due is forgotten.
+-- KEYS   the ten of the queue
+-- ARGV   now | per message, 1 to 1,000: id, due (unix ms, or +ms from now), expected due in ms or empty
+-- Reply  {header, {MOVED <due ms> | CONFLICT <due ms> | LEASED | DEAD | ABSENT | INVALID <why>, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(log n) a message; one scan of the ready list if one is ready
+-- Again  with an absolute due and an expected one: MOVED, or CONFLICT if another call moved it meanwhile; else moves it
+--        again
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+local function state_of(id)
+  if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+local entries, listed
+local function ready_entry(id) -- of a ready message: '<due ms>:<id>'
+  if not entries then
+    entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
+    for _, found in ipairs(listed) do
+      entries[string.match(found, '^%d+:(.*)$') or ''] = found
+    end
+  end
+  return entries[id]
+end
+-- Removes these entries (the keys of `gone`) from READY. LREM scans, so it starts from the nearer end.
+local function remove_ready(gone)
+  local before = 0
+  for i, found in ipairs(next(gone) and listed or {}) do
+    if gone[found] then
+      redis.call('LREM', READY, before <= #listed - i and 1 or -1, found)
+    else
+      before = before + 1
+    end
+  end
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+local function due_ms(text) -- '<unix ms>' or '+<delay ms>' as unix ms; nil for other text and beyond 100 years
+  local ahead = string.byte(text) == 43
+  if #text > (ahead and 16 or 15) or not string.find(text, '^%+?%d+$') then return nil end
+  local due = tonumber(text) + (ahead and now_up or 0)
+  return due <= now_up + 3155760000000 and due or nil
+end
+-- RECENT remembers, each until its score:
+--   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+--   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+--   CALL_MARK attempt ' ' id            such an item
+--   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up.
+local CALL_MARK, ENDED_MARK = '\3', '\4'
+local CANCELLED, PUSHED_AGAIN, PARTLY = 0.5, 0.25, 0.5
+local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then
+    redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+  end
+end
+local memory, memory_ms = {}, string.format('%.3f', now_us / 1000 + REPEAT_MS)
+local function remember(score, name)
+  memory[#memory + 1] = score
+  memory[#memory + 1] = name
+end
+local function remember_end(id) remember(memory_ms, ENDED_MARK .. id) end
+local function write_memory()
+  if #memory == 0 then return end
+  local latest = redis.call('HGET', META, 'ended_until') or '0'
+  local later = string.find(latest, '^%d+$') and now_up + REPEAT_MS + 1 - tonumber(latest) or 0
+  redis.call('ZADD', RECENT, unpack(memory))
+  if later > 0 then
+    redis.call('HINCRBY', META, 'ended_until', int(later))
+  end
+  trim_recent(#memory)
+end
+local count = (#ARGV - 1) / 3
+if count < 1 or count > 1000 or count % 1 ~= 0 then
+  return redis.error_reply('BADARGS reschedule takes now, then id, due, expected due for 1 to 1000 messages')
+end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
+redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
+local replies, changed, unlisted = {}, 0, {}
+local function one(id, due, expected)
+  if not due then return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead' end
+  local bad_expected = expected ~= '' and not string.find(expected, '^%d+$')
+  if bad_expected then return 'INVALID expected due must be unix ms or empty' end
+  local state = state_of(id)
+  if state ~= 'scheduled' and state ~= 'ready' then return string.upper(state) end
+  local ready = state == 'ready' and (ready_entry(id) or '0:')
+  local current = ready and string.match(ready, '^%d+') or redis.call('ZSCORE', SCHEDULED, id)
+  if tonumber(current) == due then return 'MOVED ' .. int(due) end
+  if expected ~= '' and tonumber(expected) ~= tonumber(current) then return 'CONFLICT ' .. int(current) end
+  if ready then
+    unlisted[ready] = true
+  end
+  redis.call('ZADD', SCHEDULED, due, id)
+  local failures, crashes, original, options, reason = attrs_of(id)
+  if original then
+    set_attrs(id, failures, crashes, nil, options, reason)
+  end
+  if due - now <= REPEAT_MS then
+    remember_end(id)
+  end
+  changed = changed + 1
+  return 'MOVED ' .. int(due)
+end
+for i = 1, count do
+  replies[i] = one(ARGV[3 * i - 1], due_ms(ARGV[3 * i]), ARGV[3 * i + 1])
+end
+remove_ready(unlisted)
+write_memory()
+return {finish(changed > 0), replies}

@@ -1,0 +1,143 @@
+#!lua
+-- Made by scripts/lua-dist from lua/run_now.lua and lua/blocks: change these, not this file.
+-- run_now: makes scheduled messages due now, unless they are due already.
+-- KEYS   the ten of the queue
+-- ARGV   now | 1 to 1,000 ids
+-- Reply  {header, {MOVED <due ms> | ALREADY | LEASED | DEAD | ABSENT, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(log n) an id
+-- Again  ALREADY, until it is claimed
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+local function state_of(id)
+  if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+-- RECENT remembers, each until its score:
+--   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+--   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+--   CALL_MARK attempt ' ' id            such an item
+--   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up.
+local CALL_MARK, ENDED_MARK = '\3', '\4'
+local CANCELLED, PUSHED_AGAIN, PARTLY = 0.5, 0.25, 0.5
+local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  if over > 0 then
+    redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+  end
+end
+local memory, memory_ms = {}, string.format('%.3f', now_us / 1000 + REPEAT_MS)
+local function remember(score, name)
+  memory[#memory + 1] = score
+  memory[#memory + 1] = name
+end
+local function remember_end(id) remember(memory_ms, ENDED_MARK .. id) end
+local function write_memory()
+  if #memory == 0 then return end
+  local latest = redis.call('HGET', META, 'ended_until') or '0'
+  local later = string.find(latest, '^%d+$') and now_up + REPEAT_MS + 1 - tonumber(latest) or 0
+  redis.call('ZADD', RECENT, unpack(memory))
+  if later > 0 then
+    redis.call('HINCRBY', META, 'ended_until', int(later))
+  end
+  trim_recent(#memory)
+end
+if #ARGV < 2 or #ARGV > 1001 then return redis.error_reply('BADARGS run_now takes now, then 1 to 1000 ids') end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
+redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
+local replies, changed = {}, 0
+for i = 2, #ARGV do
+  local id = ARGV[i]
+  local state = state_of(id)
+  if state == 'ready' then
+    replies[i - 1] = 'ALREADY'
+  elseif state ~= 'scheduled' then
+    replies[i - 1] = string.upper(state)
+  elseif tonumber(redis.call('ZSCORE', SCHEDULED, id)) <= now then
+    replies[i - 1] = 'ALREADY'
+  else
+    local failures, crashes, original, options, reason = attrs_of(id)
+    redis.call('ZADD', SCHEDULED, now, id)
+    if original then
+      set_attrs(id, failures, crashes, nil, options, reason)
+    end
+    remember_end(id)
+    replies[i - 1], changed = 'MOVED ' .. int(now), changed + 1
+  end
+end
+write_memory()
+return {finish(changed > 0), replies}

@@ -1,0 +1,95 @@
+#!lua flags=no-writes
+-- Made by scripts/lua-dist from lua/stats.lua and lua/blocks: change these, not this file.
+-- stats: counts the messages of the queue, and its calls.
+-- KEYS   the ten of the queue
+-- ARGV   now
+-- Reply  {header, {name, value, ...}}; {header, {}} if there is no such queue. Names:
+--        scheduled, due (those of them that are due), ready, leased, dead, recent, nodes,
+--        overdue_ms (age of the oldest message that is due and unclaimed),
+--        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
+--        trimmed, the limits, leader_until, reap_after, leader
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
+-- Cost   O(log n)
+-- Again  harmless
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+if #ARGV ~= 1 then return redis.error_reply('BADARGS stats takes now') end
+if not layout then return {finish(false, true), {}} end
+local oldest = math.min(old_head, tonumber(string.match(redis.call('LINDEX', READY, 1) or '', '^%d+') or math.huge))
+local scheduled, ready = redis.call('ZCARD', SCHEDULED) - 1, redis.call('LLEN', READY) - 1
+local dead = redis.call('ZCARD', DEAD) - 1
+local leased = math.max(0, redis.call('HLEN', MESSAGES) - 1 - scheduled - ready - dead) -- each message is in one state
+local pairs_of = {
+  'scheduled', scheduled, 'due', redis.call('ZCOUNT', SCHEDULED, '-inf', now), 'ready', ready,
+  'leased', leased, 'dead', dead, 'recent', redis.call('ZCARD', RECENT) - 1,
+  'nodes', redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 'overdue_ms', oldest <= now and now - oldest or 0,
+}
+local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 1048576, dead_keep_ms = 2592000000,
+  dead_keep = 100000}
+for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled',
+  'requeued', 'purged', 'trimmed', 'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms',
+  'dead_keep', 'leader_until', 'reap_after'}) do
+  pairs_of[#pairs_of + 1] = name
+  pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or defaults[name] or 0)
+end
+pairs_of[#pairs_of + 1] = 'leader'
+pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'leader') or ''
+return {finish(false, true), pairs_of}

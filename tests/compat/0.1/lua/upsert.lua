@@ -1,0 +1,392 @@
+#!lua
+-- Made by scripts/lua-dist from lua/upsert.lua and lua/blocks: change these, not this file.
+-- upsert: stores new messages, and moves or replaces waiting ones (absent, scheduled or ready -> scheduled).
+-- KEYS   the ten of the queue; upsert makes them if they do not exist
+-- ARGV   as push. options: words of on_conflict=reschedule|replace, which each message needs, max_attempts=N,
+--        traceparent=00-...
+--        reschedule: a waiting message gets the new due; replace: also the new payload and options, and no attempts
+-- Reply  {header, {CREATED | MOVED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | FULL <why> | INVALID <why>,
+--        ...}}; EXISTS: it is leased or dead, and stays as it is
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(log n) a message, and one scan of the ready list if a ready message is moved
+-- Again  with the same attempt: a message that still waits is moved again; otherwise as push
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+-- RECENT remembers, each until its score:
+--   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+--   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+--   CALL_MARK attempt ' ' id            such an item
+--   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up.
+local CALL_MARK, ENDED_MARK = '\3', '\4'
+local CANCELLED, PUSHED_AGAIN, PARTLY = 0.5, 0.25, 0.5
+local function create() -- creates the queue, if it does not exist
+  if layout then return end
+  local placeholder = '\0' .. string.rep('-', 70)
+  for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD'}) do
+    redis.call(read, KEYS[i])
+  end
+  local seed = int(now_us) .. base .. table.concat(ARGV, ' ', 1, math.min(#ARGV, 4))
+  layout, incarnation = '1', string.sub(redis.sha1hex(seed), 1, 16)
+  for _, zset in ipairs({SCHEDULED, LEASES, DEAD, RECENT, NODES}) do
+    redis.call('ZADD', zset, '+inf', placeholder)
+  end
+  for _, hash in ipairs({CLAIMS, MESSAGES, ATTRS}) do
+    redis.call('HSET', hash, placeholder, '')
+  end
+  if redis.call('LINDEX', READY, 0) ~= placeholder then
+    redis.call('LPUSH', READY, placeholder)
+  end
+  -- Last, for a queue without a layout does not exist.
+  redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
+end
+local function due_ms(text) -- '<unix ms>' or '+<delay ms>' as unix ms; nil for other text and beyond 100 years
+  local ahead = string.byte(text) == 43
+  if #text > (ahead and 16 or 15) or not string.find(text, '^%+?%d+$') then return nil end
+  local due = tonumber(text) + (ahead and now_up or 0)
+  return due <= now_up + 3155760000000 and due or nil
+end
+local entries, listed
+local function ready_entry(id) -- of a ready message: '<due ms>:<id>'
+  if not entries then
+    entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
+    for _, found in ipairs(listed) do
+      entries[string.match(found, '^%d+:(.*)$') or ''] = found
+    end
+  end
+  return entries[id]
+end
+-- Removes these entries (the keys of `gone`) from READY. LREM scans, so it starts from the nearer end.
+local function remove_ready(gone)
+  local before = 0
+  for i, found in ipairs(next(gone) and listed or {}) do
+    if gone[found] then
+      redis.call('LREM', READY, before <= #listed - i and 1 or -1, found)
+    else
+      before = before + 1
+    end
+  end
+end
+-- The request of push and upsert, and what both read before they judge it.
+--   count, ids           how many messages; their ids
+--   attempt              as given; until_text and until_ms: its first part
+--   room, max_payload    limits of the queue; room: how many messages more it may hold
+--   largest              META's largest_payload_bytes, at least 4,096
+--   found[i]             true or the payload if message i is in the queue; else false
+--   plain                true if no id has a control byte; false: look at each
+--   ended[i], call_mark  what RECENT holds of id i and of this call, if it may matter
+--   too_late             true if the attempt is past its until, or claims one too far ahead
+local count, attempt = (#ARGV - 2) / 4, ARGV[2] or ''
+-- string.sub and string.byte, for a pattern costs as much as a command.
+local until_text, dot = string.sub(attempt, 1, 13), string.byte(attempt, 14)
+local until_ms, blank = tonumber(until_text), dot == 32 and 14 or dot == 46 and string.byte(attempt, 18) == 32 and 18
+if count < 1 or count > 1000 or count % 1 ~= 0 or attempt ~= '' and not (until_ms and blank
+  and #attempt - blank >= 8 and #attempt - blank <= 64
+  and string.byte(until_text) > 48 and string.byte(until_text, 13) > 47) then
+  return redis.error_reply('BADARGS push and upsert take now, attempt (until, 13 digits of ms and perhaps a dot and '
+    .. '3 digits, a blank and a nonce of 8 to 64 bytes; or empty), then id, due, payload, options for 1 to 1000 '
+    .. 'messages')
+end
+local max_messages, max_payload, ended_until =
+  unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until'))
+local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
+max_payload = tonumber(max_payload or 1048576)
+local largest = 4096
+if count > 1 or #ARGV[5] > 4096 then
+  local stored = redis.call('HGET', META, 'largest_payload_bytes')
+  if stored then
+    largest = string.find(stored, '^%d+$') and tonumber(stored) or 16777216 -- unreadable: assume the most
+  end
+end
+local ARGV, ids, id_bytes = ARGV, {}, 0 -- Lua reads a local faster than a global
+for i = 1, count do
+  ids[i], id_bytes = ARGV[4 * i - 1], id_bytes + #ARGV[4 * i - 1]
+end
+local found
+if largest > 4096 or count == 1 then -- HMGET would read payloads, which may be long
+  found = {}
+  for i = 1, count do
+    found[i] = redis.call('HEXISTS', MESSAGES, ids[i]) == 1
+  end
+else
+  found = redis.call('HMGET', MESSAGES, unpack(ids))
+end
+redis.call('HLEN', CLAIMS)
+redis.call('HLEN', ATTRS)
+redis.call('ZCARD', DEAD)
+-- JSON writes control bytes longer, and some others: one call in C replaces a pattern for each id.
+local plain = count > 1 and #cjson.encode(ids) == id_bytes + 3 * count + 1
+local ended, call_mark, call = nil, nil, CALL_MARK .. attempt
+if until_ms then
+  call_mark = redis.call('ZSCORE', RECENT, call)
+else
+  redis.call('ZCARD', RECENT)
+end
+call_mark = call_mark and tonumber(call_mark) > now and tonumber(call_mark) or nil
+if ended_until and (not string.find(ended_until, '^%d+$') or tonumber(ended_until) > now) then
+  local names = {}
+  for i = 1, count do
+    names[i] = ENDED_MARK .. ids[i]
+  end
+  ended = redis.call('ZMSCORE', RECENT, unpack(names))
+end
+local too_late = until_ms and (until_ms <= now or until_ms > now + REPEAT_MS)
+-- Results of the call:
+--   replies, created     item results; how many messages are new
+--   longest              the longest payload stored, or `largest`
+--   payloads, dues       id, payload, ... for MESSAGES; score, id, ... for SCHEDULED
+--   memory               score, name, ... for RECENT
+--   remember_call        whether RECENT must remember the call as a whole
+--   changed, head, length  for finish
+local replies, created, longest, payloads, dues, memory, remember_call, changed, head, length
+local function state_of(id)
+  if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+-- The messages are judged one by one; each sees what the earlier ones did.
+--   due_of, due_text   by the text of a due: its ms, or false; its score
+--   taken              by id: this call stored or moved it
+--   p, d               how many elements payloads and dues have
+--   options            by id: words to store in ATTRS
+--   noted              ids by which a repetition of this call is recognised
+--   call_mark_suffices  whether remembering the call says the same as remembering each of `noted`
+local due_of, due_text, taken, options, p, d = {}, {}, {}, {}, 0, 0
+local noted, call_mark_suffices = {}, not call_mark
+replies, payloads, dues, memory, created, longest = {}, {}, {}, {}, 0, largest
+head, length = nil, nil
+local function remember(score, name)
+  memory[#memory + 1] = score
+  memory[#memory + 1] = name
+end
+local create_queue, unlisted, rescheduled, moved_near = create, {}, {}, false
+local function move(id, state, due, payload, stored) -- stored: the options of a replacement; false to reschedule
+  if state == 'ready' then
+    unlisted[ready_entry(id) or ''] = true
+  end
+  if stored then
+    p, payloads[p + 1], payloads[p + 2], options[id] = p + 2, id, payload, stored
+    longest = math.max(longest, #payload)
+  else
+    rescheduled[id] = true
+  end
+  if due - now <= REPEAT_MS then
+    moved_near = true
+    remember(string.format('%.3f', now_us / 1000 + REPEAT_MS), ENDED_MARK .. id)
+  end
+end
+local function read_options(text) -- on_conflict, and the words to store; nil if a word is unknown
+  local on_conflict, limit, parent = 'keep', '', ''
+  for word in string.gmatch(text, '[^ ]+') do
+    local conflict, attempts = string.match(word, '^on_conflict=(%l+)$'), string.match(word, '^max_attempts=(%d+)$')
+    local trace, span = string.match(word, '^traceparent=00%-([0-9a-f]+)%-([0-9a-f]+)%-[0-9a-f][0-9a-f]$')
+    if conflict == 'keep' or conflict == 'reschedule' or conflict == 'replace' then
+      on_conflict = conflict
+    elseif attempts and tonumber(attempts) >= 1 and tonumber(attempts) <= 1000000 then
+      limit = 'max_attempts=' .. int(tonumber(attempts))
+    elseif trace and #trace == 32 and #span == 16 and string.find(trace, '[^0]') and string.find(span, '[^0]') then
+      parent = word
+    else
+      return nil
+    end
+  end
+  return on_conflict, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
+end
+local function live(score)
+  score = tonumber(score)
+  return score and score > now and score <= now_up + REPEAT_MS + 1 and score
+end
+local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first attempt
+  local repeated = call_mark and (call_mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]))
+  if repeated then return 'FINISHED' end
+  local last = until_ms and ended and ended[i] and live(ended[i])
+  -- Until is the first attempt + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
+  local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
+  return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
+end
+local function invalid(id, due, payload, on_conflict)
+  if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then
+    return 'INVALID id must be 1 to 200 bytes, none of them a control byte'
+  elseif not due then
+    return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead'
+  elseif #payload > max_payload then
+    return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload)
+  elseif not on_conflict then
+    return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, '
+      .. 'traceparent=00-TRACE-SPAN-FLAGS'
+  elseif move and on_conflict == 'keep' then
+    return 'INVALID upsert takes on_conflict=reschedule or on_conflict=replace: use push to keep a message'
+  elseif not move and on_conflict ~= 'keep' then
+    return 'INVALID push takes no on_conflict=' .. on_conflict .. ': use upsert'
+  end
+end
+local function one(i)
+  local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
+  local due, on_conflict, stored = due_of[text], 'keep', ''
+  if due == nil then
+    due = due_ms(text) or false
+    due_of[text], due_text[text] = due, due and (string.byte(text) == 43 and int(due) or text)
+  end
+  if words ~= '' then
+    on_conflict, stored = read_options(words)
+  end
+  local refusal = invalid(id, due, payload, on_conflict) or too_late and 'EXPIRED'
+  if refusal then return refusal end
+  if found[i] or taken[id] then
+    local state = taken[id] and 'scheduled' or state_of(id)
+    if not move or state == 'leased' or state == 'dead' then
+      noted[#noted + 1] = id
+      return 'EXISTS ' .. state
+    end
+    move(id, state, due, payload, on_conflict == 'replace' and stored)
+    d, dues[d + 1], dues[d + 2], taken[id] = d + 2, due_text[text], id, true
+    return 'MOVED'
+  end
+  local earlier = finished(i)
+  if earlier then return earlier end
+  if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
+  if ended and ended[i] then -- a repeated cancel of this id must not take the new message
+    local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
+    if cancelled > now and cancelled % 1 == CANCELLED then
+      remember(string.format('%.2f', math.floor(cancelled) + PUSHED_AGAIN), id)
+    end
+  end
+  p, payloads[p + 1], payloads[p + 2] = p + 2, id, payload
+  d, dues[d + 1], dues[d + 2] = d + 2, due_text[text], id
+  created, taken[id], options[id] = created + 1, true, stored ~= '' and stored or nil
+  longest = math.max(longest, #payload)
+  if due - now <= REPEAT_MS then
+    noted[#noted + 1] = id
+  end
+  return 'CREATED'
+end
+for i = 1, count do
+  replies[i] = one(i)
+  call_mark_suffices = call_mark_suffices and (replies[i] == 'CREATED' or string.find(replies[i], '^EXISTS') ~= nil)
+end
+remember_call = call_mark_suffices and #noted > 0
+if until_ms and not call_mark_suffices and #noted > 0 and (not call_mark or call_mark % 1 > 0) then
+  for _, id in ipairs(noted) do
+    remember(until_text, call .. ' ' .. id)
+  end
+  remember(string.format('%.2f', until_ms + PARTLY), call)
+end
+changed = d > 0
+if changed then
+  if create_queue then
+    create_queue()
+  end
+  if p > 0 then
+    redis.call('HSET', MESSAGES, unpack(payloads))
+  end
+  redis.call('ZADD', SCHEDULED, unpack(dues))
+end
+for id, stored in pairs(options) do
+  set_attrs(id, 0, 0, nil, stored, '')
+end
+remove_ready(unlisted)
+for id in pairs(rescheduled) do -- only the new due counts from now on
+  local failures, crashes, _, stored, reason = attrs_of(id)
+  set_attrs(id, failures, crashes, nil, stored, reason)
+end
+ended_until = ended_until or '0'
+if moved_near and string.find(ended_until, '^%d+$') and now_up + REPEAT_MS + 1 > tonumber(ended_until) then
+  redis.call('HINCRBY', META, 'ended_until', int(now_up + REPEAT_MS + 1 - tonumber(ended_until)))
+end
+memory = memory or {}
+if remember_call and until_ms then
+  memory[#memory + 1], memory[#memory + 2] = until_text, call
+end
+if #memory > 0 then
+  local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+    local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+    if over > 0 then
+      redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+    end
+  end
+  redis.call('ZADD', RECENT, unpack(memory))
+  trim_recent(#memory)
+end
+if longest > largest then -- of all payloads that were ever stored, as a power of two: claim plans its reads by it
+  local bytes = 4096
+  while bytes < longest do
+    bytes = 2 * bytes
+  end
+  redis.call('HINCRBY', META, 'largest_payload_bytes', int(bytes - (largest > 4096 and largest or 0)))
+end
+if created > 0 then
+  redis.call('HINCRBY', META, 'pushed', created)
+end
+return {finish(changed, false, head, old_deadline, length), replies}

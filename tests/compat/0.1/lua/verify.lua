@@ -1,0 +1,188 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/verify.lua and lua/blocks: change these, not this file.
+-- verify: checks the parts of the queue that are the same whatever its messages are, and repairs them if asked:
+--         placeholders, numbers in meta, encodings, the wake-up list, the ready limit. `audit` checks the messages.
+-- KEYS   the ten of the queue
+-- ARGV   now | 1 to repair, else empty
+-- Reply  {header, {{kind, what, detail, 1 if repaired else 0}, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(1)
+-- Again  finds what was not repaired
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, test =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+end
+local now_us
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function int(number) return string.format('%.0f', number) end
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+    elseif head < old_head and head - now <= 2000 then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0}
+end
+local function create() -- creates the queue, if it does not exist
+  if layout then return end
+  local placeholder = '\0' .. string.rep('-', 70)
+  for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD'}) do
+    redis.call(read, KEYS[i])
+  end
+  local seed = int(now_us) .. base .. table.concat(ARGV, ' ', 1, math.min(#ARGV, 4))
+  layout, incarnation = '1', string.sub(redis.sha1hex(seed), 1, 16)
+  for _, zset in ipairs({SCHEDULED, LEASES, DEAD, RECENT, NODES}) do
+    redis.call('ZADD', zset, '+inf', placeholder)
+  end
+  for _, hash in ipairs({CLAIMS, MESSAGES, ATTRS}) do
+    redis.call('HSET', hash, placeholder, '')
+  end
+  if redis.call('LINDEX', READY, 0) ~= placeholder then
+    redis.call('LPUSH', READY, placeholder)
+  end
+  -- Last, for a queue without a layout does not exist.
+  redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
+end
+local function is_counter(text) -- whether HINCRBY can add to it
+  return text == '0' or #text <= 16 and string.find(text, '^[1-9]%d*$')
+end
+local repairs = ARGV[2] == '1'
+if #ARGV ~= 2 or not (repairs or ARGV[2] == '') then
+  return redis.error_reply('BADARGS verify takes now, 1 (to repair) or empty')
+end
+redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+local placeholder, entries, findings, repaired = '\0' .. string.rep('-', 70), 0, {}, 0
+local reads = {'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD', 'HLEN'}
+for i = 1, 9 do
+  entries = entries + redis.call(reads[i], KEYS[i])
+end
+local function found(kind, what, detail, repair)
+  if repairs and repair then
+    repair()
+    repaired = repaired + 1
+  end
+  findings[#findings + 1] = {kind, what, detail, repairs and repair and 1 or 0}
+end
+
+if not layout and entries > 0 then
+  found('meta', 'layout', '', create)
+end
+if not layout then return {finish(false, true), findings} end
+if not incarnation or incarnation == '' then
+  found('meta', 'incarnation', '', function()
+    incarnation = string.sub(redis.sha1hex(int(now_us) .. base), 1, 16)
+    redis.call('HSET', META, 'incarnation', incarnation)
+  end)
+end
+if seq and not is_counter(seq) then -- now_us is more than the number of calls can be
+  found('meta', 'seq', seq, function() redis.call('HSET', META, 'seq', int(now_us)) end)
+end
+if not repairs then -- the header needs both
+  seq, incarnation = seq and is_counter(seq) and seq or '0', incarnation or ''
+end
+if test and ARGV[1] == '' then -- a caller with a clock of its own wants the field test
+  found('meta', 'test', test, function() redis.call('HDEL', META, 'test') end)
+end
+local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep',
+  'leader_until', 'last_beat', 'reap_after', 'ended_until', 'largest_payload_bytes', 'pushed', 'claimed', 'acked',
+  'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed'}
+local values = redis.call('HMGET', META, unpack(numbers))
+for i, name in ipairs(numbers) do
+  local value = values[i]
+  local sound = not value or i > 9 and is_counter(value) or i <= 9 and #value <= 16 and string.find(value, '^%d+$')
+  if not sound then
+    found('meta', name, value, function()
+      if name == 'largest_payload_bytes' then
+        redis.call('HSET', META, name, '16777216') -- the most that a queue may allow
+      else
+        redis.call('HDEL', META, name)
+      end
+    end)
+  end
+end
+
+for i, key in ipairs(KEYS) do
+  if i == 2 then
+    if redis.call('LINDEX', key, 0) ~= placeholder then
+      found('placeholder', key, '', function() redis.call('LPUSH', key, placeholder) end)
+    end
+  elseif reads[i] == 'ZCARD' then
+    if redis.call('ZSCORE', key, placeholder) ~= 'inf' then
+      found('placeholder', key, '', function() redis.call('ZADD', key, '+inf', placeholder) end)
+    end
+  elseif redis.call('HEXISTS', key, placeholder) == 0 then
+    found('placeholder', key, '', function() redis.call('HSET', key, placeholder, '') end)
+  end
+  if i ~= 2 and redis.call('EXISTS', key) == 1 and redis.call('OBJECT', 'ENCODING', key) == 'listpack' then
+    found('listpack', key, '', function() -- a member this long makes it a table; it stays one without the member
+      local long = placeholder .. string.rep('-', 8192)
+      if reads[i] == 'ZCARD' then
+        redis.call('ZADD', key, '+inf', long)
+        redis.call('ZREM', key, long)
+      else
+        redis.call('HSET', key, long, '')
+        redis.call('HDEL', key, long)
+      end
+    end)
+  end
+end
+
+local wake, length = base .. ':wake', redis.call('LLEN', READY) - 1
+local tokens = redis.pcall('LLEN', wake)
+local ready = tonumber(string.match(redis.call('LINDEX', READY, 1) or '', '^%d+') or 'inf')
+local waits = now - math.min(first_score(SCHEDULED), ready)
+local silence = now - (tonumber(redis.call('HGET', META, 'last_beat') or 0) or 0)
+if type(tokens) == 'table' and string.find(tokens.err or '', 'WRONGTYPE') then
+  found('wake', wake, '')
+elseif tokens == 0 and not paused and waits > 3000 and silence > 3000 then -- a live node fills the list at each beat
+  found('silent', wake, int(waits), function() end) -- finish fills the list
+end
+if length > 1000 then
+  found('ready_limit', READY, int(length))
+end
+return {finish(repaired > 0, not repairs), findings}

@@ -1,0 +1,68 @@
+//! Release 0.1 of the wire contract, as `tests/compat/0.1` keeps it: its scripts and its Functions library.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+/// FNV-1a of every frozen file, by name: release 0.1 never changes.
+const FROZEN: u64 = 0x3d81_6133_d43a_15ac;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat/0.1")
+}
+
+/// Verb and script.
+pub(crate) fn scripts() -> Result<BTreeMap<String, String>> {
+    let mut scripts = BTreeMap::new();
+    for entry in fs::read_dir(folder().join("lua"))? {
+        let path = entry?.path();
+        let verb = path.file_stem().and_then(|stem| stem.to_str());
+        let verb = verb.with_context(|| path.display().to_string())?.to_owned();
+        scripts.insert(verb, fs::read_to_string(&path)?);
+    }
+    ensure!(scripts.len() == 25, "{} scripts", scripts.len());
+    Ok(scripts)
+}
+
+/// The text of the Functions library.
+pub(crate) fn functions() -> Result<String> {
+    Ok(fs::read_to_string(folder().join("functions.lua"))?)
+}
+
+/// Paths below `folder`, sorted.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => found.extend(files(&path)?),
+            false => found.push(path),
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[test]
+fn release_0_1_is_frozen() -> Result<()> {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for path in files(&folder())? {
+        let name = path
+            .strip_prefix(folder())?
+            .to_str()
+            .context("a name in UTF-8")?;
+        if name == "README.md" {
+            continue;
+        }
+        for byte in [name.as_bytes(), b"\0", &fs::read(&path)?].concat() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+    ensure!(
+        hash == FROZEN,
+        "tests/compat/0.1 has changed ({hash:#018x}): clients of release 0.1 keep calling what it holds"
+    );
+    Ok(())
+}
