@@ -137,9 +137,9 @@ impl Error {
         }))
     }
 
-    /// The same for a call of which an earlier attempt may have been applied.
+    /// The same for a call of which an earlier try may have been applied.
     pub(crate) fn of_repeated(self) -> Self {
-        let message = format!("{self} (an earlier attempt may have taken effect)");
+        let message = format!("{self} (an earlier try may have taken effect)");
         Self(Arc::new(Inner {
             applied: Applied::Unknown,
             message,

@@ -307,7 +307,8 @@ fn sessions_print_what_the_pages_show() -> Result<()> {
     let steps: Vec<_> = pages.iter().flat_map(|page| session(page)).collect();
     ensure!(steps.len() > 15, "{} steps: no sessions found", steps.len());
 
-    // On a terminal redis-cli numbers the elements of a reply, in a pipe it does not. Standard output is a file here.
+    // redis-cli numbers the elements of a reply on a terminal, but not in a pipe. Standard output is a file here, so
+    // `--no-raw` makes redis-cli print as on a terminal.
     let mut script = format!(
         "redis-cli() {{ local raw=--no-raw; [[ -p /dev/stdout ]] && raw=--raw; \
          command redis-cli -p {} $raw \"$@\"; }}\n",

@@ -21,21 +21,21 @@ const MIN_ITEM_BYTES: u32 = 4_096;
 /// Collects the items of one verb and one durability of one partition, and sends them in batches.
 pub(crate) struct Batcher<V: BatchVerb> {
     spec: Arc<CallSpec>,
-    line: Mutex<Option<Line<V::Output>>>,
+    task: Mutex<Option<GatherTask<V::Output>>>,
     room: Arc<Semaphore>,
     verb: PhantomData<V>,
 }
 
-/// The channel to the task that sends the items.
-struct Line<T> {
+/// The task that gathers the items into calls: its channel, and how many items it has not sent.
+struct GatherTask<T> {
     sender: mpsc::UnboundedSender<Arrival<T>>,
-    gauge: Arc<Gauge>,
+    waiting: Arc<WaitingItems>,
 }
 
 /// How many items wait to be sent.
 #[derive(Default)]
-pub(crate) struct Gauge {
-    pub(crate) waiting: AtomicUsize,
+pub(crate) struct WaitingItems {
+    pub(crate) count: AtomicUsize,
     /// Notified when enough items wait for a second call in flight.
     pub(crate) enough: Notify,
 }
@@ -44,7 +44,7 @@ impl<V: BatchVerb> Batcher<V> {
     pub(crate) fn new(spec: CallSpec) -> Self {
         Self {
             spec: Arc::new(spec),
-            line: Mutex::new(None),
+            task: Mutex::new(None),
             room: Arc::new(Semaphore::new(BACKLOG_BYTES as usize)),
             verb: PhantomData,
         }
@@ -71,7 +71,7 @@ impl<V: BatchVerb> Batcher<V> {
             Err(error) => return group.fail(&error),
         };
         let since = Instant::now();
-        let line = group.items.into_iter().filter_map(|(item, answer)| {
+        let pending = group.items.into_iter().filter_map(|(item, answer)| {
             // The shares add up to the permit, so that every split succeeds.
             let _room = room.split(share(item.size()) as usize)?;
             Some(Pending {
@@ -81,7 +81,7 @@ impl<V: BatchVerb> Batcher<V> {
                 _room,
             })
         });
-        self.send(Arrival::Many(line.collect()));
+        self.send(Arrival::Many(pending.collect()));
     }
 
     /// Waits for room in the backlog. It has no time limit of its own: it ends as the calls before
@@ -96,34 +96,34 @@ impl<V: BatchVerb> Batcher<V> {
 
     fn send(&self, mut arrival: Arrival<V::Output>) {
         let count = arrival.items().len();
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         // A task ends with the runtime that it was started on: then the next caller starts another.
         for _ in 0..2 {
-            let Line { sender, gauge } = match &mut *line {
+            let GatherTask { sender, waiting } = match &mut *task {
                 Some(open) if !open.sender.is_closed() => open,
                 closed => closed.insert(self.open()),
             };
-            let before = gauge.waiting.fetch_add(count, Ordering::AcqRel);
+            let before = waiting.count.fetch_add(count, Ordering::AcqRel);
             match sender.send(arrival) {
                 Ok(()) => {
                     if before < V::ENOUGH && before + count >= V::ENOUGH {
-                        gauge.enough.notify_one();
+                        waiting.enough.notify_one();
                     }
                     return;
                 }
                 Err(mpsc::error::SendError(back)) => arrival = back,
             }
         }
-        drop(line);
+        drop(task);
         arrival.fail(&gone(Applied::No));
     }
 
-    fn open(&self) -> Line<V::Output> {
+    fn open(&self) -> GatherTask<V::Output> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let gauge = Arc::<Gauge>::default();
+        let waiting = Arc::<WaitingItems>::default();
         let spec = Arc::clone(&self.spec);
-        tokio::spawn(gather::run::<V>(spec, receiver, Arc::clone(&gauge)));
-        Line { sender, gauge }
+        tokio::spawn(gather::run::<V>(spec, receiver, Arc::clone(&waiting)));
+        GatherTask { sender, waiting }
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) const BATCH_BYTES: usize = 1024 * 1024;
 /// time that one message costs.
 pub(crate) const LINGER: Duration = Duration::from_millis(1);
 
-/// How a batcher calls its script.
+/// The keys, connection, meters, durability and linger of a batcher's calls.
 #[derive(Clone)]
 pub(crate) struct CallSpec {
     pub(crate) keys: Arc<Keys>,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::batch::batcher::Gauge;
+use crate::batch::batcher::WaitingItems;
 use crate::batch::call::{BATCH_ITEMS, CallSpec, fits};
 use crate::batch::in_flight::InFlightBatch;
 use crate::batch::item::{Arrival, Pending};
@@ -66,7 +66,7 @@ impl<T> Batch<T> {
 pub(crate) async fn run<V: BatchVerb>(
     spec: Arc<CallSpec>,
     mut receiver: mpsc::UnboundedReceiver<Arrival<V::Output>>,
-    gauge: Arc<Gauge>,
+    waiting: Arc<WaitingItems>,
 ) {
     let mut next = None;
     let mut in_flight = JoinSet::new();
@@ -84,7 +84,7 @@ pub(crate) async fn run<V: BatchVerb>(
         if linger_until > Instant::now() {
             tokio::select! {
                 () = tokio::time::sleep_until(linger_until.into()) => {}
-                () = gauge.enough.notified() => {}
+                () = waiting.enough.notified() => {}
             }
         }
         if V::YIELDS {
@@ -110,10 +110,10 @@ pub(crate) async fn run<V: BatchVerb>(
             }
             tokio::select! {
                 _ = in_flight.join_next() => {}
-                () = gauge.enough.notified(), if in_flight.len() == 1 => {}
+                () = waiting.enough.notified(), if in_flight.len() == 1 => {}
             }
         }
-        gauge.waiting.fetch_sub(batch.items.len(), Ordering::AcqRel);
+        waiting.count.fetch_sub(batch.items.len(), Ordering::AcqRel);
         ordered = batch.ordered;
         linger_until = Instant::now() + spec.linger;
         in_flight.spawn(InFlightBatch::<V>::new(Arc::clone(&spec), batch.items).finish());

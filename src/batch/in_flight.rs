@@ -1,4 +1,4 @@
-//! One batch that is sent: attempts, repetitions where they do no harm, and a result for each item.
+//! One batch that is sent: tries, repetitions where they do no harm, and a result for each item.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::batch::by_claim::ByClaim;
 use crate::batch::call::CallSpec;
 use crate::batch::item::Pending;
-use crate::batch::verb::{Attempts, BatchVerb, Prefix, Verdict};
+use crate::batch::verb::{BatchVerb, Prefix, Tries, Verdict};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::id::compact;
 use crate::server::durable::Waited;
@@ -16,9 +16,9 @@ use crate::server::patience::{Patience, Repeat};
 use crate::server::timeouts::{PATIENCE, RESPONSE_LIMIT};
 use crate::telemetry::metrics::Count;
 
-/// The first attempt of a call whose attempts the server recognises.
-struct FirstAttempt {
-    /// `<until> <nonce>` as the script takes it, the same in each attempt.
+/// The first try of a call whose tries the server recognises.
+struct FirstTry {
+    /// `<until> <nonce>` as the script takes it, the same in each try.
     argument: String,
     /// The latest time at which it may have begun, in Unix microseconds of the server.
     latest_start_us: i64,
@@ -32,17 +32,17 @@ pub(crate) struct InFlightBatch<V: BatchVerb> {
     spec: Arc<CallSpec>,
     batch: Vec<Pending<V::Output>>,
     patience: Patience,
-    /// When the first attempt began.
+    /// When the first try began.
     began: Instant,
-    first_attempt: Option<FirstAttempt>,
-    /// Whether an earlier attempt may have been applied.
+    first_try: Option<FirstTry>,
+    /// Whether an earlier try may have been applied.
     repeated: bool,
 }
 
 impl<V: BatchVerb> InFlightBatch<V> {
     pub(crate) fn new(spec: Arc<CallSpec>, batch: Vec<Pending<V::Output>>) -> Self {
         // The time limit counts from the newest item's arrival, not from when earlier calls failed;
-        // every item gets one attempt.
+        // every item gets one try.
         let newest = batch.iter().map(|pending| pending.since).max();
         let patience = Patience::since(newest.unwrap_or_else(Instant::now));
         if batch
@@ -56,22 +56,22 @@ impl<V: BatchVerb> InFlightBatch<V> {
             batch,
             patience,
             began: Instant::now(),
-            first_attempt: None,
+            first_try: None,
             repeated: false,
         }
     }
 
-    /// Attempts until every item has a result.
+    /// Sends until every item has a result.
     pub(crate) async fn finish(mut self) {
-        self.attempt().await;
+        self.send().await;
         while !self.batch.is_empty() {
             self.patience.pause().await;
-            self.attempt().await;
+            self.send().await;
         }
     }
 
     /// Sends the items without a result. Those that are to be sent again stay in the batch.
-    async fn attempt(&mut self) {
+    async fn send(&mut self) {
         let prefix = match self.prefix().await {
             Ok(prefix) => prefix,
             Err(error) if self.patience.allows(&error, Repeat::Harmless) => return,
@@ -94,7 +94,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
                 Some(format!("the wait for replicas or disks failed: {error}"))
             }
         };
-        // Then the next attempt repeats this call, and none of its items may be sent as a new one.
+        // Then the next try repeats this call, and none of its items may be sent as a new one.
         self.repeated |= !again.is_empty();
         self.distribute(results, shortfall.as_deref());
         if !again.is_empty() {
@@ -102,9 +102,9 @@ impl<V: BatchVerb> InFlightBatch<V> {
             return;
         }
         // Items that are left were refused as too late, or taken for a repetition of an older call,
-        // at their first attempt: the estimate of the server's clock was wrong, and the reply has
+        // at their first try: the estimate of the server's clock was wrong, and the reply has
         // corrected it.
-        self.first_attempt = None;
+        self.first_try = None;
         let error = too_late::<V>();
         if !self.batch.is_empty() && !self.patience.allows(&error, Repeat::Harmless) {
             self.fail(&error);
@@ -140,19 +140,19 @@ impl<V: BatchVerb> InFlightBatch<V> {
                 Ok(Some(prefix.trim_start().to_owned()))
             }
             (Prefix::Attempt, _) => {
-                if self.first_attempt.is_none() {
-                    self.first_attempt = Some(self.first_attempt().await?);
+                if self.first_try.is_none() {
+                    self.first_try = Some(self.first_try().await?);
                 }
-                let first = self.first_attempt.as_ref();
+                let first = self.first_try.as_ref();
                 Ok(first.map(|first| first.argument.clone()))
             }
         }
     }
 
-    /// `until` counts from the earliest time at which the first attempt may begin. A message that
+    /// `until` counts from the earliest time at which the first try may begin. A message that
     /// ended before this call is then never taken for one of this call's own, provided that this
     /// client has seen a reply from after that end.
-    async fn first_attempt(&self) -> Result<FirstAttempt, Error> {
+    async fn first_try(&self) -> Result<FirstTry, Error> {
         let lane = &self.spec.lane;
         let clock = lane.clock();
         if clock.server_us(Instant::now()).is_none() {
@@ -165,7 +165,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
             .unwrap_or_default()
             .saturating_add(patience_us);
         let nonce = compact(Uuid::new_v4());
-        Ok(FirstAttempt {
+        Ok(FirstTry {
             argument: format!("{}.{:03} {nonce}", until_us / 1_000, until_us % 1_000),
             latest_start_us: clock.latest_us(now).unwrap_or(i64::MAX),
         })
@@ -174,7 +174,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
     /// Asks the server something, not behind a wait for replicas. A dedicated connection has no
     /// time limit of its own.
     async fn ask<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let _turn = self.spec.lane.turn.lock().await;
+        let _guard = self.spec.lane.wait_lock.lock().await;
         let answer = tokio::time::timeout(RESPONSE_LIMIT, question)
             .await
             .unwrap_or_else(|_| {
@@ -247,14 +247,14 @@ impl<V: BatchVerb> InFlightBatch<V> {
 
     /// Gives each caller its result. Items that are to be sent again stay in the batch.
     fn distribute(&mut self, results: Results<V::Output>, shortfall: Option<&str>) {
-        let first = self.first_attempt.as_ref();
-        let attempts = Attempts {
+        let first = self.first_try.as_ref();
+        let tries = Tries {
             repeated: self.repeated,
             latest_start_us: first.map_or(i64::MAX, |first| first.latest_start_us),
         };
         for (pending, result) in std::mem::take(&mut self.batch).into_iter().zip(results) {
             let result = match result {
-                Ok(output) => match V::verdict(&output, &attempts) {
+                Ok(output) => match V::verdict(&output, &tries) {
                     Verdict::Final => Ok(output),
                     Verdict::Fail(error) => Err(error),
                     Verdict::SendAgain => {
@@ -262,8 +262,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
                         continue;
                     }
                 },
-                // The queue's limits may have changed since an earlier attempt was judged, so that
-                // attempt may have been applied.
+                // The queue's limits may have changed since an earlier try was judged, so that
+                // try may have been applied.
                 Err(refusal)
                     if self.repeated
                         && matches!(refusal.kind(), ErrorKind::InvalidInput | ErrorKind::Full) =>
@@ -276,7 +276,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
     }
 
-    /// Fails all items. If an earlier attempt may have been applied, the error says so.
+    /// Fails all items. If an earlier try may have been applied, the error says so.
     fn fail(&mut self, error: &Error) {
         let error = if self.repeated {
             error.clone().of_repeated()

@@ -17,6 +17,6 @@ mod verb;
 pub(crate) use batcher::Batcher;
 pub(crate) use call::{BATCH_ITEMS, CallSpec};
 pub(crate) use item::{Group, Item, OfClaim};
-pub(crate) use verb::{Attempts, BatchVerb, Prefix, Verdict};
+pub(crate) use verb::{BatchVerb, Prefix, Tries, Verdict};
 
 const _: () = assert!(BATCH_ITEMS <= crate::protocol::limits::MAX_ITEMS);

@@ -32,14 +32,14 @@ pub(crate) trait BatchVerb: Send + Sync + 'static {
     /// Decodes the result of one item; an error if the script refused the item.
     fn decode(text: &str) -> Result<Self::Output, Error>;
 
-    /// Whether the result speaks of a change that must be durable before the caller gets it: the
-    /// item's own, or one that it found.
+    /// Whether replicas or disks must confirm before the caller gets this result. Also true if the
+    /// change was made by an earlier call (`EXISTS`).
     fn is_change(_: &Self::Output) -> bool {
         false
     }
 
-    /// Whether the result is final, after these attempts.
-    fn verdict(_: &Self::Output, _: &Attempts) -> Verdict {
+    /// Whether the result is final, after these tries.
+    fn verdict(_: &Self::Output, _: &Tries) -> Verdict {
         Verdict::Final
     }
 
@@ -53,19 +53,19 @@ pub(crate) enum Prefix {
     Nothing,
     /// A word.
     Word(&'static str),
-    /// A word. A repetition adds the server's earliest possible time of the first attempt.
+    /// A word. A repetition adds the server's earliest possible time of the first try.
     Since(&'static str),
-    /// What identifies the attempts of one call: the server's time until which it recognises them,
+    /// What identifies the tries of one call: the server's time until which it recognises them,
     /// and a nonce.
     Attempt,
 }
 
-/// The attempts of a call up to the reply that is judged.
+/// The tries of a call up to the reply that is judged.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Attempts {
-    /// Whether an attempt before the last one may have been applied.
+pub(crate) struct Tries {
+    /// Whether a try before the last one may have been applied.
     pub(crate) repeated: bool,
-    /// The latest time at which the first attempt may have begun, in Unix microseconds of the
+    /// The latest time at which the first try may have begun, in Unix microseconds of the
     /// server.
     pub(crate) latest_start_us: i64,
 }

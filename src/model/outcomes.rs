@@ -50,7 +50,7 @@ pub enum Pushed {
     Exists(State),
     /// The waiting message was rescheduled or replaced, as [`OnConflict`](crate::OnConflict) asked.
     Moved,
-    /// An earlier attempt of this call was applied and its reply was lost; the message has been
+    /// An earlier try of this call was applied and its reply was lost; the message has been
     /// delivered or cancelled since. Only the library's own repetition of a call returns this.
     Finished,
 }
@@ -76,7 +76,7 @@ pub enum Rescheduled {
     Moved(u64),
     /// The message is due at this Unix millisecond, not at the expected one; nothing was changed.
     /// After an error that left open whether a reschedule took effect, a caller who repeats it gets
-    /// this for a delay, with the due time that the first attempt set; for a fixed time the caller
+    /// this for a delay, with the due time that the first try set; for a fixed time the caller
     /// gets `Moved`.
     Conflict(u64),
     /// Too late: a handler has it.
@@ -119,12 +119,12 @@ pub enum Settled {
     /// As asked.
     Done,
     /// There is no such message any more. For an ack: the message was acked, perhaps by an earlier
-    /// attempt of this call whose reply was lost. For the others: the lease was lost, or an earlier
-    /// attempt acted, and then another consumer acked the message, or it was cancelled or purged.
+    /// try of this call whose reply was lost. For the others: the lease was lost, or an earlier
+    /// try acted, and then another consumer acked the message, or it was cancelled or purged.
     Gone,
-    /// The message exists, but this claim of it has ended; this attempt changed nothing. Either the
+    /// The message exists, but this claim of it has ended; this try changed nothing. Either the
     /// lease was lost, and the message is or will be delivered again; or, for again, release and
-    /// bury, an earlier attempt of this call acted and its reply was lost. The two cannot be told
+    /// bury, an earlier try of this call acted and its reply was lost. The two cannot be told
     /// apart; [`Queue::get`](crate::Queue::get) shows the message as it is now.
     Lost,
 }
@@ -138,7 +138,7 @@ pub enum Retried {
     Dead,
     /// As [`Settled::Gone`] of release.
     Gone,
-    /// As [`Settled::Lost`] for release: perhaps an earlier attempt of this call has counted the
+    /// As [`Settled::Lost`] for release: perhaps an earlier try of this call has counted the
     /// failure.
     Lost,
 }

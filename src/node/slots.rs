@@ -27,7 +27,7 @@ pub(crate) struct Slots {
     concurrency: usize,
 }
 
-/// Permits for deliveries that are about to be claimed: equally many of both kinds.
+/// The permits of one claim: one of each kind for every delivery that it may return.
 pub(crate) struct SlotPermits {
     /// Kept until the handler has ended.
     pub(crate) handlers: OwnedSemaphorePermit,

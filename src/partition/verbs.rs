@@ -1,6 +1,6 @@
 //! The verbs that take many items, as a batcher needs to know them.
 
-use crate::batch::{Attempts, BatchVerb, Prefix, Verdict};
+use crate::batch::{BatchVerb, Prefix, Tries, Verdict};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::outcomes::{
     Cancelled, Extended, Requeued, Rescheduled, Retried, RunNow, Settled,
@@ -36,8 +36,8 @@ macro_rules! pushes {
                 is_stored(result)
             }
 
-            fn verdict(result: &PushResult, attempts: &Attempts) -> Verdict {
-                push_verdict(Self::VERB, result, attempts)
+            fn verdict(result: &PushResult, tries: &Tries) -> Verdict {
+                push_verdict(Self::VERB, result, tries)
             }
 
             fn count(result: &Result<PushResult, Error>) -> Option<Count> {
@@ -57,16 +57,14 @@ fn is_stored(result: &PushResult) -> bool {
     )
 }
 
-fn push_verdict(verb: Verb, result: &PushResult, attempts: &Attempts) -> Verdict {
+fn push_verdict(verb: Verb, result: &PushResult, tries: &Tries) -> Verdict {
     let unknown =
         |message: String| Verdict::Fail(Error::new(ErrorKind::Timeout, Applied::Unknown, message));
     match *result {
-        PushResult::Finished { .. } | PushResult::Expired if !attempts.repeated => {
-            Verdict::SendAgain
-        }
+        PushResult::Finished { .. } | PushResult::Expired if !tries.repeated => Verdict::SendAgain,
         // Another message with this id may have ended before this call began; then this one is not
         // stored.
-        PushResult::Finished { ended_us: Some(us) } if us <= attempts.latest_start_us => unknown(
+        PushResult::Finished { ended_us: Some(us) } if us <= tries.latest_start_us => unknown(
             "the first reply was lost, and another message of this id ended as the call began"
                 .to_owned(),
         ),

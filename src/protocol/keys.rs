@@ -65,10 +65,10 @@ impl Keys {
 
 /// The placeholder: a field, member or entry that keeps each key from being empty, and its encoding
 /// from being a listpack.
-pub(crate) const SENTINEL: [u8; 71] = {
-    let mut sentinel = [b'-'; 71];
-    sentinel[0] = 0;
-    sentinel
+pub(crate) const PLACEHOLDER: [u8; 71] = {
+    let mut placeholder = [b'-'; 71];
+    placeholder[0] = 0;
+    placeholder
 };
 
 /// The pattern with which SCAN finds queues.

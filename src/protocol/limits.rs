@@ -54,8 +54,8 @@ pub(crate) fn check_id(id: &[u8]) -> Result<(), Error> {
     )))
 }
 
-/// A payload: one that no queue accepts is not sent. The script checks the queue's own, lower
-/// limit.
+/// Refuses a payload above 16 MiB, the most that any queue can allow. The script checks the queue's
+/// own limit.
 pub(crate) fn check_payload(payload: &[u8]) -> Result<(), Error> {
     if payload.len() > MAX_PAYLOAD_BYTES {
         return Err(Error::invalid(format!(
@@ -66,7 +66,7 @@ pub(crate) fn check_payload(payload: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A message's limit of attempts: 1 to 1,000,000.
+/// Refuses a limit of attempts outside 1 to 1,000,000.
 pub(crate) fn check_max_attempts(max_attempts: u32) -> Result<(), Error> {
     if !(1..=1_000_000).contains(&max_attempts) {
         return Err(Error::invalid(format!(
@@ -76,8 +76,8 @@ pub(crate) fn check_max_attempts(max_attempts: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// A `traceparent` of W3C Trace Context, version 00: `00-<32 hex>-<16 hex>-<2 hex>` in lower case,
-/// neither id all zero.
+/// Refuses all but a `traceparent` of W3C Trace Context, version 00: `00-<32 hex>-<16 hex>-<2 hex>`
+/// in lower case, neither id all zero.
 pub(crate) fn check_trace_parent(text: &str) -> Result<(), Error> {
     let hex = |part: &str, digits: usize| {
         part.len() == digits
@@ -96,7 +96,7 @@ pub(crate) fn check_trace_parent(text: &str) -> Result<(), Error> {
     }
 }
 
-/// A lease: 1 ms to a day. In whole milliseconds, rounded up.
+/// Converts a lease to milliseconds, rounded up. Refuses one below 1 ms or above a day.
 pub(crate) fn lease_ms(lease: Duration) -> Result<u64, Error> {
     match ceil_ms(lease) {
         ms @ 1..=MAX_LEASE_MS => Ok(ms),

@@ -47,8 +47,8 @@ impl Queue {
     /// Unix milliseconds.
     ///
     /// To a fixed time ([`Due::at_ms`]) it is repeated when the reply is lost. By a delay it is
-    /// not, since each attempt would mean another time. A caller who repeats it gets `Conflict` if
-    /// the first attempt took effect.
+    /// not, since each try would mean another time. A caller who repeats it gets `Conflict` if
+    /// the first try took effect.
     pub async fn reschedule_if(
         &self,
         id: impl AsRef<[u8]>,

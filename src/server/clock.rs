@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_loosen_backwards_under_a_slewing_clock() {
+    fn earliest_time_allows_for_a_slewing_clock() {
         let start = Instant::now();
         let clock = clock_at(start);
         // The server's clock is being slewed forward by 0.08 %: 10 s later it is 8 ms further than
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_and_instants_agree() {
+    fn server_ms_maps_to_a_local_instant() {
         let start = Instant::now();
         let clock = clock_at(start);
         assert_eq!(clock.instant_of_ms(7), None);

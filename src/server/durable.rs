@@ -17,7 +17,7 @@ use crate::protocol::replies::Reply;
 use crate::protocol::verbs::{TOUCH, Verb};
 #[cfg(feature = "harness")]
 use crate::server::harness;
-use crate::server::lane::{Lane, Line};
+use crate::server::lane::{ConnectionInfo, Lane};
 use crate::server::timeouts::RESPONSE_LIMIT;
 
 /// The result of the wait for replicas or disks.
@@ -46,37 +46,37 @@ impl Lane {
         if durability == Durability::Memory {
             return Ok((self.call(verb, keys, args).await?, Waited::Confirmed));
         }
-        let _turn = self.turn.lock().await;
-        let (mut connection, line) = self.connection().await?;
-        if !self.can_wait(&line) {
+        let _guard = self.wait_lock.lock().await;
+        let (mut connection, info) = self.connection().await?;
+        if !self.can_wait(&info) {
             let probe = probe(durability);
             let asking = limited(RESPONSE_LIMIT, probe.query_async::<Value>(&mut connection));
-            let answer = line
+            let answer = info
                 .server
                 .unless_superseded(Applied::No, async { Ok(asking.await) })
                 .await?;
-            answer.map_err(|error| self.cannot_wait(&line, error))?;
-            self.set_can_wait(&line);
+            answer.map_err(|error| self.cannot_wait(&info, error))?;
+            self.set_can_wait(&info);
         }
         let sent = Instant::now();
         let exchange = Self::exchange(&mut connection, verb, keys, args);
         let asked = async { Ok(limited(RESPONSE_LIMIT, exchange).await) };
         #[cfg(feature = "harness")]
         let observed = harness::invoke(verb, keys, args);
-        let answer = line
+        let answer = info
             .server
             .unless_superseded(Applied::Unknown, asked)
             .await?;
         #[cfg(feature = "harness")]
         harness::done(observed, &answer);
-        let reply = self.decode(verb, answer, sent, &line)?;
+        let reply = self.decode(verb, answer, sent, &info)?;
         if reply.header.incarnation.is_empty() {
             // There is no queue, and nothing to lose.
             return Ok((reply, Waited::Confirmed));
         }
         let limit = RESPONSE_LIMIT + durability.timeout();
         let waiting = async { Ok(limited(limit, wait(&mut connection, keys, durability)).await) };
-        let waited = match line
+        let waited = match info
             .server
             .unless_superseded(Applied::Unknown, waiting)
             .await
@@ -84,14 +84,14 @@ impl Lane {
             Ok(Ok(answer)) => {
                 shortfall(durability, &answer).map_or(Waited::Confirmed, Waited::Short)
             }
-            Ok(Err(error)) => Waited::Failed(self.fail(&line, error)),
+            Ok(Err(error)) => Waited::Failed(self.fail(&info, error)),
             Err(error) => Waited::Failed(error),
         };
         Ok((reply, waited))
     }
 
     /// Why the server cannot wait. Nothing was changed.
-    fn cannot_wait(&self, line: &Line, error: RedisError) -> Error {
+    fn cannot_wait(&self, info: &ConnectionInfo, error: RedisError) -> Error {
         let detail = error.detail().unwrap_or_default().to_lowercase();
         let reason = if detail.contains("unknown command") {
             "waiting for disks (Durability::Fsynced, --fsync) needs WAITAOF: Redis 7.2 or newer, or Valkey"
@@ -100,12 +100,12 @@ impl Lane {
         } else {
             let message = format!(
                 "redis at {} cannot be asked to wait: {error}",
-                line.server.address
+                info.server.address
             );
-            let cause = self.fail(line, error);
+            let cause = self.fail(info, error);
             return Error::with_source(cause.kind(), Applied::No, message, cause);
         };
-        let message = format!("redis at {} is not fit: {reason}", line.server.address);
+        let message = format!("redis at {} is not fit: {reason}", info.server.address);
         Error::with_source(ErrorKind::Unsupported, Applied::No, message, error)
     }
 }
@@ -136,7 +136,7 @@ fn touch(keys: &Keys) -> Cmd {
         .arg(TOUCH)
         .arg(1)
         .arg(keys.attrs())
-        .arg(&keys::SENTINEL)
+        .arg(&keys::PLACEHOLDER)
         .to_owned()
 }
 

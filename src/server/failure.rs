@@ -47,7 +47,7 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         "MOVED" => (ErrorKind::Unsupported, Applied::No),
         // The server became a replica while it waited for something.
         "UNBLOCKED" => (ErrorKind::Unavailable, Applied::Unknown),
-        // The server's scripts were flushed after this one was loaded: the next attempt loads it
+        // The server's scripts were flushed after this one was loaded: the next try loads it
         // again.
         "NOSCRIPT" => (ErrorKind::Unavailable, Applied::No),
         "ERR" if detail.starts_with("max number of clients") => {

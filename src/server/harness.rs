@@ -2,7 +2,7 @@
 //! ones.
 //!
 //! Behind the feature `harness`, which is outside of semantic versioning. Both are set once for the
-//! whole process, before the first call; later attempts are refused.
+//! whole process, before the first call; later calls that set them are refused.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A lane: one connection to the server, kept while it works, on which scripts are called.
+//! A lane: one connection to the server, used for script calls until it fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,33 +32,33 @@ pub(crate) struct Lane {
     /// Permit of a dedicated connection: one that is not from the pool. Callers set their own time
     /// limits.
     dedicated: Option<OwnedSemaphorePermit>,
-    kept: Mutex<Option<Kept>>,
+    open: Mutex<Option<OpenConnection>>,
     /// How many connections it has had.
     connections: AtomicU64,
     /// Held by a call that waits for replicas. Redis would process a call behind such a wait only
     /// after it, even if its caller is gone; so the next call is sent when the wait is over.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) wait_lock: tokio::sync::Mutex<()>,
 }
 
-/// One connection of a lane, and the server that it leads to.
+/// Identifies one connection of a lane, and names its server.
 #[derive(Clone)]
-pub(crate) struct Line {
+pub(crate) struct ConnectionInfo {
     pub(crate) server: Arc<Server>,
     /// Counts the connections of the lane.
     number: u64,
 }
 
-struct Kept {
+struct OpenConnection {
     connection: MultiplexedConnection,
     /// The permit of the pool, unless the connection is dedicated.
     pooled: Option<deadpool_redis::Connection>,
-    line: Line,
+    info: ConnectionInfo,
     used: Instant,
     /// Whether the server has shown that it can wait for replicas or disks.
     can_wait: bool,
 }
 
-impl Kept {
+impl OpenConnection {
     /// Closes the connection instead of returning it to the pool.
     fn discard(self) {
         self.pooled.map(deadpool_redis::Connection::take);
@@ -71,9 +71,9 @@ impl Lane {
             connector,
             clock,
             dedicated: None,
-            kept: Mutex::new(None),
+            open: Mutex::new(None),
             connections: AtomicU64::new(0),
-            turn: tokio::sync::Mutex::new(()),
+            wait_lock: tokio::sync::Mutex::new(()),
         }
     }
 
@@ -101,7 +101,7 @@ impl Lane {
     /// be repeated: the other side may have closed the connection, and the reply would be lost. The
     /// pool checks the connections that it gives out.
     pub(crate) fn distrust_idle(&self) {
-        self.lock().take_if(|kept| kept.used.elapsed() > IDLE_LIMIT);
+        self.lock().take_if(|open| open.used.elapsed() > IDLE_LIMIT);
     }
 
     /// Calls a script once. A script that the server does not know is sent along.
@@ -113,17 +113,17 @@ impl Lane {
     ) -> Result<Reply, Error> {
         let sent = Instant::now();
         let called = async {
-            let (mut connection, line) = self.connection().await?;
+            let (mut connection, info) = self.connection().await?;
             let asked = async { Ok(Self::exchange(&mut connection, verb, keys, args).await) };
             #[cfg(feature = "harness")]
             let observed = harness::invoke(verb, keys, args);
-            let answer = line
+            let answer = info
                 .server
                 .unless_superseded(Applied::Unknown, asked)
                 .await?;
             #[cfg(feature = "harness")]
             harness::done(observed, &answer);
-            self.decode(verb, answer, sent, &line)
+            self.decode(verb, answer, sent, &info)
         };
         called.await.map_err(|error| {
             if verb.only_reads(args) {
@@ -163,12 +163,12 @@ impl Lane {
 
     /// Sends a plain command.
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Error> {
-        let (mut connection, line) = self.connection().await?;
+        let (mut connection, info) = self.connection().await?;
         let asked = async { Ok(command.query_async::<Value>(&mut connection).await) };
-        line.server
+        info.server
             .unless_superseded(Applied::Unknown, asked)
             .await?
-            .map_err(|error| self.fail(&line, error))
+            .map_err(|error| self.fail(&info, error))
     }
 
     /// Decodes the answer to a script call, and corrects the estimate of the server's clock.
@@ -177,9 +177,9 @@ impl Lane {
         verb: Verb,
         answer: Result<Value, RedisError>,
         sent: Instant,
-        line: &Line,
+        info: &ConnectionInfo,
     ) -> Result<Reply, Error> {
-        let value = answer.map_err(|error| self.fail(line, error))?;
+        let value = answer.map_err(|error| self.fail(info, error))?;
         let reply = Reply::decode(verb, value, sent)?;
         self.clock
             .observe(sent, Instant::now(), reply.header.now_us);
@@ -203,16 +203,18 @@ impl Lane {
         }
     }
 
-    /// The connection that is kept, or a new one.
-    pub(crate) async fn connection(&self) -> Result<(MultiplexedConnection, Line), Error> {
+    /// The open connection, or a new one.
+    pub(crate) async fn connection(
+        &self,
+    ) -> Result<(MultiplexedConnection, ConnectionInfo), Error> {
         {
-            let mut kept = self.lock();
-            kept.take_if(|kept| !self.connector.is_current(&kept.line.server))
+            let mut open = self.lock();
+            open.take_if(|open| !self.connector.is_current(&open.info.server))
                 .into_iter()
-                .for_each(Kept::discard);
-            if let Some(kept) = &mut *kept {
-                kept.used = Instant::now();
-                return Ok((kept.connection.clone(), kept.line.clone()));
+                .for_each(OpenConnection::discard);
+            if let Some(open) = &mut *open {
+                open.used = Instant::now();
+                return Ok((open.connection.clone(), open.info.clone()));
             }
         }
         let (connection, pooled, server) = if self.dedicated.is_some() {
@@ -223,12 +225,12 @@ impl Lane {
             (MultiplexedConnection::clone(&pooled), Some(pooled), server)
         };
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
-        let line = Line { server, number };
-        let taken = (connection.clone(), line.clone());
-        *self.lock() = Some(Kept {
+        let info = ConnectionInfo { server, number };
+        let taken = (connection.clone(), info.clone());
+        *self.lock() = Some(OpenConnection {
             connection,
             pooled,
-            line,
+            info,
             used: Instant::now(),
             can_wait: false,
         });
@@ -236,33 +238,33 @@ impl Lane {
     }
 
     /// Whether the server has shown on this connection that it can wait for replicas or disks.
-    pub(crate) fn can_wait(&self, line: &Line) -> bool {
+    pub(crate) fn can_wait(&self, info: &ConnectionInfo) -> bool {
         self.lock()
             .as_ref()
-            .is_some_and(|kept| kept.can_wait && kept.line.number == line.number)
+            .is_some_and(|open| open.can_wait && open.info.number == info.number)
     }
 
-    pub(crate) fn set_can_wait(&self, line: &Line) {
-        let mut kept = self.lock();
-        if let Some(kept) = kept.as_mut().filter(|kept| kept.line.number == line.number) {
-            kept.can_wait = true;
+    pub(crate) fn set_can_wait(&self, info: &ConnectionInfo) {
+        let mut open = self.lock();
+        if let Some(open) = open.as_mut().filter(|open| open.info.number == info.number) {
+            open.can_wait = true;
         }
     }
 
     /// Converts an error, and closes the connection if it is of no more use: after an error that is
     /// not the server's own it is out of step, and a server that became a replica takes no writes.
     /// A newer connection of this lane stays open.
-    pub(crate) fn fail(&self, line: &Line, error: RedisError) -> Error {
+    pub(crate) fn fail(&self, info: &ConnectionInfo, error: RedisError) -> Error {
         let useless =
             matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();
-        if useless && let Some(kept) = self.lock().take_if(|kept| kept.line.number == line.number) {
-            kept.discard();
+        if useless && let Some(open) = self.lock().take_if(|open| open.info.number == info.number) {
+            open.discard();
         }
-        failure::of_call(&line.server.address, error)
+        failure::of_call(&info.server.address, error)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<OpenConnection>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

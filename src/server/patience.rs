@@ -19,11 +19,12 @@ pub(crate) enum Repeat {
 /// The repetitions of one call.
 pub(crate) struct Patience {
     end: Instant,
-    attempt: u32,
+    /// How many times the call was repeated.
+    repetitions: u32,
     retry: Retry,
-    /// Whether an attempt that was repeated may have been applied.
+    /// Whether a try that was repeated may have been applied.
     unknown: bool,
-    /// The error of the attempt that is about to be repeated.
+    /// The error of the try that is about to be repeated.
     reason: Option<Error>,
 }
 
@@ -36,7 +37,7 @@ impl Patience {
     pub(crate) fn since(start: Instant) -> Self {
         Self {
             end: start + PATIENCE,
-            attempt: 0,
+            repetitions: 0,
             retry: reconnect_delays(),
             unknown: false,
             reason: None,
@@ -57,7 +58,7 @@ impl Patience {
     }
 
     /// The error to report for a call that ended so and is not sent again. It says
-    /// `Applied::Unknown` if an earlier attempt may have been applied.
+    /// `Applied::Unknown` if an earlier try may have been applied.
     pub(crate) fn last(&self, error: Error) -> Error {
         if self.unknown {
             error.of_repeated()
@@ -66,13 +67,13 @@ impl Patience {
         }
     }
 
-    /// Waits before the next attempt. The first repetition of a call is reported as an event.
+    /// Waits before the next try. The first repetition of a call is reported as an event.
     pub(crate) async fn pause(&mut self) {
-        self.attempt += 1;
-        if let Some(reason) = self.reason.take().filter(|_| self.attempt == 1) {
+        self.repetitions += 1;
+        if let Some(reason) = self.reason.take().filter(|_| self.repetitions == 1) {
             events::call_repeated(&reason);
         }
-        tokio::time::sleep(self.retry.delay(self.attempt, fastrand::f64())).await;
+        tokio::time::sleep(self.retry.delay(self.repetitions, fastrand::f64())).await;
     }
 }
 
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_error_reports_what_earlier_attempts_leave_open() {
+    fn last_error_reports_what_earlier_tries_leave_open() {
         let refused = || Error::new(ErrorKind::Full, Applied::No, "refused");
         let mut patience = Patience::new();
         assert!(patience.allows(

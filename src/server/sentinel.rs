@@ -243,8 +243,9 @@ impl Node {
 }
 
 impl Answer {
-    /// Reads the replies to GET-MASTER-ADDR-BY-NAME and MASTER. The first names a new master at
-    /// once, while its replicas are still being reconfigured.
+    /// Reads the replies to GET-MASTER-ADDR-BY-NAME and MASTER. The address comes from the first:
+    /// it names a promoted master at once, whereas MASTER names the old one until the replicas are
+    /// reconfigured.
     pub(crate) fn read(replies: Vec<Value>) -> Option<Self> {
         let mut replies = replies.into_iter();
         // As text: redis-rs would cut a number that is too large down to a port.

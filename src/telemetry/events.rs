@@ -138,7 +138,7 @@ pub(crate) fn recovered(queue: &str, call: &'static str, failures: u32) {
     warn!(name: "dueq.recovered", target: "dueq", queue, call, failures, "{call} works again");
 }
 
-/// The first attempt of a call failed; it is repeated while the caller waits.
+/// The first try of a call failed; it is repeated while the caller waits.
 pub(crate) fn call_repeated(error: &Error) {
     info!(name: "dueq.call_repeated", target: "dueq",
         %error,

@@ -325,24 +325,24 @@ fn moves(order: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_queue_moves_with_its_bell_first() -> Result<()> {
+fn a_queue_moves_with_its_wake_up_list_first() -> Result<()> {
     moves(&[&["wake"], &KEYS[..]].concat())
 }
 
 #[test]
-fn a_queue_moves_with_its_bell_in_the_middle() -> Result<()> {
+fn a_queue_moves_with_its_wake_up_list_in_the_middle() -> Result<()> {
     let mut order: Vec<&str> = KEYS.into_iter().rev().collect();
     order.insert(5, "wake");
     moves(&order)
 }
 
 #[test]
-fn a_queue_moves_with_its_bell_last() -> Result<()> {
+fn a_queue_moves_with_its_wake_up_list_last() -> Result<()> {
     moves(&[&KEYS[..], &["wake"]].concat())
 }
 
 #[test]
-fn a_queue_moves_without_a_bell() -> Result<()> {
+fn a_queue_moves_without_a_wake_up_list() -> Result<()> {
     moves(&KEYS)
 }
 

@@ -167,7 +167,7 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
         // Runs until its time limit drops it.
         220..224 if first => notes.work(&id, delivery, Duration::from_secs(3_600)).await,
         // Longer than a lease, which must be extended meanwhile. If the lease is lost, the handler
-        // returns after that.
+        // still works on to its end.
         224..232 if first => {
             notes
                 .work(&id, delivery, notes.lease * (4 + quarters) / 4)

@@ -27,7 +27,7 @@ Prints a word and the id:
             dead, or a worker has it
   moved     the waiting message has the new due time; with --on-conflict replace also the new
     payload and options
-  finished  an earlier attempt of this call stored the message, which was delivered or cancelled
+  finished  an earlier try of this call stored the message, which was delivered or cancelled
     since
 Exit code 0 if the queue has, or had, the message as asked. Exit code 1 if not, or if an error
 leaves that unknown; the error says so.

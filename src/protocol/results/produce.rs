@@ -15,7 +15,7 @@ pub(crate) enum PushResult {
     /// The waiting message was rescheduled or replaced.
     Moved,
     /// An attempt of this call was applied before, and that message has ended since, or another
-    /// message with this id ended near the first attempt.
+    /// message with this id ended near the first try.
     Finished {
         /// When that message ended, in Unix microseconds of the server, if the server knows.
         ended_us: Option<i64>,

@@ -134,8 +134,8 @@ async fn invalid_trace_parent_is_rejected_before_the_push() -> Result<()> {
     Ok(())
 }
 
-/// Another program can write any bytes into this field. They must not reach headers or
-/// environments.
+/// A `traceparent` in attrs that was written by hand must not reach HTTP headers or environment
+/// variables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trace_parent_of_invalid_form_is_ignored() -> Result<()> {
     let setup = setup().await?;

@@ -45,7 +45,7 @@ fn a_beat_forgets_what_is_over_500_at_a_time() -> Result<()> {
 }
 
 #[test]
-fn who_remembers_forgets_two_for_one() -> Result<()> {
+fn each_added_memory_entry_trims_two_expired_ones() -> Result<()> {
     let mut queue = Queue::start()?;
     for place in 0..40 {
         queue.push(T0, &place.to_string(), T0 + HOUR, "")?;

@@ -193,7 +193,7 @@ fn us(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Checks the outcome of a push. A repeated push may find its own first attempt.
+/// Checks the outcome of a push. A repeated push may find its own first try.
 fn created(pushed: Pushed) -> anyhow::Result<()> {
     match pushed {
         Pushed::Created | Pushed::Exists(_) | Pushed::Finished => Ok(()),
