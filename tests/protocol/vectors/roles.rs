@@ -8,7 +8,7 @@ use super::{plausible, seed};
 use crate::model::check_structure;
 use crate::queue::{Queue, SECOND, T0, command, keys_of, role_of, token};
 use crate::reply::{Reply, Text, words};
-use crate::scripts::SCRIPTS;
+use crate::scripts::{self, SCRIPTS, VERBS};
 
 const ROLES: [Role; 3] = [Role::Producer, Role::Consumer, Role::Operator];
 
@@ -104,7 +104,8 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
                         "{role:?} cannot {how} {verb}: {reply:?}"
                     );
                     // What audit and verify mend, an operator mends in `repairs`.
-                    let reads = ["get", "peek", "stats", "audit", "verify"].contains(&verb);
+                    let reads =
+                        scripts::verb(verb).only_reads() || ["audit", "verify"].contains(&verb);
                     ensure!(
                         reads || verb == "resume" || queue.contents()? != before,
                         "{verb} had nothing to do"
@@ -121,7 +122,7 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
                         "{role:?} did {how} {verb}"
                     );
                     ensure!(
-                        ["get", "peek", "stats"].contains(&verb),
+                        scripts::verb(verb).only_reads(),
                         "{role:?} could {how} {verb}: {reply:?}"
                     );
                 }
@@ -137,15 +138,8 @@ fn what_an_operator_alone_may_is_refused_in_any_state() -> Result<()> {
     let mut queue = ready()?;
     for role in [Role::Producer, Role::Consumer] {
         let mut user = queue.user(role, "q")?;
-        for verb in [
-            "audit",
-            "configure",
-            "pause",
-            "purge",
-            "requeue",
-            "resume",
-            "verify",
-        ] {
+        let operators = VERBS.iter().filter(|verb| verb.role == Role::Operator);
+        for verb in operators.map(|verb| verb.name) {
             for state in ["absent", "empty", "paused", "full"] {
                 queue.empty()?;
                 match state {
