@@ -1,7 +1,8 @@
-//! The contract of the Lua scripts, proved on private servers: nothing of the library is used, only the files in `lua/dist/`
-//! and the text that wraps them as Functions.
+//! Tests of the contract of the Lua scripts. Each test starts a server of its own.
+//! They call the files in `lua/dist/` and the Functions library, without dueq's client.
 //!
-//! Time is what `ARGV[1]` says (queues here carry `meta.test`), so that nothing sleeps and 48 hours pass in a millisecond.
+//! The tests pass the time in `ARGV[1]`: their queues have the field `test` in meta.
+//! No test sleeps, and 48 hours pass in a millisecond.
 
 mod frozen;
 mod migration;

@@ -1,6 +1,7 @@
-//! A slot that moves to another cluster node, key by key, while every script is called at every step.
+//! Moves a slot to another cluster node, key by key, and calls every script at every step.
 //!
-//! A twin on a single server gets the calls that were served: its replies and its whole state are what is expected.
+//! A twin queue on a single server gets the calls that a node served. The twin's replies and its
+//! whole state are the expected ones.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::state::KEYS;
 
 const BASE: &str = "dueq:{q}";
 
-/// A cluster of two needs a few seconds to form: nodes wait for 2 s before they say that it is whole.
+/// Time limit for a cluster of two to form. A node waits 2 s before it reports the state ok.
 const FORMED_WITHIN: Duration = Duration::from_secs(60);
 
 type Call = (&'static str, Vec<Text>);
@@ -32,7 +33,7 @@ fn node() -> Result<Queue> {
 }
 
 impl Cluster {
-    /// Two nodes that know each other; the source has all slots.
+    /// Starts two nodes that know each other. The source owns all slots.
     fn start() -> Result<Self> {
         let (mut source, mut target) = (node()?, node()?);
         source.command(words!["CLUSTER", "ADDSLOTSRANGE", 0, 16_383])?;
@@ -101,13 +102,13 @@ impl Cluster {
             .command(words!["MIGRATE", "127.0.0.1", port, key, 0, 5_000])
     }
 
-    /// Runs a call at the target as a client does that was sent there by ASK.
+    /// Runs a call at the target like a client that follows an ASK redirection.
     fn ask(&mut self, (verb, argv): &Call) -> Result<Reply> {
         fine(self.target.command(words!["ASKING"])?)?;
         self.target.call_with(verb, keys_of(BASE), argv.clone())
     }
 
-    /// The calls are served by one of the nodes just as the twin serves them.
+    /// Checks that one node serves the calls with the twin's replies.
     fn served(
         &mut self,
         calls: &[Call],
@@ -125,7 +126,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The calls are refused by both nodes, with and without ASKING, and nothing changes anywhere.
+    /// Checks that both nodes refuse the calls, with and without ASKING, and change nothing.
     fn refused(&mut self, calls: &[Call], moved: &[String]) -> Result<()> {
         let before = (self.source.contents()?, self.target.contents()?);
         for call in calls {
@@ -134,13 +135,13 @@ impl Cluster {
                 .call_with(call.0, keys_of(BASE), call.1.clone())?;
             ensure!(
                 there.code() == Some("TRYAGAIN"),
-                "{moved:?} moved, {}: the source says {there:?}",
+                "{moved:?} moved, {}: the source replied {there:?}",
                 call.0
             );
             let asked = self.ask(call)?;
             ensure!(
                 asked.code() == Some("TRYAGAIN"),
-                "{moved:?} moved, {}: the target says {asked:?}",
+                "{moved:?} moved, {}: the target replied {asked:?} after ASKING",
                 call.0
             );
             let unasked = self
@@ -148,18 +149,19 @@ impl Cluster {
                 .call_with(call.0, keys_of(BASE), call.1.clone())?;
             ensure!(
                 unasked.code() == Some("MOVED"),
-                "{moved:?} moved, {}: the target says {unasked:?}",
+                "{moved:?} moved, {}: the target replied {unasked:?} without ASKING",
                 call.0
             );
         }
         ensure!(
             (self.source.contents()?, self.target.contents()?) == before,
-            "{moved:?} moved: half done"
+            "{moved:?} moved: a refused call changed a key"
         );
         Ok(())
     }
 
-    /// The state is the twin's, but for the wake-up list, which may fall silent while it moves.
+    /// Checks that the state is the twin's. The wake-up list is excepted: the scripts may add no
+    /// tokens while it moves.
     fn same(&mut self, at_target: bool) -> Result<()> {
         let mut state = if at_target {
             &mut self.target
@@ -181,7 +183,7 @@ fn fine(reply: Reply) -> Result<()> {
     Ok(())
 }
 
-/// Every verb, at work on messages of this round: something is in every state before and after.
+/// Calls of every verb on messages of this round.
 fn calls(round: u64) -> Vec<Call> {
     let now = T0 + round * 100 * SECOND;
     let id = |name: &str| Text::from(format!("{name}{round}"));
@@ -252,7 +254,7 @@ fn calls(round: u64) -> Vec<Call> {
 }
 
 #[test]
-fn the_calls_of_a_round_are_of_every_verb() -> Result<()> {
+fn a_round_of_calls_has_every_verb() -> Result<()> {
     let mut verbs: Vec<_> = calls(1).into_iter().map(|(verb, _)| verb).collect();
     verbs.sort_unstable();
     verbs.dedup();
@@ -260,7 +262,7 @@ fn the_calls_of_a_round_are_of_every_verb() -> Result<()> {
     Ok(())
 }
 
-/// Moves the queue in this order of its keys, with the wake-up list (if it is in it) as one of them.
+/// Moves the queue key by key in this order. The order may contain the wake-up list.
 fn moves(order: &[&str]) -> Result<()> {
     let mut cluster = Cluster::start()?;
     let at_source: fn(&mut Cluster, &Call) -> Result<Reply> =
@@ -274,13 +276,13 @@ fn moves(order: &[&str]) -> Result<()> {
         cluster.source.command(words!["DEL", &wake])?;
     }
     cluster.begin()?;
-    // Nothing has moved, and all ten keys are there: the source serves, whether or not there is a wake-up list.
+    // No key has moved: the source has all ten and serves, with or without a wake-up list.
     cluster.served(&calls(1), at_source)?;
     cluster.same(false)?;
     if !order.contains(&"wake") {
         ensure!(
             cluster.source.state()?.wake.is_empty(),
-            "an absent wake is not made where the slot leaves"
+            "the source created a wake-up list in a slot that leaves it"
         );
     }
 
@@ -297,11 +299,12 @@ fn moves(order: &[&str]) -> Result<()> {
             }
             1..10 => cluster.refused(&calls(2), &moved)?,
             _ => {
-                // All ten have moved: the source sends on, and the target serves who asks.
+                // All ten keys have moved: the source redirects, and the target serves calls after
+                // ASKING.
                 let round = 2 + moved.len() as u64;
                 let call = calls(round).swap_remove(1);
-                let sent_on = cluster.source.call_with(call.0, keys_of(BASE), call.1)?;
-                ensure!(sent_on.code() == Some("ASK"), "{sent_on:?}");
+                let redirected = cluster.source.call_with(call.0, keys_of(BASE), call.1)?;
+                ensure!(redirected.code() == Some("ASK"), "{redirected:?}");
                 cluster.served(&calls(round), Cluster::ask)?;
                 cluster.same(true)?;
             }
@@ -312,15 +315,15 @@ fn moves(order: &[&str]) -> Result<()> {
     cluster.same(true)?;
     ensure!(
         cluster.target.state()?.wake.len() == 2,
-        "the wake-up list rings again"
+        "the wake-up list lacks its two tokens after the move"
     );
     ensure!(
         cluster.source.contents()?.is_empty(),
-        "nothing is left behind"
+        "the source still has keys"
     );
     let call = calls(21).swap_remove(1);
-    let sent_on = cluster.source.call_with(call.0, keys_of(BASE), call.1)?;
-    ensure!(sent_on.code() == Some("MOVED"), "{sent_on:?}");
+    let redirected = cluster.source.call_with(call.0, keys_of(BASE), call.1)?;
+    ensure!(redirected.code() == Some("MOVED"), "{redirected:?}");
     Ok(())
 }
 

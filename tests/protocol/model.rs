@@ -1,6 +1,8 @@
-//! The protocol beside a model of it: random calls, and after each one every reply and the whole state are compared.
+//! Makes random calls to a queue and to a model of it. Each call's reply and the whole state after
+//! it must be the model's.
 //!
-//! `DUEQ_MODEL_SEED` runs one more seed, `DUEQ_MODEL_STEPS` sets the length of each run. A failure names its seed and step.
+//! `DUEQ_MODEL_SEED` runs one more seed. `DUEQ_MODEL_STEPS` sets the length of each run.
+//! A failure names its seed and step.
 
 mod consumers;
 mod driver;
@@ -31,13 +33,13 @@ const STEPS: usize = 6_000;
 const SEEDS: [u64; 3] = [1, 2, 3];
 const PLAIN_SEED: u64 = 1;
 
-/// How many of the last calls a failure shows.
+/// Number of the last calls that a failure shows.
 const SHOWN: usize = 12;
 
-/// How often each verb gave each answer.
+/// How often each verb gave each kind of result.
 type Coverage = BTreeMap<String, usize>;
 
-/// What a run must have met to be worth its name: each answer of each verb that a model can meet.
+/// Results that the runs must meet together: every result that the model can produce.
 const REQUIRED: &[&str] = &[
     "push CREATED",
     "push EXISTS scheduled",
@@ -130,15 +132,15 @@ struct Run {
     coverage: Coverage,
 }
 
-/// What a run is of.
+/// The kind of calls in a run.
 #[derive(Clone, Copy)]
 enum Kind {
     Mixed,
-    /// Without anything that is stored in attrs: claims take their fast path.
+    /// No call stores anything in attrs, so claims take their fast path.
     Plain,
 }
 
-/// Runs a seed on a server of its own, until another run has failed.
+/// Runs a seed on a server of its own. It stops early when another run has failed.
 fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -> Result<Coverage> {
     let mut run = Run {
         queue: Queue::start()?,
@@ -195,8 +197,8 @@ impl Run {
             .call(operation.verb(), now.word(), operation.words())?;
         ensure!(reply.code().is_none(), "{reply:?}");
         let after = self.queue.state()?;
-        let rung_at = (!operation.is_quiet()).then_some(now);
-        check_structure(&after, after.meta.contains_key(&"paused".into()), rung_at)?;
+        let call_at = (!operation.is_quiet()).then_some(now);
+        check_structure(&after, after.meta.contains_key(&"paused".into()), call_at)?;
         self.history.note(number, now, &operation, &reply, &after)?;
         self.cover(&operation, &reply)?;
         if let Operation::Claim { token, .. } = &operation {
@@ -271,7 +273,7 @@ impl Run {
     }
 }
 
-/// The reason that follows a refusal is for people: which refusal it is counts.
+/// Removes the reason after a refusal's code: the model compares the codes only.
 fn without_reasons(reply: Reply) -> Reply {
     let refusal = |text: &Text| {
         ["INVALID", "FULL"]
@@ -297,7 +299,7 @@ fn steps() -> Result<usize> {
 }
 
 #[test]
-fn every_reply_and_state_is_the_models() -> Result<()> {
+fn every_reply_and_state_matches_the_model() -> Result<()> {
     let named = std::env::var("DUEQ_MODEL_SEED")
         .ok()
         .map(|seed| seed.parse())
@@ -338,11 +340,14 @@ fn every_reply_and_state_is_the_models() -> Result<()> {
         .iter()
         .filter(|answer| !met.contains_key(**answer))
         .collect();
-    ensure!(missed.is_empty() || steps < STEPS, "never met: {missed:?}");
+    ensure!(
+        missed.is_empty() || steps < STEPS,
+        "no run met these results: {missed:?}"
+    );
     Ok(())
 }
 
-/// The same calls of one queue, half of them through functions: nobody who looks at it can tell who did what.
+/// Scripts and functions call one queue in turn. Every reply and every state is the model's.
 #[test]
 fn functions_and_scripts_share_a_queue() -> Result<()> {
     let coverage = run(
@@ -360,9 +365,9 @@ fn functions_and_scripts_share_a_queue() -> Result<()> {
     Ok(())
 }
 
-/// The same calls, each by a user with the least rights for it: none of them is missing, on no path.
+/// Users with only one role make the calls of that role. The role's rights suffice on every path.
 #[test]
-fn users_with_the_least_rights_do_their_work() -> Result<()> {
+fn each_role_has_the_rights_for_its_verbs() -> Result<()> {
     let coverage = run(
         5,
         Kind::Mixed,

@@ -1,4 +1,4 @@
-//! A queue on a server of its own, spoken to through the scripts and nothing else.
+//! A queue on a server of its own. The tests call it through the scripts only.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::reply::{Reply, Text, words};
 use crate::scripts::{self, SCRIPTS};
 use crate::state::{KEYS, State};
 
-/// When the tests begin, in unix ms.
+/// The time at which the tests begin, in Unix ms.
 pub(crate) const T0: u64 = 1_700_000_000_000;
 pub(crate) const SECOND: u64 = 1_000;
 pub(crate) const HOUR: u64 = 3_600_000;
@@ -28,18 +28,18 @@ pub(crate) enum Calls {
     Fcall,
     /// As a script and as a function, in turn.
     InTurn,
-    /// In turn, each call by a user who has only the rights of the verb's role.
+    /// In turn, each call by a user with only the rights of the verb's role.
     ByRole,
     /// As a script, as a script of the frozen release 0.1, and as a function of its library, in turn.
     BesideFrozen,
 }
 
-/// Whose work a verb is.
+/// The role that a verb belongs to.
 pub(crate) fn role_of(verb: &str) -> Role {
     scripts::verb(verb).role
 }
 
-/// How long a server may take to answer before a test gives up: far more than it needs.
+/// Timeout of a reply: far more than a server needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Queue {
@@ -50,26 +50,27 @@ pub(crate) struct Queue {
     /// The scripts of release 0.1, for `Calls::BesideFrozen`.
     frozen: BTreeMap<String, Text>,
     calls: Calls,
-    /// Of each role, once asked for.
+    /// A connection of each role, for `Calls::ByRole`.
     users: Vec<(Role, Connection)>,
-    /// Counts, for calls in turn.
+    /// Number of calls so far, for the turns.
     called: usize,
     tokens: usize,
-    /// Reads must ask first: in a slot that arrives here, nothing is shown to who does not.
+    /// Whether reads send ASKING first: a node shows keys of a slot that it imports only after
+    /// ASKING.
     cluster: bool,
 }
 
-/// A token made of one character.
-/// The attempt of a call of pushes that was first made at this ms: its number makes it unlike other calls.
+/// The attempt of a push call that was first made at `first_ms`. Calls differ by their numbers.
 pub(crate) fn attempt(first_ms: u64, number: u64) -> String {
     format!("{} nonce{number:08}", first_ms + 10_000)
 }
 
+/// A token made of one character.
 pub(crate) fn token(character: char) -> Text {
     character.to_string().repeat(16).into()
 }
 
-/// How many ids an ack is about: per claim its token, how many, and these.
+/// The number of ids in an ack. Its words are, for each claim, the token, a count and so many ids.
 fn acked(mut words: &[Text]) -> usize {
     let mut ids = 0;
     while let [_, count, rest @ ..] = words {
@@ -80,7 +81,7 @@ fn acked(mut words: &[Text]) -> usize {
     ids
 }
 
-/// A connection that gives up in the end.
+/// A connection with timeouts.
 pub(crate) fn connect(url: &str) -> Result<Connection> {
     let connection = redis::Client::open(url)?.get_connection()?;
     connection.set_read_timeout(Some(PATIENCE))?;
@@ -88,7 +89,7 @@ pub(crate) fn connect(url: &str) -> Result<Connection> {
     Ok(connection)
 }
 
-/// One command on a connection; what the server refuses is a reply, too.
+/// Sends a command and returns the reply. An error of the server is a reply, too.
 pub(crate) fn command(connection: &mut Connection, words: &[Text]) -> Result<Reply> {
     let mut command = Cmd::new();
     for word in words {
@@ -105,12 +106,12 @@ pub(crate) fn keys_of(base: &str) -> Vec<Text> {
 }
 
 impl Queue {
-    /// The queue `q` on a new server, with the now override allowed and nothing in it.
+    /// The empty queue `q` on a new server. It allows calls with a time of their own.
     pub(crate) fn start() -> Result<Self> {
         Self::start_with(&[])
     }
 
-    /// The same, on a server with further arguments.
+    /// Like `start`, on a server with further arguments.
     pub(crate) fn start_with(arguments: &[&str]) -> Result<Self> {
         let server = Server::start(arguments)?;
         let connection = connect(&server.url())?;
@@ -136,7 +137,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// From now on verbs are called so.
+    /// Sets the way of the calls that follow.
     pub(crate) fn through(&mut self, calls: Calls) -> Result<()> {
         if calls != Calls::Evalsha {
             let code = match calls {
@@ -162,7 +163,7 @@ impl Queue {
         Ok(())
     }
 
-    /// A connection of a user with this role in this queue and no other right.
+    /// A connection of a user who has this role in this queue and no other right.
     pub(crate) fn user(&mut self, role: Role, queue: &str) -> Result<Connection> {
         let name = format!("{role:?}-{queue}");
         let rules = dueq::acl_rules(queue, role)?.into_iter().map(Text::from);
@@ -179,7 +180,7 @@ impl Queue {
         ))
     }
 
-    /// Begins anew, with nothing in the server but the scripts.
+    /// Deletes every key. The scripts stay loaded.
     pub(crate) fn empty(&mut self) -> Result<()> {
         self.command(words!["FLUSHALL"])?;
         let meta = self.key("meta");
@@ -187,7 +188,7 @@ impl Queue {
         Ok(())
     }
 
-    /// From now on this source is what the verb runs.
+    /// Loads the source that the verb runs from now on.
     pub(crate) fn load(&mut self, verb: &'static str, source: &str) -> Result<()> {
         let loaded = self.command(words!["SCRIPT", "LOAD", source])?;
         self.scripts.insert(
@@ -200,7 +201,7 @@ impl Queue {
         Ok(())
     }
 
-    /// One that no claim has had.
+    /// A token that no claim has had.
     pub(crate) fn new_token(&mut self) -> Text {
         self.tokens += 1;
         format!("token {:010}", self.tokens).into()
@@ -254,7 +255,7 @@ impl Queue {
         };
         words.extend(keys);
         words.extend(argv);
-        // Only an operator's call makes a queue, which these users find.
+        // These users need an existing queue: only an operator's call creates one.
         let exists = self.calls == Calls::ByRole && {
             let meta = self.key("meta");
             self.command(words!["HEXISTS", meta, "layout"])?.int()? == 1
@@ -264,14 +265,14 @@ impl Queue {
             Some((_, connection)) => command(connection, &words),
             None => self.command(words),
         }?;
-        // What all items have in common is told once.
+        // The reply has one result if all items share it.
         Ok(match verb {
             "push" | "ack" => reply.of_items(items),
             _ => reply,
         })
     }
 
-    /// The same, and fails if the script does.
+    /// Like `call`, but fails if the script does.
     pub(crate) fn ok(
         &mut self,
         verb: &str,
@@ -283,7 +284,7 @@ impl Queue {
         Ok(reply)
     }
 
-    /// What a batch answered, item by item.
+    /// The item results of a batch call.
     pub(crate) fn items(
         &mut self,
         verb: &str,
@@ -293,7 +294,7 @@ impl Queue {
         self.ok(verb, now, arguments)?.items()
     }
 
-    /// Pushes one message without `until` and options and returns what was answered to it.
+    /// Pushes one message without `until` and options, and returns its result.
     pub(crate) fn push(
         &mut self,
         now: u64,
@@ -316,7 +317,7 @@ impl Queue {
             .collect()
     }
 
-    /// The whole state, in one round trip (of a cluster, from what is on this node).
+    /// The whole state, read in one round trip. In a cluster, the part on this node.
     pub(crate) fn state(&mut self) -> Result<State> {
         if self.cluster {
             let contents = self.contents()?;
@@ -346,8 +347,8 @@ impl Queue {
         )
     }
 
-    /// Every key of the server with its type and content, byte for byte: not as DUMP has it, whose order within a hash
-    /// may change with a mere read.
+    /// Every key of the server with its type and content, byte for byte. DUMP does not suit: a mere
+    /// read may change the order of its hash fields.
     pub(crate) fn contents(&mut self) -> Result<BTreeMap<Text, (String, Vec<Text>)>> {
         let keys = self.command(words!["KEYS", "*"])?;
         let mut contents = BTreeMap::new();

@@ -76,7 +76,7 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// What a script or a command answered. An error of the server is an answer, too.
+/// The reply to a script or a command. An error of the server is a reply, too.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
     Nil,
@@ -126,7 +126,7 @@ macro_rules! texts_are_replies {
 texts_are_replies!(&str String Text &Text);
 
 impl Reply {
-    /// A reply, or an error if the connection is what failed.
+    /// The reply. Fails only if the connection failed.
     pub(crate) fn from_server(result: RedisResult<Value>) -> Result<Self> {
         match result {
             Ok(value) => Self::from_value(value),
@@ -204,7 +204,7 @@ impl Reply {
             self.part(4)?.list()?,
             self.part(5)?.list()?,
         );
-        // What all have in common is told once.
+        // The reply has equal details once.
         let details = if let [all] = details {
             vec![all.clone(); ids.len()]
         } else {
@@ -231,7 +231,8 @@ impl Reply {
         .collect()
     }
 
-    /// The reply to a call of so many items with one result for each, as it is told alone if all have the same.
+    /// The reply to a call of `count` items with one result for each. Scripts send a single result
+    /// if all items share it.
     pub(crate) fn of_items(mut self, count: usize) -> Self {
         if let Self::List(parts) = &mut self
             && let Some(Self::List(results)) = parts.get_mut(1)
@@ -242,12 +243,12 @@ impl Reply {
         self
     }
 
-    /// Part 1 as texts: the replies of a batch.
+    /// Part 1 as texts: the item results of a batch.
     pub(crate) fn items(&self) -> Result<Vec<String>> {
         self.part(1)?.list()?.iter().map(Self::text).collect()
     }
 
-    /// The error's first word, or nothing if it is not an error.
+    /// The error's first word. None if the reply is not an error.
     pub(crate) fn code(&self) -> Option<&str> {
         match self {
             Self::Error(error) => error.split(' ').next(),
@@ -256,7 +257,7 @@ impl Reply {
     }
 }
 
-/// What every reply of a script begins with.
+/// The reply header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) now_us: i64,

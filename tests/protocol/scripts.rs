@@ -8,14 +8,15 @@ use dueq::Role;
 use crate::queue::{SECOND, token};
 use crate::reply::{Text, words};
 
-/// What the tests must know of a verb.
+/// Facts of a verb that the tests need.
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
-    /// Whose work it is.
+    /// The role that it belongs to.
     pub(crate) role: Role,
-    /// Keys that it can do without in the queue of `seed`: under them it does not find a wrong type.
+    /// Keys that it does not read in the queue of `seed`: it does not notice a wrong type under
+    /// them.
     pub(crate) unneeded: &'static [&'static str],
-    /// Whether states.md has a row of it.
+    /// Whether states.md has a row for it.
     pub(crate) has_row: bool,
     /// Arguments with which it does something to the queue of `with_every_state`.
     pub(crate) plausible: fn() -> Vec<Text>,
@@ -117,17 +118,18 @@ verbs! {
         call words!["1"];
 }
 
-/// Where the scripts are read instead, for `scripts/mutants`: files of the same names.
+/// The folder of replacement scripts for `scripts/mutants`: files of the same names.
 fn folder() -> Option<PathBuf> {
     std::env::var_os("DUEQ_TEST_SCRIPTS").map(PathBuf::from)
 }
 
-/// Whether they are others than those of the library. Then the Functions library, which is of the latter, proves nothing.
+/// Whether replacement scripts are in use. The Functions library has the original scripts, so its
+/// calls would prove nothing.
 pub(crate) fn are_replaced() -> bool {
     folder().is_some()
 }
 
-/// What the verb runs: the file of `DUEQ_TEST_SCRIPTS`, else this source.
+/// The script of the verb: its file in `DUEQ_TEST_SCRIPTS`, else this source.
 pub(crate) fn read(verb: &str, source: &str) -> Result<String> {
     match folder() {
         Some(folder) => Ok(std::fs::read_to_string(folder.join(format!("{verb}.lua")))?),
@@ -136,7 +138,7 @@ pub(crate) fn read(verb: &str, source: &str) -> Result<String> {
 }
 
 #[test]
-fn no_script_is_left_untested() -> Result<()> {
+fn every_script_has_a_row_in_verbs() -> Result<()> {
     let mut found = Vec::new();
     for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua"))? {
         found.extend(

@@ -21,15 +21,16 @@ pub(crate) const KEYS: [&str; 10] = [
     "meta",
 ];
 
-/// The member that every key but meta holds for ever, and a field of meta.
-pub(crate) fn sentinel() -> Text {
+/// The placeholder: the member or field that keeps every key from becoming empty.
+pub(crate) fn placeholder() -> Text {
     Text(format!("\0{}", "-".repeat(70)).into_bytes())
 }
 
 pub(crate) type Scores = Vec<(Text, f64)>;
 pub(crate) type Fields = BTreeMap<Text, Text>;
 
-/// Sorted sets are in Redis's own order: by score, then by bytes. An absent key is an empty one.
+/// Sorted sets are in Redis's own order: by score, then by bytes. An absent key reads as an empty
+/// one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct State {
     pub(crate) scheduled: Scores,
@@ -46,7 +47,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The commands that read it, in the order in which `from_replies` wants their replies.
+    /// The commands that read the state, in the order of the replies for `from_replies`.
     pub(crate) fn commands(base: &str) -> Vec<Vec<String>> {
         let read = |suffix: &str| {
             let words: &[&str] = match suffix {
@@ -104,7 +105,7 @@ impl State {
         })
     }
 
-    /// What differs from the state that was expected, key by key.
+    /// The differences from the expected state, key by key.
     pub(crate) fn difference(&self, expected: &Self) -> Option<String> {
         let mut lines = String::new();
         let mut compare = |key: &str, found: &dyn Debug, expected: &dyn Debug| {
@@ -119,7 +120,7 @@ impl State {
         (!lines.is_empty()).then_some(lines)
     }
 
-    /// A score of a member, if it has one.
+    /// The score of a member, if the set has it.
     pub(crate) fn score(scores: &Scores, id: &Text) -> Option<f64> {
         scores
             .iter()

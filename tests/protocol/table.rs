@@ -1,7 +1,7 @@
-//! Every cell of the tables "Verb × state" in docs/protocol/states.md, on a server: the reply and the
-//! state that results.
+//! Checks every cell of the tables "Verb × state" in docs/protocol/states.md on a server: the reply
+//! and the resulting state.
 //!
-//! The page is the expectation: a cell that says something else than the scripts do fails here, and so does a verb
+//! The page is the expectation. A cell that differs from the scripts fails, and so does a verb
 //! without a row.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,13 +12,13 @@ use crate::scripts::VERBS;
 
 const STATES: &str = include_str!("../../docs/protocol/states.md");
 
-/// The message that is acted on, and the times of its life.
+/// The message of every case, and its times.
 const ID: &str = "order:42";
 const DUE: u64 = T0 + 60 * SECOND;
 const ELSEWHEN: u64 = T0 + 90 * SECOND;
 const LEASE: u64 = 30 * SECOND;
 
-/// The rows of the table whose first line begins so.
+/// The rows of the table whose first line begins with `heading`.
 fn rows(heading: &str) -> Result<Vec<Vec<&'static str>>> {
     let table = STATES.lines().skip_while(|line| !line.starts_with(heading));
     let rows: Vec<Vec<&str>> = table
@@ -42,7 +42,8 @@ fn cases(cell: &str) -> Result<Vec<(&str, String, &str)>> {
         .collect()
 }
 
-/// The queue with the message in a state of the table, under a condition, and the time at which the verb comes.
+/// Puts the message into a state of the table under a condition. Returns the time of the verb's
+/// call.
 fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result<u64> {
     queue.empty()?;
     queue.ok("configure", T0, words!["max_attempts", "20"])?;
@@ -109,7 +110,8 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
     })
 }
 
-/// Acts once and says what was answered, with D and T for the times that the document calls so.
+/// Calls the verb once and returns the result, with D, T and M for the times that the page calls
+/// so.
 fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> Result<String> {
     let claimed = token(if state == "leased, another token" {
         'b'
@@ -271,7 +273,7 @@ fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize>
             let difference = after.difference(&before);
             ensure!(
                 difference.is_none(),
-                "{condition:?}: it was refused, but {}",
+                "{condition:?}: a refused call changed the state: {}",
                 difference.unwrap_or_default()
             );
         }
@@ -280,12 +282,12 @@ fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize>
 }
 
 #[test]
-fn every_cell_is_what_the_document_says() -> Result<()> {
+fn every_cell_matches_the_scripts() -> Result<()> {
     every_cell(Calls::Evalsha)
 }
 
 #[test]
-fn every_cell_is_the_same_through_functions() -> Result<()> {
+fn every_cell_matches_the_functions() -> Result<()> {
     every_cell(Calls::Fcall)
 }
 

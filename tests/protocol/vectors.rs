@@ -1,4 +1,4 @@
-//! One risk a test: seed a state, act, compare what is there then.
+//! Each test covers one risk: it seeds a state, calls a verb and compares the state after the call.
 
 mod bytes;
 mod claims;
@@ -55,7 +55,7 @@ fn plausible(name: &str) -> Vec<Text> {
     (verb(name).plausible)()
 }
 
-/// Fails unless the state of the queue is the one before with these changes.
+/// Fails unless the state of the queue is `before` with these changes.
 fn expect(queue: &mut Queue, mut before: State, change: impl FnOnce(&mut State)) -> Result<()> {
     change(&mut before);
     let difference = queue.state()?.difference(&before);
@@ -72,7 +72,7 @@ fn remove(scores: &mut Scores, id: &str) {
     scores.retain(|(member, _)| *member != Text::from(id));
 }
 
-/// What a claim adds to the state that granted these ids with these dues.
+/// Adds to the state what a claim of these ids and due times stores.
 fn granted(state: &mut State, token: &Text, deadline: u64, ids: &[(&str, u64)]) {
     let of = |kind: &str| Text([kind.as_bytes(), &token.0].concat());
     for (id, due) in ids {
@@ -87,7 +87,7 @@ fn granted(state: &mut State, token: &Text, deadline: u64, ids: &[(&str, u64)]) 
     add(&mut state.leases, &of("\u{1}").text(), deadline);
 }
 
-/// Takes away what a claim left, once nothing is under its lease any more.
+/// Removes from the state the record of a claim whose last id has left its lease.
 fn ended(state: &mut State, token: &Text) {
     let of = |kind: &str| Text([kind.as_bytes(), &token.0].concat());
     state.claims.remove(&of("\u{1}"));
@@ -101,7 +101,7 @@ fn count(state: &mut State, field: &str, more: u64) {
     *number = (number.text().parse::<u64>().unwrap_or(0) + more).into();
 }
 
-/// The ids without the sentinel, in order.
+/// The ids without the placeholder, in order.
 fn ids(scores: &Scores) -> Vec<String> {
     scores
         .iter()
@@ -110,7 +110,7 @@ fn ids(scores: &Scores) -> Vec<String> {
         .collect()
 }
 
-/// Promotes and claims until nothing is left, acks all of it, and returns the ids in their order.
+/// Promotes, claims and acks until no due message remains. Returns the ids in their order.
 fn drain(queue: &mut Queue, now: u64) -> Result<Vec<String>> {
     let mut all = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! What nodes do to the world.
+//! The verbs of nodes in the model.
 
 use anyhow::{Context, Result, ensure};
 
@@ -75,7 +75,7 @@ impl World {
             taken += 1;
             let due = message.place.time();
             if due > now.floor() {
-                // The clock went back since it was promoted: it is not due yet.
+                // The clock went back after the promotion: the message is not due yet.
                 message.place = Place::Scheduled { due };
                 continue;
             }
@@ -102,7 +102,7 @@ impl World {
         self.count("claimed", granted.len());
         let ids = Reply::List(granted.iter().map(Reply::from).collect());
         self.grants.insert(token.clone(), granted);
-        // What all have in common is told once.
+        // The reply has equal details once.
         if details.windows(2).all(|two| two[0] == two[1]) {
             details.truncate(1);
         }
@@ -118,7 +118,7 @@ impl World {
         ])
     }
 
-    /// Runs `settle` on the message if the token is that of its claim, with the claim's due time.
+    /// Runs `settle` with the message and its claim's due time if the token is the claim's.
     fn held(
         &mut self,
         (id, token): &Hold,
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Ends a batch: how many of its items did something is what the counter counts.
+    /// Ends a batch. The counter grows by the number of items that changed something.
     fn settled(&mut self, now: Now, counter: &'static str, replies: Vec<String>) -> Reply {
         let refused = |reply: &str| ["GONE", "LOST", "INVALID"].contains(&reply);
         let done = replies.iter().filter(|reply| !refused(reply)).count();
@@ -255,7 +255,7 @@ impl World {
         self.settled(now, "", replies)
     }
 
-    /// The delay after the second and later crashes is Redis's choice, within limits that are checked here.
+    /// From the second crash on the script chooses the delay. The model checks its limits.
     pub(super) fn reap(&mut self, now: Now, limit: usize, after: &State) -> Result<Reply> {
         let mut late = self.listed("leased");
         let (seen, hold) = self
@@ -268,7 +268,10 @@ impl World {
         let most = self.limit("max_crashes").unwrap_or(5);
         let mut died = 0;
         for (_, id) in &late {
-            let message = self.messages.get_mut(id).context("a lease of no message")?;
+            let message = self
+                .messages
+                .get_mut(id)
+                .context("a lease without a message")?;
             let Place::Leased { due, .. } = message.place else {
                 continue;
             };
@@ -279,7 +282,7 @@ impl World {
                 .filter(|_| message.crashes > 1);
             ensure!(
                 before.is_none_or(|before| before == due),
-                "the original due of {id:?} has changed"
+                "the original due time of {id:?} has changed"
             );
             if message.crashes > most {
                 let mut reason =
@@ -358,7 +361,8 @@ impl World {
         ])
     }
 
-    /// The oldest dead go: those kept too long, and those beyond the number that is kept.
+    /// Removes the oldest dead letters: those older than `dead_keep_ms` and those beyond
+    /// `dead_keep`.
     fn trim_dead(&mut self, clock: u64) -> usize {
         let dead = self.listed("dead");
         let keep = self.limit("dead_keep").unwrap_or(100_000) as usize;

@@ -1,4 +1,5 @@
-//! A seeded random client: it chooses times and operations, and repeats what it believes lost.
+//! A seeded random client. It chooses times and operations, and repeats some calls as if their
+//! replies were lost.
 
 use fastrand::Rng;
 
@@ -26,24 +27,26 @@ const IDS: [&str; 14] = [
 pub(super) const NODES: [&str; 3] = ["north", "south", "west"];
 const STATES: [&str; 4] = ["scheduled", "ready", "leased", "dead"];
 
-/// How many calls are kept to be repeated.
+/// Number of past calls that the client may repeat.
 const KEPT: usize = 40;
 
 pub(crate) struct Driver {
     pub(super) random: Rng,
     pub(crate) now: Now,
-    /// Claims seen, current and stale.
+    /// Ids with the tokens of their claims, current and stale.
     holds: Vec<Hold>,
     kept: Vec<(usize, Operation)>,
-    /// The last ids that were pushed as fresh, and how many there were.
+    /// The last fresh ids, and the number of all of them so far.
     made: (Vec<Text>, usize),
-    /// What comes next, a second apart: the last one first, with the number of the call that it repeats.
+    /// The next operations, about a second apart: the last element comes first. A repetition has
+    /// the number of the call that it repeats.
     pub(super) planned: Vec<(Option<usize>, Operation)>,
-    /// When so many planned operations are left the clock is set back by so many microseconds.
+    /// A number of operations and microseconds: when so many planned operations remain, the clock
+    /// goes back by so much.
     pub(super) set_back: Option<(usize, u64)>,
-    /// Whether it was: then what is still planned follows at once.
+    /// Whether the clock went back: then the remaining planned operations follow at once.
     at_once: bool,
-    /// Whether nothing is to be stored in attrs.
+    /// Whether no call may store anything in attrs.
     pub(super) plain: bool,
     pub(super) calls: usize,
 }
@@ -69,7 +72,8 @@ impl Driver {
         self.random.u32(0..100) < percent
     }
 
-    /// Goes on in time: mostly a little, often exactly to (or a hair beside) a moment that matters, sometimes back.
+    /// Moves the clock: mostly a little, often exactly to a time that matters or close to it,
+    /// sometimes back.
     pub(crate) fn pass_time(&mut self, world: &World) {
         let us = self.now.0;
         if let Some((_, us)) = self
@@ -129,7 +133,7 @@ impl Driver {
         Some(chosen.saturating_add_signed(self.random.choice(beside)?))
     }
 
-    /// The next operation, with the number of the call of which it is a repetition, or its own.
+    /// The next operation and its number. A repetition has the number of the call that it repeats.
     pub(crate) fn next(&mut self, world: &World) -> (usize, Operation) {
         self.calls += 1;
         if let Some((number, planned)) = self.planned.pop() {
@@ -152,7 +156,7 @@ impl Driver {
         (self.calls, operation)
     }
 
-    /// Remembers what a claim granted.
+    /// Remembers the ids that a claim granted, with its token.
     pub(crate) fn learn(&mut self, ids: Vec<Text>, token: &Text) {
         self.holds
             .extend(ids.into_iter().map(|id| (id, token.clone())));
@@ -285,7 +289,7 @@ impl Driver {
             .map(|_| self.item())
             .collect();
         if self.chance(50) {
-            // Calls without options are gone through in a hurry.
+            // The script has a fast path for calls without options.
             items.iter_mut().for_each(Item::drop_options);
         }
         if new {
@@ -297,7 +301,8 @@ impl Driver {
         self.push_of(attempt, items)
     }
 
-    /// Upsert if most items are of its kind. A few items are for the other verb, which refuses them.
+    /// An upsert if most items move messages, else a push. A few items stay of the other kind: the
+    /// verb refuses them.
     pub(super) fn push_of(&mut self, attempt: Option<Attempt>, mut items: Vec<Item>) -> Operation {
         let upsert = 2 * items.iter().filter(|item| item.moves()).count() > items.len();
         for item in &mut items {
@@ -316,8 +321,8 @@ impl Driver {
         }
     }
 
-    /// Of a call that is first attempted so much later than now, as far as its client knows: an idea of the server's time may
-    /// be behind, never ahead.
+    /// The attempt of a call that its client first makes `later_us` from now. The client's estimate
+    /// of the server's time may be behind, never ahead.
     pub(super) fn attempt(&mut self, later_us: u64) -> Attempt {
         let behind = self.pick(&[0, 0, 1, 500, 20_000]);
         let nonce = format!("{:016x}", self.random.u64(..));
@@ -329,7 +334,7 @@ impl Driver {
         }
     }
 
-    /// An id that nobody had.
+    /// An id that no message had.
     pub(super) fn make(&mut self) -> Text {
         let (made, count) = &mut self.made;
         *count += 1;
@@ -406,13 +411,14 @@ impl Driver {
         (id, due, expected)
     }
 
-    /// Mostly claims that last, sometimes stale ones, a token that nobody was given, or one hold twice.
+    /// Ids and tokens to settle: mostly of current claims, sometimes stale, of no claim, or one of
+    /// them twice.
     fn holds(&mut self, world: &World) -> Vec<Hold> {
         let current = Self::current(world);
         let count = self.random.usize(1..5);
         (0..count)
             .map(|_| {
-                let stranger = (self.id(), self.token());
+                let unknown = (self.id(), self.token());
                 if !current.is_empty() && self.chance(4) {
                     let (id, mut token) = current[self.random.usize(0..current.len())].clone();
                     token.0[self.random.usize(0..16)] ^= 1;
@@ -426,7 +432,7 @@ impl Driver {
                 if self.random.u32(0..100) < 90 && !known.is_empty() {
                     known[self.random.usize(0..known.len())].clone()
                 } else {
-                    stranger
+                    unknown
                 }
             })
             .collect()
@@ -509,7 +515,7 @@ impl Driver {
         Text((0..length).map(|_| self.random.u8(..)).collect())
     }
 
-    /// Sometimes more than is kept of an error.
+    /// An error text. Some are longer than the stored maximum.
     fn bytes(&mut self, percent_long: u32) -> Text {
         if self.chance(percent_long) {
             "long\0".repeat(210).into()

@@ -1,7 +1,9 @@
-//! The guarantees over a whole run, told from the replies alone: what a client may rely on, whatever the model thinks.
+//! Checks the guarantees over a whole run from the replies alone, independently of the model.
 //!
-//! Leases and `until` are measured by the latest time that the server's clock has shown: when it steps back, what was
-//! over stays over. A due time is measured by the clock as it is: nothing is early because it stepped back.
+//! Leases and `until` are compared with the latest time of the server's clock: a lease that ended
+//! stays ended when the clock steps back.
+//! A due time is compared with the current time: no message is early because the clock stepped
+//! back.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +14,27 @@ use crate::model::world::Now;
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
-/// A message that a client was told exists.
+/// A message that exists according to the replies.
 #[derive(Debug)]
 struct Life {
     payload: Text,
     due: u64,
-    /// Token and deadline of the last claim that nobody settled.
+    /// Token and deadline of the last claim that is not settled.
     claim: Option<(Text, u64)>,
 }
 
 #[derive(Default)]
 pub(crate) struct History {
     lives: BTreeMap<Text, Life>,
-    /// The pushes that were answered CREATED, by number of the call and place in it.
+    /// Times of the results CREATED, by the call's number and the item's position.
     created: BTreeMap<(usize, usize), Now>,
-    /// When the clock said that the last message of an id was cancelled or moved.
+    /// When the last message of an id was cancelled or moved, by the server's clock.
     ended: BTreeMap<Text, Now>,
     clock: u64,
 }
 
 impl History {
-    /// Notes a call and its reply. A repetition by the client has the number of the call that it repeats.
+    /// Records a call and its reply. A repetition has the number of the call that it repeats.
     pub(crate) fn note(
         &mut self,
         number: usize,
@@ -65,11 +67,11 @@ impl History {
             }
             Operation::Again(items) => {
                 let holds: Vec<Hold> = items.iter().map(|(hold, _)| hold.clone()).collect();
-                self.settled(&holds, reply, told_due)?;
+                self.settled(&holds, reply, take_due)?;
             }
             Operation::Retry(items) => {
                 let holds: Vec<Hold> = items.iter().map(|(hold, ..)| hold.clone()).collect();
-                self.settled(&holds, reply, told_due)?;
+                self.settled(&holds, reply, take_due)?;
             }
             Operation::Extend(items) => {
                 for (((id, token), _), answer) in items.iter().zip(reply.items()?) {
@@ -79,7 +81,7 @@ impl History {
                     let claim = self.lives.get_mut(id).and_then(|life| life.claim.as_mut());
                     ensure!(
                         claim.as_ref().is_some_and(|claim| claim.0 == *token),
-                        "{id:?}: extended by a stranger"
+                        "{id:?}: extended with another token than the claim's"
                     );
                     if let Some(claim) = claim {
                         ensure!(deadline >= claim.1, "{id:?}: the lease was shortened");
@@ -104,7 +106,7 @@ impl History {
                     self.moved(now, id, &answer)?;
                 }
             }
-            // Which ones went is not said: they are no longer there.
+            // The reply has no ids: the state shows which messages have gone.
             Operation::Purge { .. } | Operation::Beat { .. } => {
                 let gone = self
                     .lives
@@ -137,8 +139,8 @@ impl History {
             "CREATED" => {
                 let first = self.created.insert(call, now);
                 let repeated = first.is_some();
-                // A clock that has gone back before `until` brings back what was forgotten at it, and one that went back between
-                // push and end puts the end before the push: not promised.
+                // Two cases are not promised. The clock passed `until` and went back: the memory is
+                // gone. It went back between push and end: the end seems to precede the push.
                 let ended = self
                     .ended
                     .get(&item.id)
@@ -158,7 +160,7 @@ impl History {
                 };
                 ensure!(
                     self.lives.insert(item.id.clone(), life).is_none(),
-                    "{:?}: made while it was there",
+                    "{:?}: created while it existed",
                     item.id
                 );
             }
@@ -175,7 +177,8 @@ impl History {
         Ok(())
     }
 
-    /// What is released, requeued or reaped for the first time is due now, whatever the clock was when it was claimed.
+    /// A message that is released, requeued or reaped for the first time is due now, even if its
+    /// due time was later because the clock went back.
     fn due_now(&mut self, now: Now, after: &State) {
         for (id, life) in &mut self.lives {
             if State::score(&after.scheduled, id) == Some(now.floor() as f64) {
@@ -201,17 +204,21 @@ impl History {
             );
             ensure!(
                 life.payload == *payload,
-                "{id:?}: another payload than was pushed"
+                "{id:?}: the payload is not the pushed one"
             );
             if let Some((_, expires)) = &life.claim {
-                ensure!(*expires <= self.clock, "{id:?}: claimed twice at a time");
+                ensure!(
+                    *expires <= self.clock,
+                    "{id:?}: claimed while the lease of another claim lasted"
+                );
             }
             life.claim = Some((token.clone(), deadline));
         }
         Ok(())
     }
 
-    /// `stays` says whether the message is still there, and may change its due time.
+    /// Checks settlements. `stays` returns whether the message still exists, and may change its due
+    /// time.
     fn settled(
         &mut self,
         holds: &[Hold],
@@ -225,7 +232,7 @@ impl History {
                 let lasts = claim.is_some_and(|(_, deadline)| deadline > self.clock);
                 ensure!(
                     !(current && lasts),
-                    "{id:?}: a lease that lasts was {answer}"
+                    "{id:?}: {answer} although the lease lasts"
                 );
             } else if !answer.starts_with("INVALID") {
                 ensure!(
@@ -250,7 +257,7 @@ impl History {
         };
         ensure!(
             self.lives.contains_key(id),
-            "{id:?}: moved, but it is not there"
+            "{id:?}: moved although it does not exist"
         );
         self.ended.insert(id.clone(), now);
         if let Some(life) = self.lives.get_mut(id) {
@@ -260,7 +267,7 @@ impl History {
     }
 }
 
-fn told_due(life: &mut Life, answer: &str) -> bool {
+fn take_due(life: &mut Life, answer: &str) -> bool {
     life.due = number_in(answer).unwrap_or(life.due);
     true
 }

@@ -1,36 +1,38 @@
-//! What `recent` holds: by which a repeated call is recognised after its message has gone.
+//! The deduplication memory (the key `recent`): it recognises a repeated call after its message has
+//! gone.
 
 use crate::model::operation::Attempt;
 use crate::model::world::{Now, REPEAT_MS, World};
 use crate::reply::Text;
 
-/// The name of what `recent` says of an id besides its cancel.
+/// The name under which `recent` remembers an id's end or move. A cancel is remembered under the id
+/// itself.
 fn about(id: &Text) -> Text {
     Text([&b"\x04"[..], &id.0].concat())
 }
 
-/// A score by which a time in microseconds stands for a millisecond with a fraction.
+/// The score of a time in microseconds: milliseconds with a fraction.
 fn ms(us: u64) -> f64 {
     format!("{}.{:03}", us / 1_000, us % 1_000)
         .parse()
         .expect("a number")
 }
 
-/// What a score says until it is over. A time far ahead is from before the clock went back.
+/// Whether a score still counts. A score too far ahead is from before the clock went back.
 fn lasts(score: f64, now: Now) -> bool {
     score > now.floor() as f64 && score <= (now.ceil() + REPEAT_MS + 1) as f64
 }
 
-/// What `recent` says of the earlier attempts of a call.
+/// What `recent` remembers of the earlier attempts of a call.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Earlier {
     None,
-    /// Some of its messages were created or found, each remembered by itself.
+    /// `recent` remembers each message that the call created or found.
     Some,
     All,
 }
 
-/// How a push of an id that is absent is judged.
+/// The decision on a push of an absent id.
 pub(super) enum Verdict {
     New,
     Finished(String),
@@ -52,7 +54,7 @@ impl World {
         }
     }
 
-    /// When the id ended or moved near, if that is remembered.
+    /// When the id ended or moved to a near due time, if `recent` remembers it.
     fn ended(&self, now: Now, id: &Text) -> Option<f64> {
         self.score(&about(id))
             .filter(|score| self.ended_until > now.floor() && lasts(*score, now))
@@ -83,7 +85,8 @@ impl World {
         }
     }
 
-    /// An id is pushed again: its cancel is one of a former message. Says how many names that added.
+    /// Notes that a cancelled id is pushed again: the cancel was of a former message. Returns the
+    /// number of added names.
     pub(super) fn pushed_again(&mut self, now: Now, id: &Text) -> usize {
         let known = self.score(&about(id)).is_some() && self.ended_until > now.floor();
         let cancelled = self
@@ -94,7 +97,8 @@ impl World {
         1
     }
 
-    /// Remembers what this call created or found, if a repetition could not see it otherwise; returns how many names.
+    /// Remembers the ids that this call created or found, if a repetition could not see them
+    /// otherwise. Returns the number of added names.
     pub(super) fn note_call(
         &mut self,
         attempt: &Attempt,
@@ -117,7 +121,8 @@ impl World {
         noted.len() + 1
     }
 
-    /// A message ended, or moved near its due: a push that was first attempted before that is a repetition.
+    /// Notes that a message ended or moved to a near due time. A push first attempted before that
+    /// is a repetition.
     pub(super) fn note_end(&mut self, now: Now, id: &Text) {
         let end = ms(now.0 + REPEAT_MS * 1_000);
         self.recent.insert(about(id), end);
@@ -136,7 +141,8 @@ impl World {
             .is_some_and(|score| lasts(score, now) && score.fract() == 0.5)
     }
 
-    /// Whether a message of this id was cancelled at this time or later, and another one pushed since.
+    /// Whether a message of this id was cancelled at `since` or later, and another one pushed after
+    /// that.
     pub(super) fn was_cancelled_before_this_one(&self, now: Now, id: &Text, since: u64) -> bool {
         let again = self
             .score(id)
@@ -144,7 +150,7 @@ impl World {
         again.is_some_and(|score| score.trunc() as u64 >= since + REPEAT_MS)
     }
 
-    /// Forgets up to so many whose time is over, the oldest first.
+    /// Forgets up to `count` expired names, the oldest first.
     pub(super) fn forget(&mut self, now: Now, count: usize) {
         let mut over: Vec<_> = self
             .recent

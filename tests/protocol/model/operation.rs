@@ -1,4 +1,4 @@
-//! What a client may ask: the verbs and their arguments.
+//! The calls of a client: verbs and their arguments.
 
 use crate::model::world::{Due, Now, REPEAT_MS};
 use crate::reply::{Text, words};
@@ -14,7 +14,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Whether it is one for upsert.
+    /// Whether the item belongs into an upsert.
     pub(crate) fn moves(&self) -> bool {
         matches!(self.on_conflict, Some("reschedule" | "replace"))
     }
@@ -42,10 +42,10 @@ impl Item {
     }
 }
 
-/// By what the attempts of one call of pushes are recognised.
+/// Identifies the attempts of one push call.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    /// The first attempt + 10 s, or a little before.
+    /// The time of the first attempt + 10 s, or a little less.
     pub(crate) until_us: u64,
     pub(crate) nonce: String,
 }
@@ -58,7 +58,7 @@ impl Attempt {
         }
     }
 
-    /// What `recent` calls this call, and one of its messages.
+    /// The name of this call in `recent`.
     pub(crate) fn call(&self) -> Text {
         format!("\u{3}{}", self.word()).into()
     }
@@ -165,7 +165,7 @@ impl Operation {
         matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats)
     }
 
-    /// ARGV without now.
+    /// ARGV without the time.
     pub(crate) fn words(&self) -> Vec<Text> {
         let number = |value: &Option<u64>| value.map_or_else(Text::default, Text::from);
         let flat = |holds: &[Hold]| {

@@ -1,4 +1,4 @@
-//! Operations that the random client makes one after the other, as it would hardly do by chance.
+//! Sequences of operations that the random client would hardly make by chance.
 
 use crate::model::driver::{Driver, NODES};
 use crate::model::operation::{Item, Operation};
@@ -6,13 +6,14 @@ use crate::model::world::{Due, World};
 use crate::reply::Text;
 
 impl Driver {
-    /// The last of them comes first.
+    /// Plans operations. The last one comes first.
     pub(super) fn plan(&mut self, operations: impl IntoIterator<Item = Operation>) {
         self.planned
             .extend(operations.into_iter().map(|operation| (None, operation)));
     }
 
-    /// A node that beats while nobody settles, twice over: what is leased crashes, and what is claimed then crashes again.
+    /// A node beats and settles nothing, twice: the leased messages crash, are claimed and crash
+    /// again.
     pub(super) fn plan_crashes(&mut self) -> Operation {
         let beat = Operation::Beat {
             node: self.pick(&NODES).into(),
@@ -34,7 +35,8 @@ impl Driver {
         beat
     }
 
-    /// A cancel, a push of the same ids on purpose, and the cancel again, as of a time about that of the first one.
+    /// A cancel, a new push of the same ids, and the cancel repeated with a `since` close to the
+    /// time of the first one.
     pub(super) fn plan_a_repeated_cancel(&mut self) -> Operation {
         let (dead, ids) = (self.chance(40), self.ids());
         let item = |id: &Text, driver: &mut Self| Item {
@@ -48,7 +50,7 @@ impl Driver {
             since,
             ids: ids.clone(),
         }]);
-        // It is made two seconds from now, after the cancel.
+        // The push comes two seconds from now, after the cancel.
         let attempt = self.chance(50).then(|| self.attempt(2_500_000));
         let push = self.push_of(attempt, items);
         self.plan([push]);
@@ -59,7 +61,8 @@ impl Driver {
         }
     }
 
-    /// A push of new ids, what becomes of some of them, a push of those by another call, and the first push again.
+    /// A push of new ids, the end of some of them, a push of the same ids by another call, and the
+    /// first push repeated.
     pub(super) fn plan_a_repeated_push(&mut self) -> Operation {
         let mut items: Vec<_> = (0..self.random.usize(2..10))
             .map(|_| Item {
@@ -113,7 +116,7 @@ impl Driver {
         push
     }
 
-    /// New messages that are due within so many ms.
+    /// A push of `count` new messages that are due in less than `within` ms.
     fn fresh(&mut self, count: usize, within: u64) -> Operation {
         let item = |driver: &mut Self| {
             let mut item = Item {
@@ -131,7 +134,7 @@ impl Driver {
         }
     }
 
-    /// A release by a clock that shows less than the due.
+    /// A release after the clock went back to before the due time.
     pub(super) fn plan_a_release_in_the_past(&mut self) -> Operation {
         let push = self.fresh(2, 1);
         let Operation::Push { items, .. } = &push else {
@@ -156,7 +159,8 @@ impl Driver {
         push
     }
 
-    /// Messages that are ready, of which some are due only later by a clock that was set back, and others behind them.
+    /// A claim after the clock went back: some ready messages are no longer due, and due ones
+    /// follow them.
     pub(super) fn plan_a_claim_in_the_past(&mut self) -> Operation {
         let (first, second) = (self.fresh(8, 900), self.fresh(4, 2));
         let promote = || Operation::Promote { limit: 1_000 };
@@ -170,7 +174,8 @@ impl Driver {
         first
     }
 
-    /// A claim of many that are due within few milliseconds, and of nothing else: their dues are counted, not read.
+    /// A claim of many messages that are due within a few ms. The script then counts equal due
+    /// times instead of reading each.
     pub(super) fn plan_a_dense_claim(&mut self) -> Operation {
         let claim = |driver: &mut Self| Operation::Claim {
             count: 50,
@@ -182,7 +187,8 @@ impl Driver {
         all
     }
 
-    /// What a plain run does now and then. Nothing comes back by itself there, so it must not grow.
+    /// A plan of a plain run. Such a run has no reap, so the plan acks all leased messages when
+    /// there are many.
     pub(super) fn plan_of_a_plain_run(&mut self, world: &World) -> Operation {
         let held = Self::current(world);
         match self.chance(50) {
@@ -192,7 +198,7 @@ impl Driver {
         }
     }
 
-    /// The same, or what a plain run does instead.
+    /// Returns the operation. A plain run replaces one that may store attrs.
     pub(super) fn simplified(&mut self, operation: Operation) -> Operation {
         match operation {
             _ if !self.plain => operation,

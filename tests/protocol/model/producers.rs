@@ -1,4 +1,4 @@
-//! What producers and operators do to the world.
+//! The verbs of producers and operators in the model.
 
 use anyhow::{Context, Result, ensure};
 
@@ -11,7 +11,8 @@ use crate::state::State;
 const MEBIBYTE: u64 = 1_048_576;
 
 impl World {
-    /// A queue begins with the first call that has something to keep. Its `incarnation` is Redis's to choose, once.
+    /// Creates the queue, at the first call that stores something. The script chooses its
+    /// `incarnation`, once.
     fn create(&mut self, after: &State) -> Result<()> {
         if self.incarnation.is_none() {
             let incarnation = after
@@ -60,7 +61,8 @@ impl World {
         ]))
     }
 
-    /// Notes the ids by which a repetition must be recognised, and counts the other names that it remembers.
+    /// Pushes one item. Adds to `noted` the id by which a repetition is recognised, and to `names`
+    /// the number of other names that `recent` gets.
     fn push_one(
         &mut self,
         now: Now,
@@ -137,14 +139,14 @@ impl World {
         "CREATED".to_owned()
     }
 
-    /// A payload is stored: the longest of all is known, as a power of two.
+    /// Stores a payload's length. The queue knows the longest one, rounded up to a power of two.
     fn grow(&mut self, payload: &Text) {
         if payload.0.len() > 4_096 {
             self.largest = self.largest.max(payload.0.len().next_power_of_two() as u64);
         }
     }
 
-    /// A message leaves for good, and a late repetition of its push must not bring it back.
+    /// Removes a message for good: a late repetition of its push must not restore it.
     fn erase(&mut self, now: Now, id: &Text) {
         self.messages.remove(id);
         self.unready(id);
@@ -184,7 +186,7 @@ impl World {
         ])
     }
 
-    /// From here on only this due time counts; whether it is near.
+    /// Gives the message this due time and no other. Returns whether it is near.
     fn move_to(&mut self, now: Now, id: &Text, due: u64) -> bool {
         if let Some(message) = self.messages.get_mut(id) {
             (message.original, message.place) = (None, Place::Scheduled { due });

@@ -1,4 +1,4 @@
-//! What can be asked of the world without changing it, and which verb does what.
+//! The reading verbs in the model, and the call of the model for each operation.
 
 use anyhow::Result;
 
@@ -31,7 +31,8 @@ const LIMITS: [(&str, u64); 6] = [
 ];
 
 impl World {
-    /// The reply that the operation must get; `after` is the state it left in Redis, for what is Redis's to choose.
+    /// Applies the operation and returns the expected reply. `after` is the state in Redis after
+    /// the call: the scripts choose some values.
     pub(crate) fn apply(
         &mut self,
         now: Now,
@@ -97,7 +98,8 @@ impl World {
         Reply::List(vec![self.header(now), Reply::List(flat)])
     }
 
-    /// A page goes on after the last one shown, or at its time if it has moved; of the ready ones, at a position.
+    /// A page continues after the last message shown, or at its time if it has moved. A page of the
+    /// ready list continues at a position.
     fn peek(&self, now: Now, state: &str, cursor: &Text, limit: usize) -> Reply {
         let listed = self.listed(state);
         let cut = cursor.0.iter().position(|byte| *byte == b':');

@@ -1,4 +1,4 @@
-//! What holds of any state in Redis, whatever the model thinks.
+//! Invariants of every state in Redis, independent of the model.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use anyhow::{Result, ensure};
 
 use crate::model::world::{Now, READY_LIMIT};
 use crate::reply::Text;
-use crate::state::{Fields, Scores, State, sentinel};
+use crate::state::{Fields, Scores, State, placeholder};
 
-/// `rung_at` is the time of a call that must have rung for the work it left.
-pub(crate) fn check_structure(state: &State, paused: bool, rung_at: Option<Now>) -> Result<()> {
+/// Checks the invariants. `call_at` is the time of a call that must add wake-up tokens if it leaves
+/// work.
+pub(crate) fn check_structure(state: &State, paused: bool, call_at: Option<Now>) -> Result<()> {
     let Some(_) = state.meta.get(&Text::from("layout")) else {
         return Ok(());
     };
@@ -17,13 +18,13 @@ pub(crate) fn check_structure(state: &State, paused: bool, rung_at: Option<Now>)
         scores
             .iter()
             .map(|(id, _)| id.clone())
-            .filter(|id| *id != sentinel())
+            .filter(|id| *id != placeholder())
             .collect::<Vec<_>>()
     };
     let fields = |fields: &Fields| {
         fields
             .keys()
-            .filter(|id| **id != sentinel())
+            .filter(|id| **id != placeholder())
             .cloned()
             .collect::<Vec<_>>()
     };
@@ -34,17 +35,17 @@ pub(crate) fn check_structure(state: &State, paused: bool, rung_at: Option<Now>)
         ("recent", &state.recent),
     ] {
         ensure!(
-            State::score(scores, &sentinel()) == Some(f64::INFINITY),
-            "{name} has lost its sentinel"
+            State::score(scores, &placeholder()) == Some(f64::INFINITY),
+            "{name} has lost its placeholder"
         );
     }
     ensure!(
-        State::score(&state.nodes, &sentinel()).is_some(),
-        "nodes has lost its sentinel"
+        State::score(&state.nodes, &placeholder()).is_some(),
+        "nodes has lost its placeholder"
     );
     ensure!(
-        state.ready.first() == Some(&sentinel()),
-        "ready does not begin with its sentinel"
+        state.ready.first() == Some(&placeholder()),
+        "ready does not begin with its placeholder"
     );
     for (name, hash) in [
         ("claims", &state.claims),
@@ -53,8 +54,8 @@ pub(crate) fn check_structure(state: &State, paused: bool, rung_at: Option<Now>)
         ("meta", &state.meta),
     ] {
         ensure!(
-            hash.contains_key(&sentinel()),
-            "{name} has lost its sentinel"
+            hash.contains_key(&placeholder()),
+            "{name} has lost its placeholder"
         );
     }
 
@@ -73,31 +74,32 @@ pub(crate) fn check_structure(state: &State, paused: bool, rung_at: Option<Now>)
         fields(&state.attrs)
             .iter()
             .all(|id| state.messages.contains_key(id)),
-        "attrs of no message"
+        "attrs without a message"
     );
     ensure!(
         state.ready.len() <= READY_LIMIT + 1,
-        "more than the ready limit is ready"
+        "the ready list exceeds the ready limit"
     );
     ensure!(
         state.wake.len() <= 2,
         "the wake-up list has {} tokens",
         state.wake.len()
     );
-    if let Some(now) = rung_at.filter(|_| !paused) {
+    if let Some(now) = call_at.filter(|_| !paused) {
         let due = state
             .scheduled
             .iter()
             .any(|(_, due)| *due <= now.floor() as f64);
         ensure!(
             !(due || state.ready.len() > 1) || state.wake.len() == 2,
-            "work is left and nobody is rung"
+            "work remains and the wake-up list is not full"
         );
     }
     Ok(())
 }
 
-/// The ids that are leased: each has a claim, and a lease, its own or that of its claim; and a claim's lease is as it must be.
+/// The leased ids. Checks that each has a claim and a lease (its own or its claim's), and that each
+/// claim's lease fits its ids.
 pub(crate) fn leased(state: &State) -> Result<Vec<Text>> {
     let (mut ids, mut leases, mut held) = (Vec::new(), Vec::new(), BTreeMap::<Text, u64>::new());
     for (id, claim) in state
@@ -117,7 +119,10 @@ pub(crate) fn leased(state: &State) -> Result<Vec<Text>> {
                     .split(|byte| *byte == b'\n')
                     .any(|granted| *granted == id.0)
             });
-            ensure!(granted, "{id:?} is not among what its claim granted");
+            ensure!(
+                granted,
+                "{id:?} is not among the ids that its claim granted"
+            );
             *held.entry(Text(token.to_vec())).or_default() += 1;
         }
     }
@@ -128,13 +133,13 @@ pub(crate) fn leased(state: &State) -> Result<Vec<Text>> {
         .count();
     ensure!(
         records == 2 * held.len(),
-        "something is left of a claim whose lease has ended"
+        "the record of a claim outlived its lease"
     );
     for (token, count) in held {
         let counted = state.claims.get(&Text([b"\x02", &token.0[..]].concat()));
         ensure!(
             counted == Some(&count.into()),
-            "a claim counts {counted:?} and holds {count}"
+            "a claim counts {counted:?} ids and has {count}"
         );
         leases.push(Text([b"\x01", &token.0[..]].concat()));
     }
@@ -143,7 +148,7 @@ pub(crate) fn leased(state: &State) -> Result<Vec<Text>> {
         .leases
         .iter()
         .map(|(id, _)| id.clone())
-        .filter(|id| *id != sentinel())
+        .filter(|id| *id != placeholder())
         .collect();
     found.sort();
     ensure!(found == leases, "the leases are {found:?}, not {leases:?}");

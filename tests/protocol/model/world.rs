@@ -1,13 +1,13 @@
-//! What the queue is, in the model's own terms, and how Redis must hold it.
+//! The model of a queue, and the state that Redis must have for it.
 
 use std::collections::BTreeMap;
 
 use crate::reply::{Reply, Text};
-use crate::state::{Fields, Scores, State, in_order, sentinel};
+use crate::state::{Fields, Scores, State, in_order, placeholder};
 
-/// How long an id that left early is remembered, and how far ahead a push's `until` may be.
+/// The deduplication window. The `until` of a push may be this far ahead.
 pub(crate) const REPEAT_MS: u64 = 12_000;
-/// At most so many messages are ready at once.
+/// The ready limit.
 pub(crate) const READY_LIMIT: usize = 1_000;
 const CENTURY_MS: u64 = 3_155_760_000_000;
 
@@ -16,12 +16,12 @@ const CENTURY_MS: u64 = 3_155_760_000_000;
 pub(crate) struct Now(pub(crate) u64);
 
 impl Now {
-    /// What may be called past.
+    /// Times up to this one are past.
     pub(crate) fn floor(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// What delays count from.
+    /// Delays count from this time.
     pub(crate) fn ceil(self) -> u64 {
         self.0.div_ceil(1_000)
     }
@@ -64,7 +64,7 @@ impl Place {
         }
     }
 
-    /// The time that `get` and `peek` show, and by which the state is ordered.
+    /// The time that `get` and `peek` show. It orders the messages of a state.
     pub(crate) fn time(&self) -> u64 {
         match self {
             Self::Scheduled { due } | Self::Ready { due } => *due,
@@ -82,7 +82,7 @@ pub(crate) struct Message {
     pub(crate) failures: u64,
     pub(crate) crashes: u64,
     pub(crate) error: Text,
-    /// The due time that a message has beside the one it waits for, after its second crash.
+    /// The original due time, from the second crash on. `place` then has the end of the back-off.
     pub(crate) original: Option<u64>,
     pub(crate) place: Place,
 }
@@ -124,31 +124,31 @@ impl Message {
     }
 }
 
-/// The name of what a claim holds beside its ids.
+/// The field of `claims` with a claim's ids (kind 1) or the number of its leased ids (kind 2).
 fn record(kind: char, token: &Text) -> Text {
     Text([kind.to_string().as_bytes(), &token.0].concat())
 }
 
-/// A queue. Whoever leads and who was seen matter only from the first beat on.
+/// A queue. It has a leader and nodes from the first beat on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
-    /// The text is Redis's choice; that it never changes is ours to check.
+    /// The script chooses the text. The model checks that it never changes.
     pub(crate) incarnation: Option<Text>,
     pub(crate) seq: u64,
     pub(crate) paused: bool,
     pub(crate) messages: BTreeMap<Text, Message>,
-    /// The ids that are ready, first to be claimed first.
+    /// The ready ids in the order of claims.
     pub(crate) ready: Vec<Text>,
-    /// What each claim granted, by its token, while its lease holds some of it.
+    /// The ids that each claim granted, by its token, while one of them is under its lease.
     pub(crate) grants: BTreeMap<Text, Vec<Text>>,
     /// Names and scores, as `memory` makes them.
     pub(crate) recent: BTreeMap<Text, f64>,
-    /// Until when `recent` says of any id that it ended or moved near.
+    /// Until when `recent` remembers the end or move of any id.
     pub(crate) ended_until: u64,
-    /// At least the length of any payload, a power of two; 0 while none was longer than 4,096.
+    /// A power of two that no payload's length exceeds. 0 if none exceeded 4,096 bytes.
     pub(crate) largest: u64,
     pub(crate) nodes: BTreeMap<Text, u64>,
-    /// leader, leader_until, seen, hold.
+    /// leader, leader_until, last_beat, reap_after.
     pub(crate) beats: Option<(Text, u64, u64, u64)>,
     pub(crate) limits: BTreeMap<&'static str, Text>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
@@ -172,7 +172,8 @@ impl World {
         self.messages.get(id).map(|message| &message.place)
     }
 
-    /// Which lease a leased message has, as Redis names it: its own, by its id, or that of its claim; and its place in that.
+    /// The lease of a leased message as Redis names it (its own or its claim's), and its position
+    /// in the claim.
     fn lease(&self, id: &Text) -> Option<(Text, usize)> {
         match self.place(id)? {
             Place::Leased { own: true, .. } => Some((id.clone(), 0)),
@@ -188,13 +189,14 @@ impl World {
         }
     }
 
-    /// The ids that the lease of this claim holds.
+    /// The number of ids under this claim's lease.
     fn held_by(&self, token: &Text) -> usize {
         let under = |message: &&Message| matches!(&message.place, Place::Leased { token: of, own: false, .. } if of == token);
         self.messages.values().filter(under).count()
     }
 
-    /// The ids in a state, by time, then by lease, then by id; the ready ones in the order in which they are claimed.
+    /// The ids in a state, by time, then by lease, then by id. Ready ids are in the order of
+    /// claims.
     pub(crate) fn listed(&self, state: &str) -> Vec<(u64, Text)> {
         if state == "ready" {
             let due = |id: &Text| self.place(id).map_or(0, Place::time);
@@ -211,12 +213,12 @@ impl World {
         listed.into_iter().map(|(time, _, id)| (time, id)).collect()
     }
 
-    /// Takes an id out of the ready list, if it is there.
+    /// Removes an id from the ready list, if the list has it.
     pub(crate) fn unready(&mut self, id: &Text) {
         self.ready.retain(|ready| ready != id);
     }
 
-    /// What every reply begins with.
+    /// The reply header.
     pub(crate) fn header(&self, now: Now) -> Reply {
         let Some(incarnation) = &self.incarnation else {
             return Reply::List(vec![
@@ -243,7 +245,8 @@ impl World {
         ])
     }
 
-    /// Ends a call: the change is numbered, and a wake-up list rung for what waits; `quiet` calls do not ring.
+    /// Ends a call: numbers the change, and fills the wake-up list if work remains. `quiet` calls
+    /// add no wake-up tokens.
     pub(crate) fn finish(&mut self, now: Now, changed: bool, quiet: bool) -> Reply {
         let held: Vec<Text> = self
             .grants
@@ -261,13 +264,13 @@ impl World {
         self.header(now)
     }
 
-    /// Something could be claimed now.
+    /// Whether a claim could take a message now.
     pub(crate) fn has_work(&self, now: Now) -> bool {
         let due = |message: &Message| matches!(message.place, Place::Scheduled { due } if due <= now.floor());
         !self.ready.is_empty() || self.messages.values().any(due)
     }
 
-    /// How Redis must hold this.
+    /// The state that Redis must have.
     pub(crate) fn expected(&self) -> State {
         let mut meta = Fields::from([("test".into(), "1".into())]);
         let Some(incarnation) = &self.incarnation else {
@@ -280,14 +283,14 @@ impl World {
             in_order(
                 members
                     .into_iter()
-                    .chain([(sentinel(), f64::INFINITY)])
+                    .chain([(placeholder(), f64::INFINITY)])
                     .collect(),
             )
         };
         let hash = |fields: Vec<(Text, Text)>| -> Fields {
             fields
                 .into_iter()
-                .chain([(sentinel(), "".into())])
+                .chain([(placeholder(), "".into())])
                 .collect()
         };
         let placed = |state| {
@@ -324,7 +327,7 @@ impl World {
         meta.extend([
             ("layout".into(), "1".into()),
             ("incarnation".into(), incarnation.clone()),
-            (sentinel(), "".into()),
+            (placeholder(), "".into()),
         ]);
         if self.seq > 0 {
             meta.insert("seq".into(), self.seq.into());
@@ -360,7 +363,7 @@ impl World {
         );
         State {
             scheduled: placed("scheduled"),
-            ready: [sentinel()]
+            ready: [placeholder()]
                 .into_iter()
                 .chain(self.listed("ready").into_iter().map(entry))
                 .collect(),
@@ -420,7 +423,7 @@ impl Due {
         }
     }
 
-    /// The time in ms, unless it is nonsense or beyond 100 years.
+    /// The time in ms. None if it is nonsense or more than 100 years ahead.
     pub(crate) fn at(&self, now: Now) -> Option<u64> {
         let due = match self {
             Self::At(due) => *due,

@@ -1,11 +1,12 @@
-//! Payloads are bytes and ids are nearly so: what goes in comes out.
+//! Payloads are any bytes, and ids are almost any. Reads and claims return both unchanged.
 
 use anyhow::{Result, ensure};
 
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
 
-/// Pushes, reads, promotes, claims and acks one message; its id and payload must come back as they are.
+/// Pushes, reads, promotes, claims and acks one message. Its id and payload must come back
+/// unchanged.
 fn round_trip(queue: &mut Queue, id: &Text, payload: &Text) -> Result<()> {
     ensure!(
         queue.items("push", T0, words!["", id, T0, payload, ""])? == ["CREATED"],
@@ -37,7 +38,7 @@ fn round_trip(queue: &mut Queue, id: &Text, payload: &Text) -> Result<()> {
 }
 
 #[test]
-fn any_id_that_is_allowed_survives() -> Result<()> {
+fn allowed_ids_come_back_unchanged() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut ids: Vec<Text> = [
         "a",
@@ -108,7 +109,7 @@ fn ids_that_are_not_allowed_are_refused() -> Result<()> {
 }
 
 #[test]
-fn any_payload_survives() -> Result<()> {
+fn payloads_come_back_unchanged() -> Result<()> {
     let mut queue = Queue::start()?;
     let every_byte: Vec<u8> = (0..=255).collect();
     let payloads = [
@@ -155,7 +156,7 @@ fn errors_are_bytes_and_cut_at_1024() -> Result<()> {
 }
 
 #[test]
-fn any_token_of_16_bytes_is_one() -> Result<()> {
+fn any_16_bytes_are_a_token() -> Result<()> {
     let mut queue = Queue::start()?;
     for token in [
         Text(vec![0; 16]),

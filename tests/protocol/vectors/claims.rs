@@ -1,4 +1,4 @@
-//! What a claim hands out, and what it does with what should not be there.
+//! The messages that a claim grants, and the faulty entries that it drops.
 
 use anyhow::{Context, Result, ensure};
 
@@ -6,7 +6,7 @@ use super::{count, expect, remove};
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 
-/// The queue with these payload sizes ready, as ids 0, 1, 2 and so on.
+/// A queue with ready messages of these payload sizes. Their ids are 0, 1, 2 and so on.
 fn ready(sizes: &[usize]) -> Result<Queue> {
     let mut queue = Queue::start()?;
     queue.ok("configure", T0, words!["max_payload_bytes", 16_777_216u64])?;
@@ -42,7 +42,7 @@ fn a_claim_stops_at_4_mib_but_grants_at_least_one() -> Result<()> {
     let mut queue = ready(&[5 * MIB, 5 * MIB, 1])?;
     ensure!(
         granted(&mut queue, 10)? == 1,
-        "one beyond the limit comes alone"
+        "a payload beyond the limit comes alone"
     );
     ensure!(granted(&mut queue, 10)? == 1);
     ensure!(granted(&mut queue, 10)? == 1);
@@ -50,7 +50,7 @@ fn a_claim_stops_at_4_mib_but_grants_at_least_one() -> Result<()> {
     let mut queue = ready(&[4 * MIB - 1, 1, 1])?;
     ensure!(granted(&mut queue, 10)? == 2, "filled to the byte");
 
-    // Small ones first, so that many are read at a time, then large ones.
+    // Small payloads first, so that the script reads many at a time, then large ones.
     let sizes: Vec<usize> = [vec![10; 200], vec![MIB; 5], vec![0; 20]].concat();
     let mut queue = ready(&sizes)?;
     ensure!(granted(&mut queue, 1_000)? == 203);
@@ -61,7 +61,7 @@ fn a_claim_stops_at_4_mib_but_grants_at_least_one() -> Result<()> {
 }
 
 #[test]
-fn a_node_takes_its_share_of_what_is_ready() -> Result<()> {
+fn a_node_takes_its_share_of_ready_messages() -> Result<()> {
     let mut queue = ready(&[1; 100])?;
     for node in ["a", "b", "c", "d"] {
         queue.ok("beat", T0, words![node, "stay"])?;
@@ -79,13 +79,13 @@ fn a_node_takes_its_share_of_what_is_ready() -> Result<()> {
         left -= granted(&mut queue, 3)?;
         calls += 1;
     }
-    ensure!(calls > 11, "the last ones are shared, too: {calls}");
+    ensure!(calls > 11, "nodes share the last messages, too: {calls}");
     ensure!(granted(&mut queue, 1_000)? == 0);
     Ok(())
 }
 
 #[test]
-fn at_least_one_is_granted_however_many_nodes_there_are() -> Result<()> {
+fn each_of_many_nodes_gets_at_least_one_message() -> Result<()> {
     let mut queue = ready(&[1; 3])?;
     for node in 0..50 {
         queue.ok("beat", T0, words![node, "stay"])?;
@@ -142,7 +142,7 @@ fn a_claim_is_one_transition_of_the_whole_state() -> Result<()> {
     ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? as u64 == T0 + 510);
     ensure!(reply.list()?[3..] == lists.map(Reply::List), "{reply:?}");
     expect(&mut queue, before, |state| {
-        state.ready = vec![crate::state::sentinel(), format!("{}:c", T0 + 2).into()];
+        state.ready = vec![crate::state::placeholder(), format!("{}:c", T0 + 2).into()];
         super::granted(state, &token('t'), T0 + 510, &[("a", T0), ("b", T0 + 1)]);
         count(state, "claimed", 2);
         count(state, "seq", 1);
@@ -150,7 +150,7 @@ fn a_claim_is_one_transition_of_the_whole_state() -> Result<()> {
 }
 
 #[test]
-fn entries_of_no_message_and_malformed_ones_are_dropped() -> Result<()> {
+fn claim_drops_malformed_entries_and_unknown_ids() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "first", T0, "1")?;
     queue.ok("promote", T0, words![1])?;
@@ -171,7 +171,7 @@ fn entries_of_no_message_and_malformed_ones_are_dropped() -> Result<()> {
 }
 
 #[test]
-fn what_strangers_did_to_keys_is_told_as_counts_all_the_same() -> Result<()> {
+fn claim_replies_whole_numbers_after_foreign_writes() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok(
         "push",
@@ -244,7 +244,7 @@ fn a_paused_queue_grants_nothing_until_resumed() -> Result<()> {
     queue.ok("resume", T0, words![])?;
     ensure!(
         queue.state()?.wake.len() == 2,
-        "resume rings for what waits"
+        "resume adds wake-up tokens for the ready messages"
     );
     ensure!(granted(&mut queue, 10)? == 2);
     Ok(())
@@ -303,7 +303,7 @@ fn a_claim_takes_ready_messages_first_and_none_early() -> Result<()> {
             .ok("claim", T0 + 3, words![0, token('u'), 500])?
             .deliveries()?
             .is_empty(),
-        "none is asked for"
+        "a claim of none"
     );
     queue.ok("pause", T0 + 3, words![])?;
     ensure!(
@@ -325,7 +325,7 @@ fn a_claim_takes_ready_messages_first_and_none_early() -> Result<()> {
 }
 
 #[test]
-fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
+fn due_messages_are_shared_and_limited_like_ready_ones() -> Result<()> {
     let claim = |queue: &mut Queue, count: u64| -> Result<usize> {
         let token = queue.new_token();
         Ok(queue
@@ -360,7 +360,7 @@ fn what_is_due_is_shared_and_measured_like_what_is_ready() -> Result<()> {
     queue.ok("promote", T0 + SECOND, words![2])?;
     ensure!(
         claim(&mut queue, 100)? == 4 && queue.state()?.scheduled.len() == 6,
-        "two of them were ready"
+        "two of the four were ready"
     );
     ensure!(claim(&mut queue, 100)? == 4);
     ensure!(claim(&mut queue, 100)? == 1);
@@ -386,7 +386,7 @@ fn a_claim_skips_ids_without_payload() -> Result<()> {
         );
     }
     ensure!(claim.deliveries()?.len() == 4);
-    // And nothing else is held.
+    // No other id is leased.
     ensure!(queue.items("ack", T0, words![token('a'), 4, "a", "b", "d", "f"])? == ["OK"; 4]);
     let state = queue.state()?;
     ensure!(
@@ -397,7 +397,8 @@ fn a_claim_skips_ids_without_payload() -> Result<()> {
     Ok(())
 }
 
-/// As it is handed out by claims of ten: what is beyond 4 MiB comes with the next one, whatever a claim looks at first.
+/// Each claim of ten stops at 4 MiB, and the next one continues. This holds on every path of the
+/// script.
 #[test]
 fn claims_at_4_mib_hand_out_every_message_once() -> Result<()> {
     for (options, promoted) in [
@@ -453,7 +454,7 @@ fn claims_at_4_mib_hand_out_every_message_once() -> Result<()> {
     Ok(())
 }
 
-/// The most memory that the server has had, in bytes.
+/// The server's peak memory, in bytes.
 fn peak(queue: &mut Queue) -> Result<u64> {
     let info = queue.command(words!["INFO", "memory"])?.text()?;
     let line = info
@@ -462,7 +463,7 @@ fn peak(queue: &mut Queue) -> Result<u64> {
     Ok(line.context("INFO has no peak")?.trim().parse()?)
 }
 
-/// What the server needs at its peak, for payloads of 1 MiB behind a few short ones.
+/// Measures the server's peak memory, for payloads of 1 MiB behind a few short ones.
 #[test]
 fn a_claim_reads_hardly_more_than_it_grants() -> Result<()> {
     const MIB: u64 = 1_048_576;
@@ -482,7 +483,7 @@ fn a_claim_reads_hardly_more_than_it_grants() -> Result<()> {
     let more = peak(&mut queue)? - before;
     ensure!(
         more < 24 * MIB,
-        "{more} bytes more, for 4 MiB that are granted"
+        "the peak grew by {more} bytes for 4 MiB granted"
     );
     Ok(())
 }

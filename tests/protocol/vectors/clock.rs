@@ -1,4 +1,4 @@
-//! The server's clock goes back: nothing is early, and nothing waits for a time that is long past.
+//! The server's clock goes back: no message is early, and no message waits for its former due time.
 
 use anyhow::{Result, ensure};
 
@@ -20,16 +20,17 @@ fn a_release_after_the_clock_went_back_is_due_now() -> Result<()> {
     let scheduled = queue.state()?.scheduled;
     ensure!(
         State::score(&scheduled, &"a".into()) == Some((T0 + 2 * SECOND) as f64),
-        "its due is in the future now"
+        "a must be due now: its due time is in the future"
     );
     ensure!(
         State::score(&scheduled, &"b".into()) == Some((T0 + SECOND) as f64),
-        "its own due is past"
+        "b must keep its due time: it is past"
     );
     Ok(())
 }
 
-/// Its lease ends long before its due: an audit shortened it, since the clock went back by more than a day.
+/// The clock went back by more than a day, so an audit shortened the lease. The lease ends long
+/// before the due time.
 #[test]
 fn a_reap_after_the_clock_went_back_is_due_now() -> Result<()> {
     let (mut queue, later) = (Queue::start()?, T0 + 25 * HOUR);
@@ -52,7 +53,7 @@ fn a_reap_after_the_clock_went_back_is_due_now() -> Result<()> {
     Ok(())
 }
 
-/// Four dues, of which two are in the future when they are claimed, and one that was promoted after those.
+/// Two of the ready messages are not due when the claim comes, and two due ones follow them.
 #[test]
 fn a_claim_after_the_clock_went_back_takes_only_the_due() -> Result<()> {
     let mut queue = Queue::start()?;

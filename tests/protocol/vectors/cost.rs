@@ -1,18 +1,21 @@
-//! What a script may cost: on a quiet machine 5 ms of Redis's time for 256 messages of 100 B, and beyond that no more than
-//! twice what a script takes that only reads and returns the same payloads. No payload is read in vain.
+//! Limits of a script's cost. 256 messages of 100 B may take 5 ms of Redis's time on a quiet
+//! machine.
+//! Longer payloads may add twice the time of a script that only reads and returns them. No script
+//! reads a payload that it does not return.
 //!
-//! Machines differ, so the 5 ms are measured: as long as this server takes for 10,000 HSETs of 100 B in a script.
+//! Machines differ, so the tests measure the 5 ms: this server's time for 10,000 HSETs of 100 B in
+//! a script.
 
 use anyhow::{Context, Result, ensure};
 
 use crate::queue::{HOUR, Queue, T0, token};
 use crate::reply::{Reply, Text, words};
 
-/// As many as a client should put into one call.
+/// The largest batch that a client should send.
 const MANY: u64 = 256;
 const MEBIBYTE: usize = 1_048_576;
-/// A call is measured until its quickest run is within the limit, and at most this often. Interference by other processes
-/// only ever adds time, so the quickest of many runs is the nearest to what the script costs.
+/// A test measures a call until its fastest run is within the limit, at most this often.
+/// Other processes only add time, so the fastest run is the closest to the script's cost.
 const ROUNDS: usize = 40;
 
 fn ids(count: u64) -> Vec<Text> {
@@ -35,7 +38,7 @@ fn script_us(queue: &mut Queue, command: &str) -> Result<u64> {
     Ok(us.unwrap_or(0))
 }
 
-/// The microseconds that this server takes for what a quiet machine does in 5 ms.
+/// The microseconds that this server needs for 5 ms of a quiet machine's work.
 fn five_ms(queue: &mut Queue) -> Result<u64> {
     let script = "for i = 1, 10000 do redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end";
     let before = script_us(queue, "eval")?;
@@ -95,7 +98,7 @@ fn dead(queue: &mut Queue) -> Result<()> {
         .map(drop)
 }
 
-/// What a script takes that only returns these payloads.
+/// The microseconds of a script that only returns these payloads.
 fn returning(queue: &mut Queue, ids: Vec<&Text>) -> Result<u64> {
     if ids.is_empty() {
         return Ok(0);
@@ -131,7 +134,7 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
         ]
         .concat()
     };
-    // Every second of those that are ready: the entries between them stay.
+    // Every second ready id: the entries between them stay.
     let second = || ids(2 * MANY).into_iter().step_by(2);
     let calls: Vec<(&str, Prepare, Vec<Text>)> = vec![
         ("push", |_| Ok(()), push("")),
@@ -186,15 +189,15 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
         );
         ensure!(
             call_us <= limit_us,
-            "{verb} ({number}) takes {call_us} us, and 5 ms are {limit_us} us here"
+            "{verb} ({number}) takes {call_us} us; the limit here is {limit_us} us"
         );
     }
     Ok(())
 }
 
-/// In whatever order short and long payloads wait.
+/// Covers several orders of short and long payloads.
 #[test]
-fn payloads_cost_what_is_stored_or_returned_of_them() -> Result<()> {
+fn payloads_cost_only_if_they_are_stored_or_returned() -> Result<()> {
     type Length = fn(u64) -> usize;
     let orders: [(&str, Length); 4] = [
         (
@@ -261,7 +264,8 @@ fn payloads_cost_what_is_stored_or_returned_of_them() -> Result<()> {
                     .iter()
                     .map(|[_, payload, ..]| length_of(payload))
                     .sum();
-                // What a call returns is in memory a few times: Lua's strings, its reply, the buffer of the connection.
+                // A returned payload is in memory several times: Lua's string, the reply, the
+                // connection's buffer.
                 let room = gap.max(4 * returned as i64 + 2 * MEBIBYTE as i64);
                 let peak = memory(&mut queue, "used_memory_peak")? - held;
                 ensure!(
@@ -280,11 +284,8 @@ fn payloads_cost_what_is_stored_or_returned_of_them() -> Result<()> {
                     break;
                 }
             }
-            println!("{order}: {verb}: {best:.2} of what it may take");
-            ensure!(
-                best <= 1.0,
-                "{order}: {verb} takes {best:.2} of what it may"
-            );
+            println!("{order}: {verb}: {best:.2} of its limit");
+            ensure!(best <= 1.0, "{order}: {verb} takes {best:.2} of its limit");
         }
     }
     Ok(())

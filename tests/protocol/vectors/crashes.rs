@@ -1,4 +1,5 @@
-//! Leases that ran out: counted apart from failures, waited for longer each time, and dead in the end.
+//! Crashes: counted apart from failures, with a longer back-off each time and a dead letter at the
+//! end.
 
 use anyhow::{Result, ensure};
 
@@ -8,7 +9,7 @@ use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
 use crate::state::State;
 
-/// Beats each second up to `to`, so that nothing is on hold then.
+/// Beats each second up to `to`, so that `reap_after` is past then.
 fn awake(queue: &mut Queue, from: u64, to: u64) -> Result<()> {
     let mut now = from;
     while now < to {
@@ -25,7 +26,7 @@ fn reap(queue: &mut Queue, now: u64, limit: u64) -> Result<(i64, i64)> {
 }
 
 #[test]
-fn the_first_crash_is_due_at_once_and_the_next_ones_wait() -> Result<()> {
+fn the_first_crash_is_due_at_once_and_later_ones_back_off() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0 + 7, "payload")?;
     let mut now = T0 + 10 * SECOND;
@@ -39,7 +40,7 @@ fn the_first_crash_is_due_at_once_and_the_next_ones_wait() -> Result<()> {
         };
         ensure!(
             due.int()? as u64 == T0 + 7,
-            "the due told is always the original one"
+            "the claim reports the original due time"
         );
         ensure!(attempt.int()? as u32 == crash, "the attempt");
         awake(&mut queue, now, now + 1_000)?;
@@ -104,7 +105,7 @@ fn failures_and_crashes_are_counted_apart() -> Result<()> {
     ensure!(queue.take(now, 1, &token('c'))? == ["a"]);
     ensure!(
         queue.items("retry", now, words!["a", token('c'), 0, "second"])? == ["DEAD"],
-        "the crash did not count"
+        "the crash does not count as a failure"
     );
     ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"2 1 - max_attempts=2\nsecond".into()));
     ensure!(queue.items("requeue", now, words!["ids", "a"])? == ["REQUEUED"]);
@@ -113,27 +114,27 @@ fn failures_and_crashes_are_counted_apart() -> Result<()> {
 }
 
 #[test]
-fn nothing_is_reaped_until_live_nodes_had_time_to_extend() -> Result<()> {
+fn reap_waits_until_live_nodes_had_time_to_extend() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "")?;
     queue.push(T0, "b", T0, "")?;
     ensure!(queue.take(T0, 2, &token('a'))?.len() == 2);
     ensure!(
         reap(&mut queue, T0, 10)? == (0, 0),
-        "nobody has ever beaten"
+        "no node has ever beaten"
     );
     let first = queue.ok("beat", T0, words!["node", "stay"])?;
-    ensure!(
-        first.part(3)?.int()? == 0,
-        "before the first beat there was nobody to be away"
-    );
+    ensure!(first.part(3)?.int()? == 0, "the first beat delays no reap");
     let back = T0 + 60 * SECOND;
     ensure!(
         reap(&mut queue, back, 10)? == (0, 0),
-        "nobody has beaten for a minute"
+        "no node has beaten for a minute"
     );
     let beat = queue.ok("beat", back, words!["node", "stay"])?;
-    ensure!(beat.part(3)?.int()? as u64 == back + 5 * SECOND, "on hold");
+    ensure!(
+        beat.part(3)?.int()? as u64 == back + 5 * SECOND,
+        "reap_after is 5 s ahead"
+    );
     for second in 0..5 {
         queue.ok("beat", back + second * SECOND, words!["node", "stay"])?;
         ensure!(reap(&mut queue, back + second * SECOND, 10)? == (0, 0));
@@ -152,7 +153,7 @@ fn nothing_is_reaped_until_live_nodes_had_time_to_extend() -> Result<()> {
     );
     ensure!(
         reap(&mut queue, back + 5 * SECOND, 10)? == (1, 0),
-        "only the one that nobody extended"
+        "only the lease that was not extended"
     );
     ensure!(
         queue.items("ack", back + 6 * SECOND, words![token('a'), 2, "a", "b"])? == ["OK", "LOST"]
@@ -161,7 +162,7 @@ fn nothing_is_reaped_until_live_nodes_had_time_to_extend() -> Result<()> {
 }
 
 #[test]
-fn an_outage_and_a_clock_step_hold_the_reaper() -> Result<()> {
+fn an_outage_and_a_clock_step_delay_the_reap() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "")?;
     awake(&mut queue, T0, T0 + 10 * SECOND)?;
@@ -170,7 +171,7 @@ fn an_outage_and_a_clock_step_hold_the_reaper() -> Result<()> {
     queue.ok("claim", now, words![1, token('a'), 100])?;
     ensure!(
         reap(&mut queue, now + 3_001, 10)? == (0, 0),
-        "nobody has beaten for 3 s"
+        "no node has beaten for 3 s"
     );
     ensure!(
         reap(&mut queue, now - 1, 10)? == (0, 0),
@@ -179,14 +180,14 @@ fn an_outage_and_a_clock_step_hold_the_reaper() -> Result<()> {
     let back = queue.ok("beat", now - 1, words!["node", "stay"])?;
     ensure!(
         back.part(3)?.int()? as u64 == now - 1 + 5 * SECOND,
-        "a clock that goes back is an outage"
+        "a clock that goes back counts as an outage"
     );
     let outage = queue.ok("beat", now + 60 * SECOND, words!["node", "stay"])?;
     ensure!(outage.part(3)?.int()? as u64 == now + 65 * SECOND);
     let steady = queue.ok("beat", now + 63 * SECOND, words!["node", "stay"])?;
     ensure!(
         steady.part(3)?.int()? as u64 == now + 65 * SECOND,
-        "3 s of silence are none"
+        "3 s without a beat are no outage"
     );
     ensure!(reap(&mut queue, now + 65 * SECOND, 10)? == (1, 0));
     Ok(())
@@ -215,7 +216,7 @@ fn a_reap_is_bounded_and_takes_the_longest_expired_first() -> Result<()> {
 }
 
 #[test]
-fn reaping_goes_on_while_paused_and_crashes_may_be_forbidden() -> Result<()> {
+fn a_paused_queue_is_reaped_and_max_crashes_may_be_0() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "")?;
     queue.ok("configure", T0, words!["max_crashes", 0])?;
@@ -230,7 +231,7 @@ fn reaping_goes_on_while_paused_and_crashes_may_be_forbidden() -> Result<()> {
 }
 
 #[test]
-fn a_reschedule_of_a_crashed_message_replaces_its_due() -> Result<()> {
+fn a_reschedule_of_a_crashed_message_sets_its_due_time() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "payload")?;
     let mut now = T0 + 10 * SECOND;
@@ -244,12 +245,12 @@ fn a_reschedule_of_a_crashed_message_replaces_its_due() -> Result<()> {
     ensure!(queue.items("reschedule", now, words!["a", due, ""])? == [format!("MOVED {due}")]);
     let claim = queue.ok("claim", due, words![1, token('b'), 1_000])?;
     let deliveries = claim.deliveries()?;
-    let [[_, _, told, attempt, _]] = &deliveries[..] else {
+    let [[_, _, claimed_due, attempt, _]] = &deliveries[..] else {
         anyhow::bail!("{claim:?}")
     };
     ensure!(
-        (told.int()? as u64, attempt.int()?) == (due, 3),
-        "{told:?}, {attempt:?}"
+        (claimed_due.int()? as u64, attempt.int()?) == (due, 3),
+        "{claimed_due:?}, {attempt:?}"
     );
     Ok(())
 }

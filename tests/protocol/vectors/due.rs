@@ -1,4 +1,4 @@
-//! Never early, not by a fraction of a millisecond; and in due order.
+//! No delivery is early, not by a fraction of a millisecond. Deliveries follow the due order.
 
 use anyhow::{Result, ensure};
 
@@ -7,7 +7,7 @@ use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Header, Text, words};
 
 #[test]
-fn nothing_at_47_59_59_999_and_everything_at_48_hours() -> Result<()> {
+fn no_message_at_47_59_59_999_and_all_at_48_hours() -> Result<()> {
     let mut queue = Queue::start()?;
     for id in ["one", "two", "three"] {
         ensure!(queue.push(T0, id, "+172800000", "payload")? == "CREATED");
@@ -53,7 +53,7 @@ fn a_delay_counts_from_the_end_of_the_millisecond() -> Result<()> {
     let state = queue.state()?;
     let due = |id: &str| crate::state::State::score(&state.scheduled, &id.into());
     ensure!(due("half") == Some((T0 + 11) as f64) && due("whole") == Some((T0 + 10) as f64));
-    // +0 at half past is due at the next whole millisecond, not at once.
+    // +0 at half a millisecond is due at the next whole one, not at once.
     ensure!(due("now") == Some((T0 + 1) as f64));
     ensure!(queue.take(T0, 10, &token('a'))?.is_empty());
     ensure!(queue.take(T0 + 10, 10, &token('a'))? == ["now", "whole"]);
@@ -119,19 +119,26 @@ fn promote_stops_at_the_ready_limit_and_keeps_due_order() -> Result<()> {
     ensure!(queue.state()?.ready.len() == 1_001 && queue.state()?.scheduled.len() == 4_001);
     let first = queue.ok("claim", T0, words![300, token('a'), SECOND])?;
     ensure!(first.part(1)?.int()? == 700 && first.deliveries()?.len() == 300);
-    ensure!(moved(&mut queue)? == 300, "as many as were claimed");
+    ensure!(
+        moved(&mut queue)? == 300,
+        "promote moves as many as were claimed"
+    );
     ensure!(Header::of(&first)?.head as u64 == T0 - 5_000 + 1_000);
 
     let rest = drain(&mut queue, T0)?;
     let expected: Vec<String> = (300..5_000)
         .map(|number| format!("id-{number:04}"))
         .collect();
-    ensure!(rest == expected, "{} came, or in another order", rest.len());
+    ensure!(
+        rest == expected,
+        "{} messages came, or in another order",
+        rest.len()
+    );
     Ok(())
 }
 
 #[test]
-fn what_is_past_is_due_at_once_and_in_its_order() -> Result<()> {
+fn past_due_times_are_due_at_once_in_their_order() -> Result<()> {
     let mut queue = Queue::start()?;
     for (id, due) in [("late", T0 - 5), ("later", T0 - 1), ("latest", 0)] {
         ensure!(queue.push(T0, id, due, "")? == "CREATED");
@@ -141,7 +148,7 @@ fn what_is_past_is_due_at_once_and_in_its_order() -> Result<()> {
 }
 
 #[test]
-fn a_hundred_years_are_the_most() -> Result<()> {
+fn a_due_time_is_at_most_100_years_ahead() -> Result<()> {
     let mut queue = Queue::start()?;
     let most = 3_155_760_000_000;
     ensure!(queue.push(T0, "delay", "+3155760000000", "")? == "CREATED");
@@ -165,7 +172,7 @@ fn a_hundred_years_are_the_most() -> Result<()> {
 }
 
 #[test]
-fn a_clock_that_goes_back_makes_nothing_early() -> Result<()> {
+fn a_clock_that_goes_back_makes_no_message_early() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0 + 100, "")?;
     queue.push(T0, "b", T0 + 50, "")?;
@@ -186,7 +193,7 @@ fn a_clock_that_goes_back_makes_nothing_early() -> Result<()> {
 }
 
 #[test]
-fn without_an_override_the_clock_is_the_servers() -> Result<()> {
+fn calls_without_a_time_use_the_servers_clock() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.command(words!["DEL", "dueq:{q}:meta"])?;
     let time = |queue: &mut Queue| -> Result<i64> {
@@ -206,9 +213,9 @@ fn without_an_override_the_clock_is_the_servers() -> Result<()> {
     Ok(())
 }
 
-/// Each message of a run is asked for its due, not only the first of a claim.
+/// The claim checks the due time of each ready message, not only of the first.
 #[test]
-fn what_was_promoted_before_the_clock_went_back_waits_anew() -> Result<()> {
+fn a_clock_set_back_returns_ready_messages_to_scheduled() -> Result<()> {
     let mut queue = Queue::start()?;
     for (due, ids) in [
         (T0 - 1, ["a", "b", "c"]),
@@ -228,7 +235,8 @@ fn what_was_promoted_before_the_clock_went_back_waits_anew() -> Result<()> {
     Ok(())
 }
 
-/// Whoever may push can write them by hand; nobody else's call must run for ever because of them.
+/// A producer's rights suffice to write such scores by hand. They must not make another client's
+/// call run forever.
 #[test]
 fn due_times_beyond_2_to_53_are_promoted_and_claimed() -> Result<()> {
     let (past, future) = (
@@ -250,7 +258,7 @@ fn due_times_beyond_2_to_53_are_promoted_and_claimed() -> Result<()> {
             if promoted {
                 ensure!(queue.ok("promote", now, words![10])?.part(1)?.int()? == 10);
             }
-            // Nobody's messages: they have no payload.
+            // These ids have no payload, so the claim drops them.
             let claim = queue.ok("claim", now, words![10, token('a'), SECOND])?;
             ensure!(claim.part(3)?.list()?.is_empty());
             ensure!(

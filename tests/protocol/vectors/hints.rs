@@ -1,4 +1,5 @@
-//! The wake-up list and the notices: who is told, when, and that nothing depends on it.
+//! The wake-up list and the notices: when the scripts use them, and that no delivery depends on
+//! them.
 
 use anyhow::{Context, Result, ensure};
 use dueq::Role;
@@ -9,7 +10,7 @@ use crate::queue::{Queue, SECOND, T0, connect, role_of, token};
 use crate::reply::{Reply, words};
 use crate::scripts::SCRIPTS;
 
-/// A connection that hears the notices of a queue.
+/// A connection that receives the notices of a queue.
 struct Listener {
     connection: Connection,
 }
@@ -26,7 +27,7 @@ impl Listener {
         Ok(Self { connection })
     }
 
-    /// The notices since the last look: all that came before a mark that is published now.
+    /// The notices since the last call: publishes a mark and reads up to it.
     fn heard(&mut self, queue: &mut Queue) -> Result<Vec<String>> {
         queue.command(words!["SPUBLISH", "dueq:{q}:notice", "mark"])?;
         let mut heard = Vec::new();
@@ -45,7 +46,7 @@ impl Listener {
 }
 
 #[test]
-fn a_notice_tells_of_an_earlier_head_within_2_s() -> Result<()> {
+fn a_notice_announces_an_earlier_head_within_2_s() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut listener = Listener::start(&queue)?;
     let mut hears = |queue: &mut Queue, due: u64, heard: &[u64]| -> Result<()> {
@@ -61,21 +62,22 @@ fn a_notice_tells_of_an_earlier_head_within_2_s() -> Result<()> {
     hears(&mut queue, 1_000, &[1_000])?;
     hears(&mut queue, 1_000, &[])?;
     hears(&mut queue, 1, &[1])?;
-    // What is due is rung for, not told.
+    // For a due message, push adds wake-up tokens and publishes no notice.
     hears(&mut queue, 0, &[])?;
     ensure!(queue.state()?.wake.len() == 2);
     Ok(())
 }
 
-/// A delay counts from the next whole millisecond, which is due in less than one: who waits for the wake-up list would come too early.
+/// A delay counts from the next whole millisecond. After a fraction of one the message is not due
+/// yet: a woken node would claim too early.
 #[test]
-fn a_push_for_now_rings_or_tells_of_the_next_millisecond() -> Result<()> {
-    for (now, told, tokens) in [("", false, 2), (".001", true, 0), (".999", true, 0)] {
+fn a_push_for_now_wakes_or_announces_the_next_millisecond() -> Result<()> {
+    for (now, notice, tokens) in [("", false, 2), (".001", true, 0), (".999", true, 0)] {
         let mut queue = Queue::start()?;
         let mut listener = Listener::start(&queue)?;
         let now = format!("{T0}{now}");
         ensure!(queue.items("push", now.clone(), words!["", "a", "+0", "", ""])? == ["CREATED"]);
-        let expected = if told {
+        let expected = if notice {
             vec![(T0 + 1).to_string()]
         } else {
             vec![]
@@ -83,7 +85,7 @@ fn a_push_for_now_rings_or_tells_of_the_next_millisecond() -> Result<()> {
         let heard = listener.heard(&mut queue)?;
         ensure!(heard == expected, "{now}: {heard:?}");
         ensure!(queue.state()?.wake.len() == tokens, "{now}");
-        // Among others that come later, and behind one that is due already, too.
+        // A message that is due already adds tokens without a notice.
         queue.push(T0, "past", T0 - 5, "")?;
         ensure!(queue.state()?.wake.len() == 2, "{now}");
         ensure!(listener.heard(&mut queue)?.is_empty(), "{now}");
@@ -92,7 +94,7 @@ fn a_push_for_now_rings_or_tells_of_the_next_millisecond() -> Result<()> {
 }
 
 #[test]
-fn whoever_moves_the_head_tells_of_it_and_resume_always_does() -> Result<()> {
+fn a_moved_head_is_published_and_resume_always_publishes() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut listener = Listener::start(&queue)?;
     queue.push(T0, "a", T0 + 10 * SECOND, "")?;
@@ -104,7 +106,10 @@ fn whoever_moves_the_head_tells_of_it_and_resume_always_does() -> Result<()> {
     queue.ok("resume", T0, words![])?;
     ensure!(listener.heard(&mut queue)? == [(T0 + 400).to_string()]);
     ensure!(queue.take(T0 + 400, 1, &token('a'))? == ["a"]);
-    ensure!(listener.heard(&mut queue)? == [""], "the promote left none");
+    ensure!(
+        listener.heard(&mut queue)? == [""],
+        "the promote left no head"
+    );
     queue.ok("retry", T0 + 400, words!["a", token('a'), 100, ""])?;
     ensure!(listener.heard(&mut queue)? == [(T0 + 500).to_string()]);
     Ok(())
@@ -119,21 +124,27 @@ fn promote_publishes_the_new_head_unless_it_is_due_soon() -> Result<()> {
     }
     listener.heard(&mut queue)?;
     queue.ok("promote", T0 + 99, words![10])?;
-    ensure!(listener.heard(&mut queue)?.is_empty(), "nothing was moved");
+    ensure!(
+        listener.heard(&mut queue)?.is_empty(),
+        "promote moved no message"
+    );
     queue.ok("promote", T0 + 101, words![1])?;
     ensure!(
         listener.heard(&mut queue)?.is_empty(),
-        "the head is due still"
+        "the head is still due"
     );
     queue.ok("promote", T0 + 101, words![10])?;
-    ensure!(listener.heard(&mut queue)?.is_empty(), "25 ms are close");
+    ensure!(
+        listener.heard(&mut queue)?.is_empty(),
+        "a head 25 ms ahead is close"
+    );
     queue.ok("promote", T0 + 126, words![10])?;
     ensure!(
         listener.heard(&mut queue)? == [(T0 + 152).to_string()],
-        "26 ms are not"
+        "a head 26 ms ahead is not"
     );
     queue.ok("promote", T0 + 152, words![10])?;
-    ensure!(listener.heard(&mut queue)? == [""], "none is left");
+    ensure!(listener.heard(&mut queue)? == [""], "no head is left");
     Ok(())
 }
 
@@ -150,11 +161,14 @@ fn claim_of_due_messages_publishes_the_new_head() -> Result<()> {
         queue.ok("claim", T0 + at, words![1, token, SECOND])?;
         listener.heard(&mut queue)
     };
-    ensure!(claim(99)?.is_empty(), "nothing was taken");
-    ensure!(claim(101)?.is_empty(), "the head is due still");
-    ensure!(claim(101)?.is_empty(), "25 ms are close");
-    ensure!(claim(126)? == [(T0 + 152).to_string()], "26 ms are not");
-    ensure!(claim(152)? == [""], "none is left");
+    ensure!(claim(99)?.is_empty(), "the claim took no message");
+    ensure!(claim(101)?.is_empty(), "the head is still due");
+    ensure!(claim(101)?.is_empty(), "a head 25 ms ahead is close");
+    ensure!(
+        claim(126)? == [(T0 + 152).to_string()],
+        "a head 26 ms ahead is not"
+    );
+    ensure!(claim(152)? == [""], "no head is left");
     Ok(())
 }
 
@@ -162,7 +176,7 @@ fn claim_of_due_messages_publishes_the_new_head() -> Result<()> {
 fn promote_keeps_the_due_time_of_each_message() -> Result<()> {
     for (messages, dues) in [(40, 1), (40, 3), (40, 10), (40, 11), (5, 5)] {
         let mut queue = Queue::start()?;
-        let mut expected = vec![crate::state::sentinel()];
+        let mut expected = vec![crate::state::placeholder()];
         for due in 0..dues {
             for id in (0..messages).filter(|id| id % dues == due) {
                 queue.push(T0, &format!("{id:02}"), T0 + due, "")?;
@@ -176,7 +190,7 @@ fn promote_keeps_the_due_time_of_each_message() -> Result<()> {
             "{dues} dues: {:?}",
             queue.state()?.ready
         );
-        // A claim of what is due reads them in the same way.
+        // A claim of due messages reads their due times in the same way.
         let reply = queue.ok("claim", T0 + 100, words![messages, token('a'), SECOND])?;
         let claimed = reply.deliveries()?;
         ensure!(claimed.len() as u64 == messages);
@@ -199,7 +213,7 @@ fn remaining_work_adds_two_wake_up_tokens_at_most() -> Result<()> {
             for _ in 0..tokens {
                 queue.command(words!["RPUSH", "dueq:{q}:wake", "1"])?;
             }
-            // Reads do not ring, and a paused queue is silent; everything else leaves something due.
+            // Reads and a paused queue add no tokens. Every other call leaves due work.
             let silent = crate::scripts::verb(verb).only_reads() || *verb == "pause";
             let mut arguments = plausible(verb);
             if *verb == "claim" || *verb == "promote" {
@@ -250,16 +264,19 @@ fn pushes_wake_nodes_only_for_messages_ready_now() -> Result<()> {
     )?;
     ensure!(queue.state()?.wake.is_empty(), "nothing is left");
 
-    // A stranger's entry waits where a push makes the queue.
+    // A foreign entry is in the ready list when the push creates the queue.
     queue.empty()?;
     queue.command(words!["RPUSH", "dueq:{q}:ready", "5:stranger"])?;
     queue.ok("push", T0, words!["", "new", "+5000", "", ""])?;
-    ensure!(queue.state()?.wake.len() == 2, "it is rung for");
+    ensure!(
+        queue.state()?.wake.len() == 2,
+        "push adds tokens for the foreign entry"
+    );
     Ok(())
 }
 
 #[test]
-fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
+fn the_scripts_serve_a_user_without_channel_rights() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.command(words![
         "ACL",
@@ -289,7 +306,7 @@ fn a_user_who_may_use_no_channel_is_served_all_the_same() -> Result<()> {
 }
 
 #[test]
-fn the_rights_that_the_document_names_are_enough() -> Result<()> {
+fn the_documented_rights_suffice_for_each_verb() -> Result<()> {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let page = words(include_str!("../../../docs/protocol/operations.md"));
     for (role, name) in [
@@ -314,7 +331,8 @@ fn the_rights_that_the_document_names_are_enough() -> Result<()> {
         std::mem::swap(&mut queue.connection, &mut limited);
         queue.ok(verb, T0, plausible(verb))?;
         std::mem::swap(&mut queue.connection, &mut limited);
-        // Nor in a protected call, of which nobody else would hear: the wake-up list, the notice.
+        // The log has denied protected calls, too. Replies do not show them: the wake-up list, the
+        // notice.
         let denied = queue.command(words!["ACL", "LOG"])?;
         ensure!(denied.list()?.is_empty(), "{verb}: {denied:?}");
     }

@@ -1,4 +1,5 @@
-//! One lease for all that a claim granted: what ends it, who leaves it, and that nothing of it stays.
+//! The common lease of a claim's messages: how messages leave it, when it ends, and that no record
+//! of it stays.
 
 use anyhow::{Result, ensure};
 
@@ -7,7 +8,7 @@ use crate::model::{check_structure, leased};
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
 
-/// The queue with these ids under one claim with token `a` and 30 s.
+/// A queue with these ids under one claim with token `a` and a lease of 30 s.
 fn claimed(ids: &[&str]) -> Result<Queue> {
     let mut queue = Queue::start()?;
     for id in ids {
@@ -45,7 +46,7 @@ fn claims_and_leases(queue: &mut Queue) -> Result<(usize, usize)> {
 }
 
 #[test]
-fn every_settle_counts_and_the_last_one_ends_the_lease() -> Result<()> {
+fn each_settlement_counts_and_the_last_ends_the_lease() -> Result<()> {
     let mut queue = claimed(&["a", "b", "c", "d", "e", "f"])?;
     ensure!(claims_and_leases(&mut queue)? == (6 + 2, 1));
     let settles: [(&str, Vec<Text>, usize); 6] = [
@@ -69,7 +70,7 @@ fn every_settle_counts_and_the_last_one_ends_the_lease() -> Result<()> {
 }
 
 #[test]
-fn half_a_claim_is_acked_and_the_rest_is_taken_back() -> Result<()> {
+fn reap_takes_back_the_rest_of_a_half_acked_claim() -> Result<()> {
     let mut queue = claimed(&["a", "b", "c", "d"])?;
     let before = queue.state()?;
     ensure!(queue.items("ack", T0, words![token('a'), 2, "b", "d"])? == ["OK", "OK"]);
@@ -91,7 +92,7 @@ fn half_a_claim_is_acked_and_the_rest_is_taken_back() -> Result<()> {
 }
 
 #[test]
-fn what_is_extended_has_a_lease_of_its_own() -> Result<()> {
+fn an_extended_message_has_a_lease_of_its_own() -> Result<()> {
     let mut queue = claimed(&["a", "b"])?;
     let before = queue.state()?;
     ensure!(
@@ -115,7 +116,7 @@ fn what_is_extended_has_a_lease_of_its_own() -> Result<()> {
         super::add(&mut state.leases, "a", T0 + 60 * SECOND);
         count(state, "seq", 1);
     })?;
-    // An extension never shortens, whichever lease it was.
+    // An extension never shortens a lease, own or common.
     ensure!(
         queue.items("extend", T0, words!["a", token('a'), 1])?
             == [format!("OK {}", T0 + 60 * SECOND)]
@@ -126,7 +127,7 @@ fn what_is_extended_has_a_lease_of_its_own() -> Result<()> {
     );
     ensure!(
         claims_and_leases(&mut queue)? == (2, 2),
-        "nobody is under the claim's lease any more"
+        "no message is under the claim's lease any more"
     );
     sound(&mut queue)?;
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
@@ -154,9 +155,10 @@ fn one_ack_settles_what_several_claims_granted() -> Result<()> {
     Ok(())
 }
 
-/// The id is in the list of the old claim, whose other ids are leased still: neither its token nor its end touches it.
+/// The old claim's list has the id while its other message is leased. Neither the old token nor the
+/// end of the old lease affects the new message.
 #[test]
-fn an_id_that_was_acked_and_pushed_anew_is_not_the_old_claims() -> Result<()> {
+fn an_old_claim_does_not_own_a_new_message_of_its_id() -> Result<()> {
     let mut queue = claimed(&["a", "b"])?;
     queue.ok("ack", T0, words![token('a'), 1, "a"])?;
     for (state, push) in [
@@ -185,7 +187,7 @@ fn an_id_that_was_acked_and_pushed_anew_is_not_the_old_claims() -> Result<()> {
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
     ensure!(
         leased(&queue.state()?)? == [Text::from("a")],
-        "b came back, and a stayed with who has it"
+        "b came back, and a stayed leased"
     );
     ensure!(queue.items("ack", T0 + 31 * SECOND, words![token('n'), 1, "a"])? == ["OK"]);
     sound(&mut queue)
@@ -207,14 +209,14 @@ fn a_reap_of_a_large_claim_is_bounded_and_continues() -> Result<()> {
         ensure!(claims_and_leases(&mut queue)? == (left + 2, 1));
         sound(&mut queue)?;
     }
-    // What one call has left over is still its handler's to settle.
+    // A handler can still settle a message that the bounded reap has left.
     ensure!(queue.items("ack", now, words![token('a'), 1, "0999"])? == ["OK"]);
     ensure!(reap(&mut queue, now, 300)? == 299 && reap(&mut queue, now, 300)? == 0);
     ensure!(claims_and_leases(&mut queue)? == (0, 0));
     sound(&mut queue)
 }
 
-/// By strangers, or by half of a script that a cut append-only file left.
+/// A foreign write or a truncated append-only file can leave a wrong count.
 #[test]
 fn a_reap_ends_a_lease_whose_count_is_wrong() -> Result<()> {
     let count = format!("\u{2}{}", token('a').text());
@@ -229,12 +231,12 @@ fn a_reap_ends_a_lease_whose_count_is_wrong() -> Result<()> {
     ensure!(queue.items("ack", T0, words![token('a'), 2, "a", "b"])? == ["OK", "OK"]);
     ensure!(
         claims_and_leases(&mut queue)? == (2, 1),
-        "nobody knows that it was the last"
+        "the wrong count keeps the record after the last ack"
     );
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 0);
     ensure!(
         claims_and_leases(&mut queue)? == (0, 0),
-        "what was left of it goes when it runs out"
+        "the reap removes the record when the lease runs out"
     );
     let mut queue = claimed(&["a", "b"])?;
     queue.command(words!["HDEL", "dueq:{q}:claims", &count])?;
@@ -245,7 +247,7 @@ fn a_reap_ends_a_lease_whose_count_is_wrong() -> Result<()> {
 }
 
 #[test]
-fn a_token_is_new_for_each_claim() -> Result<()> {
+fn claim_refuses_a_token_that_is_in_use() -> Result<()> {
     let mut queue = claimed(&["a", "b"])?;
     queue.push(T0, "c", T0, "")?;
     queue.ok("promote", T0, words![10])?;
@@ -255,7 +257,7 @@ fn a_token_is_new_for_each_claim() -> Result<()> {
     ensure!(queue.contents()? == before, "nothing was written");
     ensure!(queue.items("extend", T0, words!["a", token('a'), 60 * SECOND])?[0].starts_with("OK"));
     ensure!(queue.items("ack", T0, words![token('a'), 1, "b"])? == ["OK"]);
-    // Its lease has ended, and what was extended is no part of it: nothing can be mixed up.
+    // The claim's lease has ended, and the extended message has its own: the token is free again.
     ensure!(queue.take(T0, 1, &token('a'))? == ["c"]);
     ensure!(queue.items("ack", T0, words![token('a'), 2, "c", "a"])? == ["OK", "OK"]);
     ensure!(claims_and_leases(&mut queue)? == (0, 0));
@@ -263,7 +265,7 @@ fn a_token_is_new_for_each_claim() -> Result<()> {
 }
 
 #[test]
-fn details_that_all_share_are_told_once() -> Result<()> {
+fn equal_details_are_in_the_reply_once() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok(
         "push",
@@ -288,10 +290,10 @@ fn details_that_all_share_are_told_once() -> Result<()> {
     Ok(())
 }
 
-/// Of a queue that an older release left: each id with a lease of its own, and no mark in its claim.
+/// A queue of an older release: each id has a lease of its own, and no mark in its claim.
 #[test]
-fn leases_of_an_earlier_form_run_out_and_are_mended() -> Result<()> {
-    for mend in [false, true] {
+fn leases_of_an_older_release_run_out_and_are_repaired() -> Result<()> {
+    for repair in [false, true] {
         let mut queue = claimed(&["a"])?;
         let now = T0 + 30 * SECOND;
         for kind in ["\u{1}", "\u{2}"] {
@@ -307,7 +309,7 @@ fn leases_of_an_earlier_form_run_out_and_are_mended() -> Result<()> {
             format!("\u{1}{}", token('a').text())
         ])?;
         queue.command(words!["ZADD", "dueq:{q}:leases", now, "a"])?;
-        if mend {
+        if repair {
             queue.ok("audit", T0, words!["leases", 0, 10, "1"])?;
             sound(&mut queue)?;
         }
@@ -362,7 +364,7 @@ fn peek_ends_a_page_early_where_claims_hold_few_ids() -> Result<()> {
     Ok(())
 }
 
-/// It looks at each id that a claim granted, also where one of a thousand is left.
+/// A reap reads every id that a claim granted, even if one of a thousand is still leased.
 #[test]
 fn a_reap_looks_at_10_000_ids_at_most() -> Result<()> {
     const SIZE: usize = 1_000;

@@ -1,4 +1,4 @@
-//! How long the leases are that an audit leaves alone, and those that it gives.
+//! The duration of leases that an audit accepts, and of those that it sets.
 
 use anyhow::{Result, ensure};
 
@@ -6,7 +6,7 @@ use crate::queue::{DAY, HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 use crate::state::State;
 
-/// An audit of the leases that mends; what it found.
+/// Audits a part with repair. Returns the findings.
 fn audit(queue: &mut Queue, now: u64, part: &str) -> Result<Vec<Reply>> {
     Ok(queue
         .ok("audit", now, words![part, 0, 100, "1"])?
@@ -15,7 +15,7 @@ fn audit(queue: &mut Queue, now: u64, part: &str) -> Result<Vec<Reply>> {
         .to_vec())
 }
 
-/// The member of the leases that stands for all ids of a claim.
+/// The member of `leases` for all ids of a claim.
 fn lease_of(token: &Text) -> Text {
     Text([b"\x01", &token.0[..]].concat())
 }
@@ -37,7 +37,10 @@ fn an_audit_leaves_leases_of_up_to_a_day_alone() -> Result<()> {
         let found = audit(&mut queue, T0, part)?;
         ensure!(found.is_empty(), "{part}: {found:?}");
     }
-    ensure!(queue.contents()? == before, "a sound lease was changed");
+    ensure!(
+        queue.contents()? == before,
+        "the audit changed a sound lease"
+    );
     Ok(())
 }
 
@@ -64,7 +67,7 @@ fn a_handler_keeps_a_lost_lease_for_a_minute() -> Result<()> {
         queue.push(T0, id, T0, "payload")?;
         queue.ok("claim", T0, words![1, token(letter), 30 * SECOND])?;
     }
-    // Of the one all that stands for the claim is lost, of the other just the lease.
+    // Claim a loses its lease and its record, claim b only its lease.
     let (leases, claims) = (queue.key("leases"), queue.key("claims"));
     queue.command(words![
         "ZREM",

@@ -1,4 +1,4 @@
-//! A server whose memory is full: what adds is refused, and what consumers need goes on.
+//! A server whose memory is full refuses the verbs that add data and serves the verbs of consumers.
 
 use anyhow::{Result, ensure};
 
@@ -24,7 +24,7 @@ fn full(queue: &mut Queue) -> Result<()> {
 }
 
 #[test]
-fn a_full_server_refuses_what_adds_and_serves_the_rest() -> Result<()> {
+fn a_full_server_refuses_verbs_that_add_and_serves_the_rest() -> Result<()> {
     let mut queue = Queue::start()?;
     for row in VERBS {
         let verb = row.name;
@@ -45,7 +45,7 @@ fn a_full_server_refuses_what_adds_and_serves_the_rest() -> Result<()> {
 }
 
 #[test]
-fn a_first_push_into_a_full_server_makes_no_queue() -> Result<()> {
+fn a_first_push_into_a_full_server_creates_no_queue() -> Result<()> {
     let mut queue = Queue::start()?;
     full(&mut queue)?;
     let before = queue.contents()?;
@@ -86,7 +86,7 @@ fn consumers_drain_a_full_server_and_pushes_come_back() -> Result<()> {
     ensure!(queue.items("ack", T0, words![token('r'), 1, "12"])? == ["OK"]);
     ensure!(
         queue.state()?.messages.len() == 1,
-        "nothing but the sentinel"
+        "messages has more than the placeholder"
     );
     queue.command(words!["CONFIG", "SET", "maxmemory", "0"])?;
     ensure!(queue.push(T0, "more", "+1", "")? == "CREATED");

@@ -1,4 +1,4 @@
-//! Who lives, and who has the leader.
+//! Live nodes, the leader and the standbys.
 
 use anyhow::{Result, ensure};
 
@@ -6,14 +6,14 @@ use super::{add, expect, ids};
 use crate::queue::{Queue, T0};
 use crate::reply::words;
 
-/// A queue that exists and was seen at `T0`.
+/// A queue that exists since `T0`.
 fn queue() -> Result<Queue> {
     let mut queue = Queue::start()?;
     queue.push(T0, "far", "+100000000", "")?;
     Ok(queue)
 }
 
-/// Beats and returns whether the node leads, and how many live.
+/// Beats. Returns whether the node leads, and the number of live nodes.
 fn beat(queue: &mut Queue, now: u64, node: &str, stay: &str) -> Result<(bool, i64)> {
     let reply = queue.ok("beat", now, words![node, stay])?;
     Ok((reply.part(1)?.int()? == 1, reply.part(2)?.int()?))
@@ -39,7 +39,7 @@ fn a_beat_is_one_transition_of_the_whole_state() -> Result<()> {
 }
 
 #[test]
-fn one_leads_until_it_is_silent_for_its_time() -> Result<()> {
+fn a_node_leads_until_2500_ms_after_its_last_beat() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "a", "stay")? == (true, 1));
     ensure!(beat(&mut queue, T0 + 1, "b", "stay")? == (false, 2));
@@ -58,19 +58,19 @@ fn one_leads_until_it_is_silent_for_its_time() -> Result<()> {
     );
     ensure!(
         beat(&mut queue, T0 + 3_600, "a", "stay")? == (false, 2),
-        "and it does not come back"
+        "the former leader stays a standby"
     );
     Ok(())
 }
 
 #[test]
-fn a_lead_that_leaves_is_followed_at_once() -> Result<()> {
+fn a_leader_that_leaves_is_replaced_at_once() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "a", "stay")? == (true, 1));
     ensure!(beat(&mut queue, T0, "b", "stay")? == (false, 2));
     ensure!(
         beat(&mut queue, T0 + 1, "b", "leave")? == (false, 1),
-        "another one that leaves changes nothing"
+        "a standby that leaves changes no leader"
     );
     ensure!(beat(&mut queue, T0 + 2, "b", "stay")? == (false, 2));
     ensure!(beat(&mut queue, T0 + 3, "a", "leave")? == (false, 1));
@@ -80,22 +80,22 @@ fn a_lead_that_leaves_is_followed_at_once() -> Result<()> {
 }
 
 #[test]
-fn a_clock_that_goes_back_keeps_no_lead_for_ever() -> Result<()> {
+fn a_clock_that_goes_back_keeps_no_dead_leader() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0 + 60_000, "dead", "stay")? == (true, 1));
     ensure!(
         beat(&mut queue, T0, "alive", "stay")? == (true, 1),
-        "its leader is further ahead than any can be"
+        "leader_until is further ahead than a beat sets it"
     );
     ensure!(
         ids(&queue.state()?.nodes) == ["alive"],
-        "it was seen in the future"
+        "the dead node's last beat is in the future"
     );
     Ok(())
 }
 
 #[test]
-fn the_silent_are_forgotten_after_3_s() -> Result<()> {
+fn silent_nodes_are_forgotten_after_3_s() -> Result<()> {
     let mut queue = queue()?;
     beat(&mut queue, T0, "a", "stay")?;
     ensure!(beat(&mut queue, T0 + 2_999, "b", "stay")? == (true, 2));
@@ -105,7 +105,7 @@ fn the_silent_are_forgotten_after_3_s() -> Result<()> {
 }
 
 #[test]
-fn beats_do_not_number_the_state_and_make_no_queue() -> Result<()> {
+fn beats_leave_seq_unchanged_and_create_no_queue() -> Result<()> {
     let mut queue = Queue::start()?;
     let before = queue.contents()?;
     let reply = queue.ok("beat", T0, words!["a", "stay"])?;

@@ -1,4 +1,4 @@
-//! Reads: pages that end, what a message is, what a queue is.
+//! Reads: the pages of peek, get and stats.
 
 use anyhow::{Result, ensure};
 
@@ -6,7 +6,7 @@ use super::{seed, with_every_state};
 use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 
-/// All ids of a state, by pages of so many.
+/// All ids of a state, in pages of `limit`.
 fn pages(queue: &mut Queue, state: &str, limit: u64) -> Result<Vec<String>> {
     let (mut all, mut cursor) = (Vec::new(), Text::default());
     for _ in 0..100 {
@@ -26,7 +26,7 @@ fn pages(queue: &mut Queue, state: &str, limit: u64) -> Result<Vec<String>> {
     anyhow::bail!("{state}: the pages do not end")
 }
 
-/// The queue with these ids in a state, all at the same time, which is when pages are hardest to cut.
+/// A queue with these ids in a state. All have the same time: then pages are hardest to cut.
 fn all_in(state: &str, ids: &[String]) -> Result<Queue> {
     let mut queue = Queue::start()?;
     for id in ids {
@@ -75,7 +75,7 @@ fn pages_show_each_message_once_and_end() -> Result<()> {
 }
 
 #[test]
-fn a_page_goes_on_where_the_last_one_was_even_if_that_left() -> Result<()> {
+fn a_page_continues_after_the_last_id_even_if_it_left() -> Result<()> {
     let mut queue = Queue::start()?;
     for place in 0..6 {
         queue.push(T0, &place.to_string(), T0 + HOUR + place, "")?;
@@ -98,7 +98,7 @@ fn a_page_goes_on_where_the_last_one_was_even_if_that_left() -> Result<()> {
 }
 
 #[test]
-fn get_and_peek_say_what_a_message_is() -> Result<()> {
+fn get_and_peek_show_a_message_of_each_state() -> Result<()> {
     let mut queue = with_every_state()?;
     let expected = [
         ("s", "scheduled", T0 + 3_600 * SECOND, "", "scheduled"),
@@ -139,11 +139,11 @@ fn get_and_peek_say_what_a_message_is() -> Result<()> {
 }
 
 #[test]
-fn stats_tell_states_limits_and_how_late_the_oldest_is() -> Result<()> {
+fn stats_show_states_limits_and_the_oldest_lateness() -> Result<()> {
     let mut queue = Queue::start()?;
     ensure!(
         *queue.ok("stats", T0, words![])?.part(1)? == Reply::List(Vec::new()),
-        "an absent queue has none"
+        "an absent queue has no stats"
     );
     seed(&mut queue)?;
     queue.push(T0, "late", T0 + 50, "")?;
@@ -189,7 +189,7 @@ fn stats_tell_states_limits_and_how_late_the_oldest_is() -> Result<()> {
 }
 
 #[test]
-fn reads_write_nothing_and_ring_nobody() -> Result<()> {
+fn reads_write_nothing_and_add_no_wake_up_tokens() -> Result<()> {
     let mut queue = with_every_state()?;
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
     let before = queue.contents()?;

@@ -1,4 +1,4 @@
-//! What a push does with an id that is there, with one that comes twice, and with a bad one.
+//! Pushes: the first one, options, a full queue and bad items.
 
 use anyhow::{Result, ensure};
 
@@ -7,7 +7,7 @@ use crate::queue::{Queue, SECOND, T0, attempt, token};
 use crate::reply::{Text, words};
 
 #[test]
-fn the_first_push_makes_the_whole_queue() -> Result<()> {
+fn the_first_push_creates_the_whole_queue() -> Result<()> {
     let mut queue = Queue::start()?;
     ensure!(
         queue.items(
@@ -26,12 +26,12 @@ fn the_first_push_makes_the_whole_queue() -> Result<()> {
         incarnation.0.len() == 16 && incarnation.0.iter().all(u8::is_ascii_hexdigit),
         "{incarnation:?}"
     );
-    let sentinel = crate::state::sentinel();
-    let zset = || vec![(sentinel.clone(), f64::INFINITY)];
-    let hash = || [(sentinel.clone(), Text::default())].into();
+    let placeholder = crate::state::placeholder();
+    let zset = || vec![(placeholder.clone(), f64::INFINITY)];
+    let hash = || [(placeholder.clone(), Text::default())].into();
     let mut expected = crate::state::State {
         scheduled: zset(),
-        ready: vec![sentinel.clone()],
+        ready: vec![placeholder.clone()],
         leases: zset(),
         claims: hash(),
         messages: hash(),
@@ -121,10 +121,10 @@ fn trace_parent_is_stored_and_a_malformed_one_refused() -> Result<()> {
     }
     ensure!(
         queue.state()?.difference(&state).is_none(),
-        "what was refused left a trace"
+        "a refused item left a trace"
     );
 
-    // It goes through everything that keeps options.
+    // Promote, claim and retry keep the options.
     queue.ok("promote", T0, words![10])?;
     queue.ok("claim", T0, words![10, token('a'), 30 * SECOND])?;
     queue.items(
@@ -151,7 +151,7 @@ fn trace_parent_is_stored_and_a_malformed_one_refused() -> Result<()> {
 }
 
 #[test]
-fn a_full_queue_takes_no_more_and_says_so_item_by_item() -> Result<()> {
+fn a_full_queue_refuses_each_item_with_full() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("configure", T0, words!["max_messages", 2])?;
     let three = words![
@@ -172,7 +172,7 @@ fn a_full_queue_takes_no_more_and_says_so_item_by_item() -> Result<()> {
 }
 
 #[test]
-fn one_bad_item_never_fails_its_neighbours() -> Result<()> {
+fn a_bad_item_does_not_fail_the_others_of_its_batch() -> Result<()> {
     let mut queue = Queue::start()?;
     let words = words![
         "",

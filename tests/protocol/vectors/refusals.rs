@@ -1,4 +1,4 @@
-//! What is refused: by a coded error, before anything is written, and without a trace.
+//! Refused calls. Each gets a coded error before the script writes, and leaves no trace.
 
 use anyhow::{Context, Result, ensure};
 
@@ -6,9 +6,9 @@ use super::{plausible, seed, with_every_state};
 use crate::queue::{Calls, Queue, T0, attempt, keys_of, token};
 use crate::reply::{Reply, Text, words};
 use crate::scripts::{SCRIPTS, VERBS};
-use crate::state::sentinel;
+use crate::state::placeholder;
 
-/// Fails unless every one of these calls gets the error, as a script and as a function, and not a byte changes.
+/// Checks that each call gets the error, as a script and as a function, and changes no byte.
 fn refused(queue: &mut Queue, code: &str, calls: Vec<(&str, Vec<Text>, Vec<Text>)>) -> Result<()> {
     let before = queue.contents()?;
     for way in [Calls::Fcall, Calls::Evalsha] {
@@ -33,7 +33,7 @@ fn argv(verb: &str) -> Vec<Text> {
 }
 
 #[test]
-fn keys_that_are_not_the_ten_of_one_queue() -> Result<()> {
+fn keys_other_than_the_ten_of_one_queue_are_refused() -> Result<()> {
     let mut queue = with_every_state()?;
     let good = keys_of("dueq:{q}");
     let changed = |place: usize, key: &str| {
@@ -87,7 +87,7 @@ fn names_at_their_limits_are_served() -> Result<()> {
 }
 
 #[test]
-fn a_queue_of_another_layout() -> Result<()> {
+fn a_queue_of_another_layout_is_refused() -> Result<()> {
     let mut queue = with_every_state()?;
     for layout in ["2", "0", "", "one"] {
         queue.command(words!["HSET", "dueq:{q}:meta", "layout", layout])?;
@@ -101,7 +101,7 @@ fn a_queue_of_another_layout() -> Result<()> {
 }
 
 #[test]
-fn a_clock_of_the_callers_own() -> Result<()> {
+fn a_malformed_or_forbidden_time_is_refused() -> Result<()> {
     let mut queue = with_every_state()?;
     let keys = || keys_of("dueq:{q}");
     let with =
@@ -143,7 +143,7 @@ fn a_clock_of_the_callers_own() -> Result<()> {
     )
 }
 
-/// Arguments (without now) that a verb must not take.
+/// Arguments (without the time) that a verb must refuse.
 fn nonsense(verb: &str) -> Vec<Vec<Text>> {
     let numbers = ["", "x", "0", "-1", "1.5", "1001", "nan", "inf"];
     let with_numbers = |make: &dyn Fn(&str) -> Vec<Text>| numbers.map(make).to_vec();
@@ -336,7 +336,7 @@ fn nonsense(verb: &str) -> Vec<Vec<Text>> {
 }
 
 #[test]
-fn arguments_of_another_number_or_form() -> Result<()> {
+fn malformed_arguments_are_refused() -> Result<()> {
     let calls = || -> Vec<(&str, Vec<Text>, Vec<Text>)> {
         let of = |verb: &'static str| {
             nonsense(verb)
@@ -397,14 +397,14 @@ fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
 
     seed(&mut queue)?;
     let before = queue.contents()?;
-    let stranger = token('s');
+    let unknown = token('s');
     for (verb, arguments, answer) in [
-        ("ack", words![&stranger, 1, "?"], "GONE"),
-        ("release", words!["?", &stranger], "GONE"),
-        ("again", words!["?", &stranger, "+1"], "GONE"),
-        ("retry", words!["?", &stranger, 1, ""], "GONE"),
-        ("bury", words!["?", &stranger, ""], "GONE"),
-        ("extend", words!["?", &stranger, 1], "GONE"),
+        ("ack", words![&unknown, 1, "?"], "GONE"),
+        ("release", words!["?", &unknown], "GONE"),
+        ("again", words!["?", &unknown, "+1"], "GONE"),
+        ("retry", words!["?", &unknown, 1, ""], "GONE"),
+        ("bury", words!["?", &unknown, ""], "GONE"),
+        ("extend", words!["?", &unknown, 1], "GONE"),
         ("cancel", words!["1", "?"], "ABSENT"),
         ("reschedule", words!["?", "+1", ""], "ABSENT"),
         ("run_now", words!["?"], "ABSENT"),
@@ -420,15 +420,15 @@ fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
 }
 
 #[test]
-fn a_sentinel_and_what_a_claim_left_are_nobodys_message() -> Result<()> {
+fn placeholders_and_claim_records_are_no_messages() -> Result<()> {
     let of = |kind: &str| Text([kind.as_bytes(), &token('l').0].concat());
-    for id in [sentinel(), of("\u{1}"), of("\u{2}")] {
-        nobodys(&id).with_context(|| format!("{id:?}"))?;
+    for id in [placeholder(), of("\u{1}"), of("\u{2}")] {
+        check_no_message(&id).with_context(|| format!("{id:?}"))?;
     }
     Ok(())
 }
 
-fn nobodys(id: &Text) -> Result<()> {
+fn check_no_message(id: &Text) -> Result<()> {
     let mut queue = with_every_state()?;
     let before = queue.contents()?;
     for token in [Text::default(), token('l')] {
@@ -450,7 +450,10 @@ fn nobodys(id: &Text) -> Result<()> {
                 replies == ["GONE"] || replies == ["LOST"],
                 "{verb}: {replies:?}"
             );
-            ensure!(queue.contents()? == before, "{verb} took it for a message");
+            ensure!(
+                queue.contents()? == before,
+                "{verb} treated it as a message"
+            );
         }
     }
     for (verb, words) in [
@@ -460,7 +463,10 @@ fn nobodys(id: &Text) -> Result<()> {
         ("requeue", words!["ids", id]),
     ] {
         ensure!(queue.items(verb, T0, words)? == ["ABSENT"], "{verb}");
-        ensure!(queue.contents()? == before, "{verb} took it for a message");
+        ensure!(
+            queue.contents()? == before,
+            "{verb} treated it as a message"
+        );
     }
     ensure!(queue.ok("get", T0, words![id])?.part(1)?.list()?.is_empty());
     ensure!(
@@ -474,9 +480,9 @@ fn nobodys(id: &Text) -> Result<()> {
     Ok(())
 }
 
-/// What no script wrote into meta stops no call halfway.
+/// A foreign value in meta stops no call halfway.
 #[test]
-fn numbers_that_are_none_stop_no_push_or_cancel() -> Result<()> {
+fn foreign_values_in_meta_stop_no_push_or_cancel() -> Result<()> {
     for nonsense in ["abc", "1.5", "1e4", "-5", ""] {
         let mut queue = Queue::start()?;
         queue.push(T0, "a", T0 + 1, "payload")?;

@@ -1,4 +1,4 @@
-//! What `verify` and `audit` find when somebody wrote the keys by hand, and what they make of it.
+//! Faults in keys that were written by hand: `verify` and `audit` find and repair them.
 
 use anyhow::{Context, Result, ensure};
 
@@ -6,11 +6,11 @@ use super::{drain, with_every_state};
 use crate::model::check_structure;
 use crate::queue::{Calls, Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
-use crate::state::{KEYS, sentinel};
+use crate::state::{KEYS, placeholder};
 
-/// What is found, as words: kind, what, detail.
-fn look(queue: &mut Queue, now: u64, mend: bool) -> Result<Vec<[String; 3]>> {
-    let word = if mend { "1" } else { "" };
+/// The findings of verify and audit: kind, subject and detail of each.
+fn findings(queue: &mut Queue, now: u64, repair: bool) -> Result<Vec<[String; 3]>> {
+    let word = if repair { "1" } else { "" };
     let mut replies = vec![queue.ok("verify", now, words![word])?.part(1)?.clone()];
     for part in [
         "ready",
@@ -38,10 +38,10 @@ fn look(queue: &mut Queue, now: u64, mend: bool) -> Result<Vec<[String; 3]>> {
         .collect::<Result<Vec<_>>>()?
         .concat()
     {
-        let mendable =
+        let repairable =
             finding.part(0)?.text()? != "ready_limit" && finding.part(0)?.text()? != "wake";
         ensure!(
-            finding.part(3)?.int()? == i64::from(mend && mendable),
+            finding.part(3)?.int()? == i64::from(repair && repairable),
             "{finding:?}"
         );
         found.push([
@@ -54,29 +54,31 @@ fn look(queue: &mut Queue, now: u64, mend: bool) -> Result<Vec<[String; 3]>> {
     Ok(found)
 }
 
-/// Plants a fault; looking finds just this and changes nothing; mending finds it too; then nothing is found any more, the
-/// structure holds, and the message `id` is in `state`.
-fn mends(plant: &[Vec<Text>], finds: &[[&str; 3]], then: &[(&str, &str)]) -> Result<Queue> {
+/// Plants a fault. A check must find exactly this fault and change nothing, and a repair must find
+/// it too.
+/// After the repair a check finds nothing, the structure is sound, and each id of `then` is in its
+/// state.
+fn check_repair(plant: &[Vec<Text>], finds: &[[&str; 3]], then: &[(&str, &str)]) -> Result<Queue> {
     let mut queue = with_every_state()?;
     queue.through(Calls::ByRole)?; // an operator's rights suffice
     ensure!(
-        look(&mut queue, T0, false)?.is_empty() && look(&mut queue, T0, true)?.is_empty(),
-        "a sound queue"
+        findings(&mut queue, T0, false)?.is_empty() && findings(&mut queue, T0, true)?.is_empty(),
+        "findings in a sound queue"
     );
     for words in plant {
         let reply = queue.command(words.clone())?;
         ensure!(reply.code().is_none(), "{words:?}: {reply:?}");
     }
     let before = queue.contents()?;
-    let seen = look(&mut queue, T0, false)?;
+    let seen = findings(&mut queue, T0, false)?;
     ensure!(seen == finds, "found {seen:?}, not {finds:?}");
-    ensure!(queue.contents()? == before, "looking changed something");
-    let mended = look(&mut queue, T0, true)?;
+    ensure!(queue.contents()? == before, "the check changed a key");
+    let repaired = findings(&mut queue, T0, true)?;
     ensure!(
-        mended == finds || mended.iter().all(|one| seen.contains(one)),
-        "mended {mended:?}"
+        repaired == finds || repaired.iter().all(|one| seen.contains(one)),
+        "repaired {repaired:?}"
     );
-    let left = look(&mut queue, T0, false)?;
+    let left = findings(&mut queue, T0, false)?;
     ensure!(left.is_empty(), "left {left:?}");
     let state = queue.state()?;
     check_structure(&state, false, None)?;
@@ -100,8 +102,8 @@ const KEPT: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn a_payload_without_a_place_is_put_among_the_dead() -> Result<()> {
-    let mut queue = mends(
+fn a_payload_in_no_state_becomes_a_dead_letter() -> Result<()> {
+    let mut queue = check_repair(
         &[words!["ZREM", "dueq:{q}:scheduled", "s"]],
         &[["unplaced", "s", ""]],
         &[("s", "dead"), KEPT[1], KEPT[2], KEPT[3]],
@@ -119,7 +121,7 @@ fn a_payload_without_a_place_is_put_among_the_dead() -> Result<()> {
 }
 
 #[test]
-fn a_place_without_a_payload_is_removed() -> Result<()> {
+fn an_entry_without_a_payload_is_removed() -> Result<()> {
     for (id, at) in [
         ("s", "scheduled"),
         ("r", "ready"),
@@ -130,7 +132,7 @@ fn a_place_without_a_payload_is_removed() -> Result<()> {
         if id == "d" {
             finds.insert(0, ["attrs", "d", "absent"]);
         }
-        let mut queue = mends(
+        let mut queue = check_repair(
             &[words!["HDEL", "dueq:{q}:messages", id]],
             &finds,
             &[(id, "absent")],
@@ -141,30 +143,30 @@ fn a_place_without_a_payload_is_removed() -> Result<()> {
 }
 
 #[test]
-fn an_id_in_two_places_stays_in_one() -> Result<()> {
+fn an_id_in_two_states_stays_in_one() -> Result<()> {
     let (scheduled, dead, leases) = ("dueq:{q}:scheduled", "dueq:{q}:dead", "dueq:{q}:leases");
     let far = T0 + 5 * SECOND;
-    mends(
+    check_repair(
         &[words!["ZADD", scheduled, far, "l"]],
         &[["doubled", "l", "leased scheduled"]],
         &KEPT,
     )?;
-    mends(
+    check_repair(
         &[words!["ZADD", dead, T0, "l"]],
         &[["doubled", "l", "leased dead"]],
         &KEPT,
     )?;
-    mends(
+    check_repair(
         &[words!["ZADD", scheduled, far, "d"]],
         &[["doubled", "d", "dead scheduled"]],
         &KEPT,
     )?;
-    mends(
+    check_repair(
         &[words!["ZADD", scheduled, far, "r"]],
         &[["doubled", "r", "scheduled ready"]],
         &[("r", "scheduled"), KEPT[0], KEPT[2]],
     )?;
-    let mut queue = mends(
+    let mut queue = check_repair(
         &[words![
             "RPUSH",
             "dueq:{q}:ready",
@@ -175,8 +177,8 @@ fn an_id_in_two_places_stays_in_one() -> Result<()> {
         &KEPT,
     )?;
     ensure!(drain(&mut queue, T0)? == ["r"], "it is delivered once");
-    // In a second state by a lease that nobody has a token for: it waits.
-    mends(
+    // The second state is a lease without a claim: the message stays scheduled.
+    check_repair(
         &[words!["ZADD", leases, far, "s"]],
         &[["doubled", "s", "leased scheduled"], ["unclaimed", "s", ""]],
         &KEPT,
@@ -191,47 +193,49 @@ fn a_lease_and_its_claim_belong_together() -> Result<()> {
         words!["HSET", claims, "l", "short"],
         words!["HSET", claims, "l", "x".repeat(20)],
     ] {
-        // A claim that is nobody's: its handler has lost it, and the reap takes it back, charged as a crash.
+        // The claim is unreadable: its handler has lost the message, and the reap takes it back as
+        // a crash.
         let finds = [
             ["claim", CLAIM, "counts 1, holds 0"],
             ["unclaimed", "l", ""],
         ];
-        let mut queue = mends(&[plant], &finds, &KEPT)?;
+        let mut queue = check_repair(&[plant], &finds, &KEPT)?;
         ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["LOST"]);
     }
     let leased = words!["ZADD", "dueq:{q}:leases", T0, "r"];
-    mends(
+    check_repair(
         &[leased, words!["LTRIM", "dueq:{q}:ready", 0, 0]],
         &[["unclaimed", "r", ""]],
         &[("r", "leased")],
     )?;
-    // Without a lease and without a claim nobody knows that it was claimed.
+    // Without a lease and a claim, no key shows that the message was claimed.
     let finds = [["claim", CLAIM, "counts 1, holds 0"], ["unplaced", "l", ""]];
-    mends(
+    check_repair(
         &[words!["HDEL", claims, "l"]],
         &finds,
         &[("l", "dead"), KEPT[0], KEPT[1]],
     )?;
-    // Said to be extended, and no lease of its own: the claim is there, its handler can settle it.
+    // The claim is marked as extended, but the id has no lease of its own. Its handler can settle
+    // it.
     let plant = words!["HSET", claims, "l", format!("{}{T0}+", token('l').text())];
-    let mut queue = mends(
+    let mut queue = check_repair(
         &[plant],
         &[["claim", CLAIM, "counts 1, holds 0"], ["unleased", "l", ""]],
         &KEPT,
     )?;
     ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"]);
-    mends(
+    check_repair(
         &[words!["HSET", claims, "s", "y".repeat(20)]],
         &[["unleased", "s", ""]],
         &KEPT,
     )?;
-    mends(
+    check_repair(
         &[words!["HSET", claims, "nobody", "y".repeat(20)]],
         &[["unleased", "nobody", ""]],
         &KEPT,
     )?;
     let far = T0 + 90_000 * SECOND;
-    mends(
+    check_repair(
         &[words!["ZADD", "dueq:{q}:leases", far, of('\u{1}')]],
         &[["score", CLAIM, &format!("leased {far}")]],
         &KEPT,
@@ -239,16 +243,16 @@ fn a_lease_and_its_claim_belong_together() -> Result<()> {
     Ok(())
 }
 
-/// The token of `l`, as findings tell it.
+/// The token of `l` as findings show it.
 const CLAIM: &str = "6c6c6c6c6c6c6c6c6c6c6c6c6c6c6c6c";
 
-/// What the claim of `l` left beside it.
+/// The field with the ids (kind 1) or the count (kind 2) of the claim of `l`.
 fn of(kind: char) -> String {
     format!("{kind}{}", token('l').text())
 }
 
 #[test]
-fn what_a_claim_left_beside_its_ids_fits_them_again() -> Result<()> {
+fn a_claims_record_is_repaired_to_fit_its_ids() -> Result<()> {
     let (claims, leases) = ("dueq:{q}:claims", "dueq:{q}:leases");
     let (ids, count) = (of('\u{1}'), of('\u{2}'));
     for (plant, finds) in [
@@ -281,7 +285,7 @@ fn what_a_claim_left_beside_its_ids_fits_them_again() -> Result<()> {
             vec![["unmarked", "l", ""]],
         ),
     ] {
-        let mut queue = mends(std::slice::from_ref(&plant), &finds, &KEPT)
+        let mut queue = check_repair(std::slice::from_ref(&plant), &finds, &KEPT)
             .with_context(|| format!("{plant:?}"))?;
         ensure!(
             queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"],
@@ -293,20 +297,20 @@ fn what_a_claim_left_beside_its_ids_fits_them_again() -> Result<()> {
             "{plant:?}: nothing is left: {state:?}"
         );
     }
-    let strangers = words![
+    let foreign = words![
         "HSET",
         claims,
         format!("\u{1}{}", token('k').text()),
         "a\nb"
     ];
-    mends(
-        &[strangers],
+    check_repair(
+        &[foreign],
         &[["claim", "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", "no lease"]],
         &KEPT,
     )?;
-    let strangers = words!["HSET", claims, format!("\u{2}{}", token('k').text()), 3];
-    mends(
-        &[strangers],
+    let foreign = words!["HSET", claims, format!("\u{2}{}", token('k').text()), 3];
+    check_repair(
+        &[foreign],
         &[["claim", "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", "no ids"]],
         &KEPT,
     )?;
@@ -316,12 +320,12 @@ fn what_a_claim_left_beside_its_ids_fits_them_again() -> Result<()> {
 #[test]
 fn attributes_without_a_payload_or_a_meaning_are_removed() -> Result<()> {
     let attrs = "dueq:{q}:attrs";
-    mends(
+    check_repair(
         &[words!["HSET", attrs, "nobody", "1 0 - \n"]],
         &[["attrs", "nobody", "absent"]],
         &KEPT,
     )?;
-    mends(
+    check_repair(
         &[words!["HSET", attrs, "s", "gibberish"]],
         &[["attrs", "s", ""]],
         &KEPT,
@@ -330,8 +334,8 @@ fn attributes_without_a_payload_or_a_meaning_are_removed() -> Result<()> {
 }
 
 #[test]
-fn an_entry_that_is_none_is_removed() -> Result<()> {
-    let mut queue = mends(
+fn a_malformed_ready_entry_is_removed() -> Result<()> {
+    let mut queue = check_repair(
         &[words!["RPUSH", "dueq:{q}:ready", "gibberish"]],
         &[["entry", "gibberish", ""]],
         &KEPT,
@@ -341,24 +345,24 @@ fn an_entry_that_is_none_is_removed() -> Result<()> {
 }
 
 #[test]
-fn a_time_that_is_none_becomes_one_that_is_not_early() -> Result<()> {
+fn an_invalid_time_becomes_one_that_is_not_early() -> Result<()> {
     let (scheduled, dead) = ("dueq:{q}:scheduled", "dueq:{q}:dead");
-    mends(
+    check_repair(
         &[words!["ZADD", scheduled, "-5", "s"]],
         &[["score", "s", "scheduled -5"]],
         &KEPT,
     )?;
-    mends(
+    check_repair(
         &[words!["ZADD", scheduled, "1700000000000.25", "s"]],
         &[["score", "s", "scheduled 1700000000000.25"]],
         &KEPT,
     )?;
-    mends(
+    check_repair(
         &[words!["ZADD", scheduled, "+inf", "s"]],
         &[["score", "s", "scheduled inf"]],
         &[("s", "dead")],
     )?;
-    mends(
+    check_repair(
         &[words!["ZADD", dead, "+inf", "d"]],
         &[["score", "d", "dead inf"]],
         &KEPT,
@@ -367,25 +371,25 @@ fn a_time_that_is_none_becomes_one_that_is_not_early() -> Result<()> {
 }
 
 #[test]
-fn a_lost_sentinel_comes_back() -> Result<()> {
+fn a_lost_placeholder_is_restored() -> Result<()> {
     for key in KEYS {
         let name = format!("dueq:{{q}}:{key}");
         let (plant, finds) = match key {
             "ready" => (words!["LPOP", &name], name.clone()),
             "claims" | "messages" | "attrs" | "meta" => {
-                (words!["HDEL", &name, sentinel()], name.clone())
+                (words!["HDEL", &name, placeholder()], name.clone())
             }
-            _ => (words!["ZREM", &name, sentinel()], name.clone()),
+            _ => (words!["ZREM", &name, placeholder()], name.clone()),
         };
-        mends(&[plant], &[["placeholder", &finds, ""]], &KEPT)?;
+        check_repair(&[plant], &[["placeholder", &finds, ""]], &KEPT)?;
     }
-    mends(
-        &[words!["ZADD", "dueq:{q}:dead", 5, sentinel()]],
+    check_repair(
+        &[words!["ZADD", "dueq:{q}:dead", 5, placeholder()]],
         &[["placeholder", "dueq:{q}:dead", ""]],
         &KEPT,
     )?;
-    // A whole key: what was in it is gone, and its payload is found without a place.
-    mends(
+    // The whole key is lost: the payload of its message is in no state.
+    check_repair(
         &[words!["DEL", "dueq:{q}:scheduled"]],
         &[
             ["placeholder", "dueq:{q}:scheduled", ""],
@@ -397,13 +401,13 @@ fn a_lost_sentinel_comes_back() -> Result<()> {
 }
 
 #[test]
-fn a_meta_that_lost_its_layout_is_the_queue_again() -> Result<()> {
-    mends(
+fn a_lost_layout_or_incarnation_is_restored() -> Result<()> {
+    check_repair(
         &[words!["HDEL", "dueq:{q}:meta", "layout"]],
         &[["meta", "layout", ""]],
         &KEPT,
     )?;
-    mends(
+    check_repair(
         &[words!["HDEL", "dueq:{q}:meta", "incarnation"]],
         &[["meta", "incarnation", ""]],
         &KEPT,
@@ -412,7 +416,7 @@ fn a_meta_that_lost_its_layout_is_the_queue_again() -> Result<()> {
 }
 
 #[test]
-fn numbers_in_meta_are_numbers_again() -> Result<()> {
+fn malformed_numbers_in_meta_are_repaired() -> Result<()> {
     let meta = "dueq:{q}:meta";
     for field in [
         "max_attempts",
@@ -426,7 +430,7 @@ fn numbers_in_meta_are_numbers_again() -> Result<()> {
         "died",
         "seq",
     ] {
-        let mut queue = mends(
+        let mut queue = check_repair(
             &[words!["HSET", meta, field, "gibberish"]],
             &[["meta", field, "gibberish"]],
             &KEPT,
@@ -443,7 +447,7 @@ fn numbers_in_meta_are_numbers_again() -> Result<()> {
     Ok(())
 }
 
-/// What no script writes, and HINCRBY refuses, now or soon: among that are digits that a pattern takes for a number.
+/// Values that no script writes and HINCRBY refuses, now or soon. Some consist of digits only.
 const NO_COUNTS: [&str; 7] = [
     "0x10",
     "007",
@@ -455,7 +459,7 @@ const NO_COUNTS: [&str; 7] = [
 ];
 
 #[test]
-fn a_counter_that_cannot_go_on_stops_no_repair_halfway() -> Result<()> {
+fn an_unusable_counter_stops_no_repair_halfway() -> Result<()> {
     for field in ["seq", "died"] {
         for value in NO_COUNTS {
             let mut queue = with_every_state()?;
@@ -467,29 +471,32 @@ fn a_counter_that_cannot_go_on_stops_no_repair_halfway() -> Result<()> {
                 reply.part(3)?.list()?[0].part(3)?.int()? == 0,
                 "{field} {value:?}: {reply:?}"
             );
-            ensure!(queue.contents()? == before, "{field} {value:?}: half done");
+            ensure!(
+                queue.contents()? == before,
+                "{field} {value:?}: the audit changed a key"
+            );
         }
     }
     Ok(())
 }
 
 #[test]
-fn a_counter_that_cannot_go_on_is_found_and_begins_anew() -> Result<()> {
+fn an_unusable_counter_is_found_and_reset() -> Result<()> {
     for field in ["seq", "died", "pushed"] {
         for value in NO_COUNTS {
             let plant = words!["HSET", "dueq:{q}:meta", field, value];
-            let mut queue = mends(&[plant], &[["meta", field, value]], &KEPT)?;
+            let mut queue = check_repair(&[plant], &[["meta", field, value]], &KEPT)?;
             queue.ok("push", T0, words!["", "new", T0 + 9 * SECOND, "", ""])?;
             queue.ok("bury", T0, words!["l", token('l'), ""])?;
         }
-        mends(
+        check_repair(
             &[words!["HSET", "dueq:{q}:meta", field, "9999999999999999"]],
             &[],
             &KEPT,
         )?;
     }
-    // Of a limit that somebody configured so nothing is counted on.
-    mends(
+    // A configured limit is not a counter: no script adds to it.
+    check_repair(
         &[words!["HSET", "dueq:{q}:meta", "max_attempts", "007"]],
         &[],
         &KEPT,
@@ -498,27 +505,27 @@ fn a_counter_that_cannot_go_on_is_found_and_begins_anew() -> Result<()> {
 }
 
 #[test]
-fn a_queue_for_tests_is_found_by_who_calls_by_the_servers_clock() -> Result<()> {
+fn calls_by_the_servers_clock_find_a_queue_for_tests() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("push", "", words!["", "a", "+3600000", "", ""])?;
-    let verify = |queue: &mut Queue, now: &str, mend: &str| -> Result<Vec<Reply>> {
+    let verify = |queue: &mut Queue, now: &str, repair: &str| -> Result<Vec<Reply>> {
         Ok(queue
-            .ok("verify", now, words![mend])?
+            .ok("verify", now, words![repair])?
             .part(1)?
             .list()?
             .to_vec())
     };
     ensure!(
         verify(&mut queue, &T0.to_string(), "1")?.is_empty(),
-        "who brings a clock wants it"
+        "a call with a time of its own needs the field"
     );
-    for (mend, mended) in [("", 0), ("1", 1)] {
-        let found = verify(&mut queue, "", mend)?;
+    for (repair, repaired) in [("", 0), ("1", 1)] {
+        let found = verify(&mut queue, "", repair)?;
         ensure!(
             found.len() == 1 && found[0].part(1)?.text()? == "test",
             "{found:?}"
         );
-        ensure!(found[0].part(3)?.int()? == mended, "{found:?}");
+        ensure!(found[0].part(3)?.int()? == repaired, "{found:?}");
     }
     ensure!(verify(&mut queue, "", "")?.is_empty());
     ensure!(queue.call("stats", T0, words![])?.code() == Some("BADNOW"));
@@ -526,7 +533,7 @@ fn a_queue_for_tests_is_found_by_who_calls_by_the_servers_clock() -> Result<()> 
 }
 
 #[test]
-fn a_listpack_becomes_a_table() -> Result<()> {
+fn a_listpack_is_found_and_converted() -> Result<()> {
     let mut queue = Queue::start_with(&[
         "--zset-max-listpack-value",
         "4096",
@@ -534,14 +541,14 @@ fn a_listpack_becomes_a_table() -> Result<()> {
         "4096",
     ])?;
     queue.push(T0, "a", T0 + 5, "payload")?;
-    let seen = look(&mut queue, T0, false)?;
+    let seen = findings(&mut queue, T0, false)?;
     ensure!(
         seen.len() == 9 && seen.iter().all(|one| one[0] == "listpack"),
         "{seen:?}"
     );
     let before = queue.state()?;
-    ensure!(look(&mut queue, T0, true)?.len() == 9);
-    ensure!(look(&mut queue, T0, false)?.is_empty());
+    ensure!(findings(&mut queue, T0, true)?.len() == 9);
+    ensure!(findings(&mut queue, T0, false)?.is_empty());
     let mut after = queue.state()?;
     after
         .meta
@@ -551,36 +558,36 @@ fn a_listpack_becomes_a_table() -> Result<()> {
 }
 
 #[test]
-fn work_without_a_bell_is_rung_for_if_nobody_beats() -> Result<()> {
+fn work_without_wake_up_tokens_gets_them_if_no_node_beats() -> Result<()> {
     let wake = "dueq:{q}:wake";
     let mut queue = with_every_state()?;
     queue.command(words!["DEL", wake])?;
     ensure!(
-        look(&mut queue, T0, false)?.is_empty(),
-        "somebody may just have taken the tokens"
+        findings(&mut queue, T0, false)?.is_empty(),
+        "a node may just have taken the tokens"
     );
     let late = T0 + 10 * SECOND;
     let finds = [["silent", wake, "10000"].map(str::to_owned)];
-    ensure!(look(&mut queue, late, false)? == finds);
-    ensure!(queue.state()?.wake.is_empty(), "looking does not ring");
-    ensure!(look(&mut queue, late, true)? == finds);
-    ensure!(queue.state()?.wake.len() == 2 && look(&mut queue, late, false)?.is_empty());
+    ensure!(findings(&mut queue, late, false)? == finds);
+    ensure!(queue.state()?.wake.is_empty(), "the check adds no tokens");
+    ensure!(findings(&mut queue, late, true)? == finds);
+    ensure!(queue.state()?.wake.len() == 2 && findings(&mut queue, late, false)?.is_empty());
 
     queue.command(words!["DEL", wake])?;
     queue.ok("beat", late, words!["node", "stay"])?;
     queue.command(words!["DEL", wake])?;
     ensure!(
-        look(&mut queue, late, false)?.is_empty(),
-        "the next beat rings"
+        findings(&mut queue, late, false)?.is_empty(),
+        "the next beat adds tokens"
     );
     queue.command(words!["SET", wake, "somebody else's"])?;
-    ensure!(look(&mut queue, late, true)? == [["wake", wake, ""].map(str::to_owned)]);
+    ensure!(findings(&mut queue, late, true)? == [["wake", wake, ""].map(str::to_owned)]);
     ensure!(queue.command(words!["GET", wake])? == "somebody else's".into());
     Ok(())
 }
 
 #[test]
-fn large_payloads_are_looked_at_a_few_at_a_time() -> Result<()> {
+fn audit_reads_large_payloads_a_few_at_a_time() -> Result<()> {
     let mut queue = Queue::start()?;
     for id in 0..40 {
         queue.push(T0, &id.to_string(), T0 + 5, &"x".repeat(1_000_000))?;

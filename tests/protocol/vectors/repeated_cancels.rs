@@ -17,9 +17,9 @@ fn a_cancelled_id_that_was_pushed_again_is_cancelled_no_more() -> Result<()> {
     Ok(())
 }
 
-/// Whatever became of the message that was pushed in between, and whoever cancelled the former one.
+/// This holds for every fate of the newer message, and for every caller of the first cancel.
 #[test]
-fn a_repeated_cancel_leaves_alone_what_was_pushed_since() -> Result<()> {
+fn a_repeated_cancel_leaves_a_newer_message_alone() -> Result<()> {
     type Fate = fn(&mut Queue) -> Result<()>;
     let fates: [(&str, Fate); 4] = [
         ("scheduled", |_| Ok(())),
@@ -53,8 +53,12 @@ fn a_repeated_cancel_leaves_alone_what_was_pushed_since() -> Result<()> {
                     queue.items("cancel", now, words![format!("{dead}since={since}"), "a"])?;
                 ensure!(answer == ["CANCELLED earlier"], "{fate}: {answer:?}");
             }
-            ensure!(queue.contents()? == before, "{fate}: it changed something");
-            // First called after that cancel, it means what was pushed then; and so does one after 12 s.
+            ensure!(
+                queue.contents()? == before,
+                "{fate}: the repetition changed a key"
+            );
+            // A cancel first called after the earlier one means the newer message. So does one
+            // after 12 s.
             let means = match fate {
                 "leased" => "LEASED",
                 "acked" => "ABSENT",
@@ -79,7 +83,7 @@ fn a_repeated_cancel_leaves_alone_what_was_pushed_since() -> Result<()> {
 }
 
 #[test]
-fn what_a_cancel_takes_for_a_repetition() -> Result<()> {
+fn cancel_refuses_malformed_options() -> Result<()> {
     let mut queue = Queue::start()?;
     for word in [
         "0",

@@ -1,4 +1,4 @@
-//! A call whose reply was lost and that the client repeats: the effect of one.
+//! A client repeats a call whose reply was lost: both have the effect of one.
 
 use anyhow::{Result, ensure};
 
@@ -7,7 +7,7 @@ use crate::reply::{Text, words};
 
 #[test]
 fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
-    // What becomes of the message between the first attempt and the next ones.
+    // A fate of the message between the first attempt and the next ones.
     type Fate = fn(&mut Queue) -> Result<()>;
     let ended = format!("FINISHED {}.000", T0 + 1);
     let fates: [(&str, Fate); 6] = [
@@ -66,7 +66,7 @@ fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
                     "{fate}, due {due}, at {at}"
                 );
             }
-            // Another call makes a new message, when and however it comes.
+            // Another call creates a new message, with or without an attempt.
             if !there {
                 for other in [attempt(T0 + 2, 2), String::new()] {
                     let push = words![other, "a", due, "another", ""];
@@ -82,7 +82,7 @@ fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
     Ok(())
 }
 
-/// Clients count `until` from the earliest time that they know of: microseconds decide.
+/// Clients count `until` from the earliest time that they know of, so microseconds decide.
 #[test]
 fn first_attempt_and_end_are_compared_in_microseconds() -> Result<()> {
     for (end, first, answer) in [
@@ -117,11 +117,12 @@ fn first_attempt_and_end_are_compared_in_microseconds() -> Result<()> {
     Ok(())
 }
 
-/// A call is remembered at once if all its messages were created or found; else each of them.
+/// One name remembers a call if all its messages were created or found. Else each of them has a
+/// name, too.
 #[test]
 fn a_repeated_call_makes_none_of_its_messages_again() -> Result<()> {
     let calls: [(&str, u64, &str, usize); 5] = [
-        // due, option of the third, how many names are remembered
+        // due time, option of the third item, number of remembered names
         ("soon", T0, "", 1),
         ("within 12 s", T0 + 12_000, "", 1),
         ("later", T0 + HOUR, "", 0),
@@ -168,7 +169,7 @@ fn a_repeated_call_makes_none_of_its_messages_again() -> Result<()> {
             T0 + 1,
             [words![token('a'), 2], both.concat()].concat(),
         )?;
-        // A repetition may leave out what its client gave up.
+        // A repetition may omit messages that its client gave up.
         let part: Vec<Text> = [&push[..1], &push[5..9], &push[17..]].concat();
         for at in [T0 + 2, T0 + 9_999] {
             let answers = queue.items("push", at, push.clone())?;
@@ -203,7 +204,8 @@ fn a_repeated_call_makes_none_of_its_messages_again() -> Result<()> {
     Ok(())
 }
 
-/// Two producers push one id, as they may: neither makes a second message of it, though one found it there.
+/// Two producers push one id. Neither repetition creates a second message, although one call only
+/// found the id.
 #[test]
 fn a_push_that_found_its_id_is_recognised_too() -> Result<()> {
     let mut queue = Queue::start()?;
@@ -223,7 +225,7 @@ fn a_push_that_found_its_id_is_recognised_too() -> Result<()> {
 }
 
 #[test]
-fn an_attempt_of_many_leaves_a_new_call_of_the_same_ids_alone() -> Result<()> {
+fn a_new_call_of_the_same_ids_is_not_a_repetition() -> Result<()> {
     let mut queue = Queue::start()?;
     let push = |number: u64, ids: &[&str]| -> Vec<Text> {
         words![attempt(T0, number)]
@@ -262,7 +264,7 @@ fn an_attempt_of_many_leaves_a_new_call_of_the_same_ids_alone() -> Result<()> {
 }
 
 #[test]
-fn until_may_be_12_s_ahead_and_not_more() -> Result<()> {
+fn until_may_be_at_most_12_s_ahead() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut push = |until: u64| {
         queue.items(
@@ -280,7 +282,7 @@ fn until_may_be_12_s_ahead_and_not_more() -> Result<()> {
     Ok(())
 }
 
-/// A memory from before the clock went back far would else last as long as it went back.
+/// Otherwise a memory from before a large step of the clock would last as long as the step.
 #[test]
 fn no_memory_lasts_longer_than_12_s_after_the_clock_went_back() -> Result<()> {
     let mut queue = Queue::start()?;

@@ -1,4 +1,5 @@
-//! Users with the rights of one role: they do what is theirs, and what is not leaves no trace, called either way.
+//! Users with the rights of one role. Verbs of their role work. Other verbs leave no trace, as
+//! script or as function.
 
 use anyhow::{Result, ensure};
 use dueq::Role;
@@ -12,7 +13,7 @@ use crate::scripts::{self, SCRIPTS, VERBS};
 
 const ROLES: [Role; 3] = [Role::Producer, Role::Consumer, Role::Operator];
 
-/// A queue in which each verb has something to do, and its scripts both ways.
+/// A queue in which each verb has work, with the scripts and the Functions library loaded.
 fn ready() -> Result<Queue> {
     let mut queue = Queue::start()?;
     queue.through(crate::queue::Calls::Fcall)?;
@@ -28,7 +29,7 @@ fn fill(queue: &mut Queue) -> Result<()> {
     queue.ok("pause", T0, words![])?;
     queue.ok("resume", T0, words![])?;
     queue.push(T0, "due", T0, "payload")?;
-    // A lease that ran out, and a hold that is over: reap has work.
+    // A lease has run out and `reap_after` is past: reap has work.
     queue.command(words![
         "HSET",
         "dueq:{q}:meta",
@@ -76,7 +77,7 @@ fn denied(reply: &Reply) -> bool {
     .any(|why| text.contains(why))
 }
 
-/// What is a role's own. An operator may everything.
+/// Whether a role may call a verb. An operator may call every verb.
 fn may(role: Role, verb: &str) -> bool {
     role == Role::Operator || role_of(verb) == role
 }
@@ -103,7 +104,7 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
                         reply.code().is_none(),
                         "{role:?} cannot {how} {verb}: {reply:?}"
                     );
-                    // What audit and verify mend, an operator mends in `repairs`.
+                    // The tests in `repairs` cover the repairs of an operator.
                     let reads =
                         scripts::verb(verb).only_reads() || ["audit", "verify"].contains(&verb);
                     ensure!(
@@ -116,7 +117,7 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
                         "{role:?}: {how} {verb} was refused, and left a trace"
                     );
                 } else {
-                    // Reading what it may read by hand anyway.
+                    // The role may read the same keys by hand.
                     ensure!(
                         reply.code().is_none() && queue.contents()? == before,
                         "{role:?} did {how} {verb}"
@@ -132,9 +133,9 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
     Ok(())
 }
 
-/// Where there is nothing to refuse in the queue, what is not one's own is refused all the same, or does nothing.
+/// Redis refuses these verbs in every state of the queue: absent, empty, paused and full.
 #[test]
-fn what_an_operator_alone_may_is_refused_in_any_state() -> Result<()> {
+fn an_operators_verbs_are_refused_to_others_in_any_state() -> Result<()> {
     let mut queue = ready()?;
     for role in [Role::Producer, Role::Consumer] {
         let mut user = queue.user(role, "q")?;
@@ -178,9 +179,10 @@ fn what_an_operator_alone_may_is_refused_in_any_state() -> Result<()> {
     Ok(())
 }
 
-/// The one exception: making a queue takes an operator's rights, and a push without them leaves sentinels behind.
+/// The one exception: creating a queue needs an operator's rights, and a push without them leaves
+/// placeholders.
 #[test]
-fn a_queue_that_a_push_began_is_completed_by_an_operator() -> Result<()> {
+fn an_operator_completes_a_queue_that_a_push_began() -> Result<()> {
     let mut queue = ready()?;
     for role in [Role::Producer, Role::Consumer] {
         for call in both_ways("push", "dueq:{q}", [words![T0], plausible("push")].concat()) {
@@ -195,7 +197,7 @@ fn a_queue_that_a_push_began_is_completed_by_an_operator() -> Result<()> {
             );
             ensure!(
                 !state.meta.contains_key(&"layout".into()),
-                "{role:?} made a queue"
+                "{role:?} created a queue"
             );
             queue.ok("configure", T0, words!["max_attempts", 3])?;
             ensure!(
@@ -211,7 +213,7 @@ fn a_queue_that_a_push_began_is_completed_by_an_operator() -> Result<()> {
     Ok(())
 }
 
-/// By hand, past the scripts: what Redis keeps apart by command and key.
+/// Commands without a script: Redis separates the roles by command and key.
 #[test]
 fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
     let mut queue = ready()?;
@@ -232,7 +234,8 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
     ] {
         ensure!(denied(&command(&mut producer, &words)?), "{words:?}");
     }
-    // It may look up when a lease runs out, and so it sees tokens: no script takes one from it.
+    // A producer may read when a lease runs out, and so it sees tokens. No script accepts them from
+    // it.
     let claim = command(
         &mut producer,
         &["HGET", "dueq:{q}:claims", "l"].map(Text::from),
@@ -259,7 +262,7 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
 }
 
 #[test]
-fn nobody_reaches_another_queue() -> Result<()> {
+fn no_role_reaches_another_queue() -> Result<()> {
     let mut queue = ready()?;
     let mut users: Vec<Connection> = ROLES
         .into_iter()
@@ -272,7 +275,7 @@ fn nobody_reaches_another_queue() -> Result<()> {
                 ensure!(denied(&command(user, &call)?), "{verb}");
             }
         }
-        // A script that declares its own keys and names another queue's.
+        // A script that declares no keys and names a key of another queue.
         let code = "return redis.call('HGETALL', 'dueq:{q}:messages')";
         for words in [
             words!["EVAL", code, 0],

@@ -1,4 +1,4 @@
-//! What a claim takes of much, and how long each message of it waits when its lease runs out again and again.
+//! Claims of many messages, and the back-off of messages that crash repeatedly.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::state::State;
 
 const MEGABYTE: usize = 1_000_000;
 
-/// Payloads so long that a claim reads four at a time, and among them an entry that it does not grant.
+/// The payloads are so long that a claim reads four at a time. One entry among them is not granted.
 #[test]
 fn a_hole_between_two_reads_shifts_no_payload() -> Result<()> {
     for payload_is_gone in [false, true] {
@@ -33,7 +33,7 @@ fn a_hole_between_two_reads_shifts_no_payload() -> Result<()> {
                 &format!("m{number}"),
             )?;
         }
-        // Without the hole's own due it stands between the others: it is promoted with them.
+        // The hole is promoted with the others.
         queue.ok("promote", T0 + 2_000, words![100])?;
         if payload_is_gone {
             queue.command(words!["HDEL", "dueq:{q}:messages", "hole"])?;
@@ -64,7 +64,7 @@ fn a_hole_between_two_reads_shifts_no_payload() -> Result<()> {
     Ok(())
 }
 
-/// Due messages count up to the ready limit, together with the ready ones.
+/// Ready and due messages count together, up to the ready limit.
 #[test]
 fn a_share_counts_due_messages_up_to_the_ready_limit() -> Result<()> {
     for ready in [0, 600] {
@@ -89,7 +89,7 @@ fn a_share_counts_due_messages_up_to_the_ready_limit() -> Result<()> {
             .len();
         ensure!(
             granted == 250,
-            "{ready} ready: {granted} of 1,000 to one of four nodes"
+            "{ready} ready: one of four nodes got {granted} of 1,000"
         );
     }
     Ok(())
@@ -108,7 +108,7 @@ fn crash(queue: &mut Queue, now: u64, ids: u64, letter: char) -> Result<()> {
     Ok(())
 }
 
-/// A message that kills its node comes back beside others each time.
+/// The jitter separates a message that crashes its node from the others of its claim.
 #[test]
 fn messages_that_crash_together_wait_for_different_times() -> Result<()> {
     let mut queue = Queue::start()?;

@@ -1,4 +1,4 @@
-//! Who is not the holder of a message changes nothing about it.
+//! A call without the current token of a message changes nothing about it.
 
 use anyhow::{Result, ensure};
 
@@ -49,7 +49,7 @@ fn every_byte_of_a_token_counts() -> Result<()> {
 }
 
 #[test]
-fn an_ack_leaves_what_it_lost_to_its_new_holder() -> Result<()> {
+fn an_ack_leaves_lost_messages_to_their_new_claim() -> Result<()> {
     let mut queue = Queue::start()?;
     for id in ["a", "b", "c"] {
         queue.ok("push", T0, words!["", id, T0, "payload", "max_attempts=3"])?;

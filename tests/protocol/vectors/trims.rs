@@ -1,4 +1,4 @@
-//! What is kept is bounded, and what is emptied is emptied in steps.
+//! Memories and dead letters are bounded, and calls remove messages in bounded steps.
 
 use anyhow::{Result, ensure};
 
@@ -6,7 +6,7 @@ use super::{count, expect, ids, remove};
 use crate::queue::{DAY, HOUR, Queue, T0, attempt, token};
 use crate::reply::{Text, words};
 
-/// The queue with so many dead, which died a millisecond apart: 0 at T0, 1 at T0 + 1 and so on.
+/// A queue with `number` dead letters, a millisecond apart: 0 died at T0, 1 at T0 + 1 and so on.
 fn dead(number: u64) -> Result<Queue> {
     let mut queue = Queue::start()?;
     for place in 0..number {
@@ -19,9 +19,9 @@ fn dead(number: u64) -> Result<Queue> {
 }
 
 #[test]
-fn a_beat_forgets_what_is_over_500_at_a_time() -> Result<()> {
+fn a_beat_forgets_500_expired_names_at_a_time() -> Result<()> {
     let mut queue = Queue::start()?;
-    // Without a beat nothing of this is over: each call remembers itself.
+    // Each push adds one name to the memory. None of them has expired yet.
     for call in 0..1_200 {
         let until = attempt(T0 + call / 400, call);
         queue.ok("push", T0, words![until, call.to_string(), "+1", "", ""])?;
@@ -50,7 +50,7 @@ fn each_added_memory_entry_trims_two_expired_ones() -> Result<()> {
     for place in 0..40 {
         queue.push(T0, &place.to_string(), T0 + HOUR, "")?;
     }
-    // 10 cancelled now, and 12 s later one after the other by every verb that remembers.
+    // Ten cancels now, and 12 s later a call of each verb that remembers names.
     let ids = |from: u64, to: u64| {
         (from..to)
             .flat_map(|place| words![place.to_string()])
@@ -65,7 +65,7 @@ fn each_added_memory_entry_trims_two_expired_ones() -> Result<()> {
         ("reschedule", words!["22", "+1", ""]),
         ("push", words![attempt(now - 9_990, 1), "new", "+1", "", ""]),
     ] {
-        // What it remembers of a message: its cancel, and when it ended or moved; a push, its call.
+        // Purge and cancel remember the cancel and the end. The others remember one name.
         let more = if matches!(verb, "purge" | "cancel") {
             2
         } else {
@@ -75,7 +75,7 @@ fn each_added_memory_entry_trims_two_expired_ones() -> Result<()> {
         left -= more;
         ensure!(
             queue.state()?.recent.len() == left + 1,
-            "{verb}: {more} more and twice as many less"
+            "{verb}: adds {more} and trims twice as many"
         );
     }
     Ok(())
@@ -108,7 +108,7 @@ fn the_oldest_dead_are_trimmed_beyond_a_number_and_an_age() -> Result<()> {
 }
 
 #[test]
-fn requeue_is_bounded_and_begins_with_the_oldest() -> Result<()> {
+fn requeue_is_bounded_and_starts_with_the_oldest() -> Result<()> {
     let mut queue = dead(5)?;
     let now = T0 + HOUR;
     let oldest = |queue: &mut Queue, limit: u64, before: &str| -> Result<(i64, i64)> {
@@ -122,11 +122,11 @@ fn requeue_is_bounded_and_begins_with_the_oldest() -> Result<()> {
     );
     ensure!(
         oldest(&mut queue, 10, &(T0 + 1).to_string())? == (0, 0),
-        "none died so early"
+        "no message died so early"
     );
     ensure!(
         oldest(&mut queue, 10, &(T0 + 2).to_string())? == (1, 0),
-        "only those up to then are counted"
+        "only messages that died up to then count"
     );
     let before = queue.state()?;
     ensure!(
@@ -148,7 +148,7 @@ fn requeue_is_bounded_and_begins_with_the_oldest() -> Result<()> {
 }
 
 #[test]
-fn purge_is_bounded_and_says_what_is_left() -> Result<()> {
+fn purge_is_bounded_and_returns_the_rest() -> Result<()> {
     for state in ["scheduled", "ready", "dead"] {
         let mut queue = if state == "dead" {
             dead(5)?
@@ -178,7 +178,7 @@ fn purge_is_bounded_and_says_what_is_left() -> Result<()> {
         let late = queue.items("push", T0 + 6, words![attempt(T0 + 4, 1), "0", T0, "", ""])?;
         ensure!(
             late == [format!("FINISHED {}.000", T0 + 5)],
-            "a late repetition does not bring it back: {late:?}"
+            "a late repetition does not restore it: {late:?}"
         );
     }
     Ok(())
@@ -251,7 +251,7 @@ fn dead_beyond_number_and_age_are_trimmed_once() -> Result<()> {
         T0 + 5,
         words!["dead_keep", 4, "dead_keep_ms", 1_000],
     )?;
-    // Two are too many, and three are too old: three go, the two among them.
+    // Two are beyond the number and three too old, with the two among them: three go.
     queue.ok("beat", T0 + 1_002, words!["node", "stay"])?;
     ensure!(ids(&queue.state()?.dead) == ["3", "4", "5"]);
     Ok(())

@@ -1,4 +1,4 @@
-//! Somebody else's key under one of ours: the call fails before it writes, or does not need that key.
+//! A value of a wrong type under a key: the call fails before it writes, or does not need that key.
 
 use anyhow::{Result, ensure};
 
@@ -9,7 +9,7 @@ use crate::scripts::{SCRIPTS, VERBS};
 use crate::state::KEYS;
 
 #[test]
-fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
+fn a_wrong_type_under_any_key_leaves_every_key_unchanged() -> Result<()> {
     let mut queue = Queue::start()?;
     let items = (0..5).flat_map(|number| words![format!("new {number}"), "+0", "payload", ""]);
     let several = words![attempt(T0, 1)]
@@ -24,7 +24,7 @@ fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
         for key in KEYS {
             queue.empty()?;
             seed(&mut queue)?;
-            // So that reap has something to do, which would otherwise read no further.
+            // Reap needs an expired lease: without one it would read no further.
             let beats =
                 ["last_beat", &T0.to_string(), "reap_after", "0"].map(crate::reply::Text::from);
             queue.command([words!["HSET", "dueq:{q}:meta"], beats.to_vec()].concat())?;
@@ -50,11 +50,11 @@ fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
             } else {
                 ensure!(
                     reply.code() == Some("WRONGTYPE"),
-                    "{verb} with a stranger under {key}: {reply:?}"
+                    "{verb} with a wrong type under {key}: {reply:?}"
                 );
                 ensure!(
                     after == before,
-                    "{verb} with a stranger under {key} failed half done"
+                    "{verb} with a wrong type under {key} failed after a write"
                 );
             }
         }
@@ -63,7 +63,7 @@ fn a_wrong_type_under_any_key_leaves_every_key_as_it_was() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_type_where_a_queue_would_be_made_makes_nothing() -> Result<()> {
+fn a_wrong_type_prevents_the_creation_of_a_queue() -> Result<()> {
     let mut queue = Queue::start()?;
     for verb in VERBS.iter().filter(|verb| verb.creates()) {
         let verb = verb.name;
@@ -75,11 +75,11 @@ fn a_wrong_type_where_a_queue_would_be_made_makes_nothing() -> Result<()> {
             let reply = queue.call(verb, T0, plausible(verb))?;
             ensure!(
                 reply.code() == Some("WRONGTYPE"),
-                "{verb} with a stranger under {key}: {reply:?}"
+                "{verb} with a wrong type under {key}: {reply:?}"
             );
             ensure!(
                 queue.contents()? == before,
-                "{verb} with a stranger under {key} failed half done"
+                "{verb} with a wrong type under {key} failed after a write"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Messages that upsert moves or replaces, and what push and upsert refuse of each other.
+//! Messages that upsert moves or replaces, and options that push and upsert refuse.
 
 use anyhow::{Result, ensure};
 
@@ -80,7 +80,7 @@ fn push_and_upsert_refuse_each_others_on_conflict() -> Result<()> {
 }
 
 #[test]
-fn replacing_begins_anew_and_rescheduling_does_not() -> Result<()> {
+fn replace_resets_failures_and_reschedule_keeps_them() -> Result<()> {
     for (option, attrs) in [
         (
             "on_conflict=reschedule",
@@ -107,7 +107,7 @@ fn replacing_begins_anew_and_rescheduling_does_not() -> Result<()> {
 }
 
 #[test]
-fn an_id_twice_in_a_batch_is_the_second_one_of_two_calls() -> Result<()> {
+fn an_id_twice_in_a_batch_acts_like_two_calls() -> Result<()> {
     let mut queue = Queue::start()?;
     let words = words!["", "a", T0 + 5, "1", "max_attempts=2", "a", T0 + 6, "2", ""];
     ensure!(queue.items("push", T0, words)? == ["CREATED", "EXISTS scheduled"]);
