@@ -1,5 +1,4 @@
-//! Makes random calls to a queue and to a model of it. Each call's reply and the whole state after
-//! it must be the model's.
+//! Makes random calls to a queue and a model of it, and compares each reply and the whole state.
 //!
 //! `DUEQ_MODEL_SEED` runs one more seed. `DUEQ_MODEL_STEPS` sets the length of each run.
 //! A failure names its seed and step.
@@ -132,7 +131,6 @@ struct Run {
     coverage: Coverage,
 }
 
-/// The kind of calls in a run.
 #[derive(Clone, Copy)]
 enum Kind {
     Mixed,
@@ -383,8 +381,7 @@ fn each_role_has_the_rights_for_its_verbs() -> Result<()> {
     Ok(())
 }
 
-/// Scripts and functions of release 0.1 and the scripts of today call one queue in turn: every reply
-/// and every state is what the model expects of one version alone.
+/// Release 0.1's scripts and functions and today's scripts call one queue, as the model expects.
 #[test]
 fn frozen_release_and_todays_scripts_share_a_queue() -> Result<()> {
     let coverage = run(

@@ -139,8 +139,8 @@ impl History {
             "CREATED" => {
                 let first = self.created.insert(call, now);
                 let repeated = first.is_some();
-                // Two cases are not promised. The clock passed `until` and went back: the memory is
-                // gone. It went back between push and end: the end seems to precede the push.
+                // The guarantee excludes two steps back of the clock. After `until` has passed, the
+                // memory is gone. Between push and end, the end seems to precede the push.
                 let ended = self
                     .ended
                     .get(&item.id)
