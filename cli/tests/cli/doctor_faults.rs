@@ -18,7 +18,7 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
     leased.extend(Duration::from_secs(600)).await?; // now it has a lease of its own
     healthy(&server)?;
     let key = |suffix: &str| format!("dueq:{{q}}:{suffix}");
-    let sentinel = format!("\0{}", "-".repeat(70));
+    let placeholder = format!("\0{}", "-".repeat(70));
     // The fault, the expected finding, and a command that prepares the next fault.
     let entry = format!("{LATER}:nobody");
     let count = format!("\u{2}{}", "k".repeat(16));
@@ -69,8 +69,8 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
             &[],
         ),
         (&["ZADD", "dead", "+inf", "dead"], "score dead", &[]),
-        (&["ZREM", "dead", &sentinel], "sentinel dueq:{q}:dead", &[]),
-        (&["LPOP", "ready"], "sentinel dueq:{q}:ready", &[]),
+        (&["ZREM", "dead", &placeholder], "placeholder dueq:{q}:dead", &[]),
+        (&["LPOP", "ready"], "placeholder dueq:{q}:ready", &[]),
         (
             &["HSET", "meta", "max_attempts", "many"],
             "meta max_attempts",
