@@ -69,7 +69,11 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
             &[],
         ),
         (&["ZADD", "dead", "+inf", "dead"], "score dead", &[]),
-        (&["ZREM", "dead", &placeholder], "placeholder dueq:{q}:dead", &[]),
+        (
+            &["ZREM", "dead", &placeholder],
+            "placeholder dueq:{q}:dead",
+            &[],
+        ),
         (&["LPOP", "ready"], "placeholder dueq:{q}:ready", &[]),
         (
             &["HSET", "meta", "max_attempts", "many"],
