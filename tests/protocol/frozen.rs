@@ -1,4 +1,4 @@
-//! Release 0.1 of the wire contract, as `tests/compat/0.1` keeps it: its scripts and its Functions library.
+//! Release 0.1 of the wire contract in `tests/compat/0.1`: its scripts and its Functions library.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,7 +62,7 @@ fn release_0_1_is_frozen() -> Result<()> {
     }
     ensure!(
         hash == FROZEN,
-        "tests/compat/0.1 has changed ({hash:#018x}): clients of release 0.1 keep calling what it holds"
+        "tests/compat/0.1 has changed ({hash:#018x}): clients of release 0.1 still call its scripts"
     );
     Ok(())
 }

@@ -30,7 +30,7 @@ pub(crate) enum Calls {
     InTurn,
     /// In turn, each call by a user with only the rights of the verb's role.
     ByRole,
-    /// As a script, as a script of the frozen release 0.1, and as a function of its library, in turn.
+    /// In turn as a script, as a script of the frozen release 0.1 and as a function of its library.
     BesideFrozen,
 }
 
@@ -137,7 +137,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Sets the way of the calls that follow.
+    /// Sets how the following calls reach the verbs.
     pub(crate) fn through(&mut self, calls: Calls) -> Result<()> {
         if calls != Calls::Evalsha {
             let code = match calls {

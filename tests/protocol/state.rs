@@ -1,4 +1,4 @@
-//! The whole state of a queue as Redis holds it: its ten keys and the wake-up list.
+//! The whole state of a queue in Redis: its ten keys and the wake-up list.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

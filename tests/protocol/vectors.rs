@@ -31,7 +31,8 @@ use crate::reply::{Text, words};
 use crate::scripts::verb;
 use crate::state::{Scores, State, in_order};
 
-/// A queue with a message in every state: `s` scheduled in an hour, `r` ready, `l` leased (token `l`), `d` dead.
+/// A queue with a message in every state: `s` scheduled in an hour, `r` ready, `l` leased (token
+/// `l`), `d` dead.
 fn with_every_state() -> Result<Queue> {
     let mut queue = Queue::start()?;
     seed(&mut queue)?;

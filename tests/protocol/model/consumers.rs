@@ -258,11 +258,12 @@ impl World {
     /// From the second crash on the script chooses the delay. The model checks its limits.
     pub(super) fn reap(&mut self, now: Now, limit: usize, after: &State) -> Result<Reply> {
         let mut late = self.listed("leased");
-        let (seen, hold) = self
+        let (seen, reap_after) = self
             .beats
             .as_ref()
-            .map_or((0, 0), |(_, _, seen, hold)| (*seen, *hold));
-        let awake = seen <= now.floor() && now.floor() - seen <= SILENCE_MS && hold <= now.floor();
+            .map_or((0, 0), |(_, _, seen, reap_after)| (*seen, *reap_after));
+        let awake =
+            seen <= now.floor() && now.floor() - seen <= SILENCE_MS && reap_after <= now.floor();
         late.retain(|(deadline, _)| *deadline <= now.floor() && awake);
         late.truncate(limit);
         let most = self.limit("max_crashes").unwrap_or(5);
@@ -327,9 +328,9 @@ impl World {
         }
         let clock = now.floor();
         let never = || (Default::default(), 0, clock, 0);
-        let (mut leader, mut until, seen, mut hold) = self.beats.take().unwrap_or_else(never);
+        let (mut leader, mut until, seen, mut reap_after) = self.beats.take().unwrap_or_else(never);
         if seen > clock || clock - seen > SILENCE_MS {
-            hold = clock + HOLD_MS;
+            reap_after = clock + HOLD_MS;
         }
         self.nodes
             .retain(|_, seen| *seen + SILENCE_MS > clock && *seen <= clock);
@@ -346,7 +347,7 @@ impl World {
             }
         }
         let leads = i64::from(leader == *node);
-        self.beats = Some((leader, until, clock, hold));
+        self.beats = Some((leader, until, clock, reap_after));
 
         self.forget(now, TRIM);
         let trimmed = self.trim_dead(clock);
@@ -356,7 +357,7 @@ impl World {
             header,
             leads.into(),
             self.nodes.len().into(),
-            hold.into(),
+            reap_after.into(),
             self.ready.len().into(),
         ])
     }

@@ -112,8 +112,8 @@ impl Driver {
             .map(|message| message.place.time())
             .collect();
         moments.extend(world.recent.values().map(|score| *score as u64));
-        if let Some((_, leader_until, seen, hold)) = &world.beats {
-            moments.extend([*leader_until, seen + 3_000, *hold, *hold]);
+        if let Some((_, leader_until, seen, reap_after)) = &world.beats {
+            moments.extend([*leader_until, seen + 3_000, *reap_after, *reap_after]);
         }
         moments.extend(
             self.kept

@@ -190,10 +190,10 @@ impl World {
         pairs.extend(
             LIMITS.map(|(name, default)| (name, self.limit(name).unwrap_or(default).into())),
         );
-        let (leader, leader_until, _, hold) = self.beats.clone().unwrap_or_default();
+        let (leader, leader_until, _, reap_after) = self.beats.clone().unwrap_or_default();
         pairs.extend([
             ("leader_until", leader_until.into()),
-            ("reap_after", hold.into()),
+            ("reap_after", reap_after.into()),
             ("leader", leader.into()),
         ]);
         let flat = pairs

@@ -335,12 +335,12 @@ impl World {
         if self.paused {
             meta.insert("paused".into(), "1".into());
         }
-        if let Some((leader, leader_until, seen, hold)) = &self.beats {
+        if let Some((leader, leader_until, seen, reap_after)) = &self.beats {
             meta.insert("leader".into(), leader.clone());
             for (name, time) in [
                 ("leader_until", leader_until),
                 ("last_beat", seen),
-                ("reap_after", hold),
+                ("reap_after", reap_after),
             ] {
                 meta.insert(name.into(), (*time).into());
             }

@@ -124,7 +124,10 @@ fn payloads_come_back_unchanged() -> Result<()> {
     for payload in &payloads {
         round_trip(&mut queue, &"id".into(), payload)?;
     }
-    ensure!(payloads[6].0.len() == 1_048_576, "exactly 1 MiB, the limit");
+    ensure!(
+        payloads[6].0.len() == 1_048_576,
+        "the payload must have 1 MiB, the limit"
+    );
     let beyond = Text([payloads[6].0.as_slice(), &[0]].concat());
     ensure!(
         queue.items("push", T0, words!["", "id", "+1", beyond, ""])?[0]

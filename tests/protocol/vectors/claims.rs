@@ -36,19 +36,25 @@ fn granted(queue: &mut Queue, count: u64) -> Result<usize> {
 fn a_claim_stops_at_4_mib_but_grants_at_least_one() -> Result<()> {
     const MIB: usize = 1_048_576;
     let mut queue = ready(&[MIB; 6])?;
-    ensure!(granted(&mut queue, 10)? == 4, "exactly 4 MiB");
+    ensure!(
+        granted(&mut queue, 10)? == 4,
+        "the claim must grant exactly 4 MiB"
+    );
     ensure!(granted(&mut queue, 10)? == 2);
 
     let mut queue = ready(&[5 * MIB, 5 * MIB, 1])?;
     ensure!(
         granted(&mut queue, 10)? == 1,
-        "a payload beyond the limit comes alone"
+        "a payload beyond the limit must come alone"
     );
     ensure!(granted(&mut queue, 10)? == 1);
     ensure!(granted(&mut queue, 10)? == 1);
 
     let mut queue = ready(&[4 * MIB - 1, 1, 1])?;
-    ensure!(granted(&mut queue, 10)? == 2, "filled to the byte");
+    ensure!(
+        granted(&mut queue, 10)? == 2,
+        "the claim must fill 4 MiB to the byte"
+    );
 
     // Small payloads first, so that the script reads many at a time, then large ones.
     let sizes: Vec<usize> = [vec![10; 200], vec![MIB; 5], vec![0; 20]].concat();
@@ -66,20 +72,32 @@ fn a_node_takes_its_share_of_ready_messages() -> Result<()> {
     for node in ["a", "b", "c", "d"] {
         queue.ok("beat", T0, words![node, "stay"])?;
     }
-    ensure!(granted(&mut queue, 1_000)? == 25, "a quarter");
-    ensure!(granted(&mut queue, 10)? == 10, "not more than it asks for");
+    ensure!(
+        granted(&mut queue, 1_000)? == 25,
+        "the share must be a quarter"
+    );
+    ensure!(
+        granted(&mut queue, 10)? == 10,
+        "the claim must grant the count asked for"
+    );
     ensure!(
         granted(&mut queue, 1_000)? == 16,
-        "a quarter of 65, rounded down"
+        "the share must be a quarter of 65, rounded down"
     );
     queue.ok("beat", T0, words!["d", "leave"])?;
-    ensure!(granted(&mut queue, 1_000)? == 16, "a third of 49");
+    ensure!(
+        granted(&mut queue, 1_000)? == 16,
+        "the share must be a third of 49"
+    );
     let (mut left, mut calls) = (33, 0);
     while left > 0 {
         left -= granted(&mut queue, 3)?;
         calls += 1;
     }
-    ensure!(calls > 11, "nodes share the last messages, too: {calls}");
+    ensure!(
+        calls > 11,
+        "nodes must share the last messages, too: {calls} calls"
+    );
     ensure!(granted(&mut queue, 1_000)? == 0);
     Ok(())
 }
@@ -244,7 +262,7 @@ fn a_paused_queue_grants_nothing_until_resumed() -> Result<()> {
     queue.ok("resume", T0, words![])?;
     ensure!(
         queue.state()?.wake.len() == 2,
-        "resume adds wake-up tokens for the ready messages"
+        "resume must add wake-up tokens for the ready messages"
     );
     ensure!(granted(&mut queue, 10)? == 2);
     Ok(())
@@ -303,7 +321,7 @@ fn a_claim_takes_ready_messages_first_and_none_early() -> Result<()> {
             .ok("claim", T0 + 3, words![0, token('u'), 500])?
             .deliveries()?
             .is_empty(),
-        "a claim of none"
+        "a claim of none granted a message"
     );
     queue.ok("pause", T0 + 3, words![])?;
     ensure!(
@@ -311,7 +329,7 @@ fn a_claim_takes_ready_messages_first_and_none_early() -> Result<()> {
             .ok("claim", T0 + 3, words![10, token('u'), 500])?
             .deliveries()?
             .is_empty(),
-        "paused"
+        "a claim granted a message of a paused queue"
     );
     queue.ok("resume", T0 + 3, words![])?;
     ensure!(
@@ -344,11 +362,17 @@ fn due_messages_are_shared_and_limited_like_ready_ones() -> Result<()> {
         for node in ["a", "b", "c", "d"] {
             queue.ok("beat", T0 + SECOND, words![node, "stay"])?;
         }
-        ensure!(claim(&mut queue, 1_000)? == 25, "a quarter");
-        ensure!(claim(&mut queue, 10)? == 10, "not more than it asks for");
+        ensure!(
+            claim(&mut queue, 1_000)? == 25,
+            "the share must be a quarter"
+        );
+        ensure!(
+            claim(&mut queue, 10)? == 10,
+            "the claim must grant the count asked for"
+        );
         ensure!(
             claim(&mut queue, 1_000)? == 16,
-            "a quarter of 65, rounded down"
+            "the share must be a quarter of 65, rounded down"
         );
     }
 
@@ -360,7 +384,7 @@ fn due_messages_are_shared_and_limited_like_ready_ones() -> Result<()> {
     queue.ok("promote", T0 + SECOND, words![2])?;
     ensure!(
         claim(&mut queue, 100)? == 4 && queue.state()?.scheduled.len() == 6,
-        "two of the four were ready"
+        "two of the four granted messages must be ready ones"
     );
     ensure!(claim(&mut queue, 100)? == 4);
     ensure!(claim(&mut queue, 100)? == 1);

@@ -40,13 +40,16 @@ fn the_first_crash_is_due_at_once_and_later_ones_back_off() -> Result<()> {
         };
         ensure!(
             due.int()? as u64 == T0 + 7,
-            "the claim reports the original due time"
+            "the claim must report the original due time"
         );
-        ensure!(attempt.int()? as u32 == crash, "the attempt");
+        ensure!(
+            attempt.int()? as u32 == crash,
+            "{attempt:?} is the attempt at crash {crash}"
+        );
         awake(&mut queue, now, now + 1_000)?;
         ensure!(
             reap(&mut queue, now + 999, 10)? == (0, 0),
-            "not before the deadline"
+            "reaped before the deadline"
         );
         let before = queue.state()?;
         now += 1_000;
@@ -55,7 +58,7 @@ fn the_first_crash_is_due_at_once_and_later_ones_back_off() -> Result<()> {
         let base = 500 << (crash - 1);
         match crash {
             1 => ensure!(due == Some(T0 + 7)),
-            6 => ensure!(due.is_none(), "beyond 5 crashes it is dead"),
+            6 => ensure!(due.is_none(), "scheduled after more than 5 crashes"),
             _ => ensure!(
                 due.is_some_and(|due| (now + base..=now + 3 * base).contains(&due)),
                 "crash {crash}: {due:?}"
@@ -105,7 +108,7 @@ fn failures_and_crashes_are_counted_apart() -> Result<()> {
     ensure!(queue.take(now, 1, &token('c'))? == ["a"]);
     ensure!(
         queue.items("retry", now, words!["a", token('c'), 0, "second"])? == ["DEAD"],
-        "the crash does not count as a failure"
+        "the crash must not count as a failure"
     );
     ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"2 1 - max_attempts=2\nsecond".into()));
     ensure!(queue.items("requeue", now, words!["ids", "a"])? == ["REQUEUED"]);
@@ -121,19 +124,22 @@ fn reap_waits_until_live_nodes_had_time_to_extend() -> Result<()> {
     ensure!(queue.take(T0, 2, &token('a'))?.len() == 2);
     ensure!(
         reap(&mut queue, T0, 10)? == (0, 0),
-        "no node has ever beaten"
+        "reaped before the first beat"
     );
     let first = queue.ok("beat", T0, words!["node", "stay"])?;
-    ensure!(first.part(3)?.int()? == 0, "the first beat delays no reap");
+    ensure!(
+        first.part(3)?.int()? == 0,
+        "the first beat must not delay the reap"
+    );
     let back = T0 + 60 * SECOND;
     ensure!(
         reap(&mut queue, back, 10)? == (0, 0),
-        "no node has beaten for a minute"
+        "reaped after a minute without a beat"
     );
     let beat = queue.ok("beat", back, words!["node", "stay"])?;
     ensure!(
         beat.part(3)?.int()? as u64 == back + 5 * SECOND,
-        "reap_after is 5 s ahead"
+        "reap_after must be 5 s ahead"
     );
     for second in 0..5 {
         queue.ok("beat", back + second * SECOND, words!["node", "stay"])?;
@@ -149,11 +155,11 @@ fn reap_waits_until_live_nodes_had_time_to_extend() -> Result<()> {
     );
     ensure!(
         reap(&mut queue, back + 5 * SECOND - 1, 10)? == (0, 0),
-        "to the millisecond"
+        "reaped 1 ms before reap_after"
     );
     ensure!(
         reap(&mut queue, back + 5 * SECOND, 10)? == (1, 0),
-        "only the lease that was not extended"
+        "only the lease without an extension may be reaped"
     );
     ensure!(
         queue.items("ack", back + 6 * SECOND, words![token('a'), 2, "a", "b"])? == ["OK", "LOST"]
@@ -171,23 +177,23 @@ fn an_outage_and_a_clock_step_delay_the_reap() -> Result<()> {
     queue.ok("claim", now, words![1, token('a'), 100])?;
     ensure!(
         reap(&mut queue, now + 3_001, 10)? == (0, 0),
-        "no node has beaten for 3 s"
+        "reaped more than 3 s after the last beat"
     );
     ensure!(
         reap(&mut queue, now - 1, 10)? == (0, 0),
-        "the last beat is in the future"
+        "reaped with the last beat in the future"
     );
     let back = queue.ok("beat", now - 1, words!["node", "stay"])?;
     ensure!(
         back.part(3)?.int()? as u64 == now - 1 + 5 * SECOND,
-        "a clock that goes back counts as an outage"
+        "a clock that goes back must count as an outage"
     );
     let outage = queue.ok("beat", now + 60 * SECOND, words!["node", "stay"])?;
     ensure!(outage.part(3)?.int()? as u64 == now + 65 * SECOND);
     let steady = queue.ok("beat", now + 63 * SECOND, words!["node", "stay"])?;
     ensure!(
         steady.part(3)?.int()? as u64 == now + 65 * SECOND,
-        "3 s without a beat are no outage"
+        "3 s without a beat must not count as an outage"
     );
     ensure!(reap(&mut queue, now + 65 * SECOND, 10)? == (1, 0));
     Ok(())

@@ -114,14 +114,14 @@ fn promote_stops_at_the_ready_limit_and_keeps_due_order() -> Result<()> {
     let moved = |queue: &mut Queue| queue.ok("promote", T0, words![1_000])?.part(1)?.int();
     ensure!(
         moved(&mut queue)? == 1_000 && moved(&mut queue)? == 0,
-        "the ready list holds 1,000"
+        "promote must stop at 1,000 ready messages"
     );
     ensure!(queue.state()?.ready.len() == 1_001 && queue.state()?.scheduled.len() == 4_001);
     let first = queue.ok("claim", T0, words![300, token('a'), SECOND])?;
     ensure!(first.part(1)?.int()? == 700 && first.deliveries()?.len() == 300);
     ensure!(
         moved(&mut queue)? == 300,
-        "promote moves as many as were claimed"
+        "promote must move as many messages as were claimed"
     );
     ensure!(Header::of(&first)?.head as u64 == T0 - 5_000 + 1_000);
 
@@ -179,7 +179,10 @@ fn a_clock_that_goes_back_makes_no_message_early() -> Result<()> {
     queue.ok("promote", T0 + 100, words![10])?;
     let before = queue.state()?;
     let claim = queue.ok("claim", T0 + 60, words![10, token('a'), SECOND])?;
-    ensure!(claim.deliveries()?.len() == 1, "b is due, a is not yet");
+    ensure!(
+        claim.deliveries()?.len() == 1,
+        "the claim must grant b only"
+    );
     expect(&mut queue, before, |state| {
         state.ready.truncate(1);
         add(&mut state.scheduled, "a", T0 + 100);

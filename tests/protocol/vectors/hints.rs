@@ -102,13 +102,16 @@ fn a_moved_head_is_published_and_resume_always_publishes() -> Result<()> {
     ensure!(listener.heard(&mut queue)? == [(T0 + 500).to_string()]);
     queue.ok("pause", T0, words![])?;
     queue.ok("reschedule", T0, words!["a", T0 + 400, ""])?;
-    ensure!(listener.heard(&mut queue)?.is_empty(), "paused");
+    ensure!(
+        listener.heard(&mut queue)?.is_empty(),
+        "a paused queue published a notice"
+    );
     queue.ok("resume", T0, words![])?;
     ensure!(listener.heard(&mut queue)? == [(T0 + 400).to_string()]);
     ensure!(queue.take(T0 + 400, 1, &token('a'))? == ["a"]);
     ensure!(
         listener.heard(&mut queue)? == [""],
-        "the promote left no head"
+        "promote must announce that no head is left"
     );
     queue.ok("retry", T0 + 400, words!["a", token('a'), 100, ""])?;
     ensure!(listener.heard(&mut queue)? == [(T0 + 500).to_string()]);
@@ -126,25 +129,28 @@ fn promote_publishes_the_new_head_unless_it_is_due_soon() -> Result<()> {
     queue.ok("promote", T0 + 99, words![10])?;
     ensure!(
         listener.heard(&mut queue)?.is_empty(),
-        "promote moved no message"
+        "promote moved no message and published a notice"
     );
     queue.ok("promote", T0 + 101, words![1])?;
     ensure!(
         listener.heard(&mut queue)?.is_empty(),
-        "the head is still due"
+        "a head that is still due needs no notice"
     );
     queue.ok("promote", T0 + 101, words![10])?;
     ensure!(
         listener.heard(&mut queue)?.is_empty(),
-        "a head 25 ms ahead is close"
+        "a head 25 ms ahead needs no notice"
     );
     queue.ok("promote", T0 + 126, words![10])?;
     ensure!(
         listener.heard(&mut queue)? == [(T0 + 152).to_string()],
-        "a head 26 ms ahead is not"
+        "a head 26 ms ahead needs a notice"
     );
     queue.ok("promote", T0 + 152, words![10])?;
-    ensure!(listener.heard(&mut queue)? == [""], "no head is left");
+    ensure!(
+        listener.heard(&mut queue)? == [""],
+        "a notice must announce that no head is left"
+    );
     Ok(())
 }
 
@@ -161,14 +167,23 @@ fn claim_of_due_messages_publishes_the_new_head() -> Result<()> {
         queue.ok("claim", T0 + at, words![1, token, SECOND])?;
         listener.heard(&mut queue)
     };
-    ensure!(claim(99)?.is_empty(), "the claim took no message");
-    ensure!(claim(101)?.is_empty(), "the head is still due");
-    ensure!(claim(101)?.is_empty(), "a head 25 ms ahead is close");
+    ensure!(
+        claim(99)?.is_empty(),
+        "the claim took no message and published a notice"
+    );
+    ensure!(
+        claim(101)?.is_empty(),
+        "a head that is still due needs no notice"
+    );
+    ensure!(claim(101)?.is_empty(), "a head 25 ms ahead needs no notice");
     ensure!(
         claim(126)? == [(T0 + 152).to_string()],
-        "a head 26 ms ahead is not"
+        "a head 26 ms ahead needs a notice"
     );
-    ensure!(claim(152)? == [""], "no head is left");
+    ensure!(
+        claim(152)? == [""],
+        "a notice must announce that no head is left"
+    );
     Ok(())
 }
 
@@ -241,13 +256,22 @@ fn wake_ups_follow_what_a_claim_leaves() -> Result<()> {
         queue.push(T0, id, T0 + 1, "")?;
     }
     queue.ok("promote", T0 + 1, words![10])?;
-    ensure!(queue.state()?.wake.len() == 2, "two are ready");
+    ensure!(
+        queue.state()?.wake.len() == 2,
+        "two ready messages need wake-up tokens"
+    );
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
     queue.ok("claim", T0 + 1, words![1, token('a'), SECOND])?;
-    ensure!(queue.state()?.wake.len() == 2, "one is left");
+    ensure!(
+        queue.state()?.wake.len() == 2,
+        "a remaining message needs wake-up tokens"
+    );
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
     queue.ok("claim", T0 + 1, words![1, token('b'), SECOND])?;
-    ensure!(queue.state()?.wake.is_empty(), "nothing is left");
+    ensure!(
+        queue.state()?.wake.is_empty(),
+        "no work is left and the list has tokens"
+    );
     Ok(())
 }
 
@@ -262,7 +286,10 @@ fn pushes_wake_nodes_only_for_messages_ready_now() -> Result<()> {
         T0,
         words!["", "moved", "+5000", "", "on_conflict=reschedule"],
     )?;
-    ensure!(queue.state()?.wake.is_empty(), "nothing is left");
+    ensure!(
+        queue.state()?.wake.is_empty(),
+        "no work is left and the list has tokens"
+    );
 
     // A foreign entry is in the ready list when the push creates the queue.
     queue.empty()?;
@@ -270,7 +297,7 @@ fn pushes_wake_nodes_only_for_messages_ready_now() -> Result<()> {
     queue.ok("push", T0, words!["", "new", "+5000", "", ""])?;
     ensure!(
         queue.state()?.wake.len() == 2,
-        "push adds tokens for the foreign entry"
+        "push must add tokens for the foreign entry"
     );
     Ok(())
 }

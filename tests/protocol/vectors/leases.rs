@@ -127,7 +127,7 @@ fn an_extended_message_has_a_lease_of_its_own() -> Result<()> {
     );
     ensure!(
         claims_and_leases(&mut queue)? == (2, 2),
-        "no message is under the claim's lease any more"
+        "the claim's lease must end: no message is under it"
     );
     sound(&mut queue)?;
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
@@ -187,7 +187,7 @@ fn an_old_claim_does_not_own_a_new_message_of_its_id() -> Result<()> {
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
     ensure!(
         leased(&queue.state()?)? == [Text::from("a")],
-        "b came back, and a stayed leased"
+        "b must come back, and a must stay leased"
     );
     ensure!(queue.items("ack", T0 + 31 * SECOND, words![token('n'), 1, "a"])? == ["OK"]);
     sound(&mut queue)
@@ -231,12 +231,12 @@ fn a_reap_ends_a_lease_whose_count_is_wrong() -> Result<()> {
     ensure!(queue.items("ack", T0, words![token('a'), 2, "a", "b"])? == ["OK", "OK"]);
     ensure!(
         claims_and_leases(&mut queue)? == (2, 1),
-        "the wrong count keeps the record after the last ack"
+        "the wrong count must keep the record after the last ack"
     );
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 0);
     ensure!(
         claims_and_leases(&mut queue)? == (0, 0),
-        "the reap removes the record when the lease runs out"
+        "the reap must remove the record when the lease runs out"
     );
     let mut queue = claimed(&["a", "b"])?;
     queue.command(words!["HDEL", "dueq:{q}:claims", &count])?;
@@ -254,7 +254,10 @@ fn claim_refuses_a_token_that_is_in_use() -> Result<()> {
     let before = queue.contents()?;
     let reply = queue.call("claim", T0, words![1, token('a'), SECOND])?;
     ensure!(reply.code() == Some("BADARGS"), "{reply:?}");
-    ensure!(queue.contents()? == before, "nothing was written");
+    ensure!(
+        queue.contents()? == before,
+        "the refused claim changed a key"
+    );
     ensure!(queue.items("extend", T0, words!["a", token('a'), 60 * SECOND])?[0].starts_with("OK"));
     ensure!(queue.items("ack", T0, words![token('a'), 1, "b"])? == ["OK"]);
     // The claim's lease has ended, and the extended message has its own: the token is free again.
@@ -317,7 +320,7 @@ fn leases_of_an_older_release_run_out_and_are_repaired() -> Result<()> {
         ensure!(claims_and_leases(&mut queue)? == (0, 0));
         let mut before = queue.state()?;
         remove(&mut before.scheduled, "a");
-        ensure!(before.scheduled.len() == 1, "it is scheduled");
+        ensure!(before.scheduled.len() == 1, "a must be scheduled");
     }
     Ok(())
 }
@@ -389,7 +392,7 @@ fn a_reap_looks_at_10_000_ids_at_most() -> Result<()> {
     alive(&mut queue, T0 + SECOND)?;
     ensure!(
         reap(&mut queue, T0 + SECOND, 1_000)? == 10,
-        "ten claims granted 10,000 ids"
+        "a reap must stop after ten claims of 1,000 ids"
     );
     ensure!(reap(&mut queue, T0 + SECOND, 1_000)? == 2);
     Ok(())

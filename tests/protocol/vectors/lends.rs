@@ -51,7 +51,7 @@ fn an_audit_ends_a_lease_beyond_a_day_in_a_minute() -> Result<()> {
     queue.ok("claim", T0 + 1, words![1, token('a'), DAY])?;
     ensure!(
         audit(&mut queue, T0, "leases")?.len() == 1,
-        "the clock went back by a millisecond"
+        "an audit must find a lease 1 ms beyond a day"
     );
     ensure!(
         State::score(&queue.state()?.leases, &lease_of(&token('a')))

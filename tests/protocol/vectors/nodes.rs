@@ -45,20 +45,20 @@ fn a_node_leads_until_2500_ms_after_its_last_beat() -> Result<()> {
     ensure!(beat(&mut queue, T0 + 1, "b", "stay")? == (false, 2));
     ensure!(
         beat(&mut queue, T0 + 1_000, "a", "stay")? == (true, 2),
-        "renewed"
+        "a must stay the leader after its beat"
     );
     ensure!(beat(&mut queue, T0 + 2_900, "b", "stay")? == (false, 2));
     ensure!(
         beat(&mut queue, T0 + 3_499, "b", "stay")? == (false, 2),
-        "to the millisecond"
+        "b became the leader 1 ms too early"
     );
     ensure!(
         beat(&mut queue, T0 + 3_500, "b", "stay")? == (true, 2),
-        "2.5 s after its last beat"
+        "b must lead 2.5 s after the last beat of a"
     );
     ensure!(
         beat(&mut queue, T0 + 3_600, "a", "stay")? == (false, 2),
-        "the former leader stays a standby"
+        "the former leader must stay a standby"
     );
     Ok(())
 }
@@ -70,7 +70,7 @@ fn a_leader_that_leaves_is_replaced_at_once() -> Result<()> {
     ensure!(beat(&mut queue, T0, "b", "stay")? == (false, 2));
     ensure!(
         beat(&mut queue, T0 + 1, "b", "leave")? == (false, 1),
-        "a standby that leaves changes no leader"
+        "a standby that leaves must not change the leader"
     );
     ensure!(beat(&mut queue, T0 + 2, "b", "stay")? == (false, 2));
     ensure!(beat(&mut queue, T0 + 3, "a", "leave")? == (false, 1));
@@ -85,11 +85,11 @@ fn a_clock_that_goes_back_keeps_no_dead_leader() -> Result<()> {
     ensure!(beat(&mut queue, T0 + 60_000, "dead", "stay")? == (true, 1));
     ensure!(
         beat(&mut queue, T0, "alive", "stay")? == (true, 1),
-        "leader_until is further ahead than a beat sets it"
+        "a leader_until beyond 2.5 s must not keep the leader"
     );
     ensure!(
         ids(&queue.state()?.nodes) == ["alive"],
-        "the dead node's last beat is in the future"
+        "a node with a last beat in the future must go"
     );
     Ok(())
 }

@@ -67,7 +67,7 @@ fn pages_show_each_message_once_and_end() -> Result<()> {
         for other in ["scheduled", "ready", "leased", "dead"] {
             ensure!(
                 other == state || pages(&mut queue, other, 5)?.is_empty(),
-                "{other} is empty"
+                "{other} must be empty"
             );
         }
     }
@@ -143,7 +143,7 @@ fn stats_show_states_limits_and_the_oldest_lateness() -> Result<()> {
     let mut queue = Queue::start()?;
     ensure!(
         *queue.ok("stats", T0, words![])?.part(1)? == Reply::List(Vec::new()),
-        "an absent queue has no stats"
+        "an absent queue must have no stats"
     );
     seed(&mut queue)?;
     queue.push(T0, "late", T0 + 50, "")?;

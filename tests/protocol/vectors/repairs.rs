@@ -79,7 +79,7 @@ fn check_repair(plant: &[Vec<Text>], finds: &[[&str; 3]], then: &[(&str, &str)])
         "repaired {repaired:?}"
     );
     let left = findings(&mut queue, T0, false)?;
-    ensure!(left.is_empty(), "left {left:?}");
+    ensure!(left.is_empty(), "a check after the repair found {left:?}");
     let state = queue.state()?;
     check_structure(&state, false, None)?;
     for (id, wanted) in then {
@@ -176,7 +176,7 @@ fn an_id_in_two_states_stays_in_one() -> Result<()> {
         &[["doubled", "r", "ready ready ready"]],
         &KEPT,
     )?;
-    ensure!(drain(&mut queue, T0)? == ["r"], "it is delivered once");
+    ensure!(drain(&mut queue, T0)? == ["r"], "r must be delivered once");
     // The second state is a lease without a claim: the message stays scheduled.
     check_repair(
         &[words!["ZADD", leases, far, "s"]],
@@ -289,12 +289,12 @@ fn a_claims_record_is_repaired_to_fit_its_ids() -> Result<()> {
             .with_context(|| format!("{plant:?}"))?;
         ensure!(
             queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"],
-            "{plant:?}: its handler can settle it"
+            "{plant:?}: the handler must be able to settle l"
         );
         let state = queue.state()?;
         ensure!(
             state.leases.len() == 1 && state.claims.len() == 1,
-            "{plant:?}: nothing is left: {state:?}"
+            "{plant:?}: a lease or a record is left: {state:?}"
         );
     }
     let foreign = words![
@@ -517,7 +517,7 @@ fn calls_by_the_servers_clock_find_a_queue_for_tests() -> Result<()> {
     };
     ensure!(
         verify(&mut queue, &T0.to_string(), "1")?.is_empty(),
-        "a call with a time of its own needs the field"
+        "a call with a time of its own must not report the field"
     );
     for (repair, repaired) in [("", 0), ("1", 1)] {
         let found = verify(&mut queue, "", repair)?;
@@ -553,7 +553,7 @@ fn a_listpack_is_found_and_converted() -> Result<()> {
     after
         .meta
         .insert("seq".into(), before.meta[&"seq".into()].clone());
-    ensure!(after == before, "nothing else changed");
+    ensure!(after == before, "the repair must change encodings only");
     Ok(())
 }
 
@@ -564,12 +564,15 @@ fn work_without_wake_up_tokens_gets_them_if_no_node_beats() -> Result<()> {
     queue.command(words!["DEL", wake])?;
     ensure!(
         findings(&mut queue, T0, false)?.is_empty(),
-        "a node may just have taken the tokens"
+        "no fault yet: a node may just have taken the tokens"
     );
     let late = T0 + 10 * SECOND;
     let finds = [["silent", wake, "10000"].map(str::to_owned)];
     ensure!(findings(&mut queue, late, false)? == finds);
-    ensure!(queue.state()?.wake.is_empty(), "the check adds no tokens");
+    ensure!(
+        queue.state()?.wake.is_empty(),
+        "the check must add no tokens"
+    );
     ensure!(findings(&mut queue, late, true)? == finds);
     ensure!(queue.state()?.wake.len() == 2 && findings(&mut queue, late, false)?.is_empty());
 
@@ -578,7 +581,7 @@ fn work_without_wake_up_tokens_gets_them_if_no_node_beats() -> Result<()> {
     queue.command(words!["DEL", wake])?;
     ensure!(
         findings(&mut queue, late, false)?.is_empty(),
-        "the next beat adds tokens"
+        "no fault: the next beat adds tokens"
     );
     queue.command(words!["SET", wake, "somebody else's"])?;
     ensure!(findings(&mut queue, late, true)? == [["wake", wake, ""].map(str::to_owned)]);

@@ -75,7 +75,7 @@ fn each_added_memory_entry_trims_two_expired_ones() -> Result<()> {
         left -= more;
         ensure!(
             queue.state()?.recent.len() == left + 1,
-            "{verb}: adds {more} and trims twice as many"
+            "{verb}: must add {more} and trim twice as many"
         );
     }
     Ok(())
@@ -102,7 +102,7 @@ fn the_oldest_dead_are_trimmed_beyond_a_number_and_an_age() -> Result<()> {
     queue.ok("beat", T0 + 30 * DAY + 2, words!["node", "stay"])?;
     ensure!(
         ids(&queue.state()?.dead) == ["3", "4", "5"],
-        "2 died 30 days ago, to the millisecond"
+        "2 must go exactly 30 days after it died"
     );
     Ok(())
 }
@@ -122,11 +122,11 @@ fn requeue_is_bounded_and_starts_with_the_oldest() -> Result<()> {
     );
     ensure!(
         oldest(&mut queue, 10, &(T0 + 1).to_string())? == (0, 0),
-        "no message died so early"
+        "requeued a message that died later"
     );
     ensure!(
         oldest(&mut queue, 10, &(T0 + 2).to_string())? == (1, 0),
-        "only messages that died up to then count"
+        "only messages that died up to then may count"
     );
     let before = queue.state()?;
     ensure!(
