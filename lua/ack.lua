@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- ack: ends deliveries that were handled (leased -> gone).
+-- ack: ends deliveries that were handled (leased -> absent).
 -- KEYS   the ten of the queue
 -- ARGV   now | per claim: token, how many ids follow, ids; 1 to 1,000 ids in all
 -- Reply  {header, {OK | GONE | LOST, ...}}, one for each id; one OK alone if it is the result of all

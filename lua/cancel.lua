@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- cancel: removes waiting messages (scheduled or ready -> gone), and dead ones if asked. After CANCELLED no claim
+-- cancel: removes waiting messages (scheduled or ready -> absent), and dead ones if asked. After CANCELLED no claim
 --         grants the message.
 -- KEYS   the ten of the queue
 -- ARGV   now | dead: 1 to cancel dead messages too, else empty; a repetition adds since=MS, the server's time at the

@@ -2,7 +2,7 @@
 -- push: stores new messages (absent -> scheduled). A message that is in the queue stays as it is: `upsert` changes it.
 -- KEYS   the ten of the queue; push makes them if they do not exist
 -- ARGV   now | attempt: '<until> <nonce>', or empty | per message, 1 to 1,000: id, due, payload, options
---        until: server ms of the first attempt + 10,000: 13 digits, and perhaps a dot and 3 digits
+--        until: server ms of the first try + 10,000: 13 digits, and perhaps a dot and 3 digits
 --        nonce: 8 to 64 random bytes, new for each call; a repetition of the call sends the same attempt
 --        due: unix ms, or +ms from now
 --        options: words of max_attempts=N, on_conflict=keep, traceparent=00-...

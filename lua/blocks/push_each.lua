@@ -19,11 +19,11 @@ local function live(score)
   score = tonumber(score)
   return score and score > now and score <= now_up + REPEAT_MS + 1 and score
 end
-local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first attempt
+local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first try
   local repeated = call_mark and (call_mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]))
   if repeated then return 'FINISHED' end
   local last = until_ms and ended and ended[i] and live(ended[i])
-  -- Until is the first attempt + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
+  -- Until is the first try + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
   local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
   return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
 end

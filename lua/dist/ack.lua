@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/ack.lua and lua/blocks: change these, not this file.
--- ack: ends deliveries that were handled (leased -> gone).
+-- ack: ends deliveries that were handled (leased -> absent).
 -- KEYS   the ten of the queue
 -- ARGV   now | per claim: token, how many ids follow, ids; 1 to 1,000 ids in all
 -- Reply  {header, {OK | GONE | LOST, ...}}, one for each id; one OK alone if it is the result of all

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/purge.lua and lua/blocks: change these, not this file.
--- purge: removes messages of one state (scheduled, ready or dead -> gone), a bounded step at a time.
+-- purge: removes messages of one state (scheduled, ready or dead -> absent), a bounded step at a time.
 -- KEYS   the ten of the queue
 -- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000
 -- Reply  {header, purged, left in that state}

@@ -329,8 +329,8 @@ fn refusal(sent: &Sent) {
     assert!(told.contains("10.0.0.1:6379"), "{told}");
     let code = code.expect("each refusal of a server has a code");
     match code.as_str() {
-        // A call that was refused before it began may be repeated; one that a script stopped
-        // halfway may not.
+        // The server refuses these before a script runs: not applied. An error inside a script
+        // leaves it unknown, except the errors that scripts raise before their first write.
         "NOSCRIPT" | "LOADING" | "READONLY" => {
             assert_eq!(error.was_applied(), Applied::No, "{told}")
         }

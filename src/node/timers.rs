@@ -15,7 +15,7 @@ pub(crate) const TICK: Duration = Duration::from_micros(100);
 /// How long a beat keeps its node the leader, counted from when the beat was sent. Redis counts as
 /// long from when it received the beat, so the old leader stops before another node can lead.
 const LEADER_TTL: Duration = Duration::from_millis(2_500);
-/// A standby acts this much later than the leader would, plus a share of as much per live node.
+/// A standby acts this much later than the leader would, plus a part of as much for each live node.
 const STANDBY_MS: u64 = 25;
 /// The longest delay of a standby.
 const MAX_STANDBY_MS: u64 = 1_000;

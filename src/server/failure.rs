@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_that_is_missing_within_a_script_leaves_open_what_it_did() {
+    fn a_denied_command_inside_a_script_leaves_it_unknown() {
         let of = |detail: &str| {
             of_call(
                 "here",

@@ -49,12 +49,6 @@ fn no_file_exceeds_its_line_limit() {
     }
 }
 
-/// Test names longer than 60 characters that still have to be shortened.
-const LONG_NAMES: &[&str] = &[
-    "a_right_that_is_missing_within_a_script_leaves_open_what_it_did",
-    "a_slow_reply_that_almost_agrees_does_not_spoil_a_good_estimate",
-];
-
 /// Names of the test functions in a file: the first `fn` after each test attribute.
 fn test_names(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
@@ -76,7 +70,7 @@ fn test_names_have_at_most_60_characters() {
         for (file, text) in files(folder, "rs") {
             for name in test_names(&text) {
                 assert!(
-                    name.len() <= 60 || LONG_NAMES.contains(&name),
+                    name.len() <= 60,
                     "{file}: the test name {name} has {} characters: shorten it to 60",
                     name.len()
                 );

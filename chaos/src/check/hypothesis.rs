@@ -144,7 +144,8 @@ impl Hypothesis {
         (self.failures, self.crashes, self.slack, self.again) = (0, 0, 0, again);
     }
 
-    /// The changes by which a lost claim may have taken it between its last change and this record.
+    /// The gaps in `seq` in which a claim without an answer may have leased this message: after its
+    /// last known change and before this record.
     fn hidden_grants<'a>(
         &self,
         record: &Record,

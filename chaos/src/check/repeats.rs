@@ -1,8 +1,8 @@
-//! Which pushes are attempts of the same call, and which answers a later attempt may get.
+//! Which pushes are tries of the same call, and which answers a later try may get.
 //!
 //! A push of an absent id makes a message, unless it is a repetition: its call was applied before,
-//! or the earlier message of its id ended or moved after its first attempt. Two rules follow. A
-//! call makes one message: if a second attempt gets `CREATED`, a repetition has made a second
+//! or the earlier message of its id ended or moved after its first try. Two rules follow. A
+//! call makes one message: if a second try gets `CREATED`, a repetition has made a second
 //! message. A call that began after the end had been answered gets `CREATED`: if it gets
 //! `FINISHED`, a new push is lost.
 
@@ -11,7 +11,7 @@ use super::hypothesis::Hypothesis;
 use super::record::{Push, Pushed, Record, What};
 use super::unknown::bit;
 
-/// How long after its first attempt a call ends: `until` minus this is the time of that attempt, or
+/// How long after its first try a call ends: `until` minus this is the time of that try, or
 /// a little earlier.
 const PATIENCE_MS: u64 = 10_000;
 

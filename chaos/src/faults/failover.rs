@@ -107,8 +107,8 @@ async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) 
 }
 
 /// The old master is frozen. When it continues, it does not know that it was replaced, and still
-/// serves some processes. The replica always lags, so that `seq` distinguishes the old master's
-/// later answers from its successor's.
+/// serves some processes. The replica always lags, so writes are certainly lost. The harness raises
+/// the new master's `seq` by a million, so a later answer of the old master is known by its `seq`.
 async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) -> Result<()> {
     let Servers { old, new, link } = servers;
     let mut behind = Vec::new();

@@ -29,7 +29,7 @@ fn repeated(is_lost: bool, verdict: &str) -> Story {
 }
 
 #[test]
-fn a_repetition_that_makes_a_second_message() {
+fn a_second_created_of_one_call_is_an_unexplained_duplicate() {
     for is_lost in [true, false] {
         repeated(is_lost, "CREATED").has(Kind::UnexplainedDuplicates);
     }
@@ -118,7 +118,7 @@ fn a_cancel_between_two_attempts_ends_both() {
 }
 
 #[test]
-fn a_single_attempt_is_repeated_after_finished() {
+fn a_single_try_is_repeated_after_finished() {
     let mut story = Story::new();
     story
         .push_with("a", "+900", until(0), "", "CREATED")

@@ -5,7 +5,7 @@ redis.register_function{function_name = 'dueq_push', flags = {}, callback = func
 -- push: stores new messages (absent -> scheduled). A message that is in the queue stays as it is: `upsert` changes it.
 -- KEYS   the ten of the queue; push makes them if they do not exist
 -- ARGV   now | attempt: '<until> <nonce>', or empty | per message, 1 to 1,000: id, due, payload, options
---        until: server ms of the first attempt + 10,000: 13 digits, and perhaps a dot and 3 digits
+--        until: server ms of the first try + 10,000: 13 digits, and perhaps a dot and 3 digits
 --        nonce: 8 to 64 random bytes, new for each call; a repetition of the call sends the same attempt
 --        due: unix ms, or +ms from now
 --        options: words of max_attempts=N, on_conflict=keep, traceparent=00-...
@@ -279,11 +279,11 @@ if not all_new then
     score = tonumber(score)
     return score and score > now and score <= now_up + REPEAT_MS + 1 and score
   end
-  local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first attempt
+  local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first try
     local repeated = call_mark and (call_mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]))
     if repeated then return 'FINISHED' end
     local last = until_ms and ended and ended[i] and live(ended[i])
-    -- Until is the first attempt + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
+    -- Until is the first try + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
     local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
     return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
   end
@@ -665,11 +665,11 @@ local function live(score)
   score = tonumber(score)
   return score and score > now and score <= now_up + REPEAT_MS + 1 and score
 end
-local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first attempt
+local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first try
   local repeated = call_mark and (call_mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]))
   if repeated then return 'FINISHED' end
   local last = until_ms and ended and ended[i] and live(ended[i])
-  -- Until is the first attempt + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
+  -- Until is the first try + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
   local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
   return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
 end
@@ -1191,7 +1191,7 @@ end}
 
 redis.register_function{function_name = 'dueq_ack', flags = {'allow-oom'}, callback = function(KEYS, ARGV)
 -- Made by scripts/lua-dist from lua/ack.lua and lua/blocks: change these, not this file.
--- ack: ends deliveries that were handled (leased -> gone).
+-- ack: ends deliveries that were handled (leased -> absent).
 -- KEYS   the ten of the queue
 -- ARGV   now | per claim: token, how many ids follow, ids; 1 to 1,000 ids in all
 -- Reply  {header, {OK | GONE | LOST, ...}}, one for each id; one OK alone if it is the result of all
@@ -2227,7 +2227,7 @@ end}
 
 redis.register_function{function_name = 'dueq_cancel', flags = {'allow-oom'}, callback = function(KEYS, ARGV)
 -- Made by scripts/lua-dist from lua/cancel.lua and lua/blocks: change these, not this file.
--- cancel: removes waiting messages (scheduled or ready -> gone), and dead ones if asked. After CANCELLED no claim
+-- cancel: removes waiting messages (scheduled or ready -> absent), and dead ones if asked. After CANCELLED no claim
 --         grants the message.
 -- KEYS   the ten of the queue
 -- ARGV   now | dead: 1 to cancel dead messages too, else empty; a repetition adds since=MS, the server's time at the
@@ -2865,7 +2865,7 @@ end}
 
 redis.register_function{function_name = 'dueq_purge', flags = {'allow-oom'}, callback = function(KEYS, ARGV)
 -- Made by scripts/lua-dist from lua/purge.lua and lua/blocks: change these, not this file.
--- purge: removes messages of one state (scheduled, ready or dead -> gone), a bounded step at a time.
+-- purge: removes messages of one state (scheduled, ready or dead -> absent), a bounded step at a time.
 -- KEYS   the ten of the queue
 -- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000
 -- Reply  {header, purged, left in that state}

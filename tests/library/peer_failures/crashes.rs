@@ -151,7 +151,7 @@ fn append_only_file(setup: &Setup) -> Result<PathBuf> {
 /// In asynq an expired lease counts as a failed try. A message that kills its process then charges
 /// the messages handled beside it, and archives those at their last try.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_burns_the_last_retry_of_innocents() -> Result<()> {
+async fn a_crash_charges_no_attempt_of_messages_beside_it() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     // Each message has one attempt, which no crash may use up.

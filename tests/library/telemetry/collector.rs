@@ -47,7 +47,7 @@ struct Kept {
     spans: BTreeMap<u64, Entry>,
     events: Vec<Entry>,
     entered: Vec<u64>,
-    /// The next event of this name panics if one of its fields contains this value.
+    /// Panics once, at the first event of this name that has a field with this value.
     panics: Option<(&'static str, &'static str)>,
 }
 

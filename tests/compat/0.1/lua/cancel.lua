@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/cancel.lua and lua/blocks: change these, not this file.
--- cancel: removes waiting messages (scheduled or ready -> gone), and dead ones if asked. After CANCELLED no claim
+-- cancel: removes waiting messages (scheduled or ready -> absent), and dead ones if asked. After CANCELLED no claim
 --         grants the message.
 -- KEYS   the ten of the queue
 -- ARGV   now | dead: 1 to cancel dead messages too, else empty; a repetition adds since=MS, the server's time at the

@@ -3,7 +3,7 @@
 -- push: stores new messages (absent -> scheduled). A message that is in the queue stays as it is: `upsert` changes it.
 -- KEYS   the ten of the queue; push makes them if they do not exist
 -- ARGV   now | attempt: '<until> <nonce>', or empty | per message, 1 to 1,000: id, due, payload, options
---        until: server ms of the first attempt + 10,000: 13 digits, and perhaps a dot and 3 digits
+--        until: server ms of the first try + 10,000: 13 digits, and perhaps a dot and 3 digits
 --        nonce: 8 to 64 random bytes, new for each call; a repetition of the call sends the same attempt
 --        due: unix ms, or +ms from now
 --        options: words of max_attempts=N, on_conflict=keep, traceparent=00-...
@@ -277,11 +277,11 @@ if not all_new then
     score = tonumber(score)
     return score and score > now and score <= now_up + REPEAT_MS + 1 and score
   end
-  local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first attempt
+  local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first try
     local repeated = call_mark and (call_mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]))
     if repeated then return 'FINISHED' end
     local last = until_ms and ended and ended[i] and live(ended[i])
-    -- Until is the first attempt + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
+    -- Until is the first try + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
     local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
     return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
   end
