@@ -76,7 +76,7 @@ impl Asking {
         );
     }
 
-    /// Whether a caller who pushes this id waits for replicas.
+    /// Whether a caller is pushing this id with a durability other than `Memory`.
     pub(super) fn waits_for_replicas(&self, id: &str) -> bool {
         self.seen
             .get(&Verb::Push)

@@ -1,4 +1,5 @@
-//! What a call without an answer explains, and what it does not (reviewed histories 1, 7 and 9).
+//! A call without an answer explains some findings of the checker and not others. The numbers in
+//! the tests (1, 7, 9) are those of recorded runs from which the cases come.
 
 use dueq_chaos::check::Kind;
 use dueq_chaos::history::{State, Verb};

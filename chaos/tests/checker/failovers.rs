@@ -5,7 +5,8 @@ use dueq_chaos::history::{Event, Phase, State, Verb};
 
 use crate::story::{Story, push};
 
-/// Pushes `a`, and `b` after it as it is told; the new master has only `a`.
+/// A story in which `a` is pushed and `tell` adds a push of `b`; after the failover the new master
+/// has only `a`.
 fn undone(tell: impl FnOnce(&mut Story) -> &mut Story) -> Story {
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");

@@ -254,7 +254,7 @@ fn remaining_messages_have_their_due_times() {
     dead(150).is_clean();
 }
 
-// 10: the original due is told after a reschedule of what had crashed twice.
+// Run 10: a message crashed twice and was rescheduled; later replies name the new due time.
 #[test]
 fn a_reschedule_after_two_crashes_has_one_due() {
     let claimed_with = |due_ms| {

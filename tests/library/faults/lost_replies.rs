@@ -8,7 +8,7 @@ use dueq::{
     State,
 };
 
-use super::proxied::{ACK, CANCEL, CLAIM, RESCHEDULE, RETRY, UPSERT, proxied};
+use super::proxied::{ACK, CANCEL, CLAIM, PUSH, RESCHEDULE, RETRY, UPSERT, proxied};
 use crate::support::{HOUR, claim_one, push_and_claim, setup, until, within};
 
 #[tokio::test]
@@ -214,5 +214,29 @@ async fn claim_with_a_lost_reply_is_repeated() -> Result<()> {
     );
     let first = setup.queue.get("first").await?.expect("leased");
     assert_eq!((first.state, first.crashes), (State::Leased, 0));
+    Ok(())
+}
+
+/// An upsert is never repeated after a lost reply, a push is. They are in different calls: an upsert
+/// beside a push must not make the push's outcome unknown.
+#[tokio::test]
+async fn push_beside_an_upsert_is_repeated_after_a_lost_reply() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    proxy.cut_reply_of(PUSH);
+    let upsert = Message::new("u")
+        .id("upsert")
+        .due(HOUR)
+        .on_conflict(OnConflict::Replace);
+    let (pushed, upserted) = tokio::join!(
+        queue.push(Message::new("p").id("push").due(HOUR)),
+        queue.push(upsert),
+    );
+    assert_eq!(pushed?, Pushed::Exists(State::Scheduled));
+    assert_eq!(proxy.cuts(), 1);
+    // The connection that was cut carried the upsert, too, or the upsert came later.
+    if let Err(error) = upserted {
+        assert_eq!(error.was_applied(), Applied::Unknown);
+    }
+    assert!(setup.queue.get("push").await?.is_some());
     Ok(())
 }

@@ -72,7 +72,7 @@ pub(crate) struct Simulation {
     tokens: u64,
 }
 
-/// The due of what is told in words is the server's, here ms after the start.
+/// A reply of a word and a due time: the server's clock, `ms` after the start of the story.
 fn told(word: &str, ms: u64) -> String {
     format!("{word} {}", Story::server(ms))
 }
