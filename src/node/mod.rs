@@ -22,7 +22,13 @@ pub(crate) mod newest_reply;
 pub(crate) mod notices;
 pub(crate) mod panics;
 pub(crate) mod precise_timer;
+pub(crate) mod queue_number;
 pub(crate) mod run;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the coordinator of many queues will use it")
+)]
+pub(crate) mod shares;
 pub(crate) mod slots;
 pub(crate) mod timers;
 pub(crate) mod wake;

@@ -1,0 +1,292 @@
+//! Which queue gets the next free handlers of a node. Pure: it reads no clock and does no I/O.
+//!
+//! All queues of a node share one limit of running handlers. A handler counts as running from the
+//! `allot` that gives it until its `release`.
+//!
+//! - A queue never has more than its `max`.
+//! - Within its reserve a queue may take any free handler. Beyond it, the queue leaves enough
+//!   handlers free for the unused reserves of all other queues.
+//! - `Order` decides between the queues that may take.
+
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use std::collections::{HashMap, hash_map::Entry};
+use std::fmt;
+use std::time::Duration;
+
+use super::queue_number::QueueNumber;
+
+/// What one queue may have of the node's handlers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShareSettings {
+    /// At least 1. Only `Order::Weighted` uses it.
+    pub(crate) weight: u32,
+    /// Handlers that no other queue may take.
+    pub(crate) reserve: usize,
+    /// The most handlers that it may have. `usize::MAX`: no limit of its own.
+    pub(crate) max: usize,
+}
+
+/// Which of the queues that may take a handler gets the next one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Order {
+    /// The queue with the fewest running handlers for its weight, at a tie the one added first.
+    Weighted,
+    /// The queue added first. A queue that has waited for `max_wait` is overdue: each overdue queue
+    /// gets one handler, the longest waiting first. Then at least one handler goes by rank before
+    /// the same queue has another such turn, so a long backlog cannot reverse the order.
+    Strict { max_wait: Duration },
+}
+
+/// A queue that could use handlers now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Want {
+    pub(crate) queue: QueueNumber,
+    /// How many it could use now.
+    pub(crate) handlers: usize,
+    /// How long its oldest due message has waited, as far as the node knows.
+    pub(crate) waited: Duration,
+}
+
+/// Why a queue cannot be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShareError {
+    ZeroWeight,
+    ZeroMax,
+    ReserveAboveMax {
+        reserve: usize,
+        max: usize,
+    },
+    /// `reserves` counts all queues of the node and the new one.
+    ReservesAboveConcurrency {
+        reserves: usize,
+        concurrency: usize,
+    },
+    AddedTwice,
+}
+
+impl fmt::Display for ShareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroWeight => f.write_str("its weight is 0; give at least 1"),
+            Self::ZeroMax => f.write_str("its max is 0; give at least 1, or pause the queue"),
+            Self::ReserveAboveMax { reserve, max } => {
+                write!(f, "its reserve of {reserve} is above its max of {max}")
+            }
+            Self::ReservesAboveConcurrency {
+                reserves,
+                concurrency,
+            } => write!(
+                f,
+                "with it the reserves are {reserves} handlers, above the worker's concurrency of {concurrency}"
+            ),
+            Self::AddedTwice => f.write_str("the worker has this queue already"),
+        }
+    }
+}
+
+impl std::error::Error for ShareError {}
+
+/// The state of one queue.
+struct Share {
+    settings: ShareSettings,
+    /// The order of adding.
+    rank: u64,
+    running: usize,
+    paused: bool,
+    removed: bool,
+    /// The round in which it had its last turn as an overdue queue.
+    overdue_turn: Option<u64>,
+}
+
+impl Share {
+    fn may_take(&self) -> bool {
+        !self.paused && !self.removed
+    }
+
+    /// The part of its reserve that must stay free for it.
+    fn unused_reserve(&self) -> usize {
+        if self.may_take() {
+            self.settings.reserve.saturating_sub(self.running)
+        } else {
+            0
+        }
+    }
+}
+
+/// The running handlers of a node's queues.
+pub(crate) struct Shares {
+    concurrency: usize,
+    order: Order,
+    queues: HashMap<QueueNumber, Share>,
+    added: u64,
+    /// The sum over `queues`; also of those that were removed.
+    running: usize,
+    /// The sum over `queues`, paused ones included.
+    reserves: usize,
+    /// The sum over `queues`.
+    unused_reserves: usize,
+    /// Grows when a handler goes by rank: overdue queues may have their next turn.
+    round: u64,
+}
+
+impl Shares {
+    pub(crate) fn new(concurrency: usize, order: Order) -> Self {
+        Self {
+            concurrency,
+            order,
+            queues: HashMap::new(),
+            added: 0,
+            running: 0,
+            reserves: 0,
+            unused_reserves: 0,
+            round: 0,
+        }
+    }
+
+    /// Adds a queue behind those added before. After an error nothing has changed.
+    pub(crate) fn add(
+        &mut self,
+        queue: QueueNumber,
+        settings: ShareSettings,
+    ) -> Result<(), ShareError> {
+        let ShareSettings {
+            weight,
+            reserve,
+            max,
+        } = settings;
+        if weight == 0 {
+            return Err(ShareError::ZeroWeight);
+        }
+        if max == 0 {
+            return Err(ShareError::ZeroMax);
+        }
+        if reserve > max {
+            return Err(ShareError::ReserveAboveMax { reserve, max });
+        }
+        let reserves = self.reserves.saturating_add(reserve);
+        if reserves > self.concurrency {
+            return Err(ShareError::ReservesAboveConcurrency {
+                reserves,
+                concurrency: self.concurrency,
+            });
+        }
+        let Entry::Vacant(entry) = self.queues.entry(queue) else {
+            return Err(ShareError::AddedTwice);
+        };
+        entry.insert(Share {
+            settings,
+            rank: self.added,
+            running: 0,
+            paused: false,
+            removed: false,
+            overdue_turn: None,
+        });
+        self.added += 1;
+        self.reserves = reserves;
+        self.unused_reserves += reserve;
+        Ok(())
+    }
+
+    /// Gives the queue nothing more. Its running handlers count until they are released.
+    pub(crate) fn remove(&mut self, queue: QueueNumber) {
+        let reserve = self.change(queue, |share| {
+            let reserve = if share.removed {
+                0
+            } else {
+                share.settings.reserve
+            };
+            share.removed = true;
+            reserve
+        });
+        self.reserves -= reserve.unwrap_or(0);
+    }
+
+    /// While a queue is paused it gets nothing, and its share and reserve go to the others.
+    pub(crate) fn set_paused(&mut self, queue: QueueNumber, paused: bool) {
+        self.change(queue, |share| share.paused = paused);
+    }
+
+    /// Gives free handlers to the queues of `wants`, at most what each asks for, and counts them as
+    /// running. The first of the reply is the queue that got the first handler. `wants` has a queue
+    /// at most once. Costs O(wants + handlers given × log wants); other queues cost nothing.
+    pub(crate) fn allot(&mut self, wants: &[Want]) -> Vec<(QueueNumber, usize)> {
+        match wants {
+            _ if self.free() == 0 => Vec::new(),
+            [want] => self.allot_to_one(want),
+            _ => self.allot_in_turns(wants),
+        }
+    }
+
+    fn allot_to_one(&mut self, want: &Want) -> Vec<(QueueNumber, usize)> {
+        let handlers = want.handlers.min(self.free_for(want.queue));
+        if handlers == 0 {
+            return Vec::new();
+        }
+        self.take(want.queue, handlers);
+        self.round += 1;
+        vec![(want.queue, handlers)]
+    }
+
+    /// Handlers of the queue ended, or it did not need them.
+    pub(crate) fn release(&mut self, queue: QueueNumber, handlers: usize) {
+        self.change(queue, |share| {
+            debug_assert!(handlers <= share.running, "released more than it had");
+            share.running = share.running.saturating_sub(handlers);
+        });
+    }
+
+    /// How many handlers the queue has.
+    pub(crate) fn running(&self, queue: QueueNumber) -> usize {
+        self.queues.get(&queue).map_or(0, |share| share.running)
+    }
+
+    /// How many handlers no queue has, reserved ones included.
+    pub(crate) fn free(&self) -> usize {
+        self.concurrency - self.running
+    }
+
+    /// How many handlers the queue would get now if no other queue wanted any.
+    pub(crate) fn free_for(&self, queue: QueueNumber) -> usize {
+        self.queues
+            .get(&queue)
+            .map_or(0, |share| self.free_to(share))
+    }
+
+    fn free_to(&self, share: &Share) -> usize {
+        if !share.may_take() {
+            return 0;
+        }
+        let own = share.unused_reserve();
+        let of_others = self.unused_reserves - own;
+        // Others may run in its reserve if it was added or resumed while they did.
+        let open = self.free().saturating_sub(of_others);
+        let until_max = share.settings.max - share.running;
+        open.max(own.min(self.free())).min(until_max)
+    }
+
+    /// Whether only queues with an unused reserve can take a free handler.
+    fn only_reserves_are_free(&self) -> bool {
+        self.free() <= self.unused_reserves
+    }
+
+    fn take(&mut self, queue: QueueNumber, handlers: usize) {
+        self.change(queue, |share| share.running += handlers);
+    }
+
+    /// Changes the state of a queue and keeps the sums. Drops a removed queue that runs nothing.
+    fn change<T>(&mut self, queue: QueueNumber, change: impl FnOnce(&mut Share) -> T) -> Option<T> {
+        let share = self.queues.get_mut(&queue)?;
+        self.running -= share.running;
+        self.unused_reserves -= share.unused_reserve();
+        let changed = change(share);
+        self.running += share.running;
+        self.unused_reserves += share.unused_reserve();
+        if share.removed && share.running == 0 {
+            self.queues.remove(&queue);
+        }
+        Some(changed)
+    }
+}
