@@ -1,5 +1,6 @@
 //! The one error type: what failed, whether to try again, and whether the call took effect.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -313,4 +314,12 @@ pub(crate) fn printable(text: &str) -> String {
         }
     }
     printable
+}
+/// The message of a panic.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text")
 }

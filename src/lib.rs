@@ -40,11 +40,17 @@ pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
 pub use queue::Queue;
-#[cfg(feature = "harness")]
-pub use server::harness;
 pub use server::options::ClientOptions;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::Worker;
+
+/// For programs that test dueq: they observe every script call, may replace scripts by broken ones,
+/// and may make internal tasks panic.
+#[cfg(feature = "harness")]
+pub mod harness {
+    pub use crate::node::inject::{internal_tasks, panic_in};
+    pub use crate::server::harness::*;
+}
 
 /// The Rust examples of these pages compile.
 #[cfg(doctest)]

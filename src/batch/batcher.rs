@@ -122,7 +122,12 @@ impl<V: BatchVerb> Batcher<V> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let waiting = Arc::<WaitingItems>::default();
         let spec = Arc::clone(&self.spec);
-        tokio::spawn(gather::run::<V>(spec, receiver, Arc::clone(&waiting)));
+        let supervisor = self.spec.supervisor.as_ref();
+        let gathering = gather::run::<V>(spec, receiver, Arc::clone(&waiting));
+        match supervisor {
+            Some(supervisor) => supervisor.spawn(Box::pin(gathering)),
+            None => drop(tokio::spawn(gathering)),
+        }
         GatherTask { sender, waiting }
     }
 }

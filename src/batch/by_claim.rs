@@ -64,10 +64,10 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
-    use tokio::sync::{Semaphore, oneshot};
+    use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::batch::item::{Item, OfClaim};
+    use crate::batch::item::{Answer, Item, OfClaim};
     use crate::server::patience::Repeat;
 
     impl OfClaim for (&'static str, &'static str) {
@@ -98,7 +98,7 @@ mod tests {
                 repeat: Repeat::Harmless,
             },
             since: Instant::now(),
-            answer: oneshot::channel().0,
+            answer: Answer::channel().0,
             _room: Arc::clone(&room).try_acquire_owned().expect("room"),
         };
         let batch: Vec<Pending<()>> = acks.into_iter().map(pending).collect();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::batch::supervise::Supervisor;
 use crate::model::durability::Durability;
 use crate::protocol::keys::Keys;
 use crate::server::lane::Lane;
@@ -17,7 +18,7 @@ pub(crate) const BATCH_BYTES: usize = 1024 * 1024;
 /// time that one message costs.
 pub(crate) const LINGER: Duration = Duration::from_millis(1);
 
-/// The keys, connection, meters, durability and linger of a batcher's calls.
+/// The keys, connection, meters, durability, linger and supervisor of a batcher's calls.
 #[derive(Clone)]
 pub(crate) struct CallSpec {
     pub(crate) keys: Arc<Keys>,
@@ -26,6 +27,8 @@ pub(crate) struct CallSpec {
     pub(crate) durability: Durability,
     /// How long after a call the next one goes, unless enough items have gathered.
     pub(crate) linger: Duration,
+    /// Runs the batcher's tasks. `None`: they run on the runtime of its callers.
+    pub(crate) supervisor: Option<Arc<dyn Supervisor>>,
 }
 
 impl CallSpec {
@@ -36,6 +39,7 @@ impl CallSpec {
             meters: Arc::clone(meters),
             durability: Durability::Memory,
             linger: Duration::ZERO,
+            supervisor: None,
         }
     }
 
@@ -46,6 +50,11 @@ impl CallSpec {
             linger: LINGER,
             ..self
         }
+    }
+
+    /// For a batcher whose tasks a worker supervises.
+    pub(crate) fn with_supervisor(self, supervisor: Option<Arc<dyn Supervisor>>) -> Self {
+        Self { supervisor, ..self }
     }
 
     /// For items that must be this durable before their callers get results.

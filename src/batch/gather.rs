@@ -11,6 +11,7 @@ use crate::batch::batcher::WaitingItems;
 use crate::batch::call::{BATCH_ITEMS, CallSpec, fits};
 use crate::batch::in_flight::InFlightBatch;
 use crate::batch::item::{Arrival, Pending};
+use crate::batch::supervise::supervise;
 use crate::batch::verb::BatchVerb;
 use crate::server::patience::Repeat;
 
@@ -69,7 +70,7 @@ pub(crate) async fn run<V: BatchVerb>(
     waiting: Arc<WaitingItems>,
 ) {
     let mut next = None;
-    let mut in_flight = JoinSet::new();
+    let mut in_flight = CallsInFlight::default();
     // Whether the last call has items that must not be repeated.
     let mut ordered = false;
     let mut linger_until = Instant::now();
@@ -98,36 +99,50 @@ pub(crate) async fn run<V: BatchVerb>(
             {
                 next = batch.add(group);
             }
-            while in_flight.try_join_next().is_some() {}
+            while in_flight.0.try_join_next().is_some() {}
             // Calls with items that must not be repeated are sent one after another, as is the call
             // after them: so their order is kept.
-            let joins = in_flight.len() == 1
+            let joins = in_flight.0.len() == 1
                 && batch.items.len() >= V::ENOUGH
                 && !ordered
                 && !batch.ordered;
-            if in_flight.is_empty() || joins {
+            if in_flight.0.is_empty() || joins {
                 break;
             }
             tokio::select! {
-                _ = in_flight.join_next() => {}
-                () = waiting.enough.notified(), if in_flight.len() == 1 => {}
+                _ = in_flight.0.join_next() => {}
+                () = waiting.enough.notified(), if in_flight.0.len() == 1 => {}
             }
         }
         waiting.count.fetch_sub(batch.items.len(), Ordering::AcqRel);
         ordered = batch.ordered;
         linger_until = Instant::now() + spec.linger;
-        in_flight.spawn(InFlightBatch::<V>::new(Arc::clone(&spec), batch.items).finish());
+        let call = InFlightBatch::<V>::new(Arc::clone(&spec), batch.items);
+        let spec = Arc::clone(&spec);
+        in_flight
+            .0
+            .spawn(async move { supervise(&spec, call.finish()).await });
     }
-    while in_flight.join_next().await.is_some() {}
+    while in_flight.0.join_next().await.is_some() {}
+}
+
+/// The calls that have no reply yet. If the gathering panics, they go on.
+#[derive(Default)]
+struct CallsInFlight(JoinSet<()>);
+
+impl Drop for CallsInFlight {
+    fn drop(&mut self) {
+        self.0.detach_all();
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::{Semaphore, oneshot};
+    use tokio::sync::Semaphore;
 
     use super::*;
     use crate::batch::call::{BATCH_BYTES, BATCH_ITEMS};
-    use crate::batch::item::Item;
+    use crate::batch::item::{Answer, Item};
 
     fn group(items: usize, bytes: usize) -> Arrival<()> {
         let room = Arc::new(Semaphore::new(items));
@@ -138,7 +153,7 @@ mod tests {
                 repeat: Repeat::Harmless,
             },
             since: Instant::now(),
-            answer: oneshot::channel().0,
+            answer: Answer::channel().0,
             _room: Arc::clone(&room).try_acquire_owned().expect("room"),
         };
         Arrival::Many((0..items).map(pending).collect())

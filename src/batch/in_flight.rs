@@ -304,8 +304,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
             let id = pending.item.id();
             result = Err(Error::unconfirmed(V::VERB.name(), id, shortfall));
         }
-        // A caller that dropped its future needs no result.
-        let _ = pending.answer.send(result);
+        pending.answer.send(result);
     }
 }
 

@@ -46,8 +46,27 @@ pub(crate) trait OfClaim: Send + Sync {
     fn token(&self) -> &[u8];
 }
 
-/// Where the result of one item goes.
-pub(crate) type Sender<T> = oneshot::Sender<Result<T, Error>>;
+/// Where the result of one item goes. If a panic drops it, the result is an error that says so.
+pub(crate) struct Sender<T>(Option<oneshot::Sender<Result<T, Error>>>);
+
+impl<T> Sender<T> {
+    pub(crate) fn send(mut self, result: Result<T, Error>) {
+        if let Some(sender) = self.0.take() {
+            // A caller that dropped its future needs no result.
+            let _ = sender.send(result);
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(sender) = self.0.take()
+        {
+            let _ = sender.send(Err(panicked()));
+        }
+    }
+}
 
 /// The result of one item, once it is there.
 pub(crate) struct Answer<T>(oneshot::Receiver<Result<T, Error>>);
@@ -55,7 +74,7 @@ pub(crate) struct Answer<T>(oneshot::Receiver<Result<T, Error>>);
 impl<T> Answer<T> {
     pub(crate) fn channel() -> (Sender<T>, Self) {
         let (sender, receiver) = oneshot::channel();
-        (sender, Self(receiver))
+        (Sender(Some(sender)), Self(receiver))
     }
 
     /// Waits for the result. Dropped, the item is sent all the same.
@@ -108,8 +127,7 @@ impl<T> Group<T> {
     /// Fails all items: none is sent.
     pub(crate) fn fail(self, error: &Error) {
         for (_, sender) in self.items {
-            // A caller that dropped its future needs no result.
-            drop(sender.send(Err(error.clone())));
+            sender.send(Err(error.clone()));
         }
     }
 }
@@ -133,12 +151,20 @@ impl<T> Arrival<T> {
     }
 
     pub(crate) fn fail(self, error: &Error) {
-        let fail = |pending: Pending<T>| drop(pending.answer.send(Err(error.clone())));
+        let fail = |pending: Pending<T>| pending.answer.send(Err(error.clone()));
         match self {
             Self::One(pending) => fail(pending),
             Self::Many(group) => group.into_iter().for_each(fail),
         }
     }
+}
+
+fn panicked() -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        Applied::Unknown,
+        "a task of the library panicked before it had a result",
+    )
 }
 
 pub(crate) fn gone(applied: Applied) -> Error {

@@ -12,11 +12,13 @@ mod call;
 mod gather;
 mod in_flight;
 mod item;
+mod supervise;
 mod verb;
 
 pub(crate) use batcher::Batcher;
 pub(crate) use call::{BATCH_ITEMS, CallSpec};
 pub(crate) use item::{Group, Item, OfClaim};
+pub(crate) use supervise::Supervisor;
 pub(crate) use verb::{BatchVerb, Prefix, Tries, Verdict};
 
 const _: () = assert!(BATCH_ITEMS <= crate::protocol::limits::MAX_ITEMS);

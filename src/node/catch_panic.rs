@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+pub(crate) use crate::error::panic_text;
 use crate::telemetry::events;
 
 /// Calls `start` and awaits the future that it returns. A panic of either becomes the error.
@@ -25,15 +26,6 @@ pub(crate) async fn catch_panic<F: Future>(
         },
     )
     .await
-}
-
-/// The message of a panic.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no text")
 }
 
 /// A future whose drop does not panic: a panic there must not keep the delivery from being settled.

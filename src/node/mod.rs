@@ -18,6 +18,8 @@ pub(crate) mod coordinator;
 pub(crate) mod event;
 pub(crate) mod handler_guard;
 pub(crate) mod handler_runner;
+#[cfg(any(test, feature = "harness"))]
+pub(crate) mod inject;
 pub(crate) mod newest_reply;
 pub(crate) mod notices;
 pub(crate) mod panics;
@@ -30,5 +32,11 @@ pub(crate) mod run;
 )]
 pub(crate) mod shares;
 pub(crate) mod slots;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the node moves to it with its new core")
+)]
+pub(crate) mod tasks;
+pub(crate) mod thread;
 pub(crate) mod timers;
 pub(crate) mod wake;

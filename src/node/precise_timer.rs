@@ -1,10 +1,14 @@
 //! A timer that is accurate to tens of microseconds. Tokio's timers count whole milliseconds and
 //! round up.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::Notify;
+
+use crate::error::panic_text;
+use crate::node::tasks::{Task, Tasks};
 
 /// A thread that sleeps until an instant and then wakes a task. Dropping the timer ends the thread.
 pub(crate) struct PreciseTimer {
@@ -30,6 +34,28 @@ struct State {
 
 impl PreciseTimer {
     pub(crate) fn start() -> Self {
+        Self::start_with(|| {}, |_| {})
+    }
+
+    /// A timer whose thread is supervised: its panic ends the worker. If the thread cannot be
+    /// started, the worker goes on with tokio's timer.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the node's new core calls it"))]
+    pub(crate) fn supervised(tasks: &Tasks) -> Self {
+        let panicked = tasks.clone();
+        #[cfg(not(any(test, feature = "harness")))]
+        let on_wake = || {};
+        #[cfg(any(test, feature = "harness"))]
+        let on_wake = {
+            let tasks = tasks.clone();
+            move || tasks.check_injected(Task::Timer)
+        };
+        Self::start_with(on_wake, move |text| panicked.panicked(Task::Timer, text))
+    }
+
+    fn start_with(
+        on_wake: impl Fn() + Send + 'static,
+        panicked: impl FnOnce(&str) + Send + 'static,
+    ) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -38,7 +64,14 @@ impl PreciseTimer {
         let thread = Arc::clone(&shared);
         let started = std::thread::Builder::new()
             .name("dueq-timer".to_owned())
-            .spawn(move || thread.run());
+            .spawn(move || {
+                // Unwind safe: the state is whole whenever the thread can panic, and the waiting
+                // task is dropped.
+                let ended = catch_unwind(AssertUnwindSafe(|| thread.run(on_wake)));
+                if let Err(panic) = ended {
+                    panicked(panic_text(&*panic));
+                }
+            });
         if let Err(error) = &started {
             crate::telemetry::events::no_timer(error);
         }
@@ -77,9 +110,11 @@ impl Drop for PreciseTimer {
 }
 
 impl Shared {
-    fn run(&self) {
+    /// `on_wake` is called whenever the thread has slept.
+    fn run(&self, on_wake: impl Fn()) {
         let mut state = self.lock();
         while !state.is_dropped {
+            on_wake();
             let now = Instant::now();
             let remaining = state.at.map(|at| at.saturating_duration_since(now));
             state = match remaining {

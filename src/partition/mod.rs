@@ -8,7 +8,7 @@ pub(crate) mod verbs;
 
 use std::sync::Arc;
 
-use crate::batch::{Batcher, CallSpec};
+use crate::batch::{Batcher, CallSpec, Supervisor};
 use crate::error::Error;
 use crate::model::durability::Durability;
 use crate::partition::producers::ProducerPool;
@@ -30,7 +30,7 @@ pub(crate) struct Partition {
     keys: Arc<Keys>,
     link: Arc<ServerLink>,
     meters: Arc<Meters>,
-    producers: ProducerPool,
+    producers: Arc<ProducerPool>,
     settlers: Settlers,
 }
 
@@ -46,6 +46,28 @@ pub(crate) struct Settlers {
     pub(crate) extend: Batcher<verbs::Extend>,
 }
 
+impl Settlers {
+    fn new(
+        keys: &Arc<Keys>,
+        link: &ServerLink,
+        meters: &Arc<Meters>,
+        supervisor: Option<Arc<dyn Supervisor>>,
+    ) -> Self {
+        let spec = |lane| CallSpec::new(keys, lane, meters).with_supervisor(supervisor.clone());
+        let settles = || spec(&link.settles);
+        Self {
+            ack: Batcher::new(settles()),
+            ack_lingering: Batcher::new(settles().with_linger()),
+            again: Batcher::new(settles()),
+            retry: Batcher::new(settles()),
+            release: Batcher::new(settles()),
+            bury: Batcher::new(settles()),
+            // On another connection, so that stalled settlements do not delay lease extensions.
+            extend: Batcher::new(spec(&link.control)),
+        }
+    }
+}
+
 impl Partition {
     /// The partition of the queue of this name.
     ///
@@ -54,18 +76,8 @@ impl Partition {
     pub(crate) fn new(queue_name: &str, link: Arc<ServerLink>) -> Result<Self, Error> {
         let keys = Arc::new(Keys::of_queue(queue_name)?);
         let meters = Arc::new(Meters::new());
-        let settles = || CallSpec::new(&keys, &link.settles, &meters);
-        let settlers = Settlers {
-            ack: Batcher::new(settles()),
-            ack_lingering: Batcher::new(settles().with_linger()),
-            again: Batcher::new(settles()),
-            retry: Batcher::new(settles()),
-            release: Batcher::new(settles()),
-            bury: Batcher::new(settles()),
-            // On another connection, so that stalled settlements do not delay lease extensions.
-            extend: Batcher::new(CallSpec::new(&keys, &link.control, &meters)),
-        };
-        let producers = ProducerPool::new(&keys, &link.pushes, &meters);
+        let settlers = Settlers::new(&keys, &link, &meters, None);
+        let producers = Arc::new(ProducerPool::new(&keys, &link.pushes, &meters));
         Ok(Self {
             queue_name: queue_name.to_owned(),
             keys,
@@ -74,6 +86,21 @@ impl Partition {
             producers,
             settlers,
         })
+    }
+
+    /// The same partition for a node: the calls of consumers use the node's link, and `supervisor`
+    /// runs their batchers. Keys, meters and producers are shared with `self`.
+    #[expect(dead_code, reason = "the new core of the node calls it")]
+    pub(crate) fn on_link(&self, link: Arc<ServerLink>, supervisor: Arc<dyn Supervisor>) -> Self {
+        let settlers = Settlers::new(&self.keys, &link, &self.meters, Some(supervisor));
+        Self {
+            queue_name: self.queue_name.clone(),
+            keys: Arc::clone(&self.keys),
+            link,
+            meters: Arc::clone(&self.meters),
+            producers: Arc::clone(&self.producers),
+            settlers,
+        }
     }
 
     /// A partition whose server does not exist.

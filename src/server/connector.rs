@@ -1,5 +1,6 @@
 //! Which server to connect to: the one of the URL, or the master that Sentinels name.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,12 +8,11 @@ use redis::aio::MultiplexedConnection;
 #[cfg(feature = "tls")]
 use redis::{Client, ClientTlsConfig, TlsCertificates};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushInfo};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use crate::error::Error;
-#[cfg(feature = "tls")]
-use crate::error::{Applied, ErrorKind};
+use crate::error::{Applied, Error, ErrorKind};
 use crate::server::master::Master;
 use crate::server::options::ClientOptions;
 use crate::server::pool::{Server, at};
@@ -21,16 +21,22 @@ use crate::server::sentinel::Sentinels;
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
     location: Location,
-    /// How many connections were opened.
+    /// How many connections were opened, by this connector and those made from it.
     opened: Arc<AtomicU64>,
+    /// The runtime of the connections, if not that of the callers.
+    own: Option<OwnRuntime>,
 }
 
+#[derive(Clone)]
 enum Location {
     Fixed(Arc<Server>),
-    Sentinelled {
-        master: Arc<Master>,
-        watch: Mutex<Option<JoinHandle<()>>>,
-    },
+    Sentinelled(Arc<Sentinelled>),
+}
+
+/// The master of the Sentinels, and the task that follows their decisions.
+struct Sentinelled {
+    master: Arc<Master>,
+    watch: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Connector {
@@ -45,13 +51,32 @@ impl Connector {
             }
             Some(sentinels) => {
                 let master = Arc::new(Master::new(sentinels, options.accept_unfit, &opened));
-                Location::Sentinelled {
+                Location::Sentinelled(Arc::new(Sentinelled {
                     master,
                     watch: Mutex::new(None),
-                }
+                }))
             }
         };
-        Ok(Self { location, opened })
+        Ok(Self {
+            location,
+            opened,
+            own: None,
+        })
+    }
+
+    /// A connector for the same server whose connections live on `runtime`, in a pool of their own,
+    /// whichever task opens them. It shares the knowledge of the master and the count of
+    /// connections.
+    pub(crate) fn on_runtime(&self, runtime: Handle) -> Self {
+        Self {
+            location: self.location.clone(),
+            opened: Arc::clone(&self.opened),
+            own: Some(OwnRuntime {
+                runtime,
+                home: Handle::try_current().ok(),
+                pool: Mutex::new(None),
+            }),
+        }
     }
 
     /// How many connections it has opened, without those to Sentinels.
@@ -66,6 +91,7 @@ impl Connector {
         Ok(Self {
             location: Location::Fixed(Arc::new(server)),
             opened,
+            own: None,
         })
     }
 
@@ -73,7 +99,7 @@ impl Connector {
     pub(crate) fn info(&self) -> &ConnectionInfo {
         match &self.location {
             Location::Fixed(server) => server.client.get_connection_info(),
-            Location::Sentinelled { master, .. } => master.sentinels.server(),
+            Location::Sentinelled(of) => of.master.sentinels.server(),
         }
     }
 
@@ -89,8 +115,8 @@ impl Connector {
     pub(crate) fn address(&self) -> String {
         match &self.location {
             Location::Fixed(server) => server.address.clone(),
-            Location::Sentinelled { master, .. } => master.known().map_or_else(
-                || master.sentinels.address(),
+            Location::Sentinelled(of) => of.master.known().map_or_else(
+                || of.master.sentinels.address(),
                 |server| server.address.clone(),
             ),
         }
@@ -99,13 +125,17 @@ impl Connector {
     /// A connection of the pool, and its server.
     pub(crate) async fn pooled(&self) -> Result<(deadpool_redis::Connection, Arc<Server>), Error> {
         let server = self.server().await?;
-        Ok((server.pooled().await?, server))
+        let opening = Arc::clone(&server);
+        let opening = Box::pin(async move { opening.pooled().await });
+        Ok((self.open(opening).await?, server))
     }
 
     /// A dedicated connection for blocking calls, and its server.
     pub(crate) async fn dedicated(&self) -> Result<(MultiplexedConnection, Arc<Server>), Error> {
         let server = self.server().await?;
-        Ok((server.dedicated().await?, server))
+        let opening = Arc::clone(&server);
+        let opening = Box::pin(async move { opening.dedicated().await });
+        Ok((self.open(opening).await?, server))
     }
 
     /// A dedicated connection that sends its pushed messages, and its end, to `sender`; and its
@@ -115,47 +145,105 @@ impl Connector {
         sender: UnboundedSender<PushInfo>,
     ) -> Result<(MultiplexedConnection, Arc<Server>), Error> {
         let server = self.server().await?;
-        Ok((server.listening(sender).await?, server))
+        let opening = Arc::clone(&server);
+        let opening = Box::pin(async move { opening.listening(sender).await });
+        Ok((self.open(opening).await?, server))
+    }
+
+    /// Opens a connection on the connector's own runtime, if it has one: redis-rs spawns the task
+    /// behind a connection where the connection is opened.
+    async fn open<T: Send + 'static>(
+        &self,
+        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+        opening: Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>,
+    ) -> Result<T, Error> {
+        let Some(own) = &self.own else {
+            return opening.await;
+        };
+        match own.runtime.spawn(opening).await {
+            Ok(opened) => opened,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(stopped()),
+            },
+        }
     }
 
     /// Whether this is still the server to use.
     pub(crate) fn is_current(&self, server: &Arc<Server>) -> bool {
         match &self.location {
             Location::Fixed(_) => true,
-            Location::Sentinelled { master, .. } => master
-                .known()
-                .is_some_and(|known| Arc::ptr_eq(&known, server)),
+            Location::Sentinelled(of) => {
+                let known = of.master.known();
+                known.is_some_and(|known| known.is_same(server))
+            }
         }
     }
 
     /// The server for a new connection: Sentinels are asked each time.
     async fn server(&self) -> Result<Arc<Server>, Error> {
-        match &self.location {
-            Location::Fixed(server) => Ok(Arc::clone(server)),
-            Location::Sentinelled { master, watch } => {
-                start(master, watch);
-                master.ask().await
+        let server = match &self.location {
+            Location::Fixed(server) => Arc::clone(server),
+            Location::Sentinelled(of) => {
+                let home = self.own.as_ref().and_then(|own| own.home.as_ref());
+                of.watch(home);
+                of.master.ask().await?
             }
+        };
+        match &self.own {
+            None => Ok(server),
+            Some(own) => own.pool_of(&server),
         }
     }
 }
 
-impl Drop for Connector {
+/// Where the connections of a connector live, if not on the runtime of its callers.
+struct OwnRuntime {
+    runtime: Handle,
+    /// The runtime that made the connector. It outlives `runtime`, as a rule.
+    home: Option<Handle>,
+    /// The server that was used last, with a pool whose connections live on `runtime`.
+    pool: Mutex<Option<Arc<Server>>>,
+}
+
+impl OwnRuntime {
+    fn pool_of(&self, server: &Server) -> Result<Arc<Server>, Error> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = pool.as_ref().filter(|known| known.is_same(server)) {
+            return Ok(Arc::clone(known));
+        }
+        Ok(Arc::clone(pool.insert(Arc::new(server.with_own_pool()?))))
+    }
+}
+
+impl Sentinelled {
+    /// Follows the Sentinels' decisions in a task, on `home` if possible. A task ends with its
+    /// runtime: then the next caller starts another.
+    fn watch(&self, home: Option<&Handle>) {
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        if watch.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let started = home.map(|home| home.spawn(Arc::clone(&self.master).watch()));
+        // On a runtime that has shut down, the task has ended at once.
+        let started = started.filter(|task| !task.is_finished());
+        *watch = started.or_else(|| Some(tokio::spawn(Arc::clone(&self.master).watch())));
+    }
+}
+
+impl Drop for Sentinelled {
     fn drop(&mut self) {
-        if let Location::Sentinelled { watch, .. } = &self.location
-            && let Some(task) = watch.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
+        let watch = self.watch.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = watch.take() {
             task.abort();
         }
     }
 }
 
-/// A task ends with the runtime that it was started on: then the next caller starts another.
-fn start(master: &Arc<Master>, watch: &Mutex<Option<JoinHandle<()>>>) {
-    let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
-    if watch.as_ref().is_none_or(JoinHandle::is_finished) {
-        *watch = Some(tokio::spawn(Arc::clone(master).watch()));
-    }
+/// The runtime of the connections has shut down.
+fn stopped() -> Error {
+    let message = "the worker has stopped: its connections are closed";
+    Error::new(ErrorKind::Unavailable, Applied::No, message)
 }
 
 /// Adds the certificates of the options, and checks that TLS settings and URL fit together.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
+
 use crate::server::clock::Clock;
 use crate::server::connector::Connector;
 use crate::server::lane::Lane;
@@ -26,8 +28,19 @@ pub(crate) struct ServerLink {
 impl ServerLink {
     /// A link without connections: each opens with its first call.
     pub(crate) fn new(connector: &Arc<Connector>) -> Self {
-        let clock = Arc::new(Clock::new());
-        let lane = || Arc::new(Lane::new(Arc::clone(connector), Arc::clone(&clock)));
+        Self::with_clock(connector, &Arc::new(Clock::new()))
+    }
+
+    /// A link to the same server whose connections live on `runtime`, whichever task makes a call.
+    /// It shares the estimate of the server's clock.
+    #[expect(dead_code, reason = "the new core of the node calls it")]
+    pub(crate) fn on_runtime(&self, runtime: Handle) -> Self {
+        let connector = Arc::new(self.connector().on_runtime(runtime));
+        Self::with_clock(&connector, self.control.clock())
+    }
+
+    fn with_clock(connector: &Arc<Connector>, clock: &Arc<Clock>) -> Self {
+        let lane = || Arc::new(Lane::new(Arc::clone(connector), Arc::clone(clock)));
         Self {
             pushes: lane(),
             settles: lane(),

@@ -10,7 +10,7 @@ pub(crate) mod failure;
 pub(crate) mod fake;
 pub(crate) mod functions;
 #[cfg(feature = "harness")]
-pub mod harness;
+pub(crate) mod harness;
 pub(crate) mod info;
 pub(crate) mod lane;
 pub(crate) mod link;

@@ -33,6 +33,8 @@ pub(crate) struct Server {
     pub(crate) address: String,
     pool: Pool,
     opened: Arc<AtomicU64>,
+    /// The same for all pools of one server.
+    identity: Arc<()>,
     /// Cancelled when Sentinels name another master. `None` for a server of a plain URL. A master
     /// that froze may never reply to the calls that are in flight here.
     superseded: Option<CancellationToken>,
@@ -41,18 +43,32 @@ pub(crate) struct Server {
 impl Server {
     /// The server of a plain URL. Connections are counted in `opened`.
     pub(crate) fn fixed(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
-        Self::of(info, None, opened)
+        Self::of(info, None, opened, Arc::default())
     }
 
     /// A server that Sentinels named as the master.
     pub(crate) fn named(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
-        Self::of(info, Some(CancellationToken::new()), opened)
+        let superseded = Some(CancellationToken::new());
+        Self::of(info, superseded, opened, Arc::default())
+    }
+
+    /// The same server with a pool of its own.
+    pub(crate) fn with_own_pool(&self) -> Result<Self, Error> {
+        let info = self.client.get_connection_info().clone();
+        let identity = Arc::clone(&self.identity);
+        Self::of(info, self.superseded.clone(), &self.opened, identity)
+    }
+
+    /// Whether both are one server, with or without a pool of its own.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.identity, &other.identity)
     }
 
     fn of(
         info: ConnectionInfo,
         superseded: Option<CancellationToken>,
         opened: &Arc<AtomicU64>,
+        identity: Arc<()>,
     ) -> Result<Self, Error> {
         let address = info.addr().to_string();
         let config = AsyncConnectionConfig::new()
@@ -88,6 +104,7 @@ impl Server {
             address,
             pool,
             opened: Arc::clone(opened),
+            identity,
             superseded,
         })
     }

@@ -1,0 +1,79 @@
+//! For tests of supervision: makes an internal task of a running node panic.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::node::tasks::Task;
+
+/// A node of this queue, and the task that is to panic.
+type Injection = (String, Task);
+
+static INJECTIONS: Mutex<Vec<Injection>> = Mutex::new(Vec::new());
+static CHANGED: Notify = Notify::const_new();
+
+/// Makes a task of a node that attends this queue panic: a running one now, else the next one.
+/// Exactly one task panics. `false` if [`internal_tasks`] has no task of this name.
+#[cfg(feature = "harness")]
+pub fn panic_in(queue: &str, task: &str) -> bool {
+    let task = Task::ALL.into_iter().find(|known| known.name() == task);
+    if let Some(task) = task {
+        inject(queue, task);
+    }
+    task.is_some()
+}
+
+/// The names of all internal tasks of a node, as its errors contain them.
+#[cfg(feature = "harness")]
+pub fn internal_tasks() -> impl Iterator<Item = &'static str> {
+    Task::ALL.into_iter().map(Task::name)
+}
+
+pub(crate) fn inject(queue: &str, task: Task) {
+    injections().push((queue.to_owned(), task));
+    CHANGED.notify_waiters();
+}
+
+fn injections() -> MutexGuard<'static, Vec<Injection>> {
+    INJECTIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The queues that a node attends.
+#[derive(Default)]
+pub(crate) struct Attended(Mutex<Vec<String>>);
+
+impl Attended {
+    pub(crate) fn add(&self, queue: &str) {
+        let mut attended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        attended.push(queue.to_owned());
+        drop(attended);
+        // A task may wait for the injection already.
+        CHANGED.notify_waiters();
+    }
+
+    /// Panics if this task is to panic.
+    pub(crate) fn check(&self, task: Task) {
+        let mut injections = injections();
+        let attended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = injections
+            .iter()
+            .position(|(queue, meant)| *meant == task && attended.contains(queue));
+        drop(attended);
+        if let Some(index) = found {
+            injections.remove(index);
+            drop(injections);
+            panic!("injected");
+        }
+    }
+
+    /// Panics as soon as this task is to panic.
+    pub(crate) async fn panic_if_injected(&self, task: Task) {
+        loop {
+            let changed = CHANGED.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            self.check(task);
+            changed.await;
+        }
+    }
+}

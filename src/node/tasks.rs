@@ -1,0 +1,282 @@
+//! The internal tasks of a node, and their supervision: the first panic ends the worker.
+
+use std::any::Any;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::batch::Supervisor;
+use crate::error::{Applied, Error, ErrorKind};
+use crate::node::catch_panic::{catch_panic, panic_text};
+#[cfg(any(test, feature = "harness"))]
+use crate::node::inject::Attended;
+use crate::node::thread::NodeThread;
+
+/// Every internal task of a node. Handlers are not among them: they are the caller's code, and a
+/// panic of one is a failure of its delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Owns the timers and the state of all attended queues, and decides which calls to make.
+    Coordinator,
+    /// Receives the notices of all attended queues on one subscription connection.
+    Listener,
+    /// Waits on the wake-up lists of the attended queues by a blocking pop.
+    WakeUps,
+    /// Looks for queues that match the patterns of a worker.
+    Scanner,
+    /// One call of the coordinator: a beat, promote, reap or claim. Its reply is an event.
+    Call,
+    /// Extends one lease.
+    Extension,
+    /// Gathers settlements and extensions into calls, and sends them.
+    Batcher,
+    /// The precise timer: a thread that sleeps until the next instant at which something is due.
+    Timer,
+    /// The thread on which the other tasks run.
+    NodeThread,
+}
+
+impl Task {
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Coordinator,
+        Self::Listener,
+        Self::WakeUps,
+        Self::Scanner,
+        Self::Call,
+        Self::Extension,
+        Self::Batcher,
+        Self::Timer,
+        Self::NodeThread,
+    ];
+
+    /// The name in errors.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Coordinator => "coordinator",
+            Self::Listener => "listener",
+            Self::WakeUps => "wake-up wait",
+            Self::Scanner => "scanner",
+            Self::Call => "call",
+            Self::Extension => "lease extension",
+            Self::Batcher => "batcher",
+            Self::Timer => "timer thread",
+            Self::NodeThread => "node thread",
+        }
+    }
+}
+
+/// Spawns the internal tasks of a node on its runtime, and keeps the first panic. All clones share
+/// one record.
+#[derive(Clone)]
+pub(crate) struct Tasks {
+    runtime: Handle,
+    panics: Arc<Panics>,
+}
+
+#[derive(Default)]
+struct Panics {
+    happened: CancellationToken,
+    first: OnceLock<Error>,
+    #[cfg(any(test, feature = "harness"))]
+    attended: Attended,
+}
+
+impl Panics {
+    fn record(&self, task: Task, text: &str) {
+        let message = format!(
+            "the worker's {} panicked: {text}; its handlers were dropped and their deliveries \
+             released",
+            task.name()
+        );
+        let error = Error::new(ErrorKind::Internal, Applied::Unknown, message);
+        // Only the first panic is kept.
+        let _ = self.first.set(error);
+        self.happened.cancel();
+    }
+}
+
+impl Tasks {
+    /// Tasks on this runtime.
+    pub(crate) fn new(runtime: Handle) -> Self {
+        Self {
+            runtime,
+            panics: Arc::default(),
+        }
+    }
+
+    /// Tasks on a thread of their own, which ends when it is dropped.
+    ///
+    /// # Errors
+    /// `Unavailable` if the thread cannot be started.
+    pub(crate) fn on_own_thread() -> Result<(Self, NodeThread), Error> {
+        let panics = Arc::<Panics>::default();
+        let recorded = Arc::clone(&panics);
+        let panicked = move |panic: &(dyn Any + Send)| {
+            recorded.record(Task::NodeThread, panic_text(panic));
+        };
+        #[cfg(not(any(test, feature = "harness")))]
+        let beside = std::future::pending();
+        #[cfg(any(test, feature = "harness"))]
+        let beside = {
+            let watched = Arc::clone(&panics);
+            async move { watched.attended.panic_if_injected(Task::NodeThread).await }
+        };
+        let thread = NodeThread::start(beside, panicked)?;
+        let runtime = thread.handle().clone();
+        Ok((Self { runtime, panics }, thread))
+    }
+
+    /// Spawns a task that the worker cannot do without.
+    pub(crate) fn spawn(
+        &self,
+        task: Task,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let panics = Arc::clone(&self.panics);
+        self.runtime.spawn(async move {
+            #[cfg(any(test, feature = "harness"))]
+            let work = {
+                let panics = Arc::clone(&panics);
+                async move {
+                    tokio::select! {
+                        biased;
+                        () = panics.attended.panic_if_injected(task) => {}
+                        () = work => {}
+                    }
+                }
+            };
+            if let Err(panic) = catch_panic(|| work).await {
+                panics.record(task, panic_text(&*panic));
+            }
+        })
+    }
+
+    /// Records a panic that something else has caught.
+    pub(crate) fn panicked(&self, task: Task, text: &str) {
+        self.panics.record(task, text);
+    }
+
+    /// Completes when a task has panicked.
+    pub(crate) async fn happened(&self) {
+        self.panics.happened.cancelled().await;
+    }
+
+    /// The first panic, as an error.
+    pub(crate) fn first(&self) -> Option<Error> {
+        self.panics.first.get().cloned()
+    }
+
+    /// The runtime of the tasks.
+    #[cfg_attr(test, expect(dead_code, reason = "the new core of the node calls it"))]
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// The node attends this queue from now on: tests name a node by a queue of it.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn attends(&self, queue: &str) {
+        self.panics.attended.add(queue);
+    }
+
+    /// Panics if a test wants this task to panic. For what is not spawned here.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn check_injected(&self, task: Task) {
+        self.panics.attended.check(task);
+    }
+}
+
+/// The batchers of a node's settlements and extensions run on its runtime.
+impl Supervisor for Tasks {
+    fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        self.spawn(Task::Batcher, work);
+    }
+
+    fn panicked(&self, text: &str) {
+        self.panicked(Task::Batcher, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::inject::inject;
+    use crate::node::precise_timer::PreciseTimer;
+
+    fn named(tasks: &Tasks) -> String {
+        tasks.first().expect("a panic").to_string()
+    }
+
+    #[tokio::test]
+    async fn the_first_panic_is_kept() {
+        let tasks = Tasks::new(Handle::current());
+        tasks
+            .spawn(Task::Scanner, async {})
+            .await
+            .expect("no panic");
+        assert!(tasks.first().is_none() && !tasks.panics.happened.is_cancelled());
+        tasks
+            .spawn(Task::Coordinator, async { panic!("one") })
+            .await
+            .expect("caught");
+        tasks.happened().await;
+        tasks
+            .spawn(Task::Listener, async { panic!("two") })
+            .await
+            .expect("caught");
+        assert_eq!(
+            tasks.first().map(|error| error.kind()),
+            Some(ErrorKind::Internal)
+        );
+        assert!(
+            named(&tasks).contains("coordinator panicked: one;"),
+            "{}",
+            named(&tasks)
+        );
+    }
+
+    #[tokio::test]
+    async fn an_injected_panic_of_each_task_is_recorded() {
+        for task in Task::ALL {
+            let queue = format!("injected-{}", task.name());
+            let (tasks, thread) = Tasks::on_own_thread().expect("a thread");
+            tasks.attends(&queue);
+            let timer = PreciseTimer::supervised(&tasks);
+            if !matches!(task, Task::Timer | Task::NodeThread) {
+                tasks.spawn(task, std::future::pending());
+            }
+            inject(&queue, task);
+            if task == Task::Timer {
+                tokio::select! {
+                    () = tasks.happened() => {}
+                    () = timer.wait(Some(std::time::Instant::now())) => {}
+                }
+            }
+            tasks.happened().await;
+            let text = named(&tasks);
+            let expected = format!("the worker's {} panicked: injected;", task.name());
+            assert!(text.contains(&expected), "{text}");
+            drop(thread);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_spawned_after_the_injection_panics_once() {
+        let tasks = Tasks::new(Handle::current());
+        tasks.attends("injected-before");
+        inject("injected-before", Task::Call);
+        tasks
+            .spawn(Task::Call, async { unreachable!("it runs") })
+            .await
+            .expect("caught");
+        assert!(named(&tasks).contains("call panicked: injected"));
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        tasks.spawn(Task::Call, async {
+            let _ = sender.send(());
+        });
+        receiver.await.expect("the second call ran");
+    }
+}
