@@ -32,3 +32,95 @@ pub(crate) async fn supervise(spec: &CallSpec, work: impl Future<Output = ()>) {
         supervisor.panicked(panic_text(&*panic));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::batch::batcher::Batcher;
+    use crate::batch::item::Item;
+    use crate::batch::verb::BatchVerb;
+    use crate::error::{Applied, Error, ErrorKind};
+    use crate::protocol::keys::Keys;
+    use crate::protocol::verbs::Verb;
+    use crate::server::connector::Connector;
+    use crate::server::link::ServerLink;
+    use crate::server::options::ClientOptions;
+    use crate::server::patience::Repeat;
+    use crate::telemetry::metrics::{Count, Meters};
+
+    struct Ack;
+
+    impl BatchVerb for Ack {
+        const VERB: Verb = Verb::Ack;
+        type Output = ();
+
+        fn decode(_: &str) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn count(_: &Result<(), Error>) -> Option<Count> {
+            None
+        }
+    }
+
+    /// Records which tasks panicked.
+    #[derive(Default)]
+    struct Recorder(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Supervisor for Recorder {
+        fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+            let record = Arc::clone(&self.0);
+            tokio::spawn(async move {
+                if tokio::spawn(work).await.is_err() {
+                    record.lock().expect("no panic").push("gathering");
+                }
+            });
+        }
+
+        fn panicked(&self, text: &str) {
+            assert!(text.contains("timers are disabled"), "{text}");
+            self.0.lock().expect("no panic").push("call");
+        }
+    }
+
+    /// On a runtime without timers every call panics, and so does the wait between two calls.
+    #[test]
+    fn a_panic_ends_its_items_and_not_the_batcher() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let options = ClientOptions::new();
+            let connector = Connector::new("redis://127.0.0.1:1", &options).expect("a URL");
+            let link = ServerLink::new(&Arc::new(connector));
+            let keys = Arc::new(Keys::of_queue("orders").expect("a name"));
+            let recorder = Arc::new(Recorder::default());
+            let spec = CallSpec {
+                linger: Duration::from_secs(3_600),
+                ..CallSpec::new(&keys, &link.settles, &Arc::new(Meters::new()))
+            };
+            let panics = Arc::clone(&recorder.0);
+            let batcher = Batcher::<Ack>::new(spec.with_supervisor(Some(recorder)));
+            for expected in [1, 2, 3] {
+                let item = Item {
+                    granted: None,
+                    args: vec![b"id".to_vec()],
+                    repeat: Repeat::Harmless,
+                };
+                let error = batcher.submit(item).await.expect_err("a panic");
+                assert_eq!(
+                    (error.kind(), error.was_applied()),
+                    (ErrorKind::Internal, Applied::Unknown)
+                );
+                while panics.lock().expect("no panic").len() < expected {
+                    tokio::task::yield_now().await;
+                }
+            }
+            let panics = panics.lock().expect("no panic").clone();
+            assert_eq!(panics, ["call", "gathering", "call"]);
+        });
+    }
+}

@@ -33,7 +33,10 @@ impl ServerLink {
 
     /// A link to the same server whose connections live on `runtime`, whichever task makes a call.
     /// It shares the estimate of the server's clock.
-    #[expect(dead_code, reason = "the new core of the node calls it")]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the new core of the node calls it")
+    )]
     pub(crate) fn on_runtime(&self, runtime: Handle) -> Self {
         let connector = Arc::new(self.connector().on_runtime(runtime));
         Self::with_clock(&connector, self.control.clock())
@@ -55,5 +58,54 @@ impl ServerLink {
 
     pub(crate) fn connector(&self) -> &Arc<Connector> {
         self.control.connector()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::server::fake::{Fake, usual};
+    use crate::server::options::ClientOptions;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_connection_outlives_the_runtime_of_its_first_call() {
+        let server = Fake::start(|_, words| ready(usual(&words))).await;
+        let url = format!("redis://127.0.0.1:{}/", server.port);
+        let connector = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
+        let client = ServerLink::new(&connector);
+        let node = Arc::new(client.on_runtime(Handle::current()));
+        let other = Arc::clone(&node);
+        // A runtime that ends after the first call.
+        let first = std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let info = redis::cmd("INFO");
+            let call = other.control.query(&info);
+            runtime.expect("a runtime").block_on(call).map(drop)
+        });
+        while !first.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        first.join().expect("no panic").expect("a reply");
+        let info = redis::cmd("INFO");
+        node.control.query(&info).await.expect("a reply");
+        assert_eq!(connector.opened(), 1, "the client counts it");
+        client.control.query(&info).await.expect("a reply");
+        assert_eq!(connector.opened(), 2, "the links share no connection");
+    }
+
+    #[tokio::test]
+    async fn a_call_after_the_end_of_the_links_runtime_fails() {
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let options = ClientOptions::new();
+        let connector = Connector::new("redis://127.0.0.1:1", &options).expect("a URL");
+        let link = ServerLink::new(&Arc::new(connector)).on_runtime(runtime.handle().clone());
+        runtime.shutdown_background();
+        let error = link.control.query(&redis::cmd("INFO")).await;
+        let error = error.expect_err("no runtime");
+        assert!(error.to_string().contains("has stopped"), "{error}");
     }
 }
