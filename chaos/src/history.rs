@@ -46,6 +46,7 @@ pub enum Event {
     /// returns.
     Asked {
         op: u64,
+        queue: String,
         verb: Verb,
         ids: Vec<String>,
         #[serde(default, skip_serializing_if = "is_zero")]
@@ -57,16 +58,29 @@ pub enum Event {
     /// A handler starts. `version` is the version in the payload, 0 if the payload is not the one
     /// that was pushed.
     Started {
+        queue: String,
         id: String,
         version: u32,
         attempt: u32,
         due_ms: u64,
         started_us: u64,
+        /// The process claimed the message itself: no handler of its worker runs.
+        #[serde(default, skip_serializing_if = "is_false")]
+        by_hand: bool,
     },
     /// A handler learns that its lease is lost.
-    LostLease { id: String },
+    LostLease { queue: String, id: String },
+    /// The worker serves these queues, with so many handlers at once.
+    Serves {
+        concurrency: u32,
+        queues: Vec<Share>,
+    },
     /// A handler returns, with the settlement that it asks for.
-    Ended { id: String, wants: String },
+    Ended {
+        queue: String,
+        id: String,
+        wants: String,
+    },
     /// The process noticed that the store was emptied or replaced.
     NoticedEmpty,
     /// The harness injects a fault.
@@ -103,6 +117,14 @@ pub enum Event {
     End,
 }
 
+/// The handlers of a worker that a queue has for itself, and the most that it may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    pub queue: String,
+    pub reserve: u32,
+    pub max: u32,
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -110,6 +132,9 @@ fn is_zero(number: &u32) -> bool {
 fn is_false(value: &bool) -> bool {
     !*value
 }
+
+/// What a delivery wants that its process had claimed itself.
+pub const BY_HAND: &str = "by hand";
 
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -332,54 +357,4 @@ pub fn read(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Event)>>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_come_back_and_a_torn_last_one_is_left_out() -> Result<()> {
-        let path = std::env::temp_dir().join(format!("dueq-history-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let events = [
-            Event::Begin {
-                role: Role::Worker,
-                process: "worker-1".into(),
-                pid: 7,
-            },
-            Event::Ok {
-                call: 1,
-                seq: 9,
-                now_us: 5,
-                incarnation: "b".into(),
-                answer: Answer::Claimed {
-                    deadline_ms: 3,
-                    items: vec![ClaimedItem("a".into(), 1, 2, 1, 9, String::new())],
-                    paused: false,
-                },
-            },
-            Event::NoticedEmpty,
-            Event::Asked {
-                op: 1,
-                verb: Verb::Push,
-                ids: vec!["a".into()],
-                replicas: 0,
-            },
-            Event::Asked {
-                op: 2,
-                verb: Verb::Push,
-                ids: vec!["a".into()],
-                replicas: 1,
-            },
-        ];
-        let writer = Writer::create(&path)?;
-        events.iter().try_for_each(|event| writer.write(event))?;
-        File::options()
-            .append(true)
-            .open(&path)?
-            .write_all(b"[1, {\"torn")?;
-        let lines: Vec<_> = read(&path)?.collect::<Result<_>>()?;
-        std::fs::remove_file(&path)?;
-        assert!(lines.is_sorted_by_key(|(t_us, _)| *t_us));
-        assert!(lines.into_iter().map(|(_, event)| event).eq(events));
-        Ok(())
-    }
-}
+mod tests;

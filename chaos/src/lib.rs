@@ -13,6 +13,7 @@ pub mod history;
 pub mod leftovers;
 pub mod payload;
 pub mod proxy;
+pub mod queues;
 pub mod recorder;
 pub mod recovery;
 pub mod report;

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use dueq_chaos::broken::{VARIANTS, Variant};
 use dueq_chaos::check::{self, Verdict};
+use dueq_chaos::queues::MOST;
 use dueq_chaos::report::Report;
 use dueq_chaos::run::{self, Options};
 use dueq_chaos::{recovery, roles};
@@ -47,6 +48,9 @@ struct BrokenOptions {
     /// How many runs at a time
     #[arg(long, default_value_t = 1)]
     jobs: usize,
+    /// How many queues the workers serve, 1 to 5
+    #[arg(long, default_value_t = MOST)]
+    queues: usize,
     #[arg(long)]
     server: Option<PathBuf>,
 }
@@ -188,6 +192,7 @@ async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
         duration: options.duration,
         rate: None,
         messages: None,
+        queues: options.queues,
         scripts: Some(folder.join("lua").canonicalize()?),
         keep: Some(folder),
         faults: None,

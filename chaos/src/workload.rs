@@ -7,6 +7,7 @@ use dueq::{Due, Message, OnConflict};
 use fastrand::Rng;
 
 use crate::payload;
+use crate::queues::{Planned, planned_queues};
 
 /// The longest payload that a queue accepts by default.
 const PAYLOAD_LIMIT: usize = 1_048_576;
@@ -80,11 +81,22 @@ pub struct Plan {
     next_poison: u64,
     /// Whether it pushes each of its ids once.
     once: bool,
+    /// Its queue can be parked: few messages are due after a burst.
+    is_found: bool,
+    /// Every queue has ids of the same names, and other versions of their payloads.
+    first_version: u32,
 }
 
 impl Plan {
-    pub fn new(seed: u64, name: &str, poison_every: u64, once: bool) -> Self {
-        let rng = Rng::with_seed(seed ^ hash(name.as_bytes()));
+    pub fn new(seed: u64, name: &str, queue: &Planned, poison_every: u64, once: bool) -> Self {
+        let rng = Rng::with_seed(seed ^ hash(name.as_bytes()) ^ hash(queue.name.as_bytes()));
+        // Only the first queue has poison, and as much of it as a run with one queue.
+        let is_first = queue.name == planned_queues(1)[0].name;
+        let poison_every = if is_first {
+            poison_every * u64::from(queue.traffic) / 100
+        } else {
+            0
+        };
         Self {
             name: name.to_owned(),
             rng,
@@ -92,6 +104,8 @@ impl Plan {
             poison_every,
             next_poison: poison_every,
             once,
+            is_found: queue.is_found,
+            first_version: first_version(queue.name),
         }
     }
 
@@ -129,7 +143,7 @@ impl Plan {
         Push {
             id,
             due,
-            version: 1,
+            version: self.first_version,
             bytes: 100,
             max_attempts: None,
             on_conflict,
@@ -169,11 +183,12 @@ impl Plan {
 
     fn due(&mut self, now_ms: u64) -> Due {
         let rng = &mut self.rng;
+        let longest_ms = if self.is_found { 500 } else { 5_000 };
         match rng.u32(0..1_000) {
             0..400 => Due::AfterMs(0),
             400..700 => Due::AfterMs(rng.u64(1..50)),
-            700..880 => Due::AfterMs(rng.u64(50..5_000)),
-            880..950 => Due::AtMs(now_ms + rng.u64(0..3_000)),
+            700..880 => Due::AfterMs(rng.u64(50..longest_ms)),
+            880..950 => Due::AtMs(now_ms + rng.u64(0..longest_ms)),
             950..960 => Due::AtMs(now_ms.saturating_sub(rng.u64(0..100_000))),
             960..966 => Due::AtMs(rng.u64(0..2)),
             966..970 => Due::AtMs(now_ms.saturating_sub(DAY_MS)),
@@ -231,6 +246,11 @@ impl Plan {
     }
 }
 
+/// The same id in another queue has another version, so that a mix-up shows.
+fn first_version(queue: &str) -> u32 {
+    1 + u32::try_from(hash(queue.as_bytes()) % 90).unwrap_or(0) * 10
+}
+
 /// An unusual id.
 fn odd(id: &str, rng: &mut Rng) -> String {
     match rng.u32(0..9) {
@@ -272,7 +292,7 @@ mod tests {
     #[test]
     fn the_same_seed_and_name_give_the_same_plan() {
         let plan = |seed, name| {
-            let mut plan = Plan::new(seed, name, 0, false);
+            let mut plan = Plan::new(seed, name, &planned_queues(1)[0], 0, false);
             (0..200).map(|_| plan.step(1_000_000)).collect::<Vec<_>>()
         };
         assert_eq!(plan(1, "p1"), plan(1, "p1"));
@@ -282,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_plan_has_some_of_everything() {
-        let mut plan = Plan::new(7, "p1", 0, false);
+        let mut plan = Plan::new(7, "p1", &planned_queues(1)[0], 0, false);
         let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
         let pushes: Vec<_> = steps.iter().flat_map(|step| &step.pushes).collect();
         let later: Vec<_> = steps
@@ -333,21 +353,25 @@ mod tests {
             steps.iter().any(|step| step.pushes.len() == 1)
                 && steps.iter().any(|step| step.pushes.len() > 199)
         );
-        assert!(later.iter().any(|push| push.version == 2));
+        assert!(
+            later
+                .iter()
+                .any(|push| push.version == first_version("chaos") + 1)
+        );
         let ids: std::collections::HashSet<_> = pushes.iter().map(|push| &push.id).collect();
         assert_eq!(ids.len(), pushes.len(), "a new push has a new id");
     }
 
     #[test]
     fn a_plan_of_ids_pushed_once_repeats_none() {
-        let mut plan = Plan::new(7, "p1", 0, true);
+        let mut plan = Plan::new(7, "p1", &planned_queues(1)[0], 0, true);
         let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
         assert!(steps.iter().all(|step| step.later.is_empty()));
     }
 
     #[test]
     fn poison_comes_with_49_innocents() {
-        let mut plan = Plan::new(7, "p1", 1_000, false);
+        let mut plan = Plan::new(7, "p1", &planned_queues(1)[0], 1_000, false);
         let steps: Vec<_> = (0..500).map(|_| plan.step(0)).collect();
         let poisoned = |step: &&Step| step.pushes.iter().any(|push| push.id.ends_with(POISON));
         let found: Vec<_> = steps.iter().filter(poisoned).collect();

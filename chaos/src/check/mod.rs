@@ -23,6 +23,7 @@ mod reads;
 mod record;
 mod repeats;
 mod rollback;
+mod running;
 mod times;
 mod transitions;
 mod unknown;

@@ -63,10 +63,13 @@ pub enum Kind {
     NeverStarted,
     /// After a fault, workers claimed again later than they must.
     RecoveredLate,
+    /// A worker ran more handlers of a queue than its share allows, or of the other queues than a
+    /// reserve leaves.
+    SharesBroken,
 }
 
 impl Kind {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -94,6 +97,7 @@ impl Kind {
         Self::OutOfOrder,
         Self::NeverStarted,
         Self::RecoveredLate,
+        Self::SharesBroken,
     ];
 }
 

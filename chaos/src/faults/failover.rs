@@ -12,7 +12,7 @@ use super::server::seqs;
 use super::{Mark, last, process_state, target, until, until_within};
 use crate::history::{Event, Role};
 use crate::proxy::{Direction, Mode, Proxy};
-use crate::run::stage::{QUEUE, Stage};
+use crate::run::stage::Stage;
 use crate::run::store::{Found, Store};
 
 /// A replica may have to load a million messages.
@@ -83,25 +83,26 @@ async fn waits(store: &Store) -> Result<u64> {
 async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) -> Result<()> {
     let lags = rng.bool();
     if lags {
-        lag(rng, servers).await?;
+        lag(stage, rng, servers).await?;
     }
-    let before = main_queue(&servers.old).await?;
+    let before = queues(stage, &servers.old).await?;
     mark.begin(&format!(
-        "kill -9{}, seq={}",
+        "kill -9{}, {}",
         if lags { ", the replica lags" } else { "" },
-        before.seq
+        seqs(&before)
     ));
     servers.old.kill()?;
     stage.away();
     last(rng, 0..1_500).await;
     let survived = take_over(stage, servers, &before).await?;
     ensure!(
-        !lags || survived < before.seq,
+        !lags || changes(&survived) < changes(&before),
         "the replica had all that its master had"
     );
     mark.trace(&format!(
-        "another server is the master: seq was {} and is {survived}",
-        before.seq
+        "another server is the master: {} changes were made and {} are there",
+        changes(&before),
+        changes(&survived)
     ));
     Ok(())
 }
@@ -125,19 +126,23 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
                 .clone(),
         );
     }
-    lag(rng, servers).await?;
+    lag(stage, rng, servers).await?;
     // On the old master, a pause by the operator would last for ever: the operator resumes it on
     // the new one.
-    let is_paused = async || old.field(QUEUE, "paused").await;
-    until("a queue that is not paused", async || {
-        Ok(is_paused().await?.is_none().then_some(()))
+    until("queues that are not paused", async || {
+        for queue in stage.queues() {
+            if old.field(queue.name, "paused").await?.is_some() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
     })
     .await?;
-    let before = main_queue(old).await?;
+    let before = queues(stage, old).await?;
     mark.begin(&format!(
-        "SIGSTOP, {} stay with the old master, seq={}",
+        "SIGSTOP, {} stay with the old master, {}",
         behind.join(" and "),
-        before.seq
+        seqs(&before)
     ));
     let pid = old.pid()?;
     old.signal(Signal::STOP)?;
@@ -151,15 +156,15 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     link.set(Mode::Away);
     let survived = take_over(stage, servers, &before).await?;
     ensure!(
-        survived < before.seq,
+        changes(&survived) < changes(&before),
         "the replica had all that its master had"
     );
     old.signal(Signal::CONT)?;
     // Both masters accept pushes and grant messages now.
     let counters = async || {
         anyhow::Ok((
-            old.counter(QUEUE, "pushed").await?,
-            old.counter(QUEUE, "acked").await?,
+            old.counter(stage.queue(), "pushed").await?,
+            old.counter(stage.queue(), "acked").await?,
         ))
     };
     let first = until("an answer of the old master", async || {
@@ -172,7 +177,7 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     });
     let served = served.await?;
     last(rng, 200..1_500).await;
-    let void = main_queue(old).await?;
+    let void = changes(&queues(stage, old).await?);
     stage.leave_behind(Vec::new());
     // The connections that the harness holds there end too.
     old.command::<u64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
@@ -183,22 +188,39 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     })
     .await?;
     ensure!(
-        main_queue(old).await?.seq > void.seq,
+        changes(&queues(stage, old).await?) > void,
         "the old master has not what the new one has"
     );
     mark.trace(&format!(
-        "another server is the master: seq was {} and is {survived}; the old one took {} pushes and {} acks and more, up to seq {}",
-        before.seq, served.0, served.1, void.seq
+        "another server is the master: {} changes were made and {} are there; the old one took {} pushes and {} acks and more, up to change {void}",
+        changes(&before),
+        changes(&survived),
+        served.0,
+        served.1
     ));
     Ok(())
 }
 
-async fn main_queue(store: &Store) -> Result<Found> {
-    store.found(QUEUE).await?.context("there is no queue")
+/// The queues of the workload that exist.
+async fn queues(stage: &Stage, store: &Store) -> Result<Vec<(String, Option<Found>)>> {
+    let mut found = Vec::new();
+    for queue in stage.queues() {
+        found.push((queue.name.to_owned(), store.found(queue.name).await?));
+    }
+    Ok(found)
+}
+
+/// How many changes all these queues have.
+fn changes(found: &[(String, Option<Found>)]) -> u64 {
+    found
+        .iter()
+        .flat_map(|(_, found)| found)
+        .map(|found| found.seq)
+        .sum()
 }
 
 /// The replica gets no more data from its master, which continues for a while.
-async fn lag(rng: &mut Rng, Servers { old, new, link }: &Servers) -> Result<()> {
+async fn lag(stage: &Stage, rng: &mut Rng, Servers { old, new, link }: &Servers) -> Result<()> {
     link.set(Mode::Drop(Direction::Replies));
     until("a replica that hears nothing", async || {
         Ok((link.done() > 0).then_some(()))
@@ -206,14 +228,19 @@ async fn lag(rng: &mut Rng, Servers { old, new, link }: &Servers) -> Result<()> 
     .await?;
     last(rng, 100..1_000).await;
     until("a master that is ahead", async || {
-        Ok((main_queue(old).await?.seq > main_queue(new).await?.seq).then_some(()))
+        let (ahead, behind) = (queues(stage, old).await?, queues(stage, new).await?);
+        Ok((changes(&ahead) > changes(&behind)).then_some(()))
     })
     .await
 }
 
-/// The replica becomes the server as soon as it has received all remaining data. Returns the `seq`
-/// that it had.
-async fn take_over(stage: &Stage, servers: &Servers, before: &Found) -> Result<u64> {
+/// The replica becomes the server as soon as it has received all remaining data. Returns the
+/// queues that it had.
+async fn take_over(
+    stage: &Stage,
+    servers: &Servers,
+    before: &[(String, Option<Found>)],
+) -> Result<Vec<(String, Option<Found>)>> {
     let new = &servers.new;
     let alone =
         async || Ok((new.info("replication", "master_link_status").await? == "down").then_some(()));
@@ -223,25 +250,34 @@ async fn take_over(stage: &Stage, servers: &Servers, before: &Found) -> Result<u
         new.info("replication", "role").await? == "master",
         "the replica is no master"
     );
-    let found = main_queue(new).await?;
-    ensure!(
-        found.incarnation == before.incarnation,
-        "the queue was {before:?} and is {found:?}"
-    );
-    // The later answers of the old master are then between the two.
-    let next = new.raise_seq(QUEUE).await?;
+    let survived = queues(stage, new).await?;
+    let mut undone = Vec::new();
+    for ((queue, before), (_, found)) in before.iter().zip(&survived) {
+        let Some(found) = found else {
+            // It was created after the last write that the replica received.
+            undone.extend(before.as_ref().map(|before| Event::Emptied {
+                queue: queue.clone(),
+                incarnation: before.incarnation.clone(),
+            }));
+            continue;
+        };
+        let is_same = |before: &Found| before.incarnation == found.incarnation;
+        ensure!(
+            before.as_ref().is_none_or(is_same),
+            "{queue} was {before:?} and is {found:?}"
+        );
+        // The later answers of the old master are then between the two.
+        let next = new.raise_seq(queue).await?;
+        undone.push(Event::Undone {
+            queue: queue.clone(),
+            incarnation: found.incarnation.clone(),
+            survived: found.seq,
+            next,
+        });
+    }
     new.fence()?;
     stage.replace_store(Arc::clone(new));
-    let Found {
-        incarnation,
-        seq: survived,
-    } = found;
-    stage.log.write(&Event::Undone {
-        queue: QUEUE.to_owned(),
-        incarnation,
-        survived,
-        next,
-    });
+    undone.iter().for_each(|event| stage.log.write(event));
     stage.back();
     Ok(survived)
 }

@@ -18,13 +18,21 @@ const EXAMPLES: usize = 20;
 const WINDOW: usize = 1_000;
 
 /// The work that remains until a queue has drained.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Waiting {
     /// Scheduled and due within the horizon; messages beyond it are not awaited.
     pub scheduled: u64,
     pub ready: u64,
     /// Leases: one may cover many messages.
     pub leases: u64,
+}
+
+impl std::ops::AddAssign for Waiting {
+    fn add_assign(&mut self, other: Self) {
+        self.scheduled += other.scheduled;
+        self.ready += other.ready;
+        self.leases += other.leases;
+    }
 }
 
 impl Waiting {

@@ -60,15 +60,16 @@ impl Diary {
     }
 
     /// Records the start of an operation of the library; the number is for [`told`](Diary::told).
-    pub fn asked(&self, verb: Verb, ids: Vec<String>) -> u64 {
-        self.asked_durably(verb, ids, 0)
+    pub fn asked(&self, queue: &str, verb: Verb, ids: Vec<String>) -> u64 {
+        self.asked_durably(queue, verb, ids, 0)
     }
 
     /// The same for an operation that so many replicas must confirm.
-    pub fn asked_durably(&self, verb: Verb, ids: Vec<String>, replicas: u32) -> u64 {
+    pub fn asked_durably(&self, queue: &str, verb: Verb, ids: Vec<String>, replicas: u32) -> u64 {
         let op = self.0.ops.fetch_add(1, Ordering::Relaxed);
         self.write(&Event::Asked {
             op,
+            queue: queue.to_owned(),
             verb,
             ids,
             replicas,

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::history::{Answer, Call, Event, Phase};
-use crate::run::stage::QUEUE;
+use crate::queues::planned_queues;
+
 /// When a claim was sent and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claim {
@@ -21,6 +22,8 @@ pub(super) struct Claim {
 /// When the last writes were lost, of which `incarnation`, and their `seq`.
 pub(super) struct Undone {
     pub(super) t_us: u64,
+    /// One queue stands for all: the same fault undid the writes of every queue.
+    pub(super) is_first: bool,
     pub(super) incarnation: String,
     pub(super) survived: u64,
     pub(super) next: u64,
@@ -63,9 +66,10 @@ pub(super) fn harness(path: &Path) -> Result<Harness> {
                     survived,
                     next,
                 },
-            ) if queue == QUEUE => {
+            ) => {
                 undone.push(Undone {
                     t_us,
+                    is_first: queue == planned_queues(1)[0].name,
                     incarnation,
                     survived,
                     next,
@@ -138,14 +142,14 @@ pub(super) fn lines(path: &Path, words: &[&str], mut tell: impl FnMut(u64, Event
     }
 }
 
-/// Each claim of the main queue that granted messages, with their ids.
+/// Each claim that granted messages, with its queue and their ids.
 pub(super) fn read_claims(
     path: &Path,
     undone: &[Undone],
-    mut tell: impl FnMut(Claim, &[crate::history::ClaimedItem]),
+    mut tell: impl FnMut(Claim, &str, &[crate::history::ClaimedItem]),
     handlers: &mut BTreeMap<String, u64>,
 ) -> Result<()> {
-    let mut asked: HashMap<u64, u64> = HashMap::new();
+    let mut asked: HashMap<u64, (u64, String)> = HashMap::new();
     let words = [
         "\"claim\":{",
         "\"claimed\":{",
@@ -157,7 +161,7 @@ pub(super) fn read_claims(
             call,
             queue,
             what: Call::Claim { .. },
-        } if queue == QUEUE => drop(asked.insert(call, t_us)),
+        } => drop(asked.insert(call, (t_us, queue))),
         Event::Ok {
             call,
             seq,
@@ -165,7 +169,7 @@ pub(super) fn read_claims(
             answer: Answer::Claimed { items, .. },
             ..
         } => {
-            if let Some(asked_us) = asked.remove(&call).filter(|_| !items.is_empty()) {
+            if let Some((asked_us, queue)) = asked.remove(&call).filter(|_| !items.is_empty()) {
                 let is_void = |undone: &Undone| {
                     undone.incarnation == incarnation && undone.survived < seq && seq <= undone.next
                 };
@@ -175,6 +179,7 @@ pub(super) fn read_claims(
                         answered_us: t_us,
                         void: undone.iter().any(is_void),
                     },
+                    &queue,
                     &items,
                 );
             }
@@ -190,34 +195,37 @@ pub(super) fn read_claims(
         _ => {}
     })
 }
-/// The ids that a dead worker had been granted at the first attempt and not begun to settle: a
+/// The queues and ids that a dead worker had been granted at the first attempt and not begun to settle: a
 /// settlement without an answer may have been applied. Raises `lease_ms` to the longest lease that
 /// it asked for.
-pub(super) fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<String>> {
-    let mut held = BTreeSet::new();
+pub(super) fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<(String, String)>> {
+    let (mut held, mut queues) = (BTreeSet::new(), HashMap::new());
     for line in crate::history::read(path)? {
         match line?.1 {
             Event::Ok {
+                call,
                 answer: Answer::Claimed { items, .. },
                 ..
             } => {
-                held.extend(
-                    items
-                        .into_iter()
-                        .filter(|item| item.3 == 1)
-                        .map(|item| item.0),
-                );
+                let queue: String = queues.remove(&call).unwrap_or_default();
+                let first = items.into_iter().filter(|item| item.3 == 1);
+                held.extend(first.map(|item| (queue.clone(), item.0)));
             }
             Event::Invoke {
+                call,
+                queue,
                 what: Call::Claim { lease_ms: its, .. },
-                ..
-            } => *lease_ms = its.max(*lease_ms),
+            } => {
+                queues.insert(call, queue);
+                *lease_ms = its.max(*lease_ms);
+            }
             Event::Invoke {
+                queue,
                 what: Call::Settle { verb, items },
                 ..
             } if verb != crate::history::Verb::Extend => {
                 for item in items {
-                    held.remove(&item.0);
+                    held.remove(&(queue.clone(), item.0));
                 }
             }
             _ => {}

@@ -61,7 +61,7 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
         histories::read_claims(
             worker,
             &undone,
-            |claim, _| claims.push(claim),
+            |claim, _, _| claims.push(claim),
             &mut handlers,
         )?;
     }
@@ -174,7 +174,8 @@ fn summary(mut samples_us: Vec<u64>) -> Recovery {
 }
 
 fn undone_within(fault: &Fault, undone: &[Undone]) -> impl Iterator<Item = u64> {
-    let times = undone.iter().map(|undone| undone.t_us);
+    let first = undone.iter().filter(|undone| undone.is_first);
+    let times = first.map(|undone| undone.t_us);
     times.filter(move |t_us| (fault.begun_us..fault.ended_us).contains(t_us))
 }
 #[cfg(test)]

@@ -33,30 +33,31 @@ pub(super) fn redeliveries(
     samples: &mut BTreeMap<String, Vec<u64>>,
     late: &mut Vec<String>,
 ) -> Result<()> {
-    let (mut held, mut lease_ms): (HashMap<String, Vec<u64>>, _) = (HashMap::new(), 0);
+    let (mut held, mut lease_ms): (HashMap<(String, String), Vec<u64>>, _) = (HashMap::new(), 0);
     for fault in faults.iter().filter(|fault| fault.kind == "worker_kill") {
-        for id in held_by(
+        for message in held_by(
             &folder.join(format!("{}.jsonl", fault.victim)),
             &mut lease_ms,
         )? {
-            held.entry(id).or_default().push(fault.begun_us);
+            held.entry(message).or_default().push(fault.begun_us);
         }
     }
     if held.is_empty() {
         return Ok(());
     }
-    let mut again: HashMap<(String, u64), u64> = HashMap::new();
+    let mut again: HashMap<((String, String), u64), u64> = HashMap::new();
     for worker in workers {
-        let note = |claim: Claim, items: &[crate::history::ClaimedItem]| {
+        let note = |claim: Claim, queue: &str, items: &[crate::history::ClaimedItem]| {
             for item in items {
+                let message = (queue.to_owned(), item.0.clone());
                 for killed_us in held
-                    .get(&item.0)
+                    .get(&message)
                     .into_iter()
                     .flatten()
                     .filter(|killed_us| **killed_us < claim.asked_us)
                 {
                     let first = again
-                        .entry((item.0.clone(), *killed_us))
+                        .entry((message.clone(), *killed_us))
                         .or_insert(claim.answered_us);
                     *first = (*first).min(claim.answered_us);
                 }
@@ -64,7 +65,7 @@ pub(super) fn redeliveries(
         };
         read_claims(worker, undone, note, &mut BTreeMap::new())?;
     }
-    for ((id, killed_us), answered_us) in again {
+    for (((queue, id), killed_us), answered_us) in again {
         let beside = |fault: &&Fault| {
             let crew = CREW_FAULTS.contains(&&*fault.kind) && fault.begun_us != killed_us;
             let over_us = fault.ended_us + if crew { RESTART_US } else { 0 };
@@ -80,7 +81,7 @@ pub(super) fn redeliveries(
         let limit_us = REDELIVERED_US + lease_ms * 1_000;
         if kind == "worker_kill" && unexcused_us(killed_us, answered_us, excused) > limit_us {
             late.push(format!(
-                "a worker was killed at {killed_us} us, and {id} was claimed again at {answered_us} us"
+                "a worker was killed at {killed_us} us, and {queue}/{id} was claimed again at {answered_us} us"
             ));
         }
         samples

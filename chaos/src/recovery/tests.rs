@@ -1,6 +1,5 @@
 use super::*;
 use crate::history::{Answer, Call, Event, Phase};
-use crate::run::stage::QUEUE;
 use anyhow::Result;
 
 #[test]
@@ -68,7 +67,7 @@ fn a_late_recovery_is_reported() -> Result<()> {
         };
         let asked = Event::Invoke {
             call: 1,
-            queue: QUEUE.into(),
+            queue: "chaos".into(),
             what,
         };
         let told = Event::Ok {
@@ -127,7 +126,7 @@ fn failover_recovery_counts_grants_of_the_new_master() -> Result<()> {
         detail: String::new(),
     };
     let undone = Event::Undone {
-        queue: QUEUE.into(),
+        queue: "chaos".into(),
         incarnation: "b".into(),
         survived: 10,
         next: 100,
@@ -149,7 +148,7 @@ fn failover_recovery_counts_grants_of_the_new_master() -> Result<()> {
         };
         Event::Invoke {
             call,
-            queue: QUEUE.into(),
+            queue: "chaos".into(),
             what,
         }
     };

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::worker::Notes;
 use super::{Pace, Stop};
-use crate::history::{Event, Verb};
+use crate::history::{BY_HAND, Verb};
 use crate::recorder::outcome;
 
 /// A delivery with so many attempts is settled: from the third crash on the back-off would grow.
@@ -51,7 +51,7 @@ pub(super) async fn run(
 }
 
 async fn handle(notes: &Notes, delivery: &Delivery, lease: Duration) {
-    let id = notes.started(delivery);
+    let id = notes.started(delivery, true);
     let choice = if delivery.attempt() > PATIENT_ATTEMPTS {
         0
     } else {
@@ -82,16 +82,15 @@ async fn handle(notes: &Notes, delivery: &Delivery, lease: Duration) {
             }
         }
     }
-    notes.diary.write(&Event::Ended {
-        id,
-        wants: "by hand".to_owned(),
-    });
+    notes.ended(&id, BY_HAND);
 }
 
 async fn extend(notes: &Notes, delivery: &Delivery, lease: Duration) {
-    let op = notes
-        .diary
-        .asked(Verb::Extend, vec![delivery.id().into_owned()]);
+    let op = notes.diary.asked(
+        notes.queue.name(),
+        Verb::Extend,
+        vec![delivery.id().into_owned()],
+    );
     let told = outcome(delivery.extend(lease).await, |extended| match extended {
         Extended::Until(deadline_ms) => format!("OK {deadline_ms}"),
         Extended::Gone => "GONE".to_owned(),

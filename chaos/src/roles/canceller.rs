@@ -23,18 +23,24 @@ const PURGE_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(
     options: &Options,
-    queue: &Queue,
+    queues: Vec<Queue>,
     diary: &Diary,
     mut stop: Stop,
 ) -> Result<()> {
-    let mut canceller = Canceller {
-        queue: queue.clone(),
+    let of_queue = |queue: Queue| Canceller {
+        rng: Rng::with_seed(
+            options.seed ^ hash(options.name.as_bytes()) ^ hash(queue.name().as_bytes()),
+        ),
+        queue,
         diary: diary.clone(),
-        rng: Rng::with_seed(options.seed ^ hash(options.name.as_bytes())),
         scheduled: None,
     };
+    // One page of one queue after the other.
+    let mut cancellers: Vec<_> = queues.into_iter().map(of_queue).collect();
     let mut pace = Pace::new(options.rate.unwrap_or(RATE));
     loop {
+        cancellers.rotate_left(1);
+        let canceller = &mut cancellers[0];
         if options.purge {
             canceller.purge().await;
         } else {
@@ -163,7 +169,7 @@ async fn change(queue: Queue, diary: Diary, id: String, change: Change) {
         Change::RunNow => Verb::RunNow,
         Change::Requeue => Verb::Requeue,
     };
-    let op = diary.asked(verb, vec![id.clone()]);
+    let op = diary.asked(queue.name(), verb, vec![id.clone()]);
     let told = match change {
         Change::Cancel => outcome(queue.cancel(&id).await, cancelled),
         Change::CancelDead => outcome(queue.cancel_dead(&id).await, cancelled),

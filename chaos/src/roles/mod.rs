@@ -22,6 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::history::{Event, Role};
+use crate::queues::planned_queues;
 use crate::recorder::Diary;
 use crate::workload::hash;
 
@@ -38,8 +39,12 @@ pub struct Options {
     pub seed: u64,
     #[arg(long)]
     pub url: String,
-    #[arg(long)]
-    pub queue: String,
+    /// How many queues it uses
+    #[arg(long, default_value_t = 1)]
+    pub queues: usize,
+    /// The start of the run by the clock that all processes share: bursts count from it
+    #[arg(long, default_value_t = 0)]
+    pub epoch_us: u64,
     /// Its history, a file that must not exist
     #[arg(long)]
     pub history: PathBuf,
@@ -110,15 +115,15 @@ pub async fn run(options: Options) -> Result<()> {
     // For this program's random numbers and the library's jitter.
     fastrand::seed(options.seed ^ hash(options.name.as_bytes()));
     let mut stop = stop_on_sigterm()?;
-    let Some(queue) = connect(&options, &mut stop).await? else {
+    let Some(queues) = connect(&options, &mut stop).await? else {
         return Ok(());
     };
     writeln!(std::io::stdout(), "ready")?;
     match options.role {
-        Kind::Producer => producer::run(&options, &queue, &diary, stop).await?,
-        Kind::Worker => worker::run(&options, &queue, &diary, stop).await?,
-        Kind::Canceller => canceller::run(&options, &queue, &diary, stop).await?,
-        Kind::Operator => operator::run(&options, &queue, &diary, stop).await?,
+        Kind::Producer => producer::run(&options, queues, &diary, stop).await?,
+        Kind::Worker => worker::run(&options, queues, &diary, stop).await?,
+        Kind::Canceller => canceller::run(&options, queues, &diary, stop).await?,
+        Kind::Operator => operator::run(&options, queues, &diary, stop).await?,
     }
     diary.write(&Event::End);
     Ok(())
@@ -146,17 +151,24 @@ fn stop_on_sigterm() -> Result<Stop> {
 
 /// Waits for the server: it may be away when the process starts. None if the process is to end
 /// first.
-async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<Queue>> {
+async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<Vec<Queue>>> {
     loop {
-        let queue = async {
-            let queue = Client::connect(&options.url).await?.queue(&options.queue)?;
-            // The first reply carries the server's time, from which due times are counted.
-            queue.stats().await.map(|_| queue)
+        let connecting = async {
+            let client = Client::connect(&options.url).await?;
+            let names = planned_queues(options.queues).iter();
+            let queues = names
+                .map(|planned| client.queue(planned.name))
+                .collect::<Result<Vec<_>, _>>()?;
+            for queue in &queues {
+                // The first reply carries the server's time, from which due times are counted.
+                queue.stats().await?;
+            }
+            Ok::<_, dueq::Error>(queues)
         };
         tokio::select! {
             () = stopped(stop) => return Ok(None),
-            queue = queue => match queue {
-                Ok(queue) => return Ok(Some(queue)),
+            connected = connecting => match connected {
+                Ok(connected) => return Ok(Some(connected)),
                 Err(error) if error.is_retryable() => tracing::warn!(%error, "not connected yet"),
                 Err(error) => return Err(error.into()),
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use dueq::{Error, Limits, Queue, State};
 use fastrand::Rng;
 
@@ -13,7 +13,7 @@ use crate::stored;
 use crate::workload::{POISON, hash};
 
 /// Between two actions, in ms.
-const PAUSE_MS: std::ops::Range<u64> = 200..600;
+const PAUSE_MS: std::ops::Range<u64> = 100..300;
 /// How long deliveries are paused, or pushes are limited, in ms.
 const SHORT_MS: std::ops::Range<u64> = 40..200;
 /// A storm is not purged, because the fault needs its messages.
@@ -28,35 +28,44 @@ const MAX_CRASHES: u32 = 5;
 
 pub(super) async fn run(
     options: &Options,
-    queue: &Queue,
+    queues: Vec<Queue>,
     diary: &Diary,
     mut stop: Stop,
 ) -> Result<()> {
     let rng = Rng::with_seed(options.seed ^ hash(options.name.as_bytes()));
     let mut operator = Operator {
-        queue: queue.clone(),
+        queue: queues.first().context("no queues")?.clone(),
         diary: diary.clone(),
         rng,
     };
-    // Each action once before any repeats.
-    let mut deck: Vec<Act> = Vec::new();
+    // Each action once in each queue before any repeats.
+    let mut deck: Vec<(usize, Act)> = Vec::new();
     loop {
         // A former process may have been killed during an action, and a failover may have undone
         // the end of one.
-        let restored = warn("restoring", operator.restore().await);
+        let mut restored = true;
+        for queue in &queues {
+            operator.queue = queue.clone();
+            restored &= warn("restoring", operator.restore().await);
+        }
         let is_over = *stop.borrow();
         if is_over && restored {
             return Ok(());
         }
         if restored {
             if deck.is_empty() {
-                deck.extend(Act::ALL);
+                for place in 0..queues.len() {
+                    deck.extend(Act::ALL.map(|act| (place, act)));
+                }
                 operator.rng.shuffle(&mut deck);
                 // More often than others, because each is short; and once at the start.
-                deck.insert(deck.len() / 2, Act::Pause);
-                deck.push(Act::Pause);
+                for place in 0..queues.len() {
+                    deck.insert(deck.len() / 2, (place, Act::Pause));
+                    deck.push((place, Act::Pause));
+                }
             }
-            if let Some(act) = deck.pop() {
+            if let Some((place, act)) = deck.pop() {
+                operator.queue = queues[place].clone();
                 warn("an act", operator.act(act).await);
             }
         }
@@ -183,7 +192,9 @@ impl Operator {
                 .filter(|message| message.id.ends_with(POISON.as_bytes()))
             {
                 let id = String::from_utf8_lossy(&message.id).into_owned();
-                let op = self.diary.asked(Verb::Cancel, vec![id.clone()]);
+                let op = self
+                    .diary
+                    .asked(self.queue.name(), Verb::Cancel, vec![id.clone()]);
                 let told = outcome(
                     self.queue.cancel_dead(&id).await,
                     super::canceller::cancelled,
@@ -207,7 +218,9 @@ impl Operator {
             .take(READ)
             .map(|message| String::from_utf8_lossy(&message.id).into_owned());
         for id in ids.chain([format!("absent-{}", self.rng.u32(..))]) {
-            let op = self.diary.asked(Verb::Get, vec![id.clone()]);
+            let op = self
+                .diary
+                .asked(self.queue.name(), Verb::Get, vec![id.clone()]);
             let told = outcome(self.queue.get(&id).await, |found| {
                 stored::of_library(&id, found.as_ref())
             });

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{Due, Durability, Pushed, Queue};
+use fastrand::Rng;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Options, Pace, Stop};
-use crate::history::Verb;
+use crate::history::{Verb, now_us};
+use crate::queues::{Bursts, Planned, planned_queues};
 use crate::recorder::{Diary, outcome};
-use crate::workload::{Plan, Push, Step};
+use crate::workload::{Plan, Push, Step, hash};
 
 const RATE: u32 = 2_000;
 /// The most messages in flight: a slow producer falls behind, but its calls do not pile up.
@@ -26,18 +28,27 @@ const REPLICA_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(
     options: &Options,
-    queue: &Queue,
+    queues: Vec<Queue>,
     diary: &Diary,
     mut stop: Stop,
 ) -> Result<()> {
-    let mut plan = Plan::new(
-        options.seed,
-        &options.name,
-        options.poison_every,
-        options.once,
-    );
+    let planned = planned_queues(queues.len());
+    let plan = |queue: &Planned| {
+        Plan::new(
+            options.seed,
+            &options.name,
+            queue,
+            options.poison_every,
+            options.once,
+        )
+    };
+    let bursts = Bursts::new(options.seed, options.epoch_us);
     let mut producer = Producer {
-        queue: queue.clone(),
+        plans: planned.iter().map(plan).collect(),
+        planned,
+        queues,
+        bursts,
+        rng: Rng::with_seed(options.seed ^ hash(options.name.as_bytes())),
         diary: diary.clone(),
         replicated_while: options.replicated_while.clone(),
         room: Arc::new(Semaphore::new(IN_FLIGHT)),
@@ -47,8 +58,8 @@ pub(super) async fn run(
         () = super::stopped(&mut stop) => {}
         () = async {
             match (options.storm, options.due_ms) {
-                (Some(number), Some(due_ms)) => producer.storm(&mut plan, number, due_ms).await,
-                _ => producer.follow(&mut plan, options).await,
+                (Some(number), Some(due_ms)) => producer.storm(number, due_ms).await,
+                _ => producer.follow(options).await,
             }
         } => {}
     }
@@ -58,7 +69,12 @@ pub(super) async fn run(
 }
 
 struct Producer {
-    queue: Queue,
+    planned: &'static [Planned],
+    queues: Vec<Queue>,
+    /// By queue.
+    plans: Vec<Plan>,
+    bursts: Bursts,
+    rng: Rng,
     diary: Diary,
     replicated_while: Option<PathBuf>,
     room: Arc<Semaphore>,
@@ -66,59 +82,85 @@ struct Producer {
 }
 
 impl Producer {
-    async fn follow(&mut self, plan: &mut Plan, options: &Options) {
+    async fn follow(&mut self, options: &Options) {
         let mut pace = Pace::new(options.rate.unwrap_or(RATE));
-        let mut later: BTreeMap<(Instant, u64), Push> = BTreeMap::new();
+        let mut later: BTreeMap<(Instant, u64), (usize, Push)> = BTreeMap::new();
         let (mut pushed, mut number) = (0, 0);
         while options.messages == 0 || pushed < options.messages {
             let mut owed = pace.owed(1).await;
             let now = Instant::now();
             while owed > 0 {
-                let step = match later.first_entry() {
-                    Some(first) if first.key().0 <= now => Step {
-                        pushes: vec![first.remove()],
-                        later: Vec::new(),
-                    },
-                    _ => plan.step(self.diary.server_now_ms()),
+                let (place, step) = match later.first_entry() {
+                    Some(first) if first.key().0 <= now => {
+                        let (place, push) = first.remove();
+                        let step = Step {
+                            pushes: vec![push],
+                            later: Vec::new(),
+                        };
+                        (place, step)
+                    }
+                    _ => self.step(),
                 };
                 for (pause, push) in step.later {
                     number += 1;
-                    later.insert((now + pause, number), push);
+                    later.insert((now + pause, number), (place, push));
                 }
                 let size = u64::try_from(step.pushes.len()).unwrap_or(0);
-                self.push(step.pushes).await;
+                self.push(place, step.pushes).await;
                 pace.did(size);
                 pushed += size;
                 owed = owed.saturating_sub(size);
             }
         }
-        for ((when, _), push) in later {
+        for ((when, _), (place, push)) in later {
             tokio::time::sleep_until(when).await;
-            self.push(vec![push]).await;
+            self.push(place, vec![push]).await;
         }
     }
 
-    async fn storm(&mut self, plan: &mut Plan, number: u64, due_ms: u64) {
+    /// The next step of one of the queues, by their traffic. A queue that workers find gets none
+    /// during its silences.
+    fn step(&mut self) -> (usize, Step) {
+        let is_burst = self.bursts.is_burst(now_us());
+        let traffic = |queue: &Planned| match (queue.is_found, is_burst) {
+            (true, false) => 0,
+            // Its part of the whole time comes in the bursts.
+            (true, true) => 4 * queue.traffic,
+            (false, _) => queue.traffic,
+        };
+        let all: u32 = self.planned.iter().map(traffic).sum();
+        let mut chosen = self.rng.u32(0..all.max(1));
+        let place = self.planned.iter().position(|queue| {
+            let of_queue = traffic(queue);
+            let is_here = chosen < of_queue;
+            chosen = chosen.saturating_sub(of_queue);
+            is_here
+        });
+        let place = place.unwrap_or(0);
+        (place, self.plans[place].step(self.diary.server_now_ms()))
+    }
+
+    async fn storm(&mut self, number: u64, due_ms: u64) {
         let mut pushed = 0;
         while pushed < number {
             let end = number.min(pushed + STORM_BATCH);
             let pushes = (pushed..end)
-                .map(|place| plan.plain(Due::AtMs(due_ms + place % 1_000)))
+                .map(|place| self.plans[0].plain(Due::AtMs(due_ms + place % 1_000)))
                 .collect();
-            self.push(pushes).await;
+            self.push(0, pushes).await;
             pushed = end;
         }
     }
 
     /// Waits for room, not for the answer.
-    async fn push(&mut self, pushes: Vec<Push>) {
+    async fn push(&mut self, place: usize, pushes: Vec<Push>) {
         let size = u32::try_from(pushes.len().min(IN_FLIGHT)).unwrap_or(1);
         // The semaphore is never closed.
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else {
             return;
         };
         while self.pushes.try_join_next().is_some() {}
-        let (mut queue, diary, mut replicas) = (self.queue.clone(), self.diary.clone(), 0);
+        let (mut queue, diary, mut replicas) = (self.queues[place].clone(), self.diary.clone(), 0);
         if self
             .replicated_while
             .as_ref()
@@ -132,7 +174,7 @@ impl Producer {
         }
         self.pushes.spawn(async move {
             let ids = pushes.iter().map(|push| push.id.clone()).collect();
-            let op = diary.asked_durably(Verb::Push, ids, replicas);
+            let op = diary.asked_durably(queue.name(), Verb::Push, ids, replicas);
             let results = match &pushes[..] {
                 [push] => vec![queue.push(push.message()).await],
                 _ => queue.push_many(pushes.iter().map(Push::message)).await,

@@ -1,57 +1,75 @@
 //! Handles messages well and badly, as their ids decide, and records each start and end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use dueq::{Delivery, Queue, Retried, Retry, Settled, Settlement};
 
+use tokio::task::JoinSet;
+
 use super::{Options, Stop, by_hand};
 use crate::history::{Event, Verb};
 use crate::payload;
+use crate::queues::is_found;
 use crate::recorder::{Diary, outcome};
 use crate::workload::{AGAIN, POISON, hash, trace_parent};
 
-pub(super) async fn run(options: &Options, queue: &Queue, diary: &Diary, stop: Stop) -> Result<()> {
-    let lease = Duration::from_millis(options.lease_ms);
-    let notes = Arc::new(Notes {
-        queue: queue.clone(),
-        diary: diary.clone(),
-        seed: options.seed,
-        lease,
-    });
-    let worker = queue
-        .worker()
-        .concurrency(options.concurrency)
-        .lease(lease)
-        .time_limit(Duration::from_millis(options.time_limit_ms))
-        .grace(Duration::from_millis(options.time_limit_ms))
-        .retry(Retry::exponential(
-            Duration::from_millis(20),
-            Duration::from_secs(2),
-        )?);
-    let hand = tokio::spawn(by_hand::run(
-        queue.clone(),
-        Arc::clone(&notes),
-        lease,
-        options.by_hand,
-        stop.clone(),
-    ));
-    let mut end = stop;
-    let handler = move |delivery| {
-        let notes = Arc::clone(&notes);
-        async move { handle(&notes, &delivery).await }
-    };
-    worker
-        .run(handler, async move { super::stopped(&mut end).await })
-        .await?;
-    hand.await?;
+pub(super) async fn run(
+    options: &Options,
+    queues: Vec<Queue>,
+    diary: &Diary,
+    stop: Stop,
+) -> Result<()> {
+    let (lease, mut running) = (Duration::from_millis(options.lease_ms), JoinSet::new());
+    let concurrency = (options.concurrency / queues.len()).max(1);
+    for queue in queues {
+        let notes = Arc::new(Notes {
+            queue: queue.clone(),
+            diary: diary.clone(),
+            seed: options.seed,
+            lease,
+        });
+        // A claim by hand would find what the nodes of a parked queue must find.
+        if !is_found(queue.name()) {
+            let (queue, notes, stop) = (queue.clone(), Arc::clone(&notes), stop.clone());
+            let by_hand = options.by_hand;
+            running.spawn(async move {
+                by_hand::run(queue, notes, lease, by_hand, stop).await;
+                Ok(())
+            });
+        }
+        let worker = queue
+            .worker()
+            .concurrency(concurrency)
+            .lease(lease)
+            .time_limit(Duration::from_millis(options.time_limit_ms))
+            .grace(Duration::from_millis(options.time_limit_ms))
+            .retry(Retry::exponential(
+                Duration::from_millis(20),
+                Duration::from_secs(2),
+            )?);
+        let mut end = stop.clone();
+        let handler = move |delivery| {
+            let notes = Arc::clone(&notes);
+            async move { handle(&notes, &delivery).await }
+        };
+        running.spawn(async move {
+            worker
+                .run(handler, async move { super::stopped(&mut end).await })
+                .await
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
     Ok(())
 }
 
 /// State shared by all handlers of the process.
 pub(super) struct Notes {
-    queue: Queue,
+    pub(super) queue: Queue,
     pub(super) diary: Diary,
     seed: u64,
     lease: Duration,
@@ -59,9 +77,11 @@ pub(super) struct Notes {
 
 impl Notes {
     /// Records the start of a handler. A poison message ends the process here.
-    pub(super) fn started(&self, delivery: &Delivery) -> String {
+    pub(super) fn started(&self, delivery: &Delivery, by_hand: bool) -> String {
         let id = delivery.id().into_owned();
         self.diary.write(&Event::Started {
+            queue: self.queue.name().to_owned(),
+            by_hand,
             id: id.clone(),
             version: payload::version_of(&id, delivery.payload()),
             attempt: delivery.attempt(),
@@ -86,6 +106,7 @@ impl Notes {
 
     pub(super) fn ended(&self, id: &str, wants: &str) {
         self.diary.write(&Event::Ended {
+            queue: self.queue.name().to_owned(),
             id: id.to_owned(),
             wants: wants.to_owned(),
         });
@@ -93,7 +114,9 @@ impl Notes {
 
     /// Settles by hand and records both ends of the call. Returns the outcome.
     pub(super) async fn settle(&self, delivery: &Delivery, verb: Verb) -> String {
-        let op = self.diary.asked(verb, vec![delivery.id().into_owned()]);
+        let op = self
+            .diary
+            .asked(self.queue.name(), verb, vec![delivery.id().into_owned()]);
         let told = match verb {
             Verb::Ack => outcome(delivery.ack().await, settled),
             Verb::Release => outcome(delivery.release().await, settled),
@@ -130,17 +153,46 @@ impl Notes {
         tokio::select! {
             () = tokio::time::sleep_until(end) => {}
             () = delivery.lost() => {
-                self.diary.write(&Event::LostLease { id: id.to_owned() });
+                self.diary.write(&Event::LostLease {
+                    queue: self.queue.name().to_owned(),
+                    id: id.to_owned(),
+                });
                 tokio::time::sleep_until(end).await;
             }
         }
     }
 }
 
+/// A handler that runs. It records its end before it returns, also if its time limit drops it.
+struct Open<'a> {
+    notes: &'a Notes,
+    id: String,
+    ended: AtomicBool,
+}
+
+impl Open<'_> {
+    fn end(&self, wants: &str) {
+        if !self.ended.swap(true, Ordering::Relaxed) {
+            self.notes.ended(&self.id, wants);
+        }
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.end("dropped");
+    }
+}
+
 /// The id and the attempt decide the handling; chance decides as well where a message could repeat
 /// for ever.
 async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
-    let id = notes.started(delivery);
+    let open = Open {
+        notes,
+        id: notes.started(delivery, false),
+        ended: AtomicBool::new(false),
+    };
+    let id = &open.id;
     let choice = hash(id.as_bytes()) ^ notes.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let (kind, detail) = (choice % 10_000, choice / 10_000);
     let (first, coin, quarters) = (
@@ -148,11 +200,11 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
         fastrand::bool(),
         u32::try_from(kind % 4).unwrap_or(0),
     );
-    let ended = |wants| notes.ended(&id, wants);
+    let ended = |wants| open.end(wants);
     match kind {
         0..100 => {
             notes
-                .work(&id, delivery, Duration::from_millis(detail % 50))
+                .work(id, delivery, Duration::from_millis(detail % 50))
                 .await
         }
         // Fails a few times: some of these messages have fewer attempts than that.
@@ -165,12 +217,12 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
             panic!("chaos");
         }
         // Runs until its time limit drops it.
-        220..224 if first => notes.work(&id, delivery, Duration::from_secs(3_600)).await,
+        220..224 if first => notes.work(id, delivery, Duration::from_secs(3_600)).await,
         // Longer than a lease, which must be extended meanwhile. If the lease is lost, the handler
         // still works on to its end.
         224..232 if first => {
             notes
-                .work(&id, delivery, notes.lease * (4 + quarters) / 4)
+                .work(id, delivery, notes.lease * (4 + quarters) / 4)
                 .await
         }
         232..260 if coin => {
@@ -185,7 +237,7 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
             ended("bury");
             return Ok(Settlement::bury("chaos"));
         }
-        310..330 => notes.ack_and_push(&id, delivery).await,
+        310..330 => notes.ack_and_push(id, delivery).await,
         330..340 if coin => drop(notes.settle(delivery, Verb::Again).await),
         340..350 => drop(notes.settle(delivery, Verb::Bury).await),
         350..360 if first => drop(notes.settle(delivery, Verb::Retry).await),
@@ -200,7 +252,7 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
         // running lease.
         360..400 => {
             notes
-                .work(&id, delivery, Duration::from_millis(20 + detail % 40))
+                .work(id, delivery, Duration::from_millis(20 + detail % 40))
                 .await
         }
         _ => {}

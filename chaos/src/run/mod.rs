@@ -13,22 +13,26 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use dueq::{Client, Limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
 use crate::faults::Kind;
-use crate::history::{Event, Role};
+use crate::history::{Event, Role, now_us};
 use crate::leftovers;
 use crate::proxy::{Direction, Mode, Proxy};
+use crate::queues::{MOST, Planned, planned_queues};
 use crew::Place;
 use heartbeat::Heartbeat;
 use log::Log;
 use shim::Control;
-use stage::{QUEUE, REPLICA_SIGN, Stage};
+use stage::{REPLICA_SIGN, Stage};
 use store::Store;
 
 /// Messages per second of all producers by default.
 const RATE: u64 = 2_000;
+/// The default, which the operator sets as well.
+const MAX_ATTEMPTS: u32 = 20;
 const PRODUCERS: [&str; 3] = ["p1", "p2", "p3"];
 const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 /// With `--messages`, the rate is higher by this factor, because outages cost time.
@@ -42,6 +46,9 @@ pub struct Options {
     /// Seconds under faults, before the end begins
     #[arg(long, default_value_t = 60)]
     pub duration: u64,
+    /// How many queues the workers serve, 1 to 5
+    #[arg(long, default_value_t = MOST)]
+    pub queues: usize,
     /// Messages per second of all producers together [default: 2000]
     #[arg(long)]
     pub rate: Option<u64>,
@@ -93,10 +100,16 @@ impl Options {
         self.rate.or(wanted).unwrap_or(RATE)
     }
 
+    pub fn planned(&self) -> &'static [Planned] {
+        planned_queues(self.queues)
+    }
+
     /// The arguments for every process of the workload.
     pub fn role_arguments(&self, role: &str) -> Vec<String> {
-        let mut arguments: Vec<String> = vec![role.into(), "--queue".into(), QUEUE.into()];
+        let mut arguments: Vec<String> = vec![role.into()];
         arguments.extend([
+            "--queues".into(),
+            self.queues.to_string(),
             "--seed".into(),
             self.seed.to_string(),
             "--lease-ms".into(),
@@ -144,6 +157,7 @@ pub async fn run(options: Options) -> Result<Ran> {
         options.duration,
         options.rate()
     ));
+    create(&options, &store).await?;
     let crew = crew(&options, &store, &folder, &library).await?;
     let stage = Arc::new(Stage::new(
         options, store, crew, log, file_limit, folder, library,
@@ -212,7 +226,10 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
     let mut connection = stage.store().connection().await?;
     let mut said = begun;
     loop {
-        let waiting = leftovers::waiting(&mut connection, QUEUE, 0).await?;
+        let mut waiting = leftovers::Waiting::default();
+        for queue in stage.queues() {
+            waiting += leftovers::waiting(&mut connection, queue.name, 0).await?;
+        }
         if waiting.is_over() {
             break;
         }
@@ -238,7 +255,9 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
             log.wrong(format!("{error:#}"));
         }
     }
-    leftovers::scan(&mut connection, QUEUE, &mut |event| log.write(&event)).await?;
+    for queue in stage.queues() {
+        leftovers::scan(&mut connection, queue.name, &mut |event| log.write(&event)).await?;
+    }
     if let Some(end) = stage.store().ended()? {
         log.wrong(format!("the server ended unexpectedly: {end}"));
     }
@@ -252,13 +271,25 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
     Ok(drained_in)
 }
 
+/// Creates the queues: workers find one of them by its keys.
+async fn create(options: &Options, store: &Store) -> Result<()> {
+    let client = Client::connect(store.url()).await?;
+    for queue in options.planned() {
+        client
+            .queue(queue.name)?
+            .configure(Limits::new().max_attempts(MAX_ATTEMPTS))
+            .await?;
+    }
+    Ok(())
+}
+
 async fn crew(
     options: &Options,
     store: &Store,
     folder: &Path,
     library: &Path,
 ) -> Result<Vec<Arc<Place>>> {
-    let mut crew = Vec::new();
+    let (mut crew, epoch_us) = (Vec::new(), now_us());
     let rate = (options.rate() / PRODUCERS.len() as u64).max(1);
     for (role, names) in [
         (Role::Producer, &PRODUCERS[..]),
@@ -276,6 +307,7 @@ async fn crew(
             });
             if role == Role::Producer {
                 arguments.extend(["--rate".into(), rate.to_string()]);
+                arguments.extend(["--epoch-us".into(), epoch_us.to_string()]);
             }
             if *name == PRODUCERS[1] {
                 arguments.extend([

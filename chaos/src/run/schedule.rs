@@ -7,7 +7,7 @@ use anyhow::Result;
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use super::stage::{QUEUE, Stage};
+use super::stage::Stage;
 use crate::faults::{self, Kind, Lane};
 
 /// Before any clock fault: a step that takes effect shows that the shim works.
@@ -74,18 +74,22 @@ pub async fn disturb(stage: &Arc<Stage>, kinds: Vec<Kind>) -> u64 {
 
 /// Waits until the run is long enough and enough messages were pushed; returns that number.
 async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
-    let (mut pushed, mut last, mut incarnation, mut said) = (0_u64, 0_u64, None, begun);
+    let mut known = vec![(None, 0_u64); stage.queues().len()];
+    let (mut pushed, mut said) = (0_u64, begun);
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
-        if let Ok((now_born, now)) = stage.store().born_and_pushed(QUEUE).await {
+        for (queue, (incarnation, last)) in stage.queues().iter().zip(&mut known) {
+            let Ok((now_born, now)) = stage.store().born_and_pushed(queue.name).await else {
+                continue;
+            };
             // The counter restarts in an emptied store, and goes back where the last writes are
             // lost.
-            pushed += if now_born == incarnation {
-                now.saturating_sub(last)
+            pushed += if now_born == *incarnation {
+                now.saturating_sub(*last)
             } else {
                 now
             };
-            (incarnation, last) = (now_born, now);
+            (*incarnation, *last) = (now_born, now);
         }
         let elapsed = begun.elapsed();
         if said.elapsed() > Duration::from_secs(10) {

@@ -16,9 +16,9 @@ use super::shim::Control;
 use super::store::{Found, Store};
 use crate::history::Role;
 use crate::proxy::{Mode, Proxy};
+use crate::queues::Planned;
 
-/// The queue of the workload, and another queue that a fault purges.
-pub const QUEUE: &str = "chaos";
+/// A queue that a fault purges, beside those of the workload.
 pub const ASIDE: &str = "aside";
 /// The name of a file that exists while the server has a replica.
 pub const REPLICA_SIGN: &str = "there-is-a.replica";
@@ -75,8 +75,14 @@ impl Stage {
         }
     }
 
+    /// The queues of the workload.
+    pub fn queues(&self) -> &'static [Planned] {
+        self.options.planned()
+    }
+
+    /// The first queue, which has the most traffic.
     pub fn queue(&self) -> &'static str {
-        QUEUE
+        self.queues()[0].name
     }
 
     /// The present server: a failover replaces it.
@@ -137,10 +143,11 @@ impl Stage {
         }
     }
 
-    /// The state of both queues, the main one first.
+    /// The state of all queues, the main one first and the one beside last.
     pub async fn found(&self) -> Result<Vec<(String, Option<Found>)>> {
         let mut found = Vec::new();
-        for queue in [QUEUE, ASIDE] {
+        let names = self.queues().iter().map(|queue| queue.name);
+        for queue in names.chain([ASIDE]) {
             found.push((queue.to_owned(), self.store().found(queue).await?));
         }
         Ok(found)
@@ -161,7 +168,7 @@ impl Stage {
 
     /// A counter of the main queue.
     pub async fn counter(&self, name: &str) -> Result<u64> {
-        self.store().counter(QUEUE, name).await
+        self.store().counter(self.queue(), name).await
     }
 
     /// The greatest step of the server's clock: messages and leases of dead workers may take that

@@ -85,6 +85,7 @@ fn an_unreplicated_push_may_be_undone_and_is_counted() {
 fn a_concurrent_push_without_replicas_may_be_undone() {
     let mut story = undone(|story| {
         let asked = |op, replicas| Event::Asked {
+            queue: "q".into(),
             op,
             verb: Verb::Push,
             ids: vec!["b".into()],

@@ -192,6 +192,7 @@ fn a_get_reports_the_state() {
     let told = |outcome: &str| {
         let mut story = Story::new();
         story.write(Event::Asked {
+            queue: "q".into(),
             op: 1,
             verb: Verb::Get,
             ids: vec!["a".into()],

@@ -57,6 +57,8 @@ fn a_faulty_simulated_queue_is_caught() {
 fn a_handler_without_a_claim_is_found() {
     let mut simulation = Simulation::new(1, Wrong::Nothing);
     let started = Event::Started {
+        by_hand: false,
+        queue: "q".into(),
         id: "m1".into(),
         version: 1,
         attempt: 1,

@@ -165,6 +165,8 @@ fn handlers_get_the_claimed_values() {
             .at(5)
             .grant(&[ClaimedItem("a".into(), 1, due_ms, 1, 100, String::new())]);
         story.write(Event::Started {
+            by_hand: false,
+            queue: "q".into(),
             id: "a".into(),
             version,
             attempt,
@@ -184,6 +186,7 @@ fn outcomes_match_the_answers_of_the_server() {
     let told = |outcome: &str| {
         let mut story = Story::new();
         story.write(Event::Asked {
+            queue: "q".into(),
             op: 1,
             verb: Verb::Push,
             ids: vec!["a".into()],

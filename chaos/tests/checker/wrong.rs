@@ -180,6 +180,8 @@ fn a_grant_must_be_started_or_given_back() {
         story.push("a", "+0", "CREATED").push("b", "+0", "CREATED");
         let token = story.at(5).grant(&items);
         story.write(Event::Started {
+            by_hand: false,
+            queue: "q".into(),
             id: "a".into(),
             version: 1,
             attempt: 1,

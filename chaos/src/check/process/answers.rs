@@ -84,7 +84,7 @@ impl Process<'_> {
                         )
                     });
                 }
-                self.granted.claimed(token, reply.answered_us, &items);
+                self.granted[usize::from(open.queue)].claimed(token, reply.answered_us, &items);
                 let (token, lease_ms) = (
                     token_of(token),
                     u32::try_from(*lease_ms).unwrap_or(u32::MAX),
@@ -152,14 +152,14 @@ impl Process<'_> {
                     if *verdict == Pushed::Finished {
                         push.ended_ms = whole_ms(split(word).1);
                         self.finished
-                            .entry(id.to_owned())
+                            .entry((queue, id.to_owned()))
                             .or_default()
                             .push((open.number, self.all.records.len()));
                     }
-                    if self.asking.waits_for_replicas(id) {
+                    if self.asking[usize::from(queue)].waits_for_replicas(id) {
                         push.held = Held::Unconfirmed;
                         self.waiting
-                            .entry(id.to_owned())
+                            .entry((queue, id.to_owned()))
                             .or_default()
                             .push((open.number, self.all.records.len()));
                     }

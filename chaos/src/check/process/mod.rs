@@ -12,8 +12,9 @@ use crate::check::collect::Collection;
 use crate::check::handlers::Granted;
 use crate::check::order::Reply;
 use crate::check::record::{Held, Push, What};
+use crate::check::running::Running;
 use crate::check::verdict::Kind;
-use crate::history::{Answer, Call, Event, Role};
+use crate::history::{Answer, BY_HAND, Call, Event, Role};
 
 struct Open {
     number: u64,
@@ -27,13 +28,17 @@ struct Process<'a> {
     all: &'a mut Collection,
     number: u16,
     open: HashMap<u64, Open>,
-    asking: Asking,
-    granted: Granted,
-    /// By id whose push waits for replicas: the calls that pushed it, and the positions of their
+    /// By queue.
+    asking: Vec<Asking>,
+    granted: Vec<Granted>,
+    /// The queue of each operation without an outcome.
+    asked_of: HashMap<u64, u16>,
+    running: Running,
+    /// By queue and id whose push waits for replicas: the calls that pushed it, and the positions of their
     /// records.
-    waiting: HashMap<String, Vec<(u64, usize)>>,
-    /// The same by id whose push got `FINISHED` and whose caller has no outcome yet.
-    finished: HashMap<String, Vec<(u64, usize)>>,
+    waiting: HashMap<(u16, String), Vec<(u64, usize)>>,
+    /// The same by queue and id whose push got `FINISHED` and whose caller has no outcome yet.
+    finished: HashMap<(u16, String), Vec<(u64, usize)>>,
 }
 
 /// Reads a history; `name` is for one that does not name its process.
@@ -44,7 +49,7 @@ pub(in crate::check) fn read(
 ) -> Result<()> {
     let number = u16::try_from(all.processes.len()).context("too many histories")?;
     all.processes.push(name.to_owned());
-    let (open, granted, asking) = (HashMap::new(), Granted::default(), Asking::default());
+    let (open, granted, asking) = (HashMap::new(), Vec::new(), Vec::new());
     let (waiting, finished) = (HashMap::new(), HashMap::new());
     let mut process = Process {
         all,
@@ -52,6 +57,8 @@ pub(in crate::check) fn read(
         open,
         asking,
         granted,
+        asked_of: HashMap::new(),
+        running: Running::default(),
         waiting,
         finished,
     };
@@ -85,10 +92,10 @@ impl Process<'_> {
                 }
             }
             Event::Invoke { call, queue, what } => {
-                let queue = self.all.queue(&queue);
+                let queue = self.queue(&queue);
                 self.invoked(t_us, queue, &what);
-                self.granted.invoked(&what);
-                self.asking.invoked(call, &what);
+                self.granted[usize::from(queue)].invoked(&what);
+                self.asking[usize::from(queue)].invoked(call, &what);
                 self.open.insert(
                     call,
                     Open {
@@ -109,7 +116,7 @@ impl Process<'_> {
                 let open = self.open.remove(&call).context("an answer to no call")?;
                 let answer = answer.of_items(what_of(&open.call).len());
                 if let Answer::Items(verdicts) = &answer {
-                    self.asking.answered(call, &open.call, verdicts);
+                    self.asking[usize::from(open.queue)].answered(call, &open.call, verdicts);
                 }
                 let reply = Reply {
                     asked_us: open.asked_us,
@@ -122,7 +129,7 @@ impl Process<'_> {
             }
             Event::Refused { call, .. } => {
                 let open = self.open.remove(&call).context("a refusal of no call")?;
-                self.asking.refused(call, &open.call);
+                self.asking[usize::from(open.queue)].refused(call, &open.call);
                 self.refused(&open);
             }
             Event::Unknown { call, .. } => {
@@ -131,32 +138,47 @@ impl Process<'_> {
             }
             Event::Asked {
                 op,
+                queue,
                 verb,
                 ids,
                 replicas,
-            } => self.asking.asked(op, verb, ids, replicas),
+            } => {
+                let queue = self.queue(&queue);
+                self.asked_of.insert(op, queue);
+                self.asking[usize::from(queue)].asked(op, verb, ids, replicas);
+            }
             Event::Told { op, outcomes } => {
-                self.confirmed(op, &outcomes);
-                self.believed(op, &outcomes);
+                // An operation that no queue knows is a lie to any of them.
+                let queue = self.asked_of.remove(&op).unwrap_or_else(|| self.queue(""));
+                self.confirmed(queue, op, &outcomes);
+                self.believed(queue, op, &outcomes);
                 let number = self.number;
-                for lie in self.asking.told(op, &outcomes) {
+                for lie in self.asking[usize::from(queue)].told(op, &outcomes) {
                     self.all.verdict.found(Kind::ApiLies, || {
                         format!("process {number} at {t_us} us: {lie}")
                     });
                 }
             }
             Event::Started {
+                queue,
                 id,
                 version,
                 attempt,
                 due_ms,
+                by_hand,
                 ..
             } => {
-                let number = self.number;
-                if let Err((kind, words)) = self.granted.started(&id, (version, due_ms, attempt)) {
-                    self.all
-                        .verdict
-                        .found(kind, || format!("process {number} at {t_us} us: {words}"));
+                let (number, place) = (self.number, self.queue(&queue));
+                let granted = &mut self.granted[usize::from(place)];
+                if let Err((kind, words)) = granted.started(&id, (version, due_ms, attempt)) {
+                    self.all.verdict.found(kind, || {
+                        format!("process {number} at {t_us} us, queue {queue}: {words}")
+                    });
+                }
+                if let Some(words) = (!by_hand).then(|| self.running.started(&queue)).flatten() {
+                    self.all.verdict.found(Kind::SharesBroken, || {
+                        format!("process {number} at {t_us} us: {words}")
+                    });
                 }
             }
             Event::Stalled { ms } => self
@@ -199,13 +221,29 @@ impl Process<'_> {
                     .verdict
                     .found(Kind::TwoStates, || format!("queue {queue}: {what}"));
             }
-            Event::LostLease { .. }
-            | Event::Ended { .. }
+            Event::Serves {
+                concurrency,
+                queues,
+            } => self.running = Running::new(concurrency, queues),
+            Event::Ended { queue, wants, .. } if wants != BY_HAND => self.running.ended(&queue),
+            Event::Ended { .. }
+            | Event::LostLease { .. }
             | Event::NoticedEmpty
             | Event::Calm
             | Event::End => {}
         }
         Ok(())
+    }
+
+    /// The number of a queue, and room for its callers and grants.
+    fn queue(&mut self, name: &str) -> u16 {
+        let queue = self.all.queue(name);
+        let room = usize::from(queue) + 1;
+        if self.granted.len() < room {
+            self.granted.resize_with(room, Granted::default);
+            self.asking.resize_with(room, Asking::default);
+        }
+        queue
     }
 
     fn epoch(&mut self, queue: &str, incarnation: &str) -> usize {
@@ -214,9 +252,9 @@ impl Process<'_> {
     }
 
     /// A push that replicas confirmed to its caller must survive any failover.
-    fn confirmed(&mut self, op: u64, outcomes: &[String]) {
-        for (id, call) in self.asking.confirmed(op, outcomes) {
-            let calls = self.waiting.remove(&id).unwrap_or_default();
+    fn confirmed(&mut self, queue: u16, op: u64, outcomes: &[String]) {
+        for (id, call) in self.asking[usize::from(queue)].confirmed(op, outcomes) {
+            let calls = self.waiting.remove(&(queue, id)).unwrap_or_default();
             if let Some(push) = self.push_of(&calls, call) {
                 push.held = Held::Replicas;
                 self.all.verdict.replicated += 1;
@@ -225,9 +263,9 @@ impl Process<'_> {
     }
 
     /// A caller with the outcome `finished` will not push the message again.
-    fn believed(&mut self, op: u64, outcomes: &[String]) {
-        for (id, call) in self.asking.finished(op, outcomes) {
-            let calls = self.finished.remove(&id).unwrap_or_default();
+    fn believed(&mut self, queue: u16, op: u64, outcomes: &[String]) {
+        for (id, call) in self.asking[usize::from(queue)].finished(op, outcomes) {
+            let calls = self.finished.remove(&(queue, id)).unwrap_or_default();
             if let Some(push) = self.push_of(&calls, call) {
                 push.believed = true;
             }
@@ -269,13 +307,17 @@ impl Process<'_> {
     /// have their outcomes.
     fn end(&mut self, role: Role, ended: bool, last_us: u64) {
         let (number, all) = (self.number, &mut *self.all);
-        for words in self.granted.forgotten(ended, last_us) {
+        for words in self
+            .granted
+            .iter()
+            .flat_map(|of| of.forgotten(ended, last_us))
+        {
             all.verdict
                 .found(Kind::NeverStarted, || format!("process {number}: {words}"));
         }
         // A handler dropped at its time limit gets no outcome.
         if ended && matches!(role, Role::Producer | Role::Canceller) {
-            for words in self.asking.never_told() {
+            for words in self.asking.iter().flat_map(Asking::never_told) {
                 all.verdict
                     .found(Kind::ApiLies, || format!("process {number}: {words}"));
             }

@@ -261,6 +261,8 @@ impl Simulation {
                 granted.push((id.clone(), token.clone()));
                 let id = id.clone();
                 started.push(Event::Started {
+                    by_hand: false,
+                    queue: "q".into(),
                     id,
                     version: 1,
                     attempt,

@@ -12,6 +12,7 @@ impl Story {
         self.call += 1;
         let op = self.call;
         self.write(Event::Asked {
+            queue: "q".into(),
             op,
             verb: Verb::Push,
             ids: vec![id.into()],
@@ -72,6 +73,8 @@ impl Story {
             options,
         )]);
         self.write(Event::Started {
+            by_hand: false,
+            queue: "q".into(),
             id: id.into(),
             version,
             attempt,
@@ -129,6 +132,7 @@ impl Story {
     /// A caller of the library starts an operation on one id, and gets an outcome.
     pub(crate) fn asked(&mut self, op: u64, verb: Verb, id: &str) -> &mut Self {
         self.write(Event::Asked {
+            queue: "q".into(),
             op,
             verb,
             ids: vec![id.into()],

@@ -1,0 +1,108 @@
+//! The queues of a run: their names, their shares of the handlers, and their traffic.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// The most queues of a run.
+pub const MOST: usize = 5;
+/// The pattern by which workers find the last of five queues.
+pub const PATTERN: &str = "found-*";
+/// For how long the nodes of that queue are silent at most while it is parked.
+pub const PARKING: Duration = Duration::from_secs(10);
+
+/// A queue of the workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planned {
+    pub name: &'static str,
+    pub weight: u32,
+    /// How many of a worker's handlers serve no other queue.
+    pub reserve: u32,
+    /// Its part of the messages, in per cent, if all five queues are used.
+    pub traffic: u32,
+    /// Workers find it by [`PATTERN`]: its traffic comes in bursts, so that its nodes park it.
+    pub is_found: bool,
+}
+
+const ALL: [Planned; MOST] = [
+    planned("chaos", 6, 0, 45),
+    planned("chaos-3", 3, 0, 20),
+    planned("chaos-1", 1, 0, 10),
+    planned("chaos-reserve", 1, 8, 10),
+    Planned {
+        is_found: true,
+        ..planned("found-bursts", 1, 0, 15)
+    },
+];
+
+const fn planned(name: &'static str, weight: u32, reserve: u32, traffic: u32) -> Planned {
+    Planned {
+        name,
+        weight,
+        reserve,
+        traffic,
+        is_found: false,
+    }
+}
+
+/// The first so many queues.
+pub fn planned_queues(number: usize) -> &'static [Planned] {
+    &ALL[..number.clamp(1, MOST)]
+}
+
+/// Whether the name is that of a queue that workers find by the pattern.
+pub fn is_found(name: &str) -> bool {
+    ALL.iter().any(|queue| queue.is_found && queue.name == name)
+}
+
+/// The bursts of a queue that workers find, the same for all producers of a run: a burst of 1 to 2 s
+/// and a silence of 5 to 15 s after it.
+#[derive(Debug)]
+pub struct Bursts {
+    rng: Rng,
+    /// By the clock that all processes share.
+    burst_us: (u64, u64),
+}
+
+impl Bursts {
+    /// All processes of a run count from the same time, `epoch_us`.
+    pub fn new(seed: u64, epoch_us: u64) -> Self {
+        Self {
+            rng: Rng::with_seed(seed),
+            burst_us: (epoch_us, epoch_us + 2_000_000),
+        }
+    }
+
+    pub fn is_burst(&mut self, now_us: u64) -> bool {
+        while now_us >= self.burst_us.1 {
+            let from_us = self.burst_us.1 + self.rng.u64(5_000_000..15_000_000);
+            self.burst_us = (from_us, from_us + self.rng.u64(1_000_000..2_000_000));
+        }
+        now_us >= self.burst_us.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_are_the_same_in_all_processes() {
+        let bursts = |from_us: u64| {
+            let mut bursts = Bursts::new(7, 1_000_000);
+            (from_us..100_000_000)
+                .step_by(100_000)
+                .map(|now_us| (now_us, bursts.is_burst(now_us)))
+                .collect::<Vec<_>>()
+        };
+        let (all, later) = (bursts(1_000_000), bursts(50_000_000));
+        assert!(all.ends_with(&later));
+        assert!(all.iter().any(|(_, is)| *is) && all.iter().any(|(_, is)| !is));
+    }
+
+    #[test]
+    fn the_queues_share_all_traffic() {
+        assert_eq!(ALL.iter().map(|queue| queue.traffic).sum::<u32>(), 100);
+        assert_eq!(planned_queues(1).len(), 1);
+    }
+}
