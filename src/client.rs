@@ -158,7 +158,7 @@ impl Client {
         self.link.connector().address()
     }
 
-    pub(crate) fn link(&self) -> &ServerLink {
+    pub(crate) fn link(&self) -> &Arc<ServerLink> {
         &self.link
     }
 

@@ -292,6 +292,12 @@ impl Delivery {
         Settling(&self.0.settling)
     }
 
+    /// Records that the payload does not decode.
+    pub(crate) fn undecodable(&self, reason: &str) {
+        self.0.partition.meters().add(Count::Undecodable);
+        events::undecodable(self.subject(), reason);
+    }
+
     /// Records that the lease is lost.
     pub(crate) fn lose(&self, why: &'static str) {
         if !self.0.lost.swap(true, Ordering::AcqRel) {

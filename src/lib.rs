@@ -28,6 +28,7 @@ pub use delivery::Delivery;
 pub use doctor::{Checkup, Finding, ServerTime, Unchecked, shell_word};
 pub use error::{Applied, Error, ErrorKind};
 pub use functions::{Functions, functions_code, functions_version, queue_keys};
+pub use model::codec::{BoxError, Bytes, Codec};
 pub use model::due::Due;
 pub use model::durability::Durability;
 pub use model::limits::Limits;
@@ -42,7 +43,10 @@ pub use model::stored::{Cursor, Listed, Page, Stored};
 pub use queue::Queue;
 pub use server::options::ClientOptions;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
-pub use worker::Worker;
+pub use worker::{
+    Batch, Handler, HandlerFuture, HandlerService, Health, InBatches, IntoHandler, IntoSettlements,
+    QueueHealth, QueueSettings, QueueWorker, Share, Worker, WorkerHandle, in_batches,
+};
 
 /// For programs that test dueq: they observe every script call, may replace scripts by broken ones,
 /// and may make internal tasks panic.

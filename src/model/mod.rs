@@ -1,6 +1,7 @@
 //! The values of callers: messages, ids, due times, retries, outcomes. Pure: no Redis, no tokio, no
 //! clock.
 
+pub(crate) mod codec;
 pub(crate) mod due;
 pub(crate) mod durability;
 pub(crate) mod id;

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 pub(crate) use crate::error::panic_text;
@@ -14,9 +14,9 @@ pub(crate) async fn catch_panic<F: Future>(
 ) -> Result<F::Output, Box<dyn Any + Send>> {
     // Unwind safe: the caller shares no state with the future that a panic could leave half
     // changed.
-    let future = catch_unwind(AssertUnwindSafe(start))?;
+    let mut future = pin!(Some(catch_unwind(AssertUnwindSafe(start))?));
     let mut future = CatchDrop {
-        future: Some(Box::pin(future)),
+        future: future.as_mut(),
     };
     std::future::poll_fn(
         |context| match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
@@ -29,22 +29,22 @@ pub(crate) async fn catch_panic<F: Future>(
 }
 
 /// A future whose drop does not panic: a panic there must not keep the delivery from being settled.
-struct CatchDrop<F> {
-    future: Option<Pin<Box<F>>>,
+struct CatchDrop<'a, F> {
+    future: Pin<&'a mut Option<F>>,
 }
 
-impl<F: Future> CatchDrop<F> {
+impl<F: Future> CatchDrop<'_, F> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
         self.future
             .as_mut()
-            .map_or(Poll::Pending, |future| future.as_mut().poll(context))
+            .as_pin_mut()
+            .map_or(Poll::Pending, |future| future.poll(context))
     }
 }
 
-impl<F> Drop for CatchDrop<F> {
+impl<F> Drop for CatchDrop<'_, F> {
     fn drop(&mut self) {
-        let future = self.future.take();
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.future.set(None))) {
             events::drop_panicked(panic_text(&*panic));
         }
     }

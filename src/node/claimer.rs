@@ -5,15 +5,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::delivery::Delivery;
-use crate::model::settlement::IntoSettlement;
 use crate::node::claim_lease::ClaimLease;
 use crate::node::claim_requests::{ClaimRequest, ClaimRequests};
 use crate::node::event::Event;
 use crate::node::handler_guard::HandlerGuard;
-use crate::node::handler_runner::HandlerRunner;
+use crate::node::handling::{HandlerContext, Handling};
 use crate::node::slots::{SlotPermits, Slots};
 use crate::node::wake::WakeUps;
 use crate::partition::Partition;
@@ -27,15 +25,15 @@ use crate::telemetry::events;
 /// time.
 const CLAIM_AGAIN: Duration = Duration::from_millis(1);
 
-pub(crate) struct Claimer<H> {
+pub(crate) struct Claimer {
     pub(crate) partition: Arc<Partition>,
     pub(crate) wake: WakeUps,
     pub(crate) lease: Duration,
     pub(crate) lease_ms: u64,
     pub(crate) slots: Arc<Slots>,
     pub(crate) requests: Arc<ClaimRequests>,
-    pub(crate) runner: Arc<HandlerRunner<H>>,
-    pub(crate) handlers: TaskTracker,
+    pub(crate) handling: Arc<dyn Handling>,
+    pub(crate) context: Arc<HandlerContext>,
     pub(crate) events: UnboundedSender<Event>,
     pub(crate) stop: CancellationToken,
 }
@@ -51,12 +49,7 @@ enum Reason {
     Stop,
 }
 
-impl<H, F, S> Claimer<H>
-where
-    H: Fn(Delivery) -> F + Send + Sync + 'static,
-    F: Future<Output = S> + Send + 'static,
-    S: IntoSettlement + Send + 'static,
-{
+impl Claimer {
     /// Runs until `stop`. Messages of a claim that is in flight then are still handled.
     pub(crate) async fn run(mut self) {
         let stop = self.stop.clone();
@@ -90,8 +83,11 @@ where
                 break;
             }
             let permits = slots.acquire_free(permits);
+            let room = self.handling.capacity(permits.count());
+            let permits = slots.acquire_deliveries(permits, room);
+            let count = room.min(permits.deliveries.num_permits());
             let sent = Instant::now();
-            match self.partition.claim(permits.count(), self.lease_ms).await {
+            match self.partition.claim(count, self.lease_ms).await {
                 Ok(claim) => {
                     if failures > 0 {
                         events::recovered(self.partition.queue_name(), "claim", failures);
@@ -100,7 +96,7 @@ where
                     left_behind = leaves_messages(&claim);
                     // A claim that was limited by this node's fair share waits for a token instead,
                     // so that the other nodes get theirs.
-                    claim_at_once = left_behind && claim.granted.len() == permits.count();
+                    claim_at_once = left_behind && claim.granted.len() == count;
                     claim_number += 1;
                     self.start(claim, claim_number, sent, permits, reason);
                 }
@@ -168,7 +164,10 @@ where
             return;
         }
         // Redis grants no more than was asked for; `take` guards against a faulty reply.
-        let granted = claim.granted.into_iter().take(permits.count());
+        let granted = claim
+            .granted
+            .into_iter()
+            .take(permits.deliveries.num_permits());
         let deliveries: Vec<_> = granted
             .map(|granted| Delivery::new(Arc::clone(&self.partition), granted))
             .collect();
@@ -179,19 +178,15 @@ where
             self.lease,
         ));
         let _ = self.events.send(Event::Claimed(Arc::clone(&lease)));
-        for (index, delivery) in deliveries.into_iter().enumerate() {
-            let Some(SlotPermits {
-                handlers: handler,
-                deliveries: unsettled,
-            }) = permits.split()
-            else {
-                return;
-            };
+        let guarded = deliveries.into_iter().enumerate();
+        let guarded = guarded.filter_map(|(index, delivery)| {
+            let unsettled = permits.deliveries.split(1)?;
             let guard =
                 HandlerGuard::new(Arc::clone(&lease), index, self.events.clone(), unsettled);
-            self.handlers
-                .spawn(Arc::clone(&self.runner).handle(delivery, guard, handler));
-        }
+            Some((delivery, guard))
+        });
+        let guarded = guarded.collect();
+        Arc::clone(&self.handling).start(guarded, permits.handlers, &self.context);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::node::claim_lease::{ClaimLease, LeaseCheck};
 use crate::node::claim_requests::ClaimRequests;
 use crate::node::event::Event;
+use crate::node::health::SharedHealth;
 use crate::node::newest_reply::{NewestReply, Verdict};
 use crate::node::panics::TaskPanics;
 use crate::node::precise_timer::PreciseTimer;
@@ -39,6 +40,7 @@ pub(crate) struct Coordinator {
     stop: CancellationToken,
     requests: Arc<ClaimRequests>,
     panics: TaskPanics,
+    health: Arc<SharedHealth>,
     timers: NodeTimers,
     /// The claims with unsettled deliveries, by number.
     claims: HashMap<u64, TrackedClaim>,
@@ -64,6 +66,7 @@ impl Coordinator {
         stop: CancellationToken,
         requests: Arc<ClaimRequests>,
         panics: TaskPanics,
+        health: Arc<SharedHealth>,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -73,6 +76,7 @@ impl Coordinator {
             stop,
             requests,
             panics,
+            health,
             timers: NodeTimers::new(now, fastrand::u64(..)),
             claims: HashMap::new(),
             newest: NewestReply::default(),
@@ -161,6 +165,7 @@ impl Coordinator {
                     Ok(beat) => self.beat_answered(&beat, sent, now),
                     Err(error) => {
                         self.failed_beats += 1;
+                        self.health.failed(self.partition.queue_name(), &error);
                         self.failed("beat", &error, now);
                     }
                 }
@@ -175,6 +180,8 @@ impl Coordinator {
             events::recovered(self.partition.queue_name(), "beat", self.failed_beats);
             self.failed_beats = 0;
         }
+        let name = self.partition.queue_name();
+        self.health.beaten(name, sent, beat.leader, false);
         self.timers.set_leader(beat.leader, beat.nodes, sent);
         if self.absorb(header, now) {
             let head_ms = header.head_ms.filter(|_| !header.paused);

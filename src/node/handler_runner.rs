@@ -3,49 +3,73 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use crate::delivery::Delivery;
 use crate::error::{Error, ErrorKind};
 use crate::model::due::MAX_DELAY_MS;
 use crate::model::outcomes::{Retried, Settled};
-use crate::model::retry::Retry;
-use crate::model::settlement::{IntoSettlement, Settlement};
+use crate::model::settlement::Settlement;
 use crate::node::catch_panic::{catch_panic, panic_text};
 use crate::node::handler_guard::HandlerGuard;
+use crate::node::handling::{HandleOne, HandlerContext, Handling};
+use crate::node::slots::HandlerPermits;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::{Count, Meters};
 
 /// The longest delay that the protocol takes; a worker's `Retry` may ask for more.
 const MAX_DELAY: Duration = Duration::from_millis(MAX_DELAY_MS);
 
-/// The handler of a worker and its settings.
+/// Runs a handler that takes one delivery at a time.
 pub(crate) struct HandlerRunner<H> {
     pub(crate) handler: H,
-    pub(crate) retry: Retry,
-    pub(crate) time_limit: Option<Duration>,
-    /// The worker stops: failed settlements are no longer repeated.
-    pub(crate) stop: CancellationToken,
-    /// The grace period is over: running handlers are dropped, their deliveries released.
-    pub(crate) abort: CancellationToken,
 }
 
-impl<H, F, S> HandlerRunner<H>
-where
-    H: Fn(Delivery) -> F,
-    F: Future<Output = S>,
-    S: IntoSettlement,
-{
+impl<H: HandleOne> Handling for HandlerRunner<H> {
+    fn capacity(&self, handlers: usize) -> usize {
+        handlers
+    }
+
+    fn start(
+        self: Arc<Self>,
+        mut deliveries: Vec<(Delivery, HandlerGuard)>,
+        mut permits: HandlerPermits,
+        context: &Arc<HandlerContext>,
+    ) {
+        let (context, tracker) = (Arc::clone(context), context.tracker.clone());
+        let runtime = context.runtime.clone();
+        if deliveries.len() == 1
+            && let (Some((delivery, guard)), Some(permit)) = (deliveries.pop(), permits.split())
+        {
+            tracker.spawn_on(self.handle(delivery, guard, permit, context), &runtime);
+            return;
+        }
+        // One task from another thread starts all: that costs less than one for each.
+        let starter = async move {
+            for (delivery, guard) in deliveries {
+                let Some(permit) = permits.split() else {
+                    return;
+                };
+                let work = Arc::clone(&self).handle(delivery, guard, permit, Arc::clone(&context));
+                context.tracker.spawn(work);
+            }
+        };
+        tracker.spawn_on(starter, &runtime);
+    }
+
+    fn close(&self) {}
+}
+
+impl<H: HandleOne> HandlerRunner<H> {
     /// Runs the handler, returns `permit` so that another handler can start, and then settles. The
     /// guard keeps the lease extended until the settlement is answered.
-    pub(crate) async fn handle(
+    async fn handle(
         self: Arc<Self>,
         delivery: Delivery,
         guard: HandlerGuard,
-        permit: OwnedSemaphorePermit,
+        permit: HandlerPermits,
+        context: Arc<HandlerContext>,
     ) {
         // Not when the task was spawned: the wait for a thread is part of the lateness.
         let start = Instant::now();
@@ -57,22 +81,28 @@ where
             delivery.trace_parent(),
         );
         let work = async {
-            let settlement = self.run(&delivery, start, &span).await;
+            let settlement = self.run(&delivery, &context, start, &span).await;
             drop(permit);
-            events::outcome(&span, self.end(&delivery, settlement).await);
+            events::outcome(&span, end(&delivery, settlement, &context).await);
             drop(guard);
         };
         work.instrument(span.clone()).await;
     }
 
-    async fn run(&self, delivery: &Delivery, start: Instant, span: &Span) -> Settlement {
+    async fn run(
+        &self,
+        delivery: &Delivery,
+        context: &HandlerContext,
+        start: Instant,
+        span: &Span,
+    ) -> Settlement {
         // If the task waited too long for a thread, another node may have the message by now.
-        if self.abort.is_cancelled() || delivery.is_lost() {
+        if context.abort.is_cancelled() || delivery.is_lost() {
             return Settlement::Release;
         }
         let meters = delivery.partition().meters();
         let running = meters.handler_runs();
-        let settlement = self.settlement_of(delivery).await;
+        let settlement = self.settlement_of(delivery, context).await;
         drop(running);
         let took = start.elapsed();
         meters.handled(took);
@@ -81,125 +111,164 @@ where
     }
 
     /// The settlement that the handler returns, or the one for its panic, time-out or abort.
-    async fn settlement_of(&self, delivery: &Delivery) -> Settlement {
-        // Created before the handler is called: its time counts from there, not from its first
-        // await.
-        let limit = self.time_limit.map(tokio::time::sleep);
-        let time_up = async {
-            match limit {
-                Some(limit) => limit.await,
-                None => std::future::pending().await,
-            }
+    async fn settlement_of(&self, delivery: &Delivery, context: &HandlerContext) -> Settlement {
+        let meters = delivery.partition().meters();
+        match attempt(context, || self.handler.handle(delivery.clone())).await {
+            Ok(settlement) => settlement,
+            Err(failure) => failure.counted(meters).settlement(),
+        }
+    }
+}
+
+/// Why a handler did not return.
+pub(crate) enum Failure {
+    Panicked(String),
+    TimedOut(Duration),
+    Aborted,
+}
+
+impl Failure {
+    /// Counts it, once for each handler.
+    pub(crate) fn counted(self, meters: &Meters) -> Self {
+        match self {
+            Self::Panicked(_) => meters.add(Count::HandlerPanicked),
+            Self::TimedOut(_) => meters.add(Count::HandlerTimedOut),
+            Self::Aborted => {}
+        }
+        self
+    }
+
+    /// The settlement of a delivery of this handler.
+    pub(crate) fn settlement(&self) -> Settlement {
+        match self {
+            Self::Panicked(text) => Settlement::retry(format_args!("the handler panicked: {text}")),
+            Self::TimedOut(limit) => Settlement::retry(format_args!(
+                "the handler exceeded its time limit of {limit:?}"
+            )),
+            Self::Aborted => Settlement::Release,
+        }
+    }
+}
+
+/// Runs a handler within its time limit, until the abort.
+pub(crate) async fn attempt<F: Future>(
+    context: &HandlerContext,
+    handler: impl FnOnce() -> F,
+) -> Result<F::Output, Failure> {
+    // Created before the handler is called: its time counts from there, not from its first await.
+    let limit = context.time_limit.map(tokio::time::sleep);
+    let time_up = async {
+        match limit {
+            Some(limit) => limit.await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        // The handler first: most handlers complete at once, and their result must count.
+        biased;
+        result = catch_panic(handler) => {
+            result.map_err(|panic| Failure::Panicked(panic_text(&*panic).to_owned()))
+        }
+        () = context.abort.cancelled() => Err(Failure::Aborted),
+        // Unconstrained: a handler that always exhausts the task's budget must still time out.
+        () = tokio::task::unconstrained(time_up) => {
+            Err(Failure::TimedOut(context.time_limit.unwrap_or_default()))
+        }
+    }
+}
+
+/// Settles the delivery unless the handler has done so, and returns the outcome. While Redis is
+/// away it repeats the call until the worker stops. Meanwhile the lease is extended as soon as
+/// Redis is back, or the reply reports that it is lost.
+pub(crate) async fn end(
+    delivery: &Delivery,
+    mut settlement: Settlement,
+    context: &HandlerContext,
+) -> &'static str {
+    // A lost delivery may be released, too: if no node has taken it yet, that avoids a crash in
+    // its count.
+    if delivery.is_lost() && !matches!(settlement, Settlement::Release) {
+        return "lost";
+    }
+    if delivery.is_settled() {
+        return "by_handler";
+    }
+    let _settling = delivery.settling();
+    let mut was_invalid = false;
+    let mut failures = 0;
+    loop {
+        let error = match settle(delivery, settlement.clone(), context).await {
+            Ok(outcome) => return outcome,
+            Err(error) => error,
         };
-        tokio::select! {
-            // The handler first: most handlers complete at once, and their result must count.
-            biased;
-            result = catch_panic(|| {
-                let handling = (self.handler)(delivery.clone());
-                async { handling.await.into_settlement() }
-            }) => result.unwrap_or_else(|panic| {
-                delivery.partition().meters().add(Count::HandlerPanicked);
-                Settlement::retry(format_args!("the handler panicked: {}", panic_text(&*panic)))
-            }),
-            () = self.abort.cancelled() => Settlement::Release,
-            // Unconstrained: a handler that always exhausts the task's budget must still time out.
-            () = tokio::task::unconstrained(time_up) => {
-                delivery.partition().meters().add(Count::HandlerTimedOut);
-                let limit = self.time_limit.unwrap_or_default();
-                Settlement::retry(format_args!("the handler exceeded its time limit of {limit:?}"))
+        match error.kind() {
+            // An invalid settlement, such as a delay of 101 years, counts as a failure of the
+            // handler. Otherwise the lease would have to run out, which counts as a crash.
+            ErrorKind::InvalidInput if !was_invalid => {
+                settlement = Settlement::retry(error);
+                was_invalid = true;
+            }
+            ErrorKind::Unavailable | ErrorKind::Timeout if !context.stop.is_cancelled() => {
+                let name = delivery.partition().queue_name();
+                events::call_failed(name, "settle", &error, "it is repeated");
+                failures += 1;
+                let pause = reconnect_delays().delay(failures, fastrand::f64());
+                let pause = tokio::time::sleep(pause);
+                context.stop.run_until_cancelled(pause).await;
+            }
+            _ => {
+                events::settle_failed(delivery.subject(), &error);
+                return "unsettled";
             }
         }
     }
+}
 
-    /// Settles the delivery unless the handler has done so, and returns the outcome. While Redis is
-    /// away it repeats the call until the worker stops. Meanwhile the lease is extended as soon as
-    /// Redis is back, or the reply reports that it is lost.
-    async fn end(&self, delivery: &Delivery, mut settlement: Settlement) -> &'static str {
-        // A lost delivery may be released, too: if no node has taken it yet, that avoids a crash in
-        // its count.
-        if delivery.is_lost() && !matches!(settlement, Settlement::Release) {
-            return "lost";
-        }
-        if delivery.is_settled() {
-            return "by_handler";
-        }
-        let _settling = delivery.settling();
-        let mut was_invalid = false;
-        let mut failures = 0;
-        loop {
-            let error = match self.settle(delivery, settlement.clone()).await {
-                Ok(outcome) => return outcome,
-                Err(error) => error,
+/// Makes the call, and returns the outcome for the span.
+async fn settle(
+    delivery: &Delivery,
+    settlement: Settlement,
+    context: &HandlerContext,
+) -> Result<&'static str, Error> {
+    let subject = delivery.subject();
+    let (settled, outcome) = match settlement {
+        Settlement::Ack => (delivery.ack_behind().await?, "acked"),
+        Settlement::Again(due) => (delivery.again(due).await?, "repeated"),
+        Settlement::Retry { after, error } => {
+            let own_delay = || {
+                let delay = context.retry.delay(delivery.attempt(), fastrand::f64());
+                delay.min(MAX_DELAY)
             };
-            match error.kind() {
-                // An invalid settlement, such as a delay of 101 years, counts as a failure of the
-                // handler. Otherwise the lease would have to run out, which counts as a crash.
-                ErrorKind::InvalidInput if !was_invalid => {
-                    settlement = Settlement::retry(error);
-                    was_invalid = true;
+            let after = after.unwrap_or_else(own_delay);
+            return Ok(match delivery.retry(after, &error).await? {
+                Retried::Scheduled(due_ms) => {
+                    events::retried(subject, due_ms, &error);
+                    "retried"
                 }
-                ErrorKind::Unavailable | ErrorKind::Timeout if !self.stop.is_cancelled() => {
-                    let name = delivery.partition().queue_name();
-                    events::call_failed(name, "settle", &error, "it is repeated");
-                    failures += 1;
-                    let pause = reconnect_delays().delay(failures, fastrand::f64());
-                    let pause = tokio::time::sleep(pause);
-                    self.stop.run_until_cancelled(pause).await;
+                Retried::Dead => {
+                    events::died(subject, &error);
+                    "died"
                 }
-                _ => {
-                    events::settle_failed(delivery.subject(), &error);
-                    return "unsettled";
-                }
-            }
+                Retried::Gone => "gone",
+                Retried::Lost => "lost",
+            });
         }
-    }
-
-    /// Makes the call, and returns the outcome for the span.
-    async fn settle(
-        &self,
-        delivery: &Delivery,
-        settlement: Settlement,
-    ) -> Result<&'static str, Error> {
-        let subject = delivery.subject();
-        let (settled, outcome) = match settlement {
-            Settlement::Ack => (delivery.ack_behind().await?, "acked"),
-            Settlement::Again(due) => (delivery.again(due).await?, "repeated"),
-            Settlement::Retry { after, error } => {
-                let own_delay = || {
-                    let delay = self.retry.delay(delivery.attempt(), fastrand::f64());
-                    delay.min(MAX_DELAY)
-                };
-                let after = after.unwrap_or_else(own_delay);
-                return Ok(match delivery.retry(after, &error).await? {
-                    Retried::Scheduled(due_ms) => {
-                        events::retried(subject, due_ms, &error);
-                        "retried"
-                    }
-                    Retried::Dead => {
-                        events::died(subject, &error);
-                        "died"
-                    }
-                    Retried::Gone => "gone",
-                    Retried::Lost => "lost",
-                });
+        Settlement::Release => (delivery.release().await?, "released"),
+        Settlement::Bury(reason) => {
+            let settled = delivery.bury(&reason).await?;
+            if settled == Settled::Done {
+                events::buried(subject, &reason);
             }
-            Settlement::Release => (delivery.release().await?, "released"),
-            Settlement::Bury(reason) => {
-                let settled = delivery.bury(&reason).await?;
-                if settled == Settled::Done {
-                    events::buried(subject, &reason);
-                }
-                (settled, "buried")
-            }
-        };
-        match settled {
-            Settled::Done if outcome == "released" => events::released(subject),
-            Settled::Done => {}
-            Settled::Gone => return Ok("gone"),
-            Settled::Lost => return Ok("lost"),
+            (settled, "buried")
         }
-        Ok(outcome)
+    };
+    match settled {
+        Settled::Done if outcome == "released" => events::released(subject),
+        Settled::Done => {}
+        Settled::Gone => return Ok("gone"),
+        Settled::Lost => return Ok("lost"),
     }
+    Ok(outcome)
 }
 
 #[cfg(test)]
@@ -208,26 +277,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_delivery_lost_before_its_handler_began_is_released() {
-        let runner = |abort: &CancellationToken| HandlerRunner {
-            handler: |_: Delivery| std::future::ready(()),
-            retry: Retry::default(),
-            time_limit: None,
-            stop: CancellationToken::new(),
-            abort: abort.clone(),
-        };
-        let abort = CancellationToken::new();
+        struct Acks;
+        impl HandleOne for Acks {
+            async fn handle(&self, _: Delivery) -> Settlement {
+                Settlement::Ack
+            }
+        }
+        let runner = HandlerRunner { handler: Acks };
+        let context = HandlerContext::here();
         let kept = Delivery::unconnected(1);
         let lost = Delivery::unconnected(2);
         lost.lose("its lease ran out");
         for (delivery, expected) in [(&kept, Settlement::Ack), (&lost, Settlement::Release)] {
-            let settlement = runner(&abort)
-                .run(delivery, Instant::now(), &Span::none())
+            let settlement = runner
+                .run(delivery, &context, Instant::now(), &Span::none())
                 .await;
             assert_eq!(settlement, expected);
         }
-        abort.cancel();
-        let settlement = runner(&abort)
-            .run(&kept, Instant::now(), &Span::none())
+        context.abort.cancel();
+        let settlement = runner
+            .run(&kept, &context, Instant::now(), &Span::none())
             .await;
         assert_eq!(settlement, Settlement::Release, "so is one after the abort");
         assert_eq!(

@@ -10,14 +10,18 @@
 //! `NodeTimers` decides what is due when, and is pure. The `Coordinator` task owns it and makes the
 //! calls. The `Claimer` task claims messages while handlers are free. `run` starts and stops both.
 
+pub(crate) mod batch_runner;
 pub(crate) mod catch_panic;
 pub(crate) mod claim_lease;
 pub(crate) mod claim_requests;
 pub(crate) mod claimer;
+pub(crate) mod commands;
 pub(crate) mod coordinator;
 pub(crate) mod event;
 pub(crate) mod handler_guard;
 pub(crate) mod handler_runner;
+pub(crate) mod handling;
+pub(crate) mod health;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod inject;
 pub(crate) mod newest_reply;

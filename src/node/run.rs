@@ -1,59 +1,158 @@
 //! Starts the tasks of a node, and ends them in order.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::delivery::Delivery;
 use crate::error::{Error, ErrorKind};
 use crate::model::id::compact;
-use crate::model::retry::Retry;
-use crate::model::settlement::IntoSettlement;
 use crate::node::claim_requests::ClaimRequests;
 use crate::node::claimer::Claimer;
+use crate::node::commands::{NodeCommand, QueueEntry, Settings};
 use crate::node::coordinator::Coordinator;
-use crate::node::handler_runner::HandlerRunner;
+use crate::node::handling::HandlerContext;
+use crate::node::health::SharedHealth;
 use crate::node::notices;
 use crate::node::panics::TaskPanics;
 use crate::node::slots::Slots;
 use crate::node::wake::WakeUps;
-use crate::partition::{Partition, Presence};
+use crate::partition::Presence;
 use crate::protocol::limits;
 use crate::telemetry::events;
 
-/// The settings of a worker, as [`Worker`](crate::Worker) documents them.
-pub(crate) struct Settings {
-    pub(crate) partition: Arc<Partition>,
-    pub(crate) concurrency: usize,
-    pub(crate) lease: Duration,
-    pub(crate) retry: Retry,
-    pub(crate) time_limit: Option<Duration>,
-    pub(crate) grace: Duration,
+/// Handles messages until `stop` completes. See [`Worker::run`](crate::Worker::run).
+pub(crate) async fn run(
+    settings: Settings,
+    mut commands: mpsc::UnboundedReceiver<NodeCommand>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let end = CancellationToken::new();
+    let node = Node {
+        concurrency: settings.concurrency,
+        grace: settings.grace,
+        health: settings.health,
+        end: end.clone(),
+        abort: settings.abort,
+    };
+    let node = Arc::new(node);
+    let mut queues = Queues::default();
+    for entry in settings.queues {
+        queues.add(&node, entry);
+    }
+    tokio::pin!(stop);
+    let mut result = Ok(());
+    loop {
+        tokio::select! {
+            () = &mut stop, if !end.is_cancelled() => end.cancel(),
+            Some(ended) = queues.tasks.join_next() => {
+                let ended = ended.unwrap_or(Ok(()));
+                if ended.is_err() && result.is_ok() {
+                    result = ended;
+                    end.cancel();
+                }
+            }
+            Some(command) = commands.recv(), if !end.is_cancelled() => {
+                queues.command(&node, command);
+            }
+        }
+        if end.is_cancelled() && queues.tasks.is_empty() {
+            return result;
+        }
+    }
 }
 
-/// Handles messages until `stop` completes. See [`Worker::run`](crate::Worker::run).
-pub(crate) async fn run<H, F, S>(
-    settings: Settings,
-    handler: H,
+/// What the queues of a node share.
+struct Node {
+    concurrency: usize,
+    grace: Duration,
+    health: Arc<SharedHealth>,
+    end: CancellationToken,
+    abort: CancellationToken,
+}
+
+/// The attended queues.
+#[derive(Default)]
+struct Queues {
+    tasks: JoinSet<Result<(), Error>>,
+    /// By name: ends the attendance.
+    running: HashMap<String, Attended>,
+}
+
+struct Attended {
+    end: CancellationToken,
+    ended: CancellationToken,
+}
+
+impl Queues {
+    fn add(&mut self, node: &Arc<Node>, entry: QueueEntry) {
+        let name = entry.partition.queue_name().to_owned();
+        node.health.added(&name);
+        let end = node.end.child_token();
+        let ended = CancellationToken::new();
+        let attended = Attended {
+            end: end.clone(),
+            ended: ended.clone(),
+        };
+        self.running.insert(name.clone(), attended);
+        let node = Arc::clone(node);
+        self.tasks.spawn(async move {
+            let _ended = ended.drop_guard();
+            let result = attend(&node, entry, end.cancelled()).await;
+            node.health.removed(&name);
+            result
+        });
+    }
+
+    fn command(&mut self, node: &Arc<Node>, command: NodeCommand) {
+        // A caller that dropped its future needs no reply.
+        match command {
+            NodeCommand::Add(entry, reply) => {
+                let name = entry.partition.queue_name().to_owned();
+                if self.running.contains_key(&name) {
+                    let message = format!("queue {name}: the worker attends it already");
+                    let _ = reply.send(Err(Error::invalid(message)));
+                    return;
+                }
+                self.add(node, *entry);
+                let _ = reply.send(Ok(()));
+            }
+            NodeCommand::Remove(name, reply) => {
+                let Some(attended) = self.running.remove(&name) else {
+                    let message = format!("queue {name}: the worker does not attend it");
+                    let _ = reply.send(Err(Error::invalid(message)));
+                    return;
+                };
+                attended.end.cancel();
+                tokio::spawn(async move {
+                    attended.ended.cancelled().await;
+                    let _ = reply.send(Ok(()));
+                });
+            }
+        }
+    }
+}
+
+/// Attends one queue until `stop` completes.
+async fn attend(
+    shared: &Node,
+    entry: QueueEntry,
     stop: impl Future<Output = ()>,
-) -> Result<(), Error>
-where
-    H: Fn(Delivery) -> F + Send + Sync + 'static,
-    F: Future<Output = S> + Send + 'static,
-    S: IntoSettlement + Send + 'static,
-{
-    let Settings {
+) -> Result<(), Error> {
+    let QueueEntry {
         partition,
-        concurrency,
+        handling,
         lease,
         retry,
         time_limit,
-        grace,
-    } = settings;
+        ..
+    } = entry;
+    let (concurrency, grace) = (shared.concurrency, shared.grace);
     let lease_ms = limits::lease_ms(lease)?;
     let name = partition.queue_name().to_owned();
     let node = compact(Uuid::now_v7());
@@ -85,6 +184,7 @@ where
         leave.clone(),
         Arc::clone(&requests),
         panics.clone(),
+        Arc::clone(&shared.health),
     );
     let handlers = TaskTracker::new();
     let claimer = Claimer {
@@ -94,14 +194,15 @@ where
         lease_ms,
         slots,
         requests,
-        runner: Arc::new(HandlerRunner {
-            handler,
+        handling: Arc::clone(&handling),
+        context: Arc::new(HandlerContext {
+            runtime: tokio::runtime::Handle::current(),
+            tracker: handlers.clone(),
             retry,
             time_limit,
             stop: stop_claims.clone(),
             abort: abort.clone(),
         }),
-        handlers: handlers.clone(),
         events: sender.clone(),
         stop: stop_claims.clone(),
     };
@@ -125,13 +226,16 @@ where
     tokio::select! {
         () = stop => {}
         () = panicked => {}
+        () = shared.abort.cancelled() => {}
     }
     stop_claims.cancel();
     let _ = claimer.await;
+    handling.close();
     handlers.close();
     tokio::select! {
         () = handlers.wait() => {}
         () = tokio::time::sleep(grace) => {}
+        () = shared.abort.cancelled() => {}
         () = panics.happened() => {}
     }
     abort.cancel();

@@ -27,10 +27,25 @@ pub(crate) struct Slots {
     concurrency: usize,
 }
 
+/// The right to run some handlers. Each is returned when its handler has ended.
+pub(crate) struct HandlerPermits(OwnedSemaphorePermit);
+
+impl HandlerPermits {
+    /// For how many handlers.
+    pub(crate) fn count(&self) -> usize {
+        self.0.num_permits()
+    }
+
+    /// Splits off the permit of one handler; `None` if none is left.
+    pub(crate) fn split(&mut self) -> Option<Self> {
+        self.0.split(1).map(Self)
+    }
+}
+
 /// The permits of one claim: one of each kind for every delivery that it may return.
 pub(crate) struct SlotPermits {
     /// Kept until the handler has ended.
-    pub(crate) handlers: OwnedSemaphorePermit,
+    pub(crate) handlers: HandlerPermits,
     /// Kept until the delivery is settled.
     pub(crate) deliveries: OwnedSemaphorePermit,
 }
@@ -48,7 +63,7 @@ impl Slots {
     /// Waits for the permits of one delivery.
     pub(crate) async fn acquire(&self) -> SlotPermits {
         SlotPermits {
-            handlers: acquire_one(&self.handlers).await,
+            handlers: HandlerPermits(acquire_one(&self.handlers).await),
             deliveries: acquire_one(&self.deliveries).await,
         }
     }
@@ -64,8 +79,20 @@ impl Slots {
         let more = |all: &Arc<Semaphore>| Arc::clone(all).try_acquire_many_owned(free).ok();
         // Both succeed: no other task acquires permits.
         if let (Some(handlers), Some(deliveries)) = (more(&self.handlers), more(&self.deliveries)) {
-            permits.handlers.merge(handlers);
+            permits.handlers.0.merge(handlers);
             permits.deliveries.merge(deliveries);
+        }
+        permits
+    }
+
+    /// Adds free permits of deliveries, for handlers that take many: up to `count` in all.
+    pub(crate) fn acquire_deliveries(&self, mut permits: SlotPermits, count: usize) -> SlotPermits {
+        let have = permits.deliveries.num_permits();
+        let free = self.deliveries.available_permits();
+        let more = count.min(MAX_CLAIM).saturating_sub(have).min(free);
+        let more = u32::try_from(more).unwrap_or(0);
+        if let Ok(more) = Arc::clone(&self.deliveries).try_acquire_many_owned(more) {
+            permits.deliveries.merge(more);
         }
         permits
     }
@@ -87,15 +114,7 @@ impl Slots {
 impl SlotPermits {
     /// For how many deliveries.
     pub(crate) fn count(&self) -> usize {
-        self.handlers.num_permits()
-    }
-
-    /// Splits off the permits of one delivery; `None` if none are left.
-    pub(crate) fn split(&mut self) -> Option<Self> {
-        Some(Self {
-            handlers: self.handlers.split(1)?,
-            deliveries: self.deliveries.split(1)?,
-        })
+        self.handlers.count()
     }
 }
 

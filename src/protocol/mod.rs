@@ -2,6 +2,7 @@
 
 pub(crate) mod keys;
 pub(crate) mod limits;
+pub(crate) mod pattern;
 pub(crate) mod replies;
 pub(crate) mod results;
 pub(crate) mod verbs;

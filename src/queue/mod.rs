@@ -19,7 +19,6 @@ use crate::server::lane::Lane;
 use crate::server::link::ServerLink;
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Metrics;
-use crate::worker::Worker;
 
 /// A named delay queue. Cheap to clone; clones share their connections, and their calls share
 /// batches.
@@ -67,11 +66,6 @@ impl Queue {
     /// scripts from elsewhere.
     pub fn keys(&self) -> &[String; 10] {
         &self.partition().keys().vector
-    }
-
-    /// A worker of this queue, to be configured and run.
-    pub fn worker(&self) -> Worker {
-        Worker::new(Arc::clone(self.partition()))
     }
 
     /// Calls a script that takes no batch, with an empty `now` before `args`.

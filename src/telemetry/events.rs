@@ -47,6 +47,19 @@ pub(crate) fn handle(
     )
 }
 
+/// The span of a batch handler's run.
+pub(crate) fn handle_batch(queue: &str, messages: usize) -> Span {
+    tracing::info_span!(
+        target: "dueq",
+        parent: None,
+        "dueq.handle_batch",
+        otel.kind = "consumer",
+        queue,
+        messages,
+        handling_ms = Empty,
+    )
+}
+
 /// Records how long the handler ran.
 pub(crate) fn handled(span: &Span, took: Duration) {
     if !span.is_disabled() {
@@ -69,6 +82,12 @@ pub(crate) fn died(of: Subject<'_>, error: &str) {
     warn!(name: "dueq.died", target: "dueq",
         queue = of.queue, id = &*text(of.id), attempt = of.attempt, error,
         "the handler failed for the last time: the message is dead");
+}
+
+pub(crate) fn undecodable(of: Subject<'_>, reason: &str) {
+    warn!(name: "dueq.undecodable", target: "dueq",
+        queue = of.queue, id = &*text(of.id), attempt = of.attempt, reason,
+        "the payload does not decode: the message is buried");
 }
 
 pub(crate) fn buried(of: Subject<'_>, reason: &str) {

@@ -258,7 +258,7 @@ async fn leases_and_counts_out_of_range() -> Result<()> {
             queue
                 .worker()
                 .lease(lease)
-                .run(|_| async {}, std::future::pending()),
+                .run(|_: dueq::Delivery| async {}, std::future::pending::<()>()),
         )
         .await?;
         refused("worker", worker, &["lease", "1 ms and a day"])?;
@@ -279,7 +279,7 @@ async fn leases_and_counts_out_of_range() -> Result<()> {
         let worker = queue
             .worker()
             .concurrency(concurrency)
-            .run(|_| async {}, std::future::pending());
+            .run(|_: dueq::Delivery| async {}, std::future::pending::<()>());
         refused(
             "worker",
             within("the refusal", worker).await?,

@@ -73,6 +73,8 @@ counts! {
     Released "released",
     /// Deliveries buried by their handler: the message is dead.
     Buried "buried",
+    /// Payloads that did not decode; the messages were buried.
+    Undecodable "undecodable",
     /// Settlements that found the lease lost or the message gone: they were late, or the reply to
     /// the first call was lost.
     SettledLate "settled_late",

@@ -90,7 +90,7 @@ async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
     let worker = setup
         .queue
         .worker()
-        .run(|_| async {}, std::future::pending());
+        .run(|_: dueq::Delivery| async {}, std::future::pending::<()>());
     let error = crate::support::within("the refusal", worker)
         .await?
         .expect_err("newer");

@@ -117,7 +117,9 @@ async fn error_names_the_missing_rights_of_a_user() -> Result<()> {
     );
     let worker = within(
         "the refusal",
-        queue.worker().run(|_| async {}, std::future::pending()),
+        queue
+            .worker()
+            .run(|_: dueq::Delivery| async {}, std::future::pending::<()>()),
     )
     .await?;
     assert_eq!(worker.expect_err("no right").kind(), ErrorKind::Denied);

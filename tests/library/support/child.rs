@@ -113,7 +113,10 @@ async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
                 say(delivery.id());
                 async {}
             };
-            queue.worker().run(handler, std::future::pending()).await?;
+            queue
+                .worker()
+                .run(handler, std::future::pending::<()>())
+                .await?;
         }
         Role::Hold => {
             let handler = |delivery: Delivery| {
@@ -124,7 +127,7 @@ async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
                 .worker()
                 .concurrency(50)
                 .lease(Duration::from_secs(2))
-                .run(handler, std::future::pending())
+                .run(handler, std::future::pending::<()>())
                 .await?;
         }
         Role::Once => {
@@ -154,7 +157,7 @@ async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
                 .worker()
                 .concurrency(50)
                 .lease(Duration::from_secs(1))
-                .run(handler, std::future::pending())
+                .run(handler, std::future::pending::<()>())
                 .await?;
         }
     }

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use dueq::{Client, Delivery, IntoSettlement, Message, Queue, Stats, Worker};
+use dueq::{Client, Delivery, IntoSettlement, Message, Queue, QueueWorker, Stats};
 use dueq_testkit::Server;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, FromRedisValue, cmd};
@@ -229,7 +229,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start<H, F, S>(worker: Worker, handler: H) -> Self
+    pub(crate) fn start<H, F, S>(worker: QueueWorker, handler: H) -> Self
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,
         F: Future<Output = S> + Send + 'static,
@@ -319,7 +319,7 @@ impl<T> Seen<T> {
 }
 
 /// A worker that sends the id of each delivery to a channel and acks it.
-pub(crate) fn acking(worker: Worker) -> (Running, Seen<String>) {
+pub(crate) fn acking(worker: QueueWorker) -> (Running, Seen<String>) {
     let (sender, seen) = seen();
     let handler = move |delivery: Delivery| {
         let _ = sender.send(delivery.id().into_owned());
@@ -329,7 +329,7 @@ pub(crate) fn acking(worker: Worker) -> (Running, Seen<String>) {
 }
 
 /// A worker that sends each delivery to a channel and does not settle it.
-pub(crate) fn holding(worker: Worker) -> (Running, Seen<Delivery>) {
+pub(crate) fn holding(worker: QueueWorker) -> (Running, Seen<Delivery>) {
     let (sender, seen) = seen();
     let handler = move |delivery: Delivery| {
         let _ = sender.send(delivery);

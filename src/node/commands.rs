@@ -1,0 +1,63 @@
+//! What a worker tells its node: its settings at the start, and changes while it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::Error;
+use crate::model::retry::Retry;
+use crate::node::handling::Handling;
+use crate::node::health::SharedHealth;
+use crate::node::shares::ShareSettings;
+use crate::partition::Partition;
+use crate::protocol::pattern::Pattern;
+use crate::server::link::ServerLink;
+
+/// The settings of a worker, as [`Worker`](crate::Worker) documents them.
+pub(crate) struct Settings {
+    pub(crate) link: Arc<ServerLink>,
+    pub(crate) queues: Vec<QueueEntry>,
+    pub(crate) patterns: Vec<PatternEntry>,
+    pub(crate) concurrency: usize,
+    /// `None`: by weights.
+    pub(crate) strict: Option<Duration>,
+    /// For how long the node may be silent about a queue in which nothing happens.
+    pub(crate) parking: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) health: Arc<SharedHealth>,
+    /// Ends the grace period at once.
+    pub(crate) abort: CancellationToken,
+}
+
+/// A queue to attend.
+#[derive(Clone)]
+pub(crate) struct QueueEntry {
+    pub(crate) partition: Arc<Partition>,
+    pub(crate) handling: Arc<dyn Handling>,
+    pub(crate) share: ShareSettings,
+    pub(crate) lease: Duration,
+    pub(crate) retry: Retry,
+    pub(crate) time_limit: Option<Duration>,
+}
+
+/// Makes the entry for a queue that a pattern matches.
+pub(crate) type Attend = Arc<dyn Fn(&str) -> Result<QueueEntry, Error> + Send + Sync>;
+
+/// Queues to attend as they are found.
+#[derive(Clone)]
+pub(crate) struct PatternEntry {
+    pub(crate) pattern: Pattern,
+    pub(crate) attend: Attend,
+}
+
+/// Where the node reports how a command ended.
+pub(crate) type CommandReply = oneshot::Sender<Result<(), Error>>;
+
+/// A change while the node runs.
+pub(crate) enum NodeCommand {
+    Add(Box<QueueEntry>, CommandReply),
+    /// Replied when the handlers of the queue have ended and the node has left it.
+    Remove(String, CommandReply),
+}

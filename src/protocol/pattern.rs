@@ -1,0 +1,86 @@
+//! Patterns of queue names.
+
+use crate::error::Error;
+use crate::protocol::limits;
+
+/// Matches names of queues: `*` stands for any characters, `?` for one, and every other character
+/// for itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pattern(String);
+
+impl Pattern {
+    /// Reads a pattern: as long as a name of a queue, and without the characters that no name has.
+    pub(crate) fn new(text: &str) -> Result<Self, Error> {
+        limits::check_queue_name(text)
+            .map_err(|error| Error::invalid(format!("pattern of queues: {error}")))?;
+        Ok(Self(text.to_owned()))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it matches this name.
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        let (pattern, name): (Vec<char>, Vec<char>) =
+            (self.0.chars().collect(), name.chars().collect());
+        let (mut p, mut n) = (0, 0);
+        // Where to continue if the match after the last `*` fails.
+        let mut again = None;
+        while n < name.len() {
+            match pattern.get(p) {
+                Some('*') => {
+                    again = Some((p, n));
+                    p += 1;
+                }
+                Some(&c) if c == '?' || Some(&c) == name.get(n) => {
+                    p += 1;
+                    n += 1;
+                }
+                _ => {
+                    let Some((star, from)) = again else {
+                        return false;
+                    };
+                    again = Some((star, from + 1));
+                    p = star + 1;
+                    n = from + 1;
+                }
+            }
+        }
+        pattern.iter().skip(p).all(|c| *c == '*')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_matches_any_characters_and_a_mark_one() {
+        for (pattern, name, expected) in [
+            ("mail-*", "mail-", true),
+            ("mail-*", "mail-a", true),
+            ("mail-*", "mails", false),
+            ("*", "", true),
+            ("*-*-x", "a-b-c-x", true),
+            ("*-*-x", "a-x", false),
+            ("a?c", "abc", true),
+            ("a?c", "aéc", true),
+            ("a?c", "ac", false),
+            ("a[b]", "ab", false),
+            ("a[b]", "a[b]", true),
+            ("a*b*c", "a--b--b-c", true),
+            ("a*b*c", "a--b--b-", false),
+        ] {
+            let pattern = Pattern::new(pattern).expect("a pattern");
+            assert_eq!(pattern.matches(name), expected, "{pattern:?} {name}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_has_no_characters_that_a_name_cannot_have() {
+        for text in ["", "a{b", "a/b", "a\nb", &"x".repeat(129)] {
+            assert!(Pattern::new(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Checks the settings of a worker, and makes those of its node.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::Error;
+use crate::model::codec::Codec;
+use crate::node::commands::{QueueEntry, Settings};
+use crate::node::handling::Handling;
+use crate::node::health::SharedHealth;
+use crate::partition::Partition;
+use crate::protocol::limits;
+use crate::server::link::ServerLink;
+use crate::worker::handler::IntoHandler;
+use crate::worker::layer::Wrap;
+use crate::worker::settings::{Defaults, QueueSettings};
+
+/// What a handler is assembled with.
+#[derive(Debug)]
+pub struct Parts<'a, C> {
+    pub(crate) codec: &'a C,
+    pub(crate) layers: &'a Layers,
+}
+
+/// The layers around handlers; the first is the outermost.
+#[derive(Clone, Default)]
+pub(crate) struct Layers(Vec<Wrap>);
+
+/// A handler without its types.
+#[derive(Debug)]
+pub struct Assembled(Result<Made, String>);
+
+struct Made {
+    handling: Arc<dyn Handling>,
+    /// How long a batch waits for more deliveries.
+    linger: Option<Duration>,
+}
+
+/// A queue that was added to a worker, and is not checked yet.
+pub(crate) struct Added {
+    partition: Arc<Partition>,
+    settings: QueueSettings,
+    assembled: Assembled,
+}
+
+impl Layers {
+    pub(crate) fn push(&mut self, wrap: Wrap) {
+        self.0.push(wrap);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Wrap> {
+        self.0.iter()
+    }
+}
+
+impl Assembled {
+    /// A handler of single deliveries.
+    pub(crate) fn one(handling: Arc<dyn Handling>) -> Self {
+        Self(Ok(Made {
+            handling,
+            linger: None,
+        }))
+    }
+
+    /// A handler of batches.
+    pub(crate) fn batch(handling: Arc<dyn Handling>, linger: Duration) -> Self {
+        Self(Ok(Made {
+            handling,
+            linger: Some(linger),
+        }))
+    }
+
+    /// A handler that cannot be used.
+    pub(crate) fn refused(why: &str) -> Self {
+        Self(Err(why.to_owned()))
+    }
+}
+
+impl Added {
+    pub(crate) fn new<C: Codec, M>(
+        partition: &Arc<Partition>,
+        codec: &C,
+        settings: QueueSettings,
+        layers: &Layers,
+        handler: impl IntoHandler<C::Value, M>,
+    ) -> Self {
+        Self {
+            partition: Arc::clone(partition),
+            settings,
+            assembled: handler.assemble(Parts { codec, layers }),
+        }
+    }
+
+    /// The entry for the node.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a setting is out of its range, or the queue belongs to another client.
+    pub(crate) fn checked(
+        self,
+        defaults: &Defaults,
+        link: &Arc<ServerLink>,
+    ) -> Result<QueueEntry, Error> {
+        let of = format!("queue {}", self.partition.queue_name());
+        let refused = |why: String| Error::invalid(format!("{of}: {why}"));
+        if !Arc::ptr_eq(self.partition.link(), link) {
+            return Err(refused(
+                "it was made by another client than the worker".to_owned(),
+            ));
+        }
+        let made = self.assembled.0.map_err(refused)?;
+        let lease = self.settings.lease.unwrap_or(defaults.lease);
+        limits::lease_ms(lease).map_err(|error| refused(error.to_string()))?;
+        if let Some(linger) = made.linger.filter(|linger| *linger > lease / 3) {
+            return Err(refused(format!(
+                "a linger time of {linger:?} is not in the range from 0 to {:?}, a third of the \
+                 lease",
+                lease / 3
+            )));
+        }
+        let share = self.settings.share.checked(&of)?;
+        if share.reserve > defaults.concurrency {
+            return Err(refused(over_reserve(
+                share.reserve,
+                0,
+                defaults.concurrency,
+            )));
+        }
+        Ok(QueueEntry {
+            partition: self.partition,
+            handling: made.handling,
+            share,
+            lease,
+            retry: self.settings.retry.unwrap_or(defaults.retry),
+            time_limit: self.settings.time_limit.or(defaults.time_limit),
+        })
+    }
+}
+
+/// The settings of the node.
+///
+/// # Errors
+/// `InvalidInput` if a setting is out of its range. It names the queue.
+pub(crate) fn checked(
+    link: &Arc<ServerLink>,
+    defaults: &Defaults,
+    added: Vec<Added>,
+) -> Result<Settings, Error> {
+    let concurrency = defaults.concurrency;
+    if !(1..=Semaphore::MAX_PERMITS).contains(&concurrency) {
+        return Err(Error::invalid(format!(
+            "concurrency {concurrency} is not in the range from 1 to {}: at least one handler is \
+             needed",
+            Semaphore::MAX_PERMITS
+        )));
+    }
+    if added.is_empty() {
+        return Err(Error::invalid(
+            "the worker has no queue: add one by `queue` before it starts",
+        ));
+    }
+    let mut names = BTreeSet::new();
+    let mut reserved = 0_usize;
+    let mut queues = Vec::with_capacity(added.len());
+    for one in added {
+        let entry = one.checked(defaults, link)?;
+        let name = entry.partition.queue_name();
+        if !names.insert(name.to_owned()) {
+            return Err(Error::invalid(format!(
+                "queue {name}: it was added twice; give it one handler"
+            )));
+        }
+        if entry.share.reserve > concurrency - reserved {
+            return Err(Error::invalid(format!(
+                "queue {name}: {}",
+                over_reserve(entry.share.reserve, reserved, concurrency)
+            )));
+        }
+        reserved += entry.share.reserve;
+        queues.push(entry);
+    }
+    Ok(Settings {
+        link: Arc::clone(link),
+        queues,
+        patterns: Vec::new(),
+        concurrency,
+        strict: defaults.strict,
+        parking: defaults.parking,
+        grace: defaults.grace,
+        health: Arc::new(SharedHealth::default()),
+        abort: CancellationToken::new(),
+    })
+}
+
+fn over_reserve(reserve: usize, of_others: usize, concurrency: usize) -> String {
+    format!(
+        "a reserve of {reserve} handlers is not in the range from 0 to {}: the concurrency is \
+         {concurrency}, and other queues reserve {of_others}",
+        concurrency - of_others
+    )
+}
+
+impl std::fmt::Debug for Layers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} layers", self.0.len())
+    }
+}
+
+impl std::fmt::Debug for Made {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Made")
+            .field("linger", &self.linger)
+            .finish_non_exhaustive()
+    }
+}

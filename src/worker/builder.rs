@@ -1,0 +1,363 @@
+//! The builder of a worker with any number of queues.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::client::Client;
+use crate::delivery::Delivery;
+use crate::error::Error;
+use crate::model::codec::{BoxError, Bytes};
+use crate::model::retry::Retry;
+use crate::model::settlement::Settlement;
+use crate::node::commands::Settings;
+use crate::queue::Queue;
+use crate::server::link::ServerLink;
+use crate::worker::assemble::{self, Added, Layers};
+use crate::worker::handle::{self, WorkerHandle};
+use crate::worker::handler::IntoHandler;
+use crate::worker::layer::{self, HandlerService};
+use crate::worker::settings::{Defaults, QueueSettings};
+
+/// Handles the messages of queues as they become due. A worker promotes and claims messages, runs
+/// their handlers, extends the leases, settles the deliveries, and takes back leases of crashed
+/// workers.
+///
+/// Created by [`Client::worker`]. Any number of workers in any number of processes may share a
+/// queue. The queues of a worker share its handlers: see [`Share`](crate::Share). The settings hold
+/// for all queues, also for those added before, except [`layer`](Worker::layer). Each handler runs
+/// in a `tracing` span `dueq.handle`.
+///
+/// ```no_run
+/// # async fn example(client: dueq::Client) -> anyhow::Result<()> {
+/// use dueq::Delivery;
+/// use std::time::Duration;
+///
+/// async fn rate(delivery: Delivery) -> anyhow::Result<()> {
+///     println!("{} is due", delivery.id());
+///     Ok(())
+/// }
+///
+/// async fn mail(payload: Vec<u8>, delivery: Delivery) -> anyhow::Result<()> {
+///     println!("{} bytes to send, attempt {}", payload.len(), delivery.attempt());
+///     Ok(())
+/// }
+///
+/// let (orders, mails) = (client.queue("orders")?, client.queue("mails")?);
+/// let worker = client
+///     .worker()
+///     .concurrency(64)
+///     .lease(Duration::from_secs(30))
+///     .queue(&orders, rate)
+///     .queue(&mails, mail)
+///     .spawn();
+/// tokio::signal::ctrl_c().await?;
+/// worker.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a worker does nothing until `spawn` or `run`"]
+pub struct Worker {
+    link: Arc<ServerLink>,
+    defaults: Defaults,
+    layers: Layers,
+    queues: Vec<Added>,
+}
+
+impl Client {
+    /// A worker of queues of this client, to be configured and started.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// async fn rate(delivery: dueq::Delivery) {
+    ///     println!("{} is due", delivery.id());
+    /// }
+    ///
+    /// let orders = client.queue("orders")?;
+    /// client.worker().queue(&orders, rate).run(tokio::signal::ctrl_c()).await
+    /// # }
+    /// ```
+    pub fn worker(&self) -> Worker {
+        Worker::new(Arc::clone(self.link()))
+    }
+}
+
+impl Worker {
+    fn new(link: Arc<ServerLink>) -> Self {
+        Self {
+            link,
+            defaults: Defaults::default(),
+            layers: Layers::default(),
+            queues: Vec::new(),
+        }
+    }
+
+    /// Handles the messages of this queue, too, with the default [`Share`](crate::Share).
+    ///
+    /// [`IntoHandler`] lists what a handler can be. It returns nothing, a
+    /// [`Settlement`](crate::Settlement), or a `Result` of either: `Ok` acks, `Err` retries. A
+    /// panic counts as a failure, too. If the handler settles the delivery itself, its result is
+    /// ignored. Handlers must be idempotent: a message is delivered at least once, and again if its
+    /// lease is lost (see [`Delivery::lost`]).
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// let orders = client.queue("orders")?;
+    /// let worker = client
+    ///     .worker()
+    ///     .queue(&orders, |delivery: dueq::Delivery| async move {
+    ///         println!("{} is due", delivery.id());
+    ///     })
+    ///     .spawn();
+    /// # worker.wait().await
+    /// # }
+    /// ```
+    pub fn queue<M>(self, queue: &Queue, handler: impl IntoHandler<Vec<u8>, M>) -> Self {
+        self.queue_with(queue, QueueSettings::new(), handler)
+    }
+
+    /// As [`queue`](Worker::queue), with settings of its own for this queue: a
+    /// [`Share`](crate::Share) or [`QueueSettings`].
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// use dueq::{Delivery, Share};
+    ///
+    /// async fn rate(_: Delivery) {}
+    /// async fn mail(_: Delivery) {}
+    ///
+    /// let (orders, mails) = (client.queue("orders")?, client.queue("mails")?);
+    /// let worker = client
+    ///     .worker()
+    ///     .concurrency(64)
+    ///     .queue_with(&orders, Share::weight(6).reserve(2), rate)
+    ///     .queue_with(&mails, Share::weight(1).max(16), mail)
+    ///     .spawn();
+    /// # worker.wait().await
+    /// # }
+    /// ```
+    pub fn queue_with<M>(
+        mut self,
+        queue: &Queue,
+        settings: impl Into<QueueSettings>,
+        handler: impl IntoHandler<Vec<u8>, M>,
+    ) -> Self {
+        let settings = settings.into();
+        let added = Added::new(queue.partition(), &Bytes, settings, &self.layers, handler);
+        self.queues.push(added);
+        self
+    }
+
+    /// How many handlers may run at once, of all queues: at least 1; the default is 64.
+    ///
+    /// Besides these, a worker holds at most 512 deliveries of a queue whose handlers have ended and
+    /// whose settlements have no reply yet. If settlements stall, it stops claiming, and extends the
+    /// leases of all deliveries that it holds.
+    ///
+    /// ```
+    /// # fn example(client: dueq::Client) {
+    /// let worker = client.worker().concurrency(16);
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.defaults.concurrency = concurrency;
+        self
+    }
+
+    /// The lease of a delivery: 1 ms to a day; the default is 30 s. The worker extends it every
+    /// third of this time, from the claim until the delivery is settled. If the worker dies, its
+    /// messages are delivered again when their leases run out.
+    ///
+    /// ```
+    /// # fn example(client: dueq::Client) {
+    /// let worker = client.worker().lease(std::time::Duration::from_secs(5));
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.defaults.lease = lease;
+        self
+    }
+
+    /// The delays of retries. The default is 1 s, doubling up to 1 h.
+    ///
+    /// ```
+    /// # fn example(client: dueq::Client) {
+    /// let worker = client.worker().retry(dueq::Retry::fixed(std::time::Duration::from_secs(10)));
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.defaults.retry = retry;
+        self
+    }
+
+    /// How long a handler may run; after that it is dropped and its delivery retried. The default
+    /// is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
+    /// such work.
+    ///
+    /// ```
+    /// # fn example(client: dueq::Client) {
+    /// let worker = client.worker().time_limit(std::time::Duration::from_secs(60));
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn time_limit(mut self, time_limit: Duration) -> Self {
+        self.defaults.time_limit = Some(time_limit);
+        self
+    }
+
+    /// How long handlers may continue after the stop. After that they are dropped, and their
+    /// deliveries are released, which counts no attempt. The default is 30 s.
+    ///
+    /// ```
+    /// # fn example(client: dueq::Client) {
+    /// let worker = client.worker().grace(std::time::Duration::from_secs(5));
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.defaults.grace = grace;
+        self
+    }
+
+    /// The order of the queues is strict: a free handler goes to the first queue that has due
+    /// messages, in the order in which they were added. A queue whose oldest due message has waited
+    /// for `max_wait` comes before them, so that none starves.
+    ///
+    /// ```
+    /// # fn example(client: dueq::Client) {
+    /// let worker = client.worker().strict(std::time::Duration::from_secs(10));
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn strict(mut self, max_wait: Duration) -> Self {
+        self.defaults.strict = Some(max_wait);
+        self
+    }
+
+    /// For how long the worker may be silent about a *parked* queue: one that a pattern found, or
+    /// beyond the first 64, in which nothing is ready, leased or due within 2 s. If a notice is
+    /// lost, a message of such a queue can be late by this time. The default is 10 s; at most 60 s.
+    ///
+    /// ```
+    /// # fn example(client: dueq::Client) {
+    /// let worker = client.worker().parking(std::time::Duration::from_secs(5));
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn parking(mut self, parking: Duration) -> Self {
+        self.defaults.parking = parking;
+        self
+    }
+
+    /// Wraps the handlers of all queues that are added after this call into a `tower` layer: time-outs, limits, tracing and more of the ecosystem.
+    ///
+    /// The request is a [`Delivery`](crate::Delivery), and the response the
+    /// [`Settlement`](crate::Settlement) that the handler asks for. An error of the layer becomes a
+    /// retry. The first layer is the outermost. Each queue gets a service of its own. To layers
+    /// outside, the service inside is always ready: combine a load shedder with the limit that it
+    /// watches in one layer, by `tower::ServiceBuilder`. Without any layer, a delivery costs
+    /// nothing more.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// use dueq::Delivery;
+    /// use std::time::Duration;
+    /// use tower::limit::ConcurrencyLimitLayer;
+    /// use tower::timeout::TimeoutLayer;
+    ///
+    /// async fn rate(_: Delivery) {}
+    ///
+    /// let orders = client.queue("orders")?;
+    /// let worker = client
+    ///     .worker()
+    ///     .layer(ConcurrencyLimitLayer::new(8))
+    ///     .layer(TimeoutLayer::new(Duration::from_secs(10)))
+    ///     .queue(&orders, rate)
+    ///     .spawn();
+    /// # worker.wait().await
+    /// # }
+    /// ```
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<HandlerService> + Send + Sync + 'static,
+        L::Service: Service<Delivery, Response = Settlement> + Clone + Send + Sync + 'static,
+        <L::Service as Service<Delivery>>::Error: Into<BoxError>,
+        <L::Service as Service<Delivery>>::Future: Send,
+    {
+        self.layers.push(layer::wrap(layer));
+        self
+    }
+
+    /// Starts the worker in a task of this runtime. If a setting is out of its range, the worker
+    /// starts nothing, and [`wait`](WorkerHandle::wait) and [`shutdown`](WorkerHandle::shutdown)
+    /// return the error.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, as `tokio::spawn`.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// let orders = client.queue("orders")?;
+    /// let worker = client.worker().queue(&orders, rate).spawn();
+    /// // The program does other things, and later:
+    /// worker.shutdown().await
+    /// # }
+    /// ```
+    pub fn spawn(self) -> WorkerHandle {
+        let (defaults, layers, link) = (
+            self.defaults.clone(),
+            self.layers.clone(),
+            Arc::clone(&self.link),
+        );
+        handle::spawn(self.checked(), defaults, layers, link)
+    }
+
+    /// Handles messages until `stop` completes, with any output. After that the worker claims no
+    /// more, lets the handlers finish within the grace period, releases the other deliveries, and
+    /// returns when every settlement has its reply.
+    ///
+    /// While Redis is away, the worker keeps trying without a limit, and continues when Redis is
+    /// back. Dropping the future stops at once: the handlers are dropped and their deliveries
+    /// released.
+    ///
+    /// # Errors
+    /// At the start:
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a setting out of range,
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a missing right, and
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a server that cannot be used.
+    ///
+    /// Later only [`ErrorKind::Internal`](crate::ErrorKind::Internal), if a task of the worker
+    /// itself panics: the handlers are dropped and their deliveries released before it returns.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// let orders = client.queue("orders")?;
+    /// client.worker().queue(&orders, rate).run(tokio::signal::ctrl_c()).await
+    /// # }
+    /// ```
+    pub async fn run<T>(self, stop: impl Future<Output = T>) -> Result<(), Error> {
+        handle::run(self.checked()?, stop).await
+    }
+
+    /// The settings of the node, if all are in their ranges.
+    fn checked(self) -> Result<Settings, Error> {
+        assemble::checked(&self.link, &self.defaults, self.queues)
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("defaults", &self.defaults)
+            .field("queues", &self.queues.len())
+            .finish_non_exhaustive()
+    }
+}

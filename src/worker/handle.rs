@@ -1,0 +1,259 @@
+//! Runs a worker, and the handle of one that runs in a task.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::model::codec::Bytes;
+use crate::node::commands::{CommandReply, NodeCommand, Settings};
+use crate::node::health::SharedHealth;
+use crate::node::run as node;
+use crate::queue::Queue;
+use crate::server::link::ServerLink;
+use crate::worker::assemble::{Added, Layers};
+use crate::worker::handler::IntoHandler;
+use crate::worker::health::Health;
+use crate::worker::settings::{Defaults, QueueSettings};
+
+/// A running [`Worker`](crate::Worker). Cheap to clone: clones are handles of the same worker.
+/// Dropping it stops nothing.
+///
+/// ```no_run
+/// # async fn example(client: dueq::Client) -> anyhow::Result<()> {
+/// # async fn rate(_: dueq::Delivery) {}
+/// let orders = client.queue("orders")?;
+/// let worker = client.worker().queue(&orders, rate).spawn();
+/// tokio::signal::ctrl_c().await?;
+/// worker.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct WorkerHandle(Arc<Inner>);
+
+struct Inner {
+    commands: mpsc::UnboundedSender<NodeCommand>,
+    stop: CancellationToken,
+    abort: CancellationToken,
+    result: watch::Receiver<Option<Result<(), Error>>>,
+    health: Arc<SharedHealth>,
+    link: Arc<ServerLink>,
+    defaults: Defaults,
+    layers: Layers,
+}
+
+/// Runs a worker in the caller's task.
+pub(crate) async fn run<T>(settings: Settings, stop: impl Future<Output = T>) -> Result<(), Error> {
+    // No handle sends commands; the node must not find the channel closed.
+    let (_commands, received) = mpsc::unbounded_channel();
+    let stop = async {
+        stop.await;
+    };
+    // Boxed: rustc's limit on nested futures would otherwise reach callers with deep futures.
+    Box::pin(node::run(settings, received, stop)).await
+}
+
+/// Runs a worker in a task of its own.
+pub(crate) fn spawn(
+    settings: Result<Settings, Error>,
+    defaults: Defaults,
+    layers: Layers,
+    link: Arc<ServerLink>,
+) -> WorkerHandle {
+    let (commands, received) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let (report, result) = watch::channel(None);
+    let (mut abort, mut health) = (CancellationToken::new(), Arc::default());
+    match settings {
+        Ok(settings) => {
+            abort = settings.abort.clone();
+            health = Arc::clone(&settings.health);
+            let (stopped, aborted) = (stop.clone(), abort.clone());
+            let kept = commands.clone();
+            tokio::spawn(async move {
+                let stop = async {
+                    tokio::select! {
+                        () = stopped.cancelled() => {}
+                        () = aborted.cancelled() => {}
+                    }
+                };
+                let result = node::run(settings, received, stop).await;
+                // Also without any handle, the node must not find the channel closed.
+                drop(kept);
+                report.send_replace(Some(result));
+            });
+        }
+        Err(error) => {
+            report.send_replace(Some(Err(error)));
+        }
+    }
+    WorkerHandle(Arc::new(Inner {
+        commands,
+        stop,
+        abort,
+        result,
+        health,
+        link,
+        defaults,
+        layers,
+    }))
+}
+
+impl WorkerHandle {
+    /// Stops the worker: it claims no more, lets the handlers finish within the grace period,
+    /// releases the other deliveries, and returns when every settlement has its reply.
+    ///
+    /// # Errors
+    /// Those of [`wait`](WorkerHandle::wait).
+    ///
+    /// ```no_run
+    /// # async fn example(worker: dueq::WorkerHandle) -> Result<(), dueq::Error> {
+    /// worker.shutdown().await
+    /// # }
+    /// ```
+    pub async fn shutdown(&self) -> Result<(), Error> {
+        self.0.stop.cancel();
+        self.wait().await
+    }
+
+    /// Stops the worker without a grace period: the handlers are dropped, and their deliveries are
+    /// released. [`wait`](WorkerHandle::wait) returns when that is done.
+    ///
+    /// ```no_run
+    /// # async fn example(worker: dueq::WorkerHandle) -> Result<(), dueq::Error> {
+    /// worker.abort();
+    /// worker.wait().await
+    /// # }
+    /// ```
+    pub fn abort(&self) {
+        self.0.abort.cancel();
+    }
+
+    /// Waits for the end of the worker.
+    ///
+    /// # Errors
+    /// Those of [`Worker::run`](crate::Worker::run), and
+    /// [`ErrorKind::Internal`] if the runtime of the worker has ended.
+    ///
+    /// ```no_run
+    /// # async fn example(worker: dueq::WorkerHandle) {
+    /// if let Err(error) = worker.wait().await {
+    ///     eprintln!("the worker ended: {error}");
+    /// }
+    /// # }
+    /// ```
+    pub async fn wait(&self) -> Result<(), Error> {
+        let mut result = self.0.result.clone();
+        match result.wait_for(Option::is_some).await {
+            Ok(result) => result.clone().unwrap_or(Ok(())),
+            Err(_) => Err(ended("the runtime of the worker has ended")),
+        }
+    }
+
+    /// The state of the worker and of each queue that it attends, for readiness probes. Asks
+    /// nothing of the server.
+    ///
+    /// ```no_run
+    /// # async fn example(worker: dueq::WorkerHandle) {
+    /// println!("{}", if worker.health().is_ready() { "ready" } else { "not ready" });
+    /// # }
+    /// ```
+    pub fn health(&self) -> Health {
+        let is_running = self.0.result.borrow().is_none() && self.0.result.has_changed().is_ok();
+        Health::new(self.0.health.snapshot(), is_running)
+    }
+
+    /// Handles the messages of this queue from now on, too, with the settings and layers of the
+    /// worker.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] if the worker attends the queue already or a setting is out of
+    /// its range, and [`ErrorKind::Unavailable`] if the worker has ended.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client, worker: dueq::WorkerHandle) -> Result<(), dueq::Error> {
+    /// # async fn mail(_: dueq::Delivery) {}
+    /// worker.add(&client.queue("mails")?, mail).await
+    /// # }
+    /// ```
+    pub async fn add<M>(
+        &self,
+        queue: &Queue,
+        handler: impl IntoHandler<Vec<u8>, M>,
+    ) -> Result<(), Error> {
+        self.add_with(queue, QueueSettings::new(), handler).await
+    }
+
+    /// As [`add`](WorkerHandle::add), with settings of its own for this queue.
+    ///
+    /// # Errors
+    /// Those of [`add`](WorkerHandle::add).
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client, worker: dueq::WorkerHandle) -> Result<(), dueq::Error> {
+    /// # async fn mail(_: dueq::Delivery) {}
+    /// use dueq::Share;
+    /// worker.add_with(&client.queue("mails")?, Share::weight(3), mail).await
+    /// # }
+    /// ```
+    pub async fn add_with<M>(
+        &self,
+        queue: &Queue,
+        settings: impl Into<QueueSettings>,
+        handler: impl IntoHandler<Vec<u8>, M>,
+    ) -> Result<(), Error> {
+        let inner = &*self.0;
+        let (partition, settings) = (queue.partition(), settings.into());
+        let added = Added::new(partition, &Bytes, settings, &inner.layers, handler);
+        let entry = added.checked(&inner.defaults, &inner.link)?;
+        self.command(|reply| NodeCommand::Add(Box::new(entry), reply))
+            .await
+    }
+
+    /// Takes no more messages of the queue of this name, and returns when its handlers have ended.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] if the worker does not attend the queue, and
+    /// [`ErrorKind::Unavailable`] if the worker has ended.
+    ///
+    /// ```no_run
+    /// # async fn example(worker: dueq::WorkerHandle) -> Result<(), dueq::Error> {
+    /// worker.remove("mails").await
+    /// # }
+    /// ```
+    pub async fn remove(&self, name: &str) -> Result<(), Error> {
+        self.command(|reply| NodeCommand::Remove(name.to_owned(), reply))
+            .await
+    }
+
+    async fn command(&self, make: impl FnOnce(CommandReply) -> NodeCommand) -> Result<(), Error> {
+        let (reply, replied) = oneshot::channel();
+        let unavailable = || {
+            let message = "the worker has ended, or is about to";
+            Error::new(ErrorKind::Unavailable, Applied::No, message)
+        };
+        self.0
+            .commands
+            .send(make(reply))
+            .map_err(|_| unavailable())?;
+        tokio::select! {
+            reply = replied => reply.map_err(|_| unavailable())?,
+            _ = self.wait() => Err(unavailable()),
+        }
+    }
+}
+
+fn ended(message: &str) -> Error {
+    Error::new(ErrorKind::Internal, Applied::Unknown, message)
+}
+
+impl fmt::Debug for WorkerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerHandle")
+            .field("health", &self.health())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! What a worker reports for readiness probes.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::node::health::QueueState;
+
+/// A beat is sent every 0.9 s. After this time without a reply, the queue counts as not connected.
+const CONNECTED_FOR: Duration = Duration::from_secs(3);
+
+/// The state of a worker: see [`WorkerHandle::health`](crate::WorkerHandle::health).
+///
+/// ```no_run
+/// # fn example(worker: dueq::WorkerHandle) {
+/// let health = worker.health();
+/// if !health.is_ready() {
+///     for (name, queue) in health.queues() {
+///         println!("{name}: last beat {:?} ago, {:?}", queue.since_beat(), queue.error());
+///     }
+/// }
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Health {
+    is_running: bool,
+    queues: BTreeMap<String, QueueHealth>,
+}
+
+/// The state of one queue of a worker.
+#[derive(Debug, Clone)]
+pub struct QueueHealth {
+    since_beat: Option<Duration>,
+    is_leader: bool,
+    is_parked: bool,
+    error: Option<Error>,
+}
+
+impl Health {
+    pub(crate) fn new(states: BTreeMap<String, QueueState>, is_running: bool) -> Self {
+        let now = Instant::now();
+        let health = |state: QueueState| QueueHealth {
+            since_beat: state.beaten.map(|beaten| now.duration_since(beaten)),
+            is_leader: state.is_leader,
+            is_parked: state.is_parked,
+            error: state.error,
+        };
+        let queues = states.into_iter();
+        Self {
+            is_running,
+            queues: queues.map(|(name, state)| (name, health(state))).collect(),
+        }
+    }
+
+    /// Whether the worker runs: it was started and has not ended.
+    ///
+    /// ```no_run
+    /// # fn example(worker: dueq::WorkerHandle) {
+    /// assert!(worker.health().is_running());
+    /// # }
+    /// ```
+    pub fn is_running(&self) -> bool {
+        self.is_running
+    }
+
+    /// Whether the worker runs, and every queue is [connected](QueueHealth::is_connected).
+    ///
+    /// ```no_run
+    /// # fn example(worker: dueq::WorkerHandle) {
+    /// let status = if worker.health().is_ready() { 200 } else { 503 };
+    /// # let _ = status;
+    /// # }
+    /// ```
+    pub fn is_ready(&self) -> bool {
+        self.is_running && self.queues.values().all(QueueHealth::is_connected)
+    }
+
+    /// The queues that the worker attends, by name.
+    ///
+    /// ```no_run
+    /// # fn example(worker: dueq::WorkerHandle) {
+    /// let health = worker.health();
+    /// let leads: Vec<_> = health.queues().filter(|(_, queue)| queue.is_leader()).collect();
+    /// # let _ = leads;
+    /// # }
+    /// ```
+    pub fn queues(&self) -> impl Iterator<Item = (&str, &QueueHealth)> {
+        self.queues
+            .iter()
+            .map(|(name, queue)| (name.as_str(), queue))
+    }
+
+    /// The queue of this name; `None` if the worker does not attend it.
+    ///
+    /// ```no_run
+    /// # fn example(worker: dueq::WorkerHandle) {
+    /// let health = worker.health();
+    /// let connected = health.queue("orders").is_some_and(|orders| orders.is_connected());
+    /// # let _ = connected;
+    /// # }
+    /// ```
+    pub fn queue(&self, name: &str) -> Option<&QueueHealth> {
+        self.queues.get(name)
+    }
+}
+
+impl QueueHealth {
+    /// Whether Redis replied to the last beat of this queue, and not long ago: 3 s, or longer for a
+    /// parked queue.
+    ///
+    /// ```no_run
+    /// # fn example(queue: &dueq::QueueHealth) {
+    /// if !queue.is_connected() {
+    ///     println!("{:?}", queue.error());
+    /// }
+    /// # }
+    /// ```
+    pub fn is_connected(&self) -> bool {
+        let is_recent = |since: Duration| self.is_parked || since <= CONNECTED_FOR;
+        self.error.is_none() && self.since_beat.is_some_and(is_recent)
+    }
+
+    /// How long ago the worker sent the last beat that Redis replied to; `None` before the first.
+    ///
+    /// ```no_run
+    /// # fn example(queue: &dueq::QueueHealth) {
+    /// let seconds = queue.since_beat().map(|since| since.as_secs_f64());
+    /// # let _ = seconds;
+    /// # }
+    /// ```
+    pub fn since_beat(&self) -> Option<Duration> {
+        self.since_beat
+    }
+
+    /// Whether this worker is the leader of the queue.
+    ///
+    /// ```no_run
+    /// # fn example(queue: &dueq::QueueHealth) {
+    /// let leads = queue.is_leader();
+    /// # let _ = leads;
+    /// # }
+    /// ```
+    pub fn is_leader(&self) -> bool {
+        self.is_leader
+    }
+
+    /// Whether the queue is parked: nothing happens in it, so the worker beats rarely.
+    ///
+    /// ```no_run
+    /// # fn example(queue: &dueq::QueueHealth) {
+    /// let is_idle = queue.is_parked();
+    /// # let _ = is_idle;
+    /// # }
+    /// ```
+    pub fn is_parked(&self) -> bool {
+        self.is_parked
+    }
+
+    /// Why the last beat failed; `None` if it succeeded.
+    ///
+    /// ```no_run
+    /// # fn example(queue: &dueq::QueueHealth) {
+    /// if let Some(error) = queue.error() {
+    ///     println!("{error}");
+    /// }
+    /// # }
+    /// ```
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+}

@@ -1,0 +1,280 @@
+//! The short form of a worker: one queue.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::delivery::Delivery;
+use crate::error::Error;
+use crate::model::codec::{BoxError, Bytes};
+use crate::model::retry::Retry;
+use crate::model::settlement::Settlement;
+use crate::node::commands::Settings;
+use crate::queue::Queue;
+use crate::worker::assemble::{self, Added, Layers};
+use crate::worker::batch::{Batch, IntoSettlements, in_batches};
+use crate::worker::handle::{self, WorkerHandle};
+use crate::worker::handler::IntoHandler;
+use crate::worker::layer::{self, HandlerService};
+use crate::worker::settings::{Defaults, QueueSettings};
+
+/// A [`Worker`](crate::Worker) of one queue.
+///
+/// Created by [`Queue::worker`]. [`Queue::metrics`] counts the work of all workers of that `Queue`
+/// and its clones.
+///
+/// ```no_run
+/// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+/// use dueq::{Delivery, Retry};
+/// use std::time::Duration;
+///
+/// async fn rate(delivery: Delivery) -> anyhow::Result<()> {
+///     println!("{} is due", delivery.id());
+///     Ok(())
+/// }
+///
+/// orders
+///     .worker()
+///     .concurrency(64)
+///     .lease(Duration::from_secs(30))
+///     .retry(Retry::exponential(Duration::from_secs(1), Duration::from_secs(600))?)
+///     .run(rate, tokio::signal::ctrl_c())
+///     .await
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a worker does nothing until `spawn` or `run`"]
+pub struct QueueWorker {
+    queue: Queue,
+    defaults: Defaults,
+    layers: Layers,
+}
+
+impl Queue {
+    /// A worker of this queue, to be configured and started. For many queues see
+    /// [`Client::worker`](crate::Client::worker).
+    ///
+    /// ```no_run
+    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// async fn rate(delivery: dueq::Delivery) {
+    ///     println!("{} is due", delivery.id());
+    /// }
+    ///
+    /// orders.worker().run(rate, tokio::signal::ctrl_c()).await
+    /// # }
+    /// ```
+    pub fn worker(&self) -> QueueWorker {
+        QueueWorker {
+            queue: self.clone(),
+            defaults: Defaults::default(),
+            layers: Layers::default(),
+        }
+    }
+}
+
+impl QueueWorker {
+    /// How many handlers may run at once, of all queues: at least 1; the default is 64.
+    ///
+    /// Besides these, a worker holds at most 512 deliveries of a queue whose handlers have ended and
+    /// whose settlements have no reply yet. If settlements stall, it stops claiming, and extends the
+    /// leases of all deliveries that it holds.
+    ///
+    /// ```
+    /// # fn example(orders: dueq::Queue) {
+    /// let worker = orders.worker().concurrency(16);
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.defaults.concurrency = concurrency;
+        self
+    }
+
+    /// The lease of a delivery: 1 ms to a day; the default is 30 s. The worker extends it every
+    /// third of this time, from the claim until the delivery is settled. If the worker dies, its
+    /// messages are delivered again when their leases run out.
+    ///
+    /// ```
+    /// # fn example(orders: dueq::Queue) {
+    /// let worker = orders.worker().lease(std::time::Duration::from_secs(5));
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.defaults.lease = lease;
+        self
+    }
+
+    /// The delays of retries. The default is 1 s, doubling up to 1 h.
+    ///
+    /// ```
+    /// # fn example(orders: dueq::Queue) {
+    /// let worker = orders.worker().retry(dueq::Retry::fixed(std::time::Duration::from_secs(10)));
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.defaults.retry = retry;
+        self
+    }
+
+    /// How long a handler may run; after that it is dropped and its delivery retried. The default
+    /// is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
+    /// such work.
+    ///
+    /// ```
+    /// # fn example(orders: dueq::Queue) {
+    /// let worker = orders.worker().time_limit(std::time::Duration::from_secs(60));
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn time_limit(mut self, time_limit: Duration) -> Self {
+        self.defaults.time_limit = Some(time_limit);
+        self
+    }
+
+    /// How long handlers may continue after the stop. After that they are dropped, and their
+    /// deliveries are released, which counts no attempt. The default is 30 s.
+    ///
+    /// ```
+    /// # fn example(orders: dueq::Queue) {
+    /// let worker = orders.worker().grace(std::time::Duration::from_secs(5));
+    /// # let _ = worker;
+    /// # }
+    /// ```
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.defaults.grace = grace;
+        self
+    }
+
+    /// Wraps the handler into a `tower` layer: time-outs, limits, tracing and more of the ecosystem.
+    ///
+    /// The request is a [`Delivery`](crate::Delivery), and the response the
+    /// [`Settlement`](crate::Settlement) that the handler asks for. An error of the layer becomes a
+    /// retry. The first layer is the outermost. Each queue gets a service of its own. To layers
+    /// outside, the service inside is always ready: combine a load shedder with the limit that it
+    /// watches in one layer, by `tower::ServiceBuilder`. Without any layer, a delivery costs
+    /// nothing more.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// use dueq::Delivery;
+    /// use std::time::Duration;
+    /// use tower::limit::ConcurrencyLimitLayer;
+    /// use tower::timeout::TimeoutLayer;
+    ///
+    /// async fn rate(_: Delivery) {}
+    ///
+    /// let orders = client.queue("orders")?;
+    /// orders
+    ///     .worker()
+    ///     .layer(ConcurrencyLimitLayer::new(8))
+    ///     .layer(TimeoutLayer::new(Duration::from_secs(10)))
+    ///     .run(rate, tokio::signal::ctrl_c())
+    ///     .await
+    /// # }
+    /// ```
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<HandlerService> + Send + Sync + 'static,
+        L::Service: Service<Delivery, Response = Settlement> + Clone + Send + Sync + 'static,
+        <L::Service as Service<Delivery>>::Error: Into<BoxError>,
+        <L::Service as Service<Delivery>>::Future: Send,
+    {
+        self.layers.push(layer::wrap(layer));
+        self
+    }
+
+    /// Handles messages until `stop` completes: see [`Worker::run`](crate::Worker::run). The
+    /// handler is as [`Worker::queue`](crate::Worker::queue) describes.
+    ///
+    /// # Errors
+    /// Those of [`Worker::run`](crate::Worker::run).
+    ///
+    /// ```no_run
+    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// async fn rate(payload: Vec<u8>, delivery: dueq::Delivery) {
+    ///     println!("{} is due: {} bytes", delivery.id(), payload.len());
+    /// }
+    ///
+    /// orders.worker().run(rate, tokio::signal::ctrl_c()).await
+    /// # }
+    /// ```
+    pub async fn run<T, M>(
+        self,
+        handler: impl IntoHandler<Vec<u8>, M>,
+        stop: impl Future<Output = T>,
+    ) -> Result<(), Error> {
+        handle::run(self.checked(handler)?, stop).await
+    }
+
+    /// Handles messages in batches until `stop` completes: see [`in_batches`].
+    ///
+    /// # Errors
+    /// Those of [`Worker::run`](crate::Worker::run).
+    ///
+    /// ```no_run
+    /// # async fn example(pages: dueq::Queue) -> Result<(), dueq::Error> {
+    /// use dueq::Batch;
+    /// use std::time::Duration;
+    ///
+    /// async fn index(batch: Batch<Vec<u8>>) -> anyhow::Result<()> {
+    ///     println!("{} pages", batch.len());
+    ///     Ok(())
+    /// }
+    ///
+    /// let linger = Duration::from_millis(200);
+    /// pages.worker().run_batch(100, linger, index, tokio::signal::ctrl_c()).await
+    /// # }
+    /// ```
+    pub async fn run_batch<T, H, F>(
+        self,
+        max: usize,
+        linger: Duration,
+        handler: H,
+        stop: impl Future<Output = T>,
+    ) -> Result<(), Error>
+    where
+        H: Fn(Batch<Vec<u8>>) -> F + Send + Sync + 'static,
+        F: Future + Send + 'static,
+        F::Output: IntoSettlements,
+    {
+        self.run(in_batches(max, linger, handler), stop).await
+    }
+
+    /// Starts the worker in a task of this runtime: see [`Worker::spawn`](crate::Worker::spawn).
+    ///
+    /// ```no_run
+    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// let worker = orders.worker().concurrency(16).spawn(rate);
+    /// // The program does other things, and later:
+    /// worker.shutdown().await
+    /// # }
+    /// ```
+    pub fn spawn<M>(self, handler: impl IntoHandler<Vec<u8>, M>) -> WorkerHandle {
+        let (defaults, layers) = (self.defaults.clone(), self.layers.clone());
+        let link = Arc::clone(self.queue.partition().link());
+        handle::spawn(self.checked(handler), defaults, layers, link)
+    }
+
+    /// The settings of the node, if all are in their ranges.
+    fn checked<M>(self, handler: impl IntoHandler<Vec<u8>, M>) -> Result<Settings, Error> {
+        let partition = self.queue.partition();
+        let settings = QueueSettings::new();
+        let added = Added::new(partition, &Bytes, settings, &self.layers, handler);
+        assemble::checked(partition.link(), &self.defaults, vec![added])
+    }
+}
+
+impl fmt::Debug for QueueWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueWorker")
+            .field("queue", &self.queue.name())
+            .field("defaults", &self.defaults)
+            .finish_non_exhaustive()
+    }
+}

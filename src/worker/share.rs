@@ -1,0 +1,109 @@
+//! What a queue may have of the handlers of a worker.
+
+use crate::error::Error;
+use crate::node::shares::ShareSettings;
+
+/// What a queue may have of the handlers of a [`Worker`](crate::Worker).
+///
+/// The next free handler goes to the queue that has due messages and the fewest running handlers
+/// for its weight. Slow handlers count for as long as they run.
+///
+/// ```
+/// use dueq::Share;
+///
+/// // Six times the handlers of a queue with weight 1; two handlers serve no other queue; 16 at
+/// // most.
+/// let share = Share::weight(6).reserve(2).max(16);
+/// # let _ = share;
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    weight: u32,
+    reserve: usize,
+    max: Option<usize>,
+}
+
+impl Share {
+    /// A share of this weight, at least 1. The default is 1.
+    ///
+    /// ```
+    /// // While both queues have due messages, the first has three handlers for each of the second.
+    /// let (first, second) = (dueq::Share::weight(3), dueq::Share::weight(1));
+    /// assert_eq!(second, dueq::Share::default());
+    /// # let _ = first;
+    /// ```
+    #[must_use]
+    pub fn weight(weight: u32) -> Self {
+        Self {
+            weight,
+            ..Self::default()
+        }
+    }
+
+    /// How many handlers serve no other queue, so that a due message of this queue never waits for
+    /// handlers of others. The default is 0. The reserves of all queues must fit into the
+    /// worker's concurrency. A pattern of queues takes no reserve.
+    ///
+    /// ```
+    /// let critical = dueq::Share::default().reserve(2);
+    /// # let _ = critical;
+    /// ```
+    #[must_use]
+    pub fn reserve(mut self, handlers: usize) -> Self {
+        self.reserve = handlers;
+        self
+    }
+
+    /// The most handlers that the queue may have: at least 1, and at least its reserve. The default
+    /// is no limit besides the worker's concurrency.
+    ///
+    /// ```
+    /// let bulk = dueq::Share::weight(1).max(16);
+    /// # let _ = bulk;
+    /// ```
+    #[must_use]
+    pub fn max(mut self, handlers: usize) -> Self {
+        self.max = Some(handlers);
+        self
+    }
+
+    /// The settings for the node, if they are in their ranges. `of` names the queue.
+    pub(crate) fn checked(&self, of: &str) -> Result<ShareSettings, Error> {
+        let Self {
+            weight,
+            reserve,
+            max,
+        } = *self;
+        if weight == 0 {
+            return Err(Error::invalid(format!(
+                "{of}: weight 0 is not in the range from 1 to {}",
+                u32::MAX
+            )));
+        }
+        if let Some(max) = max.filter(|max| *max < reserve.max(1)) {
+            return Err(Error::invalid(format!(
+                "{of}: a maximum of {max} handlers is below {}",
+                match reserve {
+                    0 => "1".to_owned(),
+                    reserve => format!("its reserve of {reserve}"),
+                }
+            )));
+        }
+        Ok(ShareSettings {
+            weight,
+            reserve,
+            max: max.unwrap_or(usize::MAX),
+        })
+    }
+}
+
+impl Default for Share {
+    /// Weight 1, no reserve, no maximum.
+    fn default() -> Self {
+        Self {
+            weight: 1,
+            reserve: 0,
+            max: None,
+        }
+    }
+}
