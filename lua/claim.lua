@@ -4,8 +4,9 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list
 --        | token: 16 random bytes, new for each call | lease: 1 to 86,400,000 ms
--- Reply  {header, ready messages left, lease deadline ms, {id, ...}, {payload, ...}, {details, ...}}
+-- Reply  {header, ready messages left, lease deadline ms, {id, ...}, {payload, ...}, {details, ...}, max_attempts}
 --        details: '<due ms> <attempt> <options>'; one element alone if all share it. At most 4 MiB of payload, or one
+--        options: the stored words, and crashes=N if its lease ran out before; max_attempts: the queue's
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(granted + log n + bytes)
 -- Again  grants others; what the lost reply granted comes back when its lease runs out
@@ -73,10 +74,8 @@ end
 -- HSTRLEN reads the next payload's length first.
 local granted, payloads, claims, details = ids, {unpack(ids)}, {unpack(ids)}, nil -- allocated in their final size
 local n, c, bytes, taken, deadline = 0, 0, 0, 0, now_up + lease_ms
-local largest = math.huge
-if #ids > 1 then
-  largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 16777216
-end
+local max_attempts, longest = unpack(redis.call('HMGET', META, 'max_attempts', 'largest_payload_bytes'))
+local largest = #ids > 1 and (tonumber(longest or 4096) or 16777216) or math.huge
 local run, last, due, claim, fresh, shared, alike = 1, 0
 while taken < #ids and (taken == 0 or bytes < 4194304) do
   local from, to = taken + 1, math.min(#ids, taken + math.floor((4194304 - bytes) / largest))
@@ -125,6 +124,9 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
           held = token .. int(original)
         end
         detail = int(original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
+        if crashes > 0 then
+          detail = detail .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
+        end
       end
       n, c, alike = n + 1, c + 2, not read_attrs
       granted[n], payloads[n], claims[c - 1], claims[c] = id, payload, id, held
@@ -171,4 +173,4 @@ local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then
   redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
 end
-return {header, ready - unlisted, deadline, granted, payloads, details or {shared}}
+return {header, ready - unlisted, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}

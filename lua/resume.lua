@@ -11,9 +11,9 @@
 if #ARGV ~= 1 then return redis.error_reply('BADARGS resume takes now') end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 local changed = paused
-local head = old_head
-paused, old_head = false, math.huge -- so that finish publishes a head that is due soon
+local head, length = old_head, old_length
+paused, old_head, old_length = false, math.huge, 1 -- so that finish publishes what waits
 if changed then
   redis.call('HDEL', META, 'paused')
 end
-return {finish(changed, false, head, old_deadline, old_length), 'OK'}
+return {finish(changed, false, head, old_deadline, length), 'OK'}

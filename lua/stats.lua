@@ -6,7 +6,7 @@
 --        scheduled, due (those of them that are due), ready, leased, dead, recent, nodes,
 --        overdue_ms (age of the oldest message that is due and unclaimed),
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
---        trimmed, the limits, leader_until, reap_after, leader
+--        trimmed, the limits, leader_until, reap_after, leader, parked_until
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n)
 -- Again  harmless
@@ -33,4 +33,6 @@ for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'rel
 end
 pairs_of[#pairs_of + 1] = 'leader'
 pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'leader') or ''
+pairs_of[#pairs_of + 1] = 'parked_until'
+pairs_of[#pairs_of + 1] = tonumber(parked_until or 0) or 0
 return {finish(false, true), pairs_of}

@@ -45,16 +45,18 @@ end
 if not repairs then -- the header needs both
   seq, incarnation = seq and is_counter(seq) and seq or '0', incarnation or ''
 end
-if test and ARGV[1] == '' then -- a caller with a clock of its own wants the field test
+local test = ARGV[1] == '' and redis.call('HGET', META, 'test')
+if test then -- a caller with a clock of its own wants the field test
   found('meta', 'test', test, function() redis.call('HDEL', META, 'test') end)
 end
 local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep',
-  'leader_until', 'last_beat', 'reap_after', 'ended_until', 'largest_payload_bytes', 'pushed', 'claimed', 'acked',
-  'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed'}
+  'leader_until', 'last_beat', 'reap_after', 'parked_until', 'ended_until', 'largest_payload_bytes', 'pushed',
+  'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged',
+  'trimmed'}
 local values = redis.call('HMGET', META, unpack(numbers))
 for i, name in ipairs(numbers) do
   local value = values[i]
-  local sound = not value or i > 9 and is_counter(value) or i <= 9 and #value <= 16 and string.find(value, '^%d+$')
+  local sound = not value or i > 10 and is_counter(value) or i <= 10 and #value <= 16 and string.find(value, '^%d+$')
   if not sound then
     found('meta', name, value, function()
       if name == 'largest_payload_bytes' then
@@ -96,7 +98,8 @@ local wake, length = base .. ':wake', redis.call('LLEN', READY) - 1
 local tokens = redis.pcall('LLEN', wake)
 local ready = tonumber(string.match(redis.call('LINDEX', READY, 1) or '', '^%d+') or 'inf')
 local waits = now - math.min(first_score(SCHEDULED), ready)
-local silence = now - (tonumber(redis.call('HGET', META, 'last_beat') or 0) or 0)
+local last_beat, parked = redis.call('HGET', META, 'last_beat'), tonumber(parked_until or 0) or 0
+local silence = now - math.max(tonumber(last_beat or 0) or 0, parked <= now + 60000 and parked or 0)
 if type(tokens) == 'table' and string.find(tokens.err or '', 'WRONGTYPE') then
   found('wake', wake, '')
 elseif tokens == 0 and not paused and waits > 3000 and silence > 3000 then -- a live node fills the list at each beat

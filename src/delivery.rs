@@ -43,6 +43,8 @@ struct Inner {
     payload: Vec<u8>,
     due_ms: u64,
     attempt: u32,
+    crashes: u32,
+    is_last_attempt: bool,
     deadline_ms: u64,
     token: [u8; 16],
     trace_parent: Option<String>,
@@ -63,6 +65,8 @@ impl Delivery {
             payload: granted.payload,
             due_ms: granted.due_ms,
             attempt: granted.attempt,
+            crashes: granted.crashes,
+            is_last_attempt: granted.is_last_attempt,
             deadline_ms: granted.deadline_ms,
             token: granted.token,
             trace_parent: granted.trace_parent,
@@ -122,6 +126,27 @@ impl Delivery {
     /// Which attempt this is: 1, and one more for each failure and each crash before it.
     pub fn attempt(&self) -> u32 {
         self.0.attempt
+    }
+
+    /// Whether a failure of this attempt makes the message dead: its own limit of attempts, or the
+    /// queue's, counts failures and no crashes.
+    ///
+    /// ```
+    /// # async fn handle(delivery: dueq::Delivery) -> Result<(), dueq::Error> {
+    /// if delivery.is_last_attempt() {
+    ///     println!("{}: no further attempt after this one", delivery.id());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_last_attempt(&self) -> bool {
+        self.0.is_last_attempt
+    }
+
+    /// How many leases of this message ran out before.
+    #[allow(dead_code, reason = "batch handlers get a message that crashed alone")]
+    pub(crate) fn crashes(&self) -> u32 {
+        self.0.crashes
     }
 
     /// When the message was due, in Unix milliseconds: the original time, however often its lease
@@ -247,6 +272,8 @@ impl Delivery {
             payload: Vec::new(),
             due_ms: 1,
             attempt: 1,
+            crashes: 0,
+            is_last_attempt: false,
             token,
             deadline_ms: 2,
             claimed_us: 1,

@@ -4,8 +4,11 @@
 --       A node that was silent for 3 s is forgotten. A node becomes or stays leader for 2.5 s. RECENT and DEAD are
 --       trimmed, 500 entries a beat. After 3 s without any beat, or a clock that went back, reaps pause for 5 s, so
 --       that live nodes can extend their leases first.
+--       A parked node announces how long it will be silent. It stays live, and leader, for that time. Until then META's
+--       parked_until makes every script publish each earlier head. Its silence pauses no reap.
 -- KEYS   the ten of the queue
 -- ARGV   now | node: 1 to 200 bytes | stay, or leave to be forgotten at once
+--        | with stay, if the node parks: for how long, 1,000 to 60,000 ms
 -- Reply  {header, 1 if this node is the leader else 0, live nodes, reap_after ms, ready messages}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(log nodes + trimmed)
@@ -20,8 +23,8 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
     .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, incarnation, seq, paused, test =
-  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+local layout, incarnation, seq, paused, parked_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until'))
 if layout and layout ~= '1' then
   return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
 end
@@ -29,7 +32,7 @@ local now_us
 if ARGV[1] == '' then
   local time = redis.call('TIME')
   now_us = time[1] * 1000000 + time[2]
-elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+elseif string.find(ARGV[1] or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
   now_us = math.floor(ARGV[1] * 1000 + 0.5)
 else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
@@ -51,6 +54,7 @@ local function finish(changed, quiet, head, deadline, length)
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
   if not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
     if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
       local wake = base .. ':wake'
       local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
@@ -62,7 +66,13 @@ local function finish(changed, quiet, head, deadline, length)
       for _ = tokens, 1 do
         redis.pcall('RPUSH', wake, '1')
       end
-    elseif head < old_head and head - now <= 2000 then
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
@@ -76,10 +86,15 @@ local function trim_recent(count) -- removes at most `count` names of RECENT who
     redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
   end
 end
-local node = ARGV[2]
-if #ARGV ~= 3 or #node < 1 or #node > 200 or string.find(node, '%c')
-  or not (ARGV[3] == 'stay' or ARGV[3] == 'leave') then
-  return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay or leave')
+local node, word, park = ARGV[2], ARGV[3], 0
+local form = #ARGV == 3 and (word == 'stay' or word == 'leave')
+if #ARGV == 4 and word == 'stay' and string.find(ARGV[4], '^%d+$') then
+  park = tonumber(ARGV[4])
+  form = park >= 1000 and park <= 60000
+end
+if not form or #node < 1 or #node > 200 or string.find(node, '%c') then
+  return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay or leave, and after stay perhaps '
+    .. 'park ms (1000 to 60000)')
 end
 if not layout then return {finish(false), 0, 0, 0, 0} end
 local leader, leader_until, last_beat, reap_after, keep_ms, keep = unpack(redis.call('HMGET', META,
@@ -87,27 +102,40 @@ local leader, leader_until, last_beat, reap_after, keep_ms, keep = unpack(redis.
 local dead = redis.call('ZCARD', DEAD) - 1
 redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
 
+-- A time beyond the longest park is no announcement: the clock went back.
+local announced = tonumber(parked_until or 0) or 0
+if announced > now + 60000 then
+  announced = 0
+end
+local overdue = redis.call('ZREMRANGEBYSCORE', NODES, '-inf', now - 3000)
 local silence = now - tonumber(last_beat or now)
-if silence > 3000 or silence < 0 then
+if silence < 0 or silence > 3000 and (overdue > 0 or now - announced > 3000) then
   reap_after = now + 5000
 end
-redis.call('ZREMRANGEBYSCORE', NODES, '-inf', now - 3000)
-redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(now), '(inf') -- beats of the future: the clock went back
+-- Beats of the future that no node announced: the clock went back.
+redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(math.max(now, announced)), '(inf')
 local until_ms = tonumber(leader_until)
-local free = not leader or leader == '' or until_ms <= now or until_ms > now + 2500
-if ARGV[3] == 'leave' then
+local free = not leader or leader == '' or until_ms <= now or until_ms > math.max(now + 2500, announced)
+if word == 'leave' then
   redis.call('ZREM', NODES, node)
   if leader == node then
     leader = ''
   end
 else
-  redis.call('ZADD', NODES, now, node)
+  redis.call('ZADD', NODES, now + park, node)
   if free then
     leader = node
   end
   if leader == node then
-    leader_until = now + 2500
+    leader_until = now + math.max(2500, park)
   end
+end
+if park > 0 then
+  announced = math.max(announced, now + park)
+end
+if announced ~= (tonumber(parked_until or 0) or 0) then
+  parked_until = int(announced)
+  redis.call('HSET', META, 'parked_until', parked_until)
 end
 redis.call('HSET', META, 'last_beat', now, 'reap_after', reap_after or 0, 'leader', leader or '',
   'leader_until', leader_until or 0)

@@ -5,8 +5,9 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list
 --        | token: 16 random bytes, new for each call | lease: 1 to 86,400,000 ms
--- Reply  {header, ready messages left, lease deadline ms, {id, ...}, {payload, ...}, {details, ...}}
+-- Reply  {header, ready messages left, lease deadline ms, {id, ...}, {payload, ...}, {details, ...}, max_attempts}
 --        details: '<due ms> <attempt> <options>'; one element alone if all share it. At most 4 MiB of payload, or one
+--        options: the stored words, and crashes=N if its lease ran out before; max_attempts: the queue's
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(granted + log n + bytes)
 -- Again  grants others; what the lost reply granted comes back when its lease runs out
@@ -20,8 +21,8 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
     .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, incarnation, seq, paused, test =
-  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+local layout, incarnation, seq, paused, parked_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until'))
 if layout and layout ~= '1' then
   return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
 end
@@ -29,7 +30,7 @@ local now_us
 if ARGV[1] == '' then
   local time = redis.call('TIME')
   now_us = time[1] * 1000000 + time[2]
-elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+elseif string.find(ARGV[1] or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
   now_us = math.floor(ARGV[1] * 1000 + 0.5)
 else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
@@ -51,6 +52,7 @@ local function finish(changed, quiet, head, deadline, length)
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
   if not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
     if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
       local wake = base .. ':wake'
       local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
@@ -62,7 +64,13 @@ local function finish(changed, quiet, head, deadline, length)
       for _ = tokens, 1 do
         redis.pcall('RPUSH', wake, '1')
       end
-    elseif head < old_head and head - now <= 2000 then
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
@@ -173,10 +181,8 @@ end
 -- HSTRLEN reads the next payload's length first.
 local granted, payloads, claims, details = ids, {unpack(ids)}, {unpack(ids)}, nil -- allocated in their final size
 local n, c, bytes, taken, deadline = 0, 0, 0, 0, now_up + lease_ms
-local largest = math.huge
-if #ids > 1 then
-  largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 16777216
-end
+local max_attempts, longest = unpack(redis.call('HMGET', META, 'max_attempts', 'largest_payload_bytes'))
+local largest = #ids > 1 and (tonumber(longest or 4096) or 16777216) or math.huge
 local run, last, due, claim, fresh, shared, alike = 1, 0
 while taken < #ids and (taken == 0 or bytes < 4194304) do
   local from, to = taken + 1, math.min(#ids, taken + math.floor((4194304 - bytes) / largest))
@@ -225,6 +231,9 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
           held = token .. int(original)
         end
         detail = int(original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
+        if crashes > 0 then
+          detail = detail .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
+        end
       end
       n, c, alike = n + 1, c + 2, not read_attrs
       granted[n], payloads[n], claims[c - 1], claims[c] = id, payload, id, held
@@ -271,4 +280,4 @@ local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then
   redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
 end
-return {header, ready - unlisted, deadline, granted, payloads, details or {shared}}
+return {header, ready - unlisted, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}

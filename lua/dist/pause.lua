@@ -17,8 +17,8 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
     .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, incarnation, seq, paused, test =
-  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+local layout, incarnation, seq, paused, parked_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until'))
 if layout and layout ~= '1' then
   return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
 end
@@ -26,7 +26,7 @@ local now_us
 if ARGV[1] == '' then
   local time = redis.call('TIME')
   now_us = time[1] * 1000000 + time[2]
-elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+elseif string.find(ARGV[1] or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
   now_us = math.floor(ARGV[1] * 1000 + 0.5)
 else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
@@ -48,6 +48,7 @@ local function finish(changed, quiet, head, deadline, length)
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
   if not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
     if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
       local wake = base .. ':wake'
       local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
@@ -59,7 +60,13 @@ local function finish(changed, quiet, head, deadline, length)
       for _ = tokens, 1 do
         redis.pcall('RPUSH', wake, '1')
       end
-    elseif head < old_head and head - now <= 2000 then
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end

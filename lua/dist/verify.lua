@@ -18,8 +18,8 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
     .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, incarnation, seq, paused, test =
-  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'test'))
+local layout, incarnation, seq, paused, parked_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until'))
 if layout and layout ~= '1' then
   return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
 end
@@ -27,7 +27,7 @@ local now_us
 if ARGV[1] == '' then
   local time = redis.call('TIME')
   now_us = time[1] * 1000000 + time[2]
-elseif test and string.find(ARGV[1] or '', '^%d+%.?%d*$') then
+elseif string.find(ARGV[1] or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
   now_us = math.floor(ARGV[1] * 1000 + 0.5)
 else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
@@ -49,6 +49,7 @@ local function finish(changed, quiet, head, deadline, length)
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
   if not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
     if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
       local wake = base .. ':wake'
       local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
@@ -60,7 +61,13 @@ local function finish(changed, quiet, head, deadline, length)
       for _ = tokens, 1 do
         redis.pcall('RPUSH', wake, '1')
       end
-    elseif head < old_head and head - now <= 2000 then
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
@@ -125,16 +132,18 @@ end
 if not repairs then -- the header needs both
   seq, incarnation = seq and is_counter(seq) and seq or '0', incarnation or ''
 end
-if test and ARGV[1] == '' then -- a caller with a clock of its own wants the field test
+local test = ARGV[1] == '' and redis.call('HGET', META, 'test')
+if test then -- a caller with a clock of its own wants the field test
   found('meta', 'test', test, function() redis.call('HDEL', META, 'test') end)
 end
 local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep',
-  'leader_until', 'last_beat', 'reap_after', 'ended_until', 'largest_payload_bytes', 'pushed', 'claimed', 'acked',
-  'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed'}
+  'leader_until', 'last_beat', 'reap_after', 'parked_until', 'ended_until', 'largest_payload_bytes', 'pushed',
+  'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged',
+  'trimmed'}
 local values = redis.call('HMGET', META, unpack(numbers))
 for i, name in ipairs(numbers) do
   local value = values[i]
-  local sound = not value or i > 9 and is_counter(value) or i <= 9 and #value <= 16 and string.find(value, '^%d+$')
+  local sound = not value or i > 10 and is_counter(value) or i <= 10 and #value <= 16 and string.find(value, '^%d+$')
   if not sound then
     found('meta', name, value, function()
       if name == 'largest_payload_bytes' then
@@ -176,7 +185,8 @@ local wake, length = base .. ':wake', redis.call('LLEN', READY) - 1
 local tokens = redis.pcall('LLEN', wake)
 local ready = tonumber(string.match(redis.call('LINDEX', READY, 1) or '', '^%d+') or 'inf')
 local waits = now - math.min(first_score(SCHEDULED), ready)
-local silence = now - (tonumber(redis.call('HGET', META, 'last_beat') or 0) or 0)
+local last_beat, parked = redis.call('HGET', META, 'last_beat'), tonumber(parked_until or 0) or 0
+local silence = now - math.max(tonumber(last_beat or 0) or 0, parked <= now + 60000 and parked or 0)
 if type(tokens) == 'table' and string.find(tokens.err or '', 'WRONGTYPE') then
   found('wake', wake, '')
 elseif tokens == 0 and not paused and waits > 3000 and silence > 3000 then -- a live node fills the list at each beat

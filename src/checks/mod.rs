@@ -124,9 +124,18 @@ fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
             (granted.due_ms, u64::from(granted.attempt)),
             (count(), count().min(u64::from(u32::MAX)))
         );
+        let options: Vec<&str> = words.collect();
         let parent = granted.trace_parent.as_ref();
         assert!(
-            parent.is_none_or(|parent| words.any(|word| word == format!("traceparent={parent}"))),
+            parent.is_none_or(|parent| options.contains(&&*format!("traceparent={parent}"))),
+            "{details}"
+        );
+        let crashes = options
+            .iter()
+            .filter_map(|word| word.strip_prefix("crashes="));
+        assert_eq!(
+            granted.crashes,
+            crashes.last().map_or(0, |count| count.parse().unwrap_or(0)),
             "{details}"
         );
         assert_eq!(

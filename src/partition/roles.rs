@@ -1,7 +1,10 @@
 //! The calls of a node that keep a queue going: beat, promote, reap.
 
+use std::time::Duration;
+
 use crate::error::Error;
 use crate::partition::Partition;
+use crate::protocol::limits;
 use crate::protocol::results::roles::{Beat, Moved};
 use crate::protocol::verbs::Verb;
 use crate::telemetry::events;
@@ -15,6 +18,10 @@ const STEP: &[u8] = b"256";
 pub(crate) enum Presence {
     /// The node is alive.
     Stay,
+    /// The node is alive, and beats again after this time at the latest (1 s to 60 s). Until then it
+    /// waits for notices.
+    #[allow(dead_code, reason = "the node parks queues once it serves several")]
+    Park(Duration),
     /// The node stops.
     Leave,
 }
@@ -22,11 +29,16 @@ pub(crate) enum Presence {
 impl Partition {
     /// Records that a node is alive or stops. Sent once, without a repetition.
     pub(crate) async fn beat(&self, node: &str, presence: Presence) -> Result<Beat, Error> {
-        let word: &[u8] = match presence {
-            Presence::Stay => b"stay",
-            Presence::Leave => b"leave",
-        };
-        let reply = self.call_once(Verb::Beat, &[node.as_bytes(), word]).await?;
+        let node = node.as_bytes();
+        let reply = match presence {
+            Presence::Stay => self.call_once(Verb::Beat, &[node, b"stay"]).await,
+            Presence::Leave => self.call_once(Verb::Beat, &[node, b"leave"]).await,
+            Presence::Park(time) => {
+                let ms = limits::park_ms(time).to_string();
+                self.call_once(Verb::Beat, &[node, b"stay", ms.as_bytes()])
+                    .await
+            }
+        }?;
         Beat::decode(reply)
     }
 

@@ -106,6 +106,11 @@ pub(crate) fn lease_ms(lease: Duration) -> Result<u64, Error> {
     }
 }
 
+/// Converts the time for which a node parks to milliseconds, moved into the range that beat takes.
+pub(crate) fn park_ms(time: Duration) -> u64 {
+    ceil_ms(time).clamp(1_000, 60_000)
+}
+
 fn shortened(text: &str) -> String {
     if text.chars().count() <= 60 {
         text.to_owned()

@@ -183,6 +183,8 @@ impl Body {
 pub(crate) struct Options {
     pub(crate) max_attempts: Option<u32>,
     pub(crate) trace_parent: Option<String>,
+    /// How many leases ran out before. Only a claim says it, and only if there is one.
+    pub(crate) crashes: u32,
 }
 
 impl Options {
@@ -191,6 +193,7 @@ impl Options {
         for word in text.split(' ') {
             match word.split_once('=') {
                 Some(("max_attempts", limit)) => options.max_attempts = limit.parse().ok(),
+                Some(("crashes", count)) => options.crashes = count.parse().unwrap_or(0),
                 // It is copied into HTTP headers and environments: ignore values that are not
                 // valid.
                 Some(("traceparent", parent)) if limits::check_trace_parent(parent).is_ok() => {
@@ -286,18 +289,21 @@ mod tests {
         let both = Options {
             max_attempts: Some(5),
             trace_parent: Some(parent.into()),
+            crashes: 2,
         };
         assert_eq!(
-            Options::parse(&format!("max_attempts=5 traceparent={parent}")),
+            Options::parse(&format!("max_attempts=5 traceparent={parent} crashes=2")),
             both
         );
         assert_eq!(
-            Options::parse(&format!("later=1 traceparent={parent} max_attempts=5 new")),
+            Options::parse(&format!(
+                "later=1 crashes=2 traceparent={parent} max_attempts=5 new"
+            )),
             both
         );
         assert_eq!(Options::parse(""), Options::default());
         assert_eq!(
-            Options::parse("traceparent=00-\r\nx max_attempts=x"),
+            Options::parse("traceparent=00-\r\nx max_attempts=x crashes=-1"),
             Options::default()
         );
     }

@@ -24,7 +24,7 @@ use crate::queue::{Calls, Queue};
 use crate::reply::{Reply, Text, words};
 use driver::Driver;
 use history::History;
-use operation::Operation;
+use operation::{Operation, Presence};
 pub(crate) use structure::{check_structure, leased};
 use world::{Now, World};
 
@@ -113,6 +113,7 @@ const REQUIRED: &[&str] = &[
     "resume OK",
     "beat leads",
     "beat follows",
+    "beat parks",
     "trimmed",
     "configure OK",
     "peek some",
@@ -205,6 +206,7 @@ impl Run {
             self.driver.learn(ids.collect::<Result<_>>()?, token);
         }
 
+        self.world.is_frozen = self.queue.was_frozen;
         let expected = self.world.apply(now, &operation, &after)?;
         let reply = without_reasons(reply);
         ensure!(
@@ -227,14 +229,12 @@ impl Run {
             Operation::Claim { .. } => vec![some(reply.deliveries()?.len() as i64)],
             Operation::Peek { .. } => vec![some(reply.part(2)?.list()?.len() as i64)],
             Operation::Get(_) | Operation::Stats => vec![some(reply.part(1)?.list()?.len() as i64)],
-            Operation::Beat { .. } => vec![
-                if reply.part(1)?.int()? == 1 {
-                    "leads"
-                } else {
-                    "follows"
-                }
-                .to_owned(),
-            ],
+            Operation::Beat { presence, .. } => {
+                let parks = matches!(presence, Presence::Park(_)).then(|| "parks".to_owned());
+                let leads = reply.part(1)?.int()? == 1;
+                let leads = if leads { "leads" } else { "follows" }.to_owned();
+                [leads].into_iter().chain(parks).collect()
+            }
             Operation::Pause | Operation::Resume | Operation::Configure(_) => {
                 vec![reply.part(1)?.text()?]
             }

@@ -52,6 +52,8 @@ pub(crate) struct Queue {
     calls: Calls,
     /// A connection of each role, for `Calls::ByRole`.
     users: Vec<(Role, Connection)>,
+    /// Whether release 0.1 answered the last call.
+    pub(crate) was_frozen: bool,
     /// Number of calls so far, for the turns.
     called: usize,
     tokens: usize,
@@ -124,6 +126,7 @@ impl Queue {
             base,
             scripts,
             frozen: BTreeMap::new(),
+            was_frozen: false,
             calls,
             users,
             called,
@@ -242,7 +245,11 @@ impl Queue {
         let in_turn =
             [Calls::InTurn, Calls::ByRole].contains(&self.calls) && self.called.is_multiple_of(2);
         let function = (self.calls == Calls::Fcall || in_turn) && !scripts::are_replaced();
-        let mut words = match (self.frozen.get(verb), self.called % 3) {
+        // Release 0.1 does not know that a node can park.
+        let parks = verb == "beat" && argv.len() > 3;
+        let frozen = self.frozen.get(verb).filter(|_| !parks);
+        self.was_frozen = frozen.is_some() && !self.called.is_multiple_of(3);
+        let mut words = match (frozen, self.called % 3) {
             (Some(sha), 1) => words!["EVALSHA", sha, keys.len() as u64],
             (Some(_), 2) => words!["FCALL", format!("dueq_{verb}"), keys.len() as u64],
             _ if function => words!["FCALL", format!("dueq_{verb}"), keys.len() as u64],

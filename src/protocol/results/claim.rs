@@ -9,6 +9,10 @@ pub(crate) struct Granted {
     pub(crate) payload: Vec<u8>,
     pub(crate) due_ms: u64,
     pub(crate) attempt: u32,
+    /// How many leases of this message ran out before.
+    pub(crate) crashes: u32,
+    /// Whether a failure of this attempt makes the message dead.
+    pub(crate) is_last_attempt: bool,
     pub(crate) token: [u8; 16],
     pub(crate) deadline_ms: u64,
     /// Redis's time at the claim.
@@ -33,6 +37,11 @@ impl Claim {
             reply.body.parts()?,
             reply.body.parts()?,
         );
+        // A Functions library older than version 12 sends neither this limit nor the crashes.
+        let queue_limit = match reply.body.is_empty() {
+            true => None,
+            false => Some(reply.body.count()?),
+        };
         // One detail may be shared by all messages.
         let shared = details.len() == 1;
         if payloads.len() != ids.len() || details.len() != ids.len() && !shared {
@@ -50,11 +59,17 @@ impl Claim {
             if !details.is_empty() {
                 ([due_ms, attempt], options) = details.counts_and_options()?;
             }
+            let failures = attempt
+                .saturating_sub(1)
+                .saturating_sub(options.crashes.into());
+            let limit = options.max_attempts.map(u64::from).or(queue_limit);
             granted.push(Granted {
                 id: ids.bytes()?,
                 payload: payloads.bytes()?,
                 due_ms,
                 attempt: u32::try_from(attempt).unwrap_or(u32::MAX),
+                crashes: options.crashes,
+                is_last_attempt: limit.is_some_and(|limit| failures.saturating_add(1) >= limit),
                 token,
                 deadline_ms,
                 claimed_us: reply.header.now_us,

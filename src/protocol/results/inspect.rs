@@ -20,6 +20,7 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
     let Options {
         max_attempts,
         trace_parent,
+        ..
     } = Options::parse(&fields.named("options", Body::text)?);
     Ok(Some(Stored {
         state,

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::model::operation::Hold;
+use crate::model::operation::{Hold, Presence};
 use crate::model::world::{Due, Message, Now, Place, READY_LIMIT, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
@@ -13,6 +13,7 @@ const LEASE_MOST: u64 = 86_400_000;
 const SILENCE_MS: u64 = 3_000;
 const LEAD_MS: u64 = 2_500;
 const HOLD_MS: u64 = 5_000;
+const PARK_MOST: u64 = 60_000;
 const TRIM: usize = 500;
 
 impl World {
@@ -60,6 +61,7 @@ impl World {
                 none(),
             ]);
         }
+        let is_frozen = self.is_frozen;
         let deadline = now.ceil() + lease;
         let (mut granted, mut payloads, mut details) =
             (Vec::new(), Vec::<Reply>::new(), Vec::<Reply>::new());
@@ -89,14 +91,14 @@ impl World {
             };
             granted.push(id.clone());
             payloads.push((&message.payload).into());
-            details.push(
-                format!(
-                    "{due} {} {}",
-                    message.failures + message.crashes + 1,
-                    message.options()
-                )
-                .into(),
-            );
+            let told = message.crashes > 0 && !is_frozen;
+            let crashes = told.then(|| format!("crashes={}", message.crashes));
+            let crashes = crashes.unwrap_or_default();
+            let options = [message.options(), crashes];
+            let options = options.iter().filter(|words| !words.is_empty());
+            let options: Vec<&str> = options.map(String::as_str).collect();
+            let attempt = message.failures + message.crashes + 1;
+            details.push(format!("{due} {attempt} {}", options.join(" ")).into());
         }
         self.ready.drain(..taken.min(self.ready.len()));
         self.count("claimed", granted.len());
@@ -108,14 +110,17 @@ impl World {
         }
         let left = self.ready.len().into();
         let header = self.finish(now, true, false);
-        Reply::List(vec![
+        let mut parts = vec![
             header,
             left,
             deadline.into(),
             ids,
             Reply::List(payloads),
             Reply::List(details),
-        ])
+        ];
+        let limit = self.limit("max_attempts").unwrap_or(20);
+        parts.extend((!is_frozen).then(|| Reply::from(limit)));
+        Reply::List(parts)
     }
 
     /// Runs `settle` with the message and its claim's due time if the token is the claim's.
@@ -322,29 +327,46 @@ impl World {
         ]))
     }
 
-    pub(super) fn beat(&mut self, now: Now, node: &Text, leave: bool) -> Reply {
+    pub(super) fn beat(&mut self, now: Now, node: &Text, presence: Presence) -> Reply {
         if self.incarnation.is_none() {
             return Reply::List([vec![self.header(now)], vec![0i64.into(); 4]].concat());
         }
         let clock = now.floor();
         let never = || (Default::default(), 0, clock, 0);
         let (mut leader, mut until, seen, mut reap_after) = self.beats.take().unwrap_or_else(never);
-        if seen > clock || clock - seen > SILENCE_MS {
+        let parked_until = self.parked_until.unwrap_or(0);
+        let mut announced = match parked_until > clock + PARK_MOST || self.is_frozen {
+            true => 0,
+            false => parked_until,
+        };
+        let all = self.nodes.len();
+        self.nodes.retain(|_, seen| *seen + SILENCE_MS > clock);
+        let silent = self.nodes.len() < all || announced + SILENCE_MS < clock;
+        if seen > clock || clock - seen > SILENCE_MS && silent {
             reap_after = clock + HOLD_MS;
         }
-        self.nodes
-            .retain(|_, seen| *seen + SILENCE_MS > clock && *seen <= clock);
-        if leave {
+        self.nodes.retain(|_, seen| *seen <= clock.max(announced));
+        if presence == Presence::Leave {
             self.nodes.remove(node);
             if leader == *node {
                 leader = Text::default();
             }
         } else {
-            self.nodes.insert(node.clone(), clock);
-            let free = leader.0.is_empty() || until <= clock || until > clock + LEAD_MS;
-            if free || leader == *node {
-                (leader, until) = (node.clone(), clock + LEAD_MS);
+            let park = match presence {
+                Presence::Park(ms) => ms,
+                _ => 0,
+            };
+            self.nodes.insert(node.clone(), clock + park);
+            let most = announced.max(clock + LEAD_MS);
+            if leader.0.is_empty() || until <= clock || until > most || leader == *node {
+                (leader, until) = (node.clone(), clock + park.max(LEAD_MS));
             }
+            if park > 0 {
+                announced = announced.max(clock + park);
+            }
+        }
+        if !self.is_frozen && announced != parked_until {
+            self.parked_until = Some(announced);
         }
         let leads = i64::from(leader == *node);
         self.beats = Some((leader, until, clock, reap_after));

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 
-use crate::model::operation::{Attempt, Hold, Item, Operation};
+use crate::model::operation::{Attempt, Hold, Item, Operation, Presence};
 use crate::model::world::{Due, Now, Place, World};
 use crate::queue::{DAY, HOUR, T0};
 use crate::reply::Text;
@@ -244,7 +244,11 @@ impl Driver {
             836..850 => Operation::Resume,
             850..940 => Operation::Beat {
                 node: self.pick(&NODES).into(),
-                leave: self.chance(10),
+                presence: match self.random.u32(0..10) {
+                    0 => Presence::Leave,
+                    1 => Presence::Park(self.pick(&[1_000, 2_500, 4_000, 60_000])),
+                    _ => Presence::Stay,
+                },
             },
             940..950 => Operation::Configure(self.limits()),
             950..970 => self.peek(world),

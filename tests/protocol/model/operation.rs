@@ -75,6 +75,15 @@ impl Attempt {
 /// An id and the token of its claim.
 pub(crate) type Hold = (Text, Text);
 
+/// What a beat says of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Stay,
+    /// It is silent for up to so many ms.
+    Park(u64),
+    Leave,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Push {
@@ -119,7 +128,7 @@ pub(crate) enum Operation {
     Resume,
     Beat {
         node: Text,
-        leave: bool,
+        presence: Presence,
     },
     Configure(Vec<(&'static str, Text)>),
     Peek {
@@ -246,7 +255,11 @@ impl Operation {
             }
             Self::Purge { state, limit } => words![*state, *limit as u64],
             Self::Pause | Self::Resume | Self::Stats => Vec::new(),
-            Self::Beat { node, leave } => words![node, if *leave { "leave" } else { "stay" }],
+            Self::Beat { node, presence } => match presence {
+                Presence::Stay => words![node, "stay"],
+                Presence::Park(ms) => words![node, "stay", *ms],
+                Presence::Leave => words![node, "leave"],
+            },
             Self::Configure(pairs) => pairs
                 .iter()
                 .flat_map(|(name, value)| words![*name, value])

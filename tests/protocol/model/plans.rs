@@ -1,7 +1,7 @@
 //! Sequences of operations that the random client would hardly make by chance.
 
 use crate::model::driver::{Driver, NODES};
-use crate::model::operation::{Item, Operation};
+use crate::model::operation::{Item, Operation, Presence};
 use crate::model::world::{Due, World};
 use crate::reply::Text;
 
@@ -17,7 +17,7 @@ impl Driver {
     pub(super) fn plan_crashes(&mut self) -> Operation {
         let beat = Operation::Beat {
             node: self.pick(&NODES).into(),
-            leave: false,
+            presence: Presence::Stay,
         };
         for _ in 0..2 {
             let reap = Operation::Reap {

@@ -66,7 +66,7 @@ impl World {
             Operation::Purge { state, limit } => self.purge(now, state, *limit),
             Operation::Pause => self.pause(now, after)?,
             Operation::Resume => self.resume(now),
-            Operation::Beat { node, leave } => self.beat(now, node, *leave),
+            Operation::Beat { node, presence } => self.beat(now, node, *presence),
             Operation::Configure(pairs) => self.configure(now, pairs, after)?,
             Operation::Peek {
                 state,
@@ -196,6 +196,8 @@ impl World {
             ("reap_after", reap_after.into()),
             ("leader", leader.into()),
         ]);
+        let parked = ("parked_until", self.parked_until.unwrap_or(0).into());
+        pairs.extend((!self.is_frozen).then_some(parked));
         let flat = pairs
             .into_iter()
             .flat_map(|(name, value)| [name.into(), value])

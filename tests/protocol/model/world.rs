@@ -150,6 +150,10 @@ pub(crate) struct World {
     pub(crate) nodes: BTreeMap<Text, u64>,
     /// leader, leader_until, last_beat, reap_after.
     pub(crate) beats: Option<(Text, u64, u64, u64)>,
+    /// Until when parked nodes are silent, once a node has parked.
+    pub(crate) parked_until: Option<u64>,
+    /// Whether release 0.1 answers this call.
+    pub(crate) is_frozen: bool,
     pub(crate) limits: BTreeMap<&'static str, Text>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
     pub(crate) wake: usize,
@@ -350,6 +354,9 @@ impl World {
                 .iter()
                 .map(|(name, limit)| (Text::from(*name), limit.clone())),
         );
+        if let Some(until) = self.parked_until {
+            meta.insert("parked_until".into(), until.into());
+        }
         if self.ended_until > 0 {
             meta.insert("ended_until".into(), self.ended_until.into());
         }
