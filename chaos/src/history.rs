@@ -81,6 +81,8 @@ pub enum Event {
         id: String,
         wants: String,
     },
+    /// The process uses the scripts of an older release.
+    OlderScripts,
     /// The process noticed that the store was emptied or replaced.
     NoticedEmpty,
     /// The harness injects a fault.

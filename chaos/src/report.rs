@@ -63,6 +63,7 @@ impl Report<'_> {
             "lateness_ms",
             serde_json::to_value(self.verdict.lateness).unwrap_or_default(),
         );
+        add("queues", json!(self.verdict.queues));
         add(
             "explained_duplicates",
             serde_json::to_value(&self.verdict.explained_duplicates).unwrap_or_default(),
@@ -119,6 +120,13 @@ impl Report<'_> {
             "- Claimed after they were due, where that is certain: {} messages; p50 {} ms, p99 {} ms, longest {} ms",
             late.judged, late.p50, late.p99, late.max
         ));
+        for (queue, counts) in &verdict.queues {
+            let late = counts.lateness;
+            line(format!(
+                "- Queue {queue}: {} messages, {} deliveries, {} violations; late p50 {} ms, p99 {} ms, longest {} ms",
+                counts.messages, counts.deliveries, counts.violations, late.p50, late.p99, late.max
+            ));
+        }
         for (fault, count) in &ran.not_applied {
             line(format!(
                 "- Not applied, as there was nothing to apply it to: {fault}, {count} times"

@@ -7,6 +7,22 @@ use super::order::{Change, Reply};
 use super::record::Record;
 use super::verdict::Verdict;
 use crate::history::{LeftItem, Phase, State};
+use crate::queues::PARKING;
+
+/// Faults that cut no subscription of a worker.
+const KEEP_SUBSCRIPTIONS: [&str; 11] = [
+    "producer_kill",
+    "canceller_kill",
+    "operator_kill",
+    "purge_beside",
+    "storm",
+    "idle_connections",
+    "script_flush",
+    "function_flush",
+    "disk_full",
+    "max_memory",
+    "node_clock",
+];
 
 /// Everything that was read.
 #[derive(Debug)]
@@ -27,9 +43,14 @@ pub(super) struct Collection {
     pub(super) refused: HashSet<u32>,
     pub(super) left: Vec<(u32, State, LeftItem)>,
     faults: BTreeMap<u64, Fault>,
+    pub(super) stalls: Vec<(u64, u64)>,
     pub(super) clock_faults: Vec<(u64, u64)>,
     /// Stalls of the machine, and all faults that have ended; sorted after the last history.
     pub(super) disturbed: Vec<(u64, u64)>,
+    /// The same, with the time of parking after each that may have cut a subscription.
+    pub(super) disturbed_notices: Vec<(u64, u64)>,
+    /// Processes with the scripts of an older release.
+    pub(super) older: HashSet<u16>,
     /// By id: the number of calls that may have cancelled it.
     pub(super) cancels: HashMap<u32, u32>,
     /// Answers with CANCELLED: the position in `replies`, and the ids.
@@ -60,8 +81,11 @@ impl Collection {
             refused: HashSet::new(),
             left: Vec::new(),
             faults: BTreeMap::new(),
+            stalls: Vec::new(),
             clock_faults: Vec::new(),
             disturbed: Vec::new(),
+            disturbed_notices: Vec::new(),
+            older: HashSet::new(),
             cancels: HashMap::new(),
             cancelled: Vec::new(),
         }
@@ -133,6 +157,10 @@ impl Collection {
         if phase == Phase::End && fault.begun {
             fault.ended = true;
             self.disturbed.push((fault.begun_us, t_us));
+            let cuts = !KEEP_SUBSCRIPTIONS.contains(&&*name);
+            let parked_us = if cuts { PARKING.as_micros() as u64 } else { 0 };
+            self.disturbed_notices
+                .push((fault.begun_us, t_us.saturating_add(parked_us)));
         }
         match phase {
             Phase::Begin => {
@@ -165,14 +193,18 @@ impl Collection {
             .faults
             .values()
             .filter(|fault| fault.begun && !fault.ended);
-        self.disturbed
-            .extend(open.map(|fault| (fault.begun_us, u64::MAX)));
-        self.disturbed.extend(
-            self.queues
-                .iter()
-                .flat_map(|queue| queue.operators.pauses_us()),
-        );
+        let open = open.map(|fault| (fault.begun_us, u64::MAX));
+        let pauses = self
+            .queues
+            .iter()
+            .flat_map(|queue| queue.operators.pauses_us());
+        let others: Vec<_> = open.chain(pauses).collect();
+        self.disturbed.extend(&others);
+        self.disturbed_notices.extend(&others);
+        self.disturbed_notices.extend(&self.stalls);
+        self.disturbed.extend(&self.stalls);
         self.disturbed.sort_unstable();
+        self.disturbed_notices.sort_unstable();
         for queue in &mut self.queues {
             queue.lost.sort_unstable_by_key(|lost| lost.asked_us);
         }

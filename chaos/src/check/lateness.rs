@@ -10,11 +10,14 @@ use super::context::{Context, Epoch};
 use super::hypothesis::Hypothesis;
 use super::record::{Record, What};
 use super::verdict::{Cause, Kind, Verdict};
+use crate::queues::{PARKING, is_found};
 
 /// A message's wait, from when it was due until it was claimed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Wait {
     id: u32,
+    /// The process that pushed it, if this is its first wait.
+    pusher: Option<u16>,
     /// The `seq` of the change that made it wait, and of the claim.
     from_seq: u64,
     to_seq: u64,
@@ -31,6 +34,9 @@ pub(super) struct Wait {
 /// The longest wait of a due message without any claim or fault: ten times the fallback interval of
 /// 1 s.
 const LONGEST_PAUSE_US: u64 = 10_000_000;
+/// The same for a queue that workers find by a pattern, while no notice can be lost: half of the
+/// time for which it is parked.
+const PARKED_PAUSE_US: u64 = PARKING.as_micros() as u64 / 2;
 /// How long a fault may still delay claims: a worker has to start, or a lease to run out.
 const SETTLE_US: u64 = 10_000_000;
 /// Two due times within the same ms have no order, because one is rounded up and the other down.
@@ -60,6 +66,7 @@ impl Hypothesis {
         let since_ms = score_ms.max(self.now_ms + 1);
         certain.then_some(Wait {
             id: record.id,
+            pusher: pusher(context.records, self.seq),
             from_seq: self.seq,
             to_seq: record.seq(),
             since_ms,
@@ -73,12 +80,27 @@ impl Hypothesis {
     }
 }
 
+/// The process whose push made a message wait.
+fn pusher(records: &[Record], seq: u64) -> Option<u16> {
+    let pushes = records
+        .iter()
+        .filter(|record| matches!(record.what, What::Push { .. }));
+    let mut pushes = pushes.filter(|record| record.seq() == seq);
+    pushes.next().map(|record| record.process)
+}
+
 /// Judges all waits of one queue in one epoch.
 pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdict: &mut Verdict) {
     waits.sort_unstable_by_key(|wait| wait.to_seq);
-    measure(&waits, verdict);
+    measure(&waits, &all.queues[usize::from(epoch.queue)].name, verdict);
     let latest = latest_of_each_claim(&waits);
-    let pauses = pauses(all, &waits);
+    let queue = &all.queues[usize::from(epoch.queue)].name;
+    let rule = if is_found(queue) {
+        Rule::PARKED
+    } else {
+        Rule::NAMED
+    };
+    let pauses = pauses(all, &waits, rule);
     for wait in &waits {
         let tell = |what: String| {
             let (
@@ -105,7 +127,10 @@ pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdi
             verdict.found(Kind::OutOfOrder, || tell(what));
         }
         let within = |pause: &&(u64, u64)| {
-            all.calm_us(pause.0.max(wait.since_us), pause.1.min(wait.claimed_us)) > LONGEST_PAUSE_US
+            let missed = rule.is_parked && is_behind_older(all, &waits, wait, **pause);
+            let limit_us = rule.longest_us + if missed { 2 * PARKED_PAUSE_US } else { 0 };
+            let (from_us, to_us) = (pause.0.max(wait.since_us), pause.1.min(wait.claimed_us));
+            all.calm_us(from_us, to_us, rule) > limit_us
         };
         if let Some((from_us, to_us)) = pauses.iter().find(within) {
             verdict.found(Kind::Late, || {
@@ -163,45 +188,86 @@ fn overtaken(latest: &[Grant], wait: &Wait) -> Option<(u64, u64)> {
         .map(|grant| (grant.seq, grant.latest_ms))
 }
 
+/// Whether a message was pushed first in this pause, or was itself pushed, by a producer whose
+/// scripts publish no notice for a parked queue.
+fn is_behind_older(all: &Collection, waits: &[Wait], wait: &Wait, pause: (u64, u64)) -> bool {
+    waits.iter().any(|other| {
+        other.from_seq <= wait.from_seq
+            && other.claimed_us >= pause.1
+            && other
+                .pusher
+                .is_some_and(|pusher| all.older.contains(&pusher))
+    })
+}
+
+/// How long no claim may come while a message is due.
+#[derive(Debug, Clone, Copy)]
+struct Rule {
+    longest_us: u64,
+    is_parked: bool,
+}
+
+impl Rule {
+    const NAMED: Self = Self {
+        longest_us: LONGEST_PAUSE_US,
+        is_parked: false,
+    };
+    const PARKED: Self = Self {
+        longest_us: PARKED_PAUSE_US,
+        is_parked: true,
+    };
+}
+
 /// Times without any claim, longer than the bound.
-fn pauses(all: &Collection, waits: &[Wait]) -> Vec<(u64, u64)> {
+fn pauses(all: &Collection, waits: &[Wait], rule: Rule) -> Vec<(u64, u64)> {
     let mut claimed: Vec<u64> = waits.iter().map(|wait| wait.claimed_us).collect();
     claimed.sort_unstable();
     claimed.insert(0, 0);
     let between = claimed.windows(2).map(|pair| (pair[0], pair[1]));
     let long = |(from_us, to_us): &(u64, u64)| {
-        to_us - from_us > LONGEST_PAUSE_US && all.calm_us(*from_us, *to_us) > LONGEST_PAUSE_US
+        to_us - from_us > rule.longest_us && all.calm_us(*from_us, *to_us, rule) > rule.longest_us
     };
     between.filter(long).collect()
 }
 
-fn measure(waits: &[Wait], verdict: &mut Verdict) {
+fn measure(waits: &[Wait], queue: &str, verdict: &mut Verdict) {
     let mut late: Vec<u64> = waits
         .iter()
         .map(|wait| wait.claimed_ms.saturating_sub(wait.since_ms))
         .collect();
     late.sort_unstable();
     let at = |place: usize| late.get(place).copied().unwrap_or(0);
-    if late.len() as u64 > verdict.lateness.judged {
+    let of_queue = verdict.queues.entry(queue.to_owned()).or_default();
+    if late.len() as u64 > verdict.lateness.judged.min(of_queue.lateness.judged) {
         let (p50, p99, max) = (
             at(late.len() / 2),
             at(late.len() * 99 / 100),
             at(late.len().saturating_sub(1)),
         );
-        verdict.lateness = super::verdict::Lateness {
+        let found = super::verdict::Lateness {
             judged: late.len() as u64,
             p50,
             p99,
             max,
         };
+        for known in [&mut of_queue.lateness, &mut verdict.lateness] {
+            if found.judged > known.judged {
+                *known = found;
+            }
+        }
     }
 }
 
 impl Collection {
     /// The part of a time without faults, their aftermath and stalls.
-    fn calm_us(&self, from_us: u64, to_us: u64) -> u64 {
+    fn calm_us(&self, from_us: u64, to_us: u64, rule: Rule) -> u64 {
+        let disturbed = if rule.is_parked {
+            &self.disturbed_notices
+        } else {
+            &self.disturbed
+        };
         let (mut calm_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
-        for (begin_us, end_us) in &self.disturbed {
+        for (begin_us, end_us) in disturbed {
             let (begin_us, end_us) = (
                 (*begin_us).max(free_us),
                 end_us.saturating_add(SETTLE_US).min(to_us),

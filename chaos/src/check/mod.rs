@@ -149,6 +149,12 @@ fn add_left(all: &mut Collection) {
     }
 }
 
+/// Messages, deliveries and violations so far.
+fn sums(verdict: &Verdict) -> [u64; 3] {
+    let violations = verdict.violations.values().sum();
+    [verdict.messages, verdict.deliveries, violations]
+}
+
 fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: &mut Verdict) {
     let mut needs: Vec<Vec<(&Epoch, Need)>> = vec![Vec::new(); all.queues.len()];
     let mut waits = vec![Vec::new(); all.epochs.len()];
@@ -186,12 +192,19 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
             records,
             chains: &chains,
         };
+        let before = sums(verdict);
         let found = Case {
             records,
             unknown: &of_epoch,
             context,
         }
         .judge(verdict, &name);
+        let after = sums(verdict);
+        let name = all.queues[usize::from(queue)].name.clone();
+        let counts = verdict.queues.entry(name).or_default();
+        counts.messages += after[0] - before[0];
+        counts.deliveries += after[1] - before[1];
+        counts.violations += after[2] - before[2];
         excuses::use_up(&of_epoch, found.used, verdict);
         needs[usize::from(queue)].extend(found.needs.into_iter().map(|need| (epoch, need)));
         waits[usize::from(first.epoch)].extend(found.waits);

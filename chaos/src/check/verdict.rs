@@ -123,6 +123,16 @@ pub struct Lateness {
     pub max: u64,
 }
 
+/// The counts of one queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct OfQueue {
+    pub messages: u64,
+    pub deliveries: u64,
+    /// Violations of its messages.
+    pub violations: u64,
+    pub lateness: Lateness,
+}
+
 /// How many examples of each kind are kept.
 const EXAMPLES: usize = 5;
 
@@ -147,6 +157,8 @@ pub struct Verdict {
     pub excuses: BTreeMap<&'static str, Excuse>,
     /// How late messages were claimed, where that is certain.
     pub lateness: Lateness,
+    /// The same by queue.
+    pub queues: BTreeMap<String, OfQueue>,
     /// Messages that vanished and that only a purge can have taken.
     #[serde(skip)]
     pub(super) swept: u64,

@@ -51,6 +51,9 @@ pub struct Options {
     /// A folder of VERB.lua files to use instead of the shipped ones
     #[arg(long)]
     pub scripts: Option<PathBuf>,
+    /// A folder with the scripts of an older release, for this process alone
+    #[arg(long, conflicts_with = "scripts")]
+    pub older: Option<PathBuf>,
     /// Messages per second of a producer (2000), operations per second of a canceller (200)
     #[arg(long)]
     pub rate: Option<u32>,
@@ -106,11 +109,14 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Canceller => Role::Canceller,
         Kind::Operator => Role::Operator,
     };
-    if let Some(folder) = &options.scripts {
+    if let Some(folder) = options.scripts.as_ref().or(options.older.as_ref()) {
         dueq::harness::replace_scripts(folder)
             .with_context(|| format!("the scripts in {}", folder.display()))?;
     }
     let diary = Diary::begin(&options.history, role, &options.name)?;
+    if options.older.is_some() {
+        diary.write(&Event::OlderScripts);
+    }
     log(diary.clone());
     // For this program's random numbers and the library's jitter.
     fastrand::seed(options.seed ^ hash(options.name.as_bytes()));

@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
 use crate::faults::Kind;
-use crate::history::{Event, Role, now_us};
+use crate::history::{Event, Role, State, now_us};
 use crate::leftovers;
 use crate::proxy::{Direction, Mode, Proxy};
 use crate::queues::{MOST, Planned, planned_queues};
@@ -31,6 +31,8 @@ use store::Store;
 
 /// Messages per second of all producers by default.
 const RATE: u64 = 2_000;
+/// The scripts of the first release: a producer with them publishes no notice for a parked queue.
+const OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/compat/0.1/lua");
 /// The default, which the operator sets as well.
 const MAX_ATTEMPTS: u32 = 20;
 const PRODUCERS: [&str; 3] = ["p1", "p2", "p3"];
@@ -256,6 +258,12 @@ async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
         }
     }
     for queue in stage.queues() {
+        // An empty list tells the checker that nothing else is left.
+        log.write(&Event::Left {
+            queue: queue.name.to_owned(),
+            state: State::Scheduled,
+            items: Vec::new(),
+        });
         leftovers::scan(&mut connection, queue.name, &mut |event| log.write(&event)).await?;
     }
     if let Some(end) = stage.store().ended()? {
@@ -322,6 +330,9 @@ async fn crew(
                 usual = Mode::Cut(Direction::Replies, 5_000);
             }
             if *name == PRODUCERS[0] {
+                if options.scripts.is_none() {
+                    arguments.extend(["--older".into(), OLDER.into()]);
+                }
                 // Each kills six workers, within half a minute.
                 let every = rate * (options.duration / 4).clamp(4, 30);
                 arguments.extend(["--poison-every".into(), every.to_string()]);

@@ -183,7 +183,7 @@ impl Process<'_> {
             }
             Event::Stalled { ms } => self
                 .all
-                .disturbed
+                .stalls
                 .push((t_us.saturating_sub(ms * 1_000), t_us)),
             Event::Fault {
                 fault,
@@ -221,6 +221,7 @@ impl Process<'_> {
                     .verdict
                     .found(Kind::TwoStates, || format!("queue {queue}: {what}"));
             }
+            Event::OlderScripts => drop(self.all.older.insert(self.number)),
             Event::Serves {
                 concurrency,
                 queues,
