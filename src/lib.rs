@@ -69,6 +69,8 @@ mod pages {
     struct Retries;
     #[doc = include_str!("../docs/guide/durability.md")]
     struct Durability;
+    #[doc = include_str!("../docs/guide/workers.md")]
+    struct Workers;
     #[doc = include_str!("../docs/guide/deployment.md")]
     struct Deployment;
 }

@@ -1,6 +1,9 @@
-//! Workers: sharing a queue, keeping leases, start and stop.
+//! Workers: sharing a queue, keeping leases, start and stop, many queues, kinds of handlers.
 
+mod batches;
+mod handlers;
 mod leases;
+mod many;
 mod panics;
 mod sharing;
 mod starting;

@@ -1,0 +1,126 @@
+//! Handlers of batches.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use dueq::{Batch, Message, Retry, Settlement, in_batches};
+
+use crate::support::{HOUR, LONG, messages, push_all, seen, setup, stats_until, within};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_batch_does_not_wait_for_the_linger_time() -> Result<()> {
+    let setup = setup().await?;
+    push_all(&setup.queue, messages(30)).await?;
+    let (sender, mut seen) = seen();
+    // A third of the lease: the test would exceed its limit if the batches waited for it.
+    let worker = setup.queue.worker().lease(LONG).spawn(in_batches(
+        10,
+        LONG / 3,
+        move |batch: Batch<Vec<u8>>| {
+            let _ = sender.send(batch.len());
+            async {}
+        },
+    ));
+    assert_eq!(seen.take(3).await?, [10, 10, 10]);
+    stats_until(&setup.queue, "acked", |stats| stats.acked == 30).await?;
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_is_closed_after_the_linger_time() -> Result<()> {
+    let setup = setup().await?;
+    push_all(&setup.queue, messages(3)).await?;
+    let (sender, mut seen) = seen();
+    let linger = Duration::from_millis(50);
+    let worker =
+        setup
+            .queue
+            .worker()
+            .spawn(in_batches(100, linger, move |batch: Batch<Vec<u8>>| {
+                let _ = sender.send(batch.len());
+                async {}
+            }));
+    assert_eq!(seen.take(1).await?, [3]);
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_closes_the_open_batch() -> Result<()> {
+    let setup = setup().await?;
+    push_all(&setup.queue, messages(3)).await?;
+    let handler = in_batches(100, LONG / 3, |_: Batch<Vec<u8>>| async {});
+    let worker = setup.queue.worker().lease(LONG).grace(HOUR).spawn(handler);
+    stats_until(&setup.queue, "leased", |stats| stats.leased == 3).await?;
+    within("the shutdown", worker.shutdown()).await??;
+    assert_eq!(setup.queue.stats().await?.acked, 3);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_delivery_of_a_batch_is_settled_on_its_own() -> Result<()> {
+    let setup = setup().await?;
+    push_all(&setup.queue, messages(4)).await?;
+    let handler = |batch: Batch<Vec<u8>>| async move {
+        assert_eq!(batch.lost().count(), 0);
+        if batch.len() < 4 {
+            bail!("the batch is not full");
+        }
+        // None for the last one: it is retried.
+        Ok(vec![
+            Settlement::Ack,
+            Settlement::bury("no"),
+            Settlement::again(HOUR),
+        ])
+    };
+    let worker = setup
+        .queue
+        .worker()
+        .lease(LONG)
+        .retry(Retry::fixed(HOUR))
+        .spawn(in_batches(4, LONG / 3, handler));
+    let settled = |stats: &dueq::Stats| stats.acked == 1 && stats.dead == 1 && stats.retried == 1;
+    let stats = stats_until(&setup.queue, "settled", settled).await?;
+    assert_eq!((stats.leased, stats.scheduled), (0, 2));
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_retries_each_delivery_and_they_come_alone() -> Result<()> {
+    let setup = setup().await?;
+    push_all(&setup.queue, messages(5)).await?;
+    let (sender, mut seen) = seen();
+    let handler = move |batch: Batch<Vec<u8>>| {
+        let _ = sender.send(batch.len());
+        assert!(batch.len() == 1, "too many");
+        async {}
+    };
+    let worker = setup
+        .queue
+        .worker()
+        .concurrency(2)
+        .lease(LONG)
+        .retry(Retry::fixed(Duration::ZERO))
+        .spawn(in_batches(5, LONG / 3, handler));
+    assert_eq!(seen.take(6).await?, [5, 1, 1, 1, 1, 1]);
+    stats_until(&setup.queue, "acked", |stats| stats.acked == 5).await?;
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_batch_ends_with_its_stop() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.push(Message::new("")).await?;
+    let (sender, mut seen) = seen();
+    let handler = move |batch: Batch<Vec<u8>>| {
+        let _ = sender.send(batch.len());
+        async {}
+    };
+    let handled = async { seen.take(1).await };
+    let run = setup
+        .queue
+        .worker()
+        .run_batch(9, Duration::ZERO, handler, handled);
+    within("the worker", run).await??;
+    assert_eq!(setup.queue.stats().await?.acked, 1);
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! The kinds of handlers, and layers around them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Delivery, Handler, HandlerService, Message, Retry, Settlement};
+use tower::Service;
+use tower::layer::{Layer, layer_fn};
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower::timeout::TimeoutLayer;
+
+use crate::support::{HOUR, Setup, seen, setup, stats_until};
+
+struct Counter {
+    handled: AtomicUsize,
+}
+
+impl Handler<Vec<u8>> for Counter {
+    type Output = Result<()>;
+
+    async fn handle(&self, value: Vec<u8>, delivery: Delivery) -> Result<()> {
+        assert_eq!(value, delivery.payload());
+        self.handled.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_handler_with_state_serves_two_queues() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    let mails = client.queue("mails")?;
+    let counter = Arc::new(Counter {
+        handled: AtomicUsize::new(0),
+    });
+    let worker = client
+        .worker()
+        .queue(queue, Arc::clone(&counter))
+        .queue(&mails, Arc::clone(&counter))
+        .spawn();
+    queue.push(Message::new("an order")).await?;
+    mails.push(Message::new("a mail")).await?;
+    for queue in [queue, &mails] {
+        stats_until(queue, "acked", |stats| stats.acked == 1).await?;
+    }
+    assert_eq!(counter.handled.load(Ordering::SeqCst), 2);
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_may_take_the_value_of_the_payload() -> Result<()> {
+    let setup = setup().await?;
+    let (sender, mut seen) = seen();
+    let worker = setup
+        .queue
+        .worker()
+        .spawn(move |value: Vec<u8>, _: Delivery| {
+            let _ = sender.send(value);
+            async { Settlement::Ack }
+        });
+    setup.queue.push(Message::new("the payload")).await?;
+    assert_eq!(seen.take(1).await?, [b"the payload"]);
+    Ok(worker.shutdown().await?)
+}
+
+/// A layer that reports its name before each delivery.
+fn named(
+    name: &'static str,
+    sender: tokio::sync::mpsc::UnboundedSender<&'static str>,
+) -> impl Layer<HandlerService, Service = Named> + Send + Sync + 'static {
+    layer_fn(move |inner| Named {
+        name,
+        sender: sender.clone(),
+        inner,
+    })
+}
+
+#[derive(Clone)]
+struct Named {
+    name: &'static str,
+    sender: tokio::sync::mpsc::UnboundedSender<&'static str>,
+    inner: HandlerService,
+}
+
+impl Service<Delivery> for Named {
+    type Response = Settlement;
+    type Error = dueq::BoxError;
+    type Future = dueq::HandlerFuture;
+
+    fn poll_ready(
+        &mut self,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, delivery: Delivery) -> Self::Future {
+        let _ = self.sender.send(self.name);
+        self.inner.call(delivery)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_layer_is_the_outermost() -> Result<()> {
+    let setup = setup().await?;
+    let (sender, mut seen) = seen();
+    let of_handler = sender.clone();
+    let worker = setup
+        .queue
+        .worker()
+        .layer(named("outer", sender.clone()))
+        .layer(named("inner", sender))
+        .spawn(move |_: Delivery| {
+            let _ = of_handler.send("handler");
+            async {}
+        });
+    setup.queue.push(Message::new("")).await?;
+    assert_eq!(seen.take(3).await?, ["outer", "inner", "handler"]);
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_of_a_layer_is_a_retry() -> Result<()> {
+    let setup = setup().await?;
+    let worker = setup
+        .queue
+        .worker()
+        .retry(Retry::fixed(HOUR))
+        .layer(TimeoutLayer::new(Duration::from_millis(1)))
+        .spawn(|_: Delivery| std::future::pending::<()>());
+    setup.queue.push(Message::new("").id("slow")).await?;
+    stats_until(&setup.queue, "retried", |stats| stats.retried == 1).await?;
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_layer_holds_across_queues() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    let mails = client.queue("mails")?;
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let handler = {
+        let most = Arc::clone(&most);
+        move |_: Delivery| {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                running.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    };
+    let worker = client
+        .worker()
+        .layer(GlobalConcurrencyLimitLayer::new(1))
+        .queue(queue, handler.clone())
+        .queue(&mails, handler)
+        .spawn();
+    for queue in [queue, &mails] {
+        for _ in 0..20 {
+            queue.push(Message::new("")).await?;
+        }
+        stats_until(queue, "acked", |stats| stats.acked == 20).await?;
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+    Ok(worker.shutdown().await?)
+}

@@ -1,0 +1,171 @@
+//! One worker for many queues, and its handle.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Delivery, ErrorKind, Message, Share, in_batches};
+
+use crate::support::{HOUR, Setup, seen, setup, stats_until, within};
+
+async fn ack(_: Delivery) {}
+
+/// A worker of the setup's queue that sends ids to `sender`.
+fn reports(
+    sender: &tokio::sync::mpsc::UnboundedSender<String>,
+) -> impl Fn(Delivery) -> std::future::Ready<()> + Send + Sync + 'static {
+    let sender = sender.clone();
+    move |delivery: Delivery| {
+        let _ = sender.send(delivery.id().into_owned());
+        std::future::ready(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_worker_handles_the_messages_of_its_queues() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    let mails = client.queue("mails")?;
+    let (sender, mut seen) = seen();
+    let worker = client
+        .worker()
+        .queue(queue, reports(&sender))
+        .queue_with(&mails, Share::weight(3).max(4), reports(&sender))
+        .spawn();
+    queue.push(Message::new("").id("order")).await?;
+    mails.push(Message::new("").id("mail")).await?;
+    let mut ids = seen.take(2).await?;
+    ids.sort();
+    assert_eq!(ids, ["mail", "order"]);
+    within("the shutdown", worker.shutdown()).await??;
+    assert!(!worker.health().is_running());
+    assert_eq!(queue.stats().await?.nodes, 0);
+    within("a second shutdown", worker.shutdown()).await??;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_are_added_and_removed_while_it_runs() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    let mails = client.queue("mails")?;
+    let (sender, mut seen) = seen();
+    let worker = client.worker().queue(queue, ack).spawn();
+    worker.add(&mails, reports(&sender)).await?;
+    mails.push(Message::new("").id("first")).await?;
+    assert_eq!(seen.take(1).await?, ["first"]);
+    let twice = worker.add(&mails, ack).await.unwrap_err();
+    assert_eq!(twice.kind(), ErrorKind::InvalidInput);
+    assert!(twice.to_string().contains("mails"), "{twice}");
+    within("the removal", worker.remove("mails")).await??;
+    assert!(worker.health().queue("mails").is_none());
+    assert_eq!(mails.stats().await?.nodes, 0, "the node left the queue");
+    let absent = worker.remove("mails").await.unwrap_err();
+    assert_eq!(absent.kind(), ErrorKind::InvalidInput);
+    within("the shutdown", worker.shutdown()).await??;
+    let ended = worker.add(&mails, ack).await.unwrap_err();
+    assert_eq!(ended.kind(), ErrorKind::Unavailable);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aborted_worker_releases_its_messages() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    let (sender, mut seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send(delivery.id().into_owned());
+        std::future::pending::<()>()
+    };
+    let worker = client.worker().grace(HOUR).queue(queue, handler).spawn();
+    queue.push(Message::new("").id("held")).await?;
+    seen.take(1).await?;
+    worker.abort();
+    within("the end", worker.wait()).await??;
+    let stats = queue.stats().await?;
+    assert_eq!((stats.leased, stats.released, stats.crashed), (0, 1, 0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_handle_stops_nothing() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    drop(client.worker().queue(queue, ack).spawn());
+    queue.push(Message::new("")).await?;
+    stats_until(queue, "acked", |stats| stats.acked == 1).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_names_the_queues_and_their_leader() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    queue.push(Message::new("")).await?;
+    let worker = client.worker().queue(queue, ack).spawn();
+    let leads = || {
+        let health = worker.health();
+        health.is_ready() && health.queue("orders").is_some_and(|one| one.is_leader())
+    };
+    let ready = async {
+        while !leads() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("leadership", ready).await?;
+    assert_eq!(worker.health().queues().count(), 1);
+    worker.shutdown().await?;
+    assert!(!worker.health().is_ready());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_settings_name_the_queue_and_start_nothing() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    let mails = client.queue("mails")?;
+    let other = dueq::Client::connect(&setup().await?.server.url()).await?;
+    let foreign = other.queue("orders")?;
+    let worker = || client.worker().concurrency(4);
+    let with = |share: Share| worker().queue_with(queue, share, ack);
+    async fn many(_: dueq::Batch<Vec<u8>>) {}
+    let lingering = |max, linger| worker().queue(queue, in_batches(max, linger, many));
+    let cases = [
+        (worker(), "no queue"),
+        (worker().concurrency(0).queue(queue, ack), "concurrency 0"),
+        (with(Share::weight(0)), "queue orders: weight 0"),
+        (
+            with(Share::default().max(0)),
+            "queue orders: a maximum of 0",
+        ),
+        (with(Share::default().reserve(3).max(2)), "its reserve of 3"),
+        (
+            with(Share::default().reserve(5)),
+            "queue orders: a reserve of 5",
+        ),
+        (
+            with(Share::default().reserve(3)).queue_with(&mails, Share::default().reserve(2), ack),
+            "queue mails: a reserve of 2 handlers is not in the range from 0 to 1",
+        ),
+        (
+            worker().queue(queue, ack).queue(queue, ack),
+            "queue orders: it was added twice",
+        ),
+        (
+            worker().queue(&foreign, ack),
+            "queue orders: it was made by another client",
+        ),
+        (
+            worker().lease(Duration::ZERO).queue(queue, ack),
+            "queue orders",
+        ),
+        (
+            lingering(0, Duration::ZERO),
+            "queue orders: a batch of at most 0",
+        ),
+        (lingering(9, Duration::from_secs(11)), "from 0 to 10s"),
+    ];
+    for (worker, expected) in cases {
+        let worker = worker.spawn();
+        let waited = worker.wait().await.unwrap_err();
+        assert_eq!(waited.kind(), ErrorKind::InvalidInput, "{waited}");
+        assert!(waited.to_string().contains(expected), "{waited}");
+        assert!(worker.shutdown().await.is_err());
+        assert!(!worker.health().is_running());
+    }
+    assert_eq!(queue.stats().await?.nodes, 0);
+    Ok(())
+}
