@@ -264,7 +264,7 @@ mod tests {
         let orders = dueq::Client::connect(&server.url())
             .await?
             .queue("orders")?;
-        orders.push(dueq::Message::new("")).await?;
+        orders.push_message(dueq::Message::new("")).await?;
         let delivery = orders.claim(1, Duration::from_secs(30)).await?.remove(0);
         let file = server.folder().join("group").display().to_string();
         let command = format!("sleep 1000 & echo $$ > {file}.part; mv {file}.part {file}; wait");
