@@ -5,23 +5,20 @@ mod change;
 mod claim;
 mod inspect;
 mod produce;
-mod push;
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::model::codec::{Bytes, Codec};
 use crate::model::durability::Durability;
 use crate::partition::Partition;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::router::Router;
 use crate::server::lane::Lane;
+use crate::server::link::ServerLink;
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Metrics;
-
-pub use push::Push;
 
 /// A named delay queue. Cheap to clone; clones share their connections, and their calls share
 /// batches.
@@ -34,19 +31,17 @@ pub use push::Push;
 /// for room, without a time limit, and its 10 s begin then. A dropped future may or may not have
 /// taken effect.
 #[derive(Clone)]
-pub struct Queue<C = Bytes> {
+pub struct Queue {
     router: Router,
     durability: Durability,
-    codec: C,
 }
 
-impl<C: Codec> Queue<C> {
-    pub(crate) fn new(partition: Arc<Partition>, durability: Durability, codec: C) -> Self {
-        Self {
-            router: Router::new(partition),
-            durability,
-            codec,
-        }
+impl Queue {
+    pub(crate) fn new(name: &str, link: Arc<ServerLink>) -> Result<Self, Error> {
+        Ok(Self {
+            router: Router::new(name, link)?,
+            durability: Durability::Memory,
+        })
     }
 
     /// The queue's name.
@@ -69,7 +64,7 @@ impl<C: Codec> Queue<C> {
 
     /// The names of the ten keys that every script of this queue takes, in that order: for calling
     /// scripts from elsewhere.
-    pub fn keys(&self) -> &[String] {
+    pub fn keys(&self) -> &[String; 10] {
         &self.partition().keys().vector
     }
 
@@ -83,10 +78,6 @@ impl<C: Codec> Queue<C> {
         self.partition().call(verb, args, repeat)
     }
 
-    pub(crate) fn codec(&self) -> &C {
-        &self.codec
-    }
-
     pub(crate) fn partition(&self) -> &Arc<Partition> {
         self.router.partition()
     }
@@ -97,7 +88,7 @@ impl<C: Codec> Queue<C> {
     }
 }
 
-impl<C: Codec> fmt::Debug for Queue<C> {
+impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("name", &self.name())

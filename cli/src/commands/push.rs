@@ -133,8 +133,6 @@ impl Push {
         let has_id = self.id.is_some();
         if let Some(id) = self.id {
             message = message.id(id.into_vec());
-        } else {
-            message = message.new_id();
         }
         if let Some(due) = due {
             message = message.due(due);
@@ -145,11 +143,11 @@ impl Push {
         if let Some(traceparent) = self.traceparent {
             message = message.trace_parent(traceparent);
         }
-        let id = message.id_bytes().unwrap_or_default().to_vec();
+        let id = message.id_bytes().to_vec();
         let pushed = common
             .queue(&self.queue)
             .await?
-            .push_message(message)
+            .push(message)
             .await
             .map_err(|error| {
                 let explained = common.explain(&error);
@@ -158,8 +156,7 @@ impl Push {
                 } else {
                     explained.of_generated_id(&id)
                 }
-            })?
-            .outcome();
+            })?;
         let (word, state) = match pushed {
             Pushed::Created => ("created", None),
             Pushed::Exists(state) => ("exists", Some(state.as_str())),
