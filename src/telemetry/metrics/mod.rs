@@ -15,14 +15,15 @@ use histogram::Recorder;
 /// The number of counts.
 const COUNTS: usize = Count::ALL.len();
 
-/// A snapshot of the work of a [`Queue`](crate::Queue), its clones and their workers, since
-/// [`Client::queue`](crate::Client::queue) created the handle.
+/// A snapshot of the work of a [`Queue`](crate::Queue), its clones and their workers. All handles
+/// of one name that a [`Client`](crate::Client) makes share their metrics.
 ///
-/// The numbers cover this process and this handle only; [`Queue::stats`](crate::Queue::stats)
-/// covers the queue in Redis. There is no global state: each call of `Client::queue` starts at
-/// zero, so two workers can be measured separately. Counts only grow. The numbers are read one
-/// after another while work continues, so two of them may not match exactly. Counting cannot be
-/// disabled; it costs a few relaxed additions per message.
+/// The numbers cover this process and this client only; [`Queue::stats`](crate::Queue::stats)
+/// covers the queue in Redis. They start at zero with the first handle of the name, and again
+/// after the last handle was dropped and 64 other names were asked for. To measure two workers of
+/// one queue separately, use two clients. Counts only grow. The numbers are read one after another
+/// while work continues, so two of them may not match exactly. Counting cannot be disabled; it
+/// costs a few relaxed additions per message.
 ///
 /// Names, help texts and buckets have the form that Prometheus expects. `examples/metrics.rs`
 /// exports them.
