@@ -17,7 +17,7 @@ pub struct Planned {
     pub name: &'static str,
     pub weight: u32,
     /// How many of a worker's handlers serve no other queue.
-    pub reserve: u32,
+    pub reserve: usize,
     /// Its part of the messages, in per cent, if all five queues are used.
     pub traffic: u32,
     /// Workers find it by [`PATTERN`]: its traffic comes in bursts, so that its nodes park it.
@@ -35,7 +35,7 @@ const ALL: [Planned; MOST] = [
     },
 ];
 
-const fn planned(name: &'static str, weight: u32, reserve: u32, traffic: u32) -> Planned {
+const fn planned(name: &'static str, weight: u32, reserve: usize, traffic: u32) -> Planned {
     Planned {
         name,
         weight,

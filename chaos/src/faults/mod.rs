@@ -43,6 +43,7 @@ pub enum Kind {
     OperatorKill,
     WorkerStop,
     NodeClock,
+    QueueRemove,
     NetDelay,
     NetCut,
     NetHalfOpen,
@@ -75,7 +76,8 @@ impl Kind {
             | Self::CancellerKill
             | Self::OperatorKill
             | Self::WorkerStop
-            | Self::NodeClock => Lane::Processes,
+            | Self::NodeClock
+            | Self::QueueRemove => Lane::Processes,
             Self::NetDelay | Self::NetCut | Self::NetHalfOpen | Self::NetDrop => Lane::Network,
             Self::Storm | Self::IdleConnections | Self::PurgeBeside => Lane::Loads,
             _ => Lane::Server,
@@ -221,6 +223,7 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
         }
         Kind::WorkerStop => processes::stop(stage, rng, mark).await,
         Kind::NodeClock => processes::wrong_clock(stage, rng, mark).await,
+        Kind::QueueRemove => processes::remove_queue(stage, rng, mark).await,
         Kind::NetDelay | Kind::NetCut | Kind::NetHalfOpen | Kind::NetDrop => {
             network::disturb(kind, stage, rng, mark).await
         }

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use super::{Kind, Mark, NoTarget, last, process_state, until};
 use crate::history::Role;
-use crate::run::crew::Place;
+use crate::run::crew::{Place, Status};
 use crate::run::stage::Stage;
 
 /// How far the clock of a node is wrong, in minutes.
@@ -162,6 +162,23 @@ pub(super) async fn wrong_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -
     place.shim.set_clock(0)?;
     mark.end(&place.process(status.life));
     seen.map(drop)
+}
+
+/// A worker removes one of its queues while it runs, and adds it again.
+pub(super) async fn remove_queue(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    let place = chosen(stage, rng, Role::Worker)?;
+    let before = place.until("its start", |status| status.ready).await?;
+    mark.begin(&place.process(before.life));
+    place.signal(Signal::USR2)?;
+    let died = |status: &Status| status.life != before.life || status.pid.is_none();
+    let over = |status: &Status| died(status) || status.added > before.added;
+    let after = place.until("a queue that is back", over).await?;
+    mark.end(&place.process(before.life));
+    if died(&after) {
+        return Err(NoTarget("worker that lives until its queue is back".to_owned()).into());
+    }
+    mark.trace("a queue was removed and is back");
+    Ok(())
 }
 
 fn wall_ms() -> i64 {

@@ -120,14 +120,16 @@ pub async fn run(options: Options) -> Result<()> {
     log(diary.clone());
     // For this program's random numbers and the library's jitter.
     fastrand::seed(options.seed ^ hash(options.name.as_bytes()));
+    // Before the process is ready: the signal would end a process that does not expect it.
+    let changes = signal(SignalKind::user_defined2())?;
     let mut stop = stop_on_sigterm()?;
-    let Some(queues) = connect(&options, &mut stop).await? else {
+    let Some((client, queues)) = connect(&options, &mut stop).await? else {
         return Ok(());
     };
     writeln!(std::io::stdout(), "ready")?;
     match options.role {
         Kind::Producer => producer::run(&options, queues, &diary, stop).await?,
-        Kind::Worker => worker::run(&options, queues, &diary, stop).await?,
+        Kind::Worker => worker::run(&options, &client, queues, &diary, stop, changes).await?,
         Kind::Canceller => canceller::run(&options, queues, &diary, stop).await?,
         Kind::Operator => operator::run(&options, queues, &diary, stop).await?,
     }
@@ -157,7 +159,7 @@ fn stop_on_sigterm() -> Result<Stop> {
 
 /// Waits for the server: it may be away when the process starts. None if the process is to end
 /// first.
-async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<Vec<Queue>>> {
+async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<(Client, Vec<Queue>)>> {
     loop {
         let connecting = async {
             let client = Client::connect(&options.url).await?;
@@ -169,7 +171,7 @@ async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<Vec<Queue>
                 // The first reply carries the server's time, from which due times are counted.
                 queue.stats().await?;
             }
-            Ok::<_, dueq::Error>(queues)
+            Ok::<_, dueq::Error>((client, queues))
         };
         tokio::select! {
             () = stopped(stop) => return Ok(None),

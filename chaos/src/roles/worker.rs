@@ -1,30 +1,48 @@
 //! Handles messages well and badly, as their ids decide, and records each start and end.
 
+use std::io::Write;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dueq::{Delivery, Queue, Retried, Retry, Settled, Settlement};
+use dueq::{Client, Delivery, Queue, Retried, Retry, Settled, Settlement, Share};
 
+use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 
 use super::{Options, Stop, by_hand};
 use crate::history::{Event, Verb};
 use crate::payload;
-use crate::queues::is_found;
+use crate::queues::{Planned, planned_queues};
 use crate::recorder::{Diary, outcome};
 use crate::workload::{AGAIN, POISON, hash, trace_parent};
 
+/// At each SIGUSR2 it removes a queue from its worker, and adds it again later.
 pub(super) async fn run(
     options: &Options,
+    client: &Client,
     queues: Vec<Queue>,
     diary: &Diary,
-    stop: Stop,
+    mut stop: Stop,
+    mut changes: Signal,
 ) -> Result<()> {
-    let (lease, mut running) = (Duration::from_millis(options.lease_ms), JoinSet::new());
-    let concurrency = (options.concurrency / queues.len()).max(1);
-    for queue in queues {
+    let planned = planned_queues(queues.len());
+    let (lease, mut by_hand) = (Duration::from_millis(options.lease_ms), JoinSet::new());
+    let time_limit = Duration::from_millis(options.time_limit_ms);
+    let mut worker = client
+        .worker()
+        .concurrency(options.concurrency)
+        .lease(lease)
+        .time_limit(time_limit)
+        .grace(time_limit)
+        .retry(Retry::exponential(
+            Duration::from_millis(20),
+            Duration::from_secs(2),
+        )?);
+    let mut served = Vec::new();
+    for (queue, planned) in queues.iter().zip(planned) {
         let notes = Arc::new(Notes {
             queue: queue.clone(),
             diary: diary.clone(),
@@ -32,39 +50,59 @@ pub(super) async fn run(
             lease,
         });
         // A claim by hand would find what the nodes of a parked queue must find.
-        if !is_found(queue.name()) {
+        if !planned.is_found {
             let (queue, notes, stop) = (queue.clone(), Arc::clone(&notes), stop.clone());
-            let by_hand = options.by_hand;
-            running.spawn(async move {
-                by_hand::run(queue, notes, lease, by_hand, stop).await;
-                Ok(())
-            });
+            by_hand.spawn(by_hand::run(queue, notes, lease, options.by_hand, stop));
         }
-        let worker = queue
-            .worker()
-            .concurrency(concurrency)
-            .lease(lease)
-            .time_limit(Duration::from_millis(options.time_limit_ms))
-            .grace(Duration::from_millis(options.time_limit_ms))
-            .retry(Retry::exponential(
-                Duration::from_millis(20),
-                Duration::from_secs(2),
-            )?);
-        let mut end = stop.clone();
-        let handler = move |delivery| {
-            let notes = Arc::clone(&notes);
-            async move { handle(&notes, &delivery).await }
-        };
-        running.spawn(async move {
-            worker
-                .run(handler, async move { super::stopped(&mut end).await })
-                .await
-        });
+        worker = worker.queue_with(queue, share(planned), handler(&notes));
+        served.push((planned, queue.clone(), notes));
     }
-    while let Some(ended) = running.join_next().await {
-        ended??;
+    let worker = worker.spawn();
+    let mut changed = 0;
+    loop {
+        tokio::select! {
+            () = super::stopped(&mut stop) => break,
+            ended = worker.wait() => return Ok(ended?),
+            _ = changes.recv() => {}
+        }
+        // Not the queue with a reserve: its handlers would be free for a while.
+        let some: Vec<_> = served
+            .iter()
+            .filter(|(planned, ..)| planned.reserve == 0)
+            .collect();
+        let (planned, queue, notes) = some[changed % some.len()];
+        changed += 1;
+        worker.remove(planned.name).await?;
+        writeln!(std::io::stdout(), "removed {}", planned.name)?;
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(REMOVED_MS))).await;
+        worker
+            .add_with(queue, share(planned), handler(notes))
+            .await?;
+        writeln!(std::io::stdout(), "added {}", planned.name)?;
+    }
+    worker.shutdown().await?;
+    while let Some(ended) = by_hand.join_next().await {
+        ended?;
     }
     Ok(())
+}
+
+/// For how long a queue that was removed from a worker is absent, in ms.
+const REMOVED_MS: std::ops::Range<u64> = 500..3_000;
+
+fn share(planned: &Planned) -> Share {
+    Share::weight(planned.weight).reserve(planned.reserve)
+}
+
+fn handler(
+    notes: &Arc<Notes>,
+) -> impl Fn(Delivery) -> Pin<Box<dyn Future<Output = Result<Settlement>> + Send>> + Send + Sync + use<>
+{
+    let notes = Arc::clone(notes);
+    move |delivery| {
+        let notes = Arc::clone(&notes);
+        Box::pin(async move { handle(&notes, &delivery).await })
+    }
 }
 
 /// State shared by all handlers of the process.

@@ -41,6 +41,9 @@ pub struct Status {
     pub ready: bool,
     /// The wall clock that it reported last, in Unix ms, and how often it did.
     clock: (i64, u64),
+    /// How many queues it has removed from its worker and added again.
+    pub removed: u64,
+    pub added: u64,
     /// How the previous process ended.
     last_end: String,
     /// The harness killed it or asked it to end.
@@ -159,6 +162,10 @@ impl Place {
         while let Ok(Some(line)) = lines.next_line().await {
             if line == "ready" {
                 self.status.send_modify(|status| status.ready = true);
+            } else if line.starts_with("removed ") {
+                self.status.send_modify(|status| status.removed += 1);
+            } else if line.starts_with("added ") {
+                self.status.send_modify(|status| status.added += 1);
             } else if let Some(clock) = line.strip_prefix("clock ").and_then(|ms| ms.parse().ok()) {
                 self.status
                     .send_modify(|status| status.clock = (clock, status.clock.1 + 1));
