@@ -122,7 +122,7 @@ async fn beat(
         .id(device)
         .due(SILENCE / speed)
         .on_conflict(OnConflict::Reschedule);
-    match node.push(offline).await? {
+    match node.push_message(offline).await?.outcome() {
         Pushed::Created => {
             println!("{device} is online");
             lives.push((device, now));

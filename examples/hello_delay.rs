@@ -13,7 +13,7 @@ async fn main() -> anyhow::Result<()> {
     let queue = Client::connect(&url).await?.queue("hello")?;
 
     let pushed = queue
-        .push(Message::new("hello, two seconds later").due(Duration::from_secs(2)))
+        .push_message(Message::new("hello, two seconds later").due(Duration::from_secs(2)))
         .await?;
     println!("pushed: {pushed:?}");
 

@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
 
     for number in 0..100 {
         queue
-            .push(
+            .push_message(
                 Message::new("")
                     .id(format!("order:{number}"))
                     .due(Duration::from_millis(10 * number)),

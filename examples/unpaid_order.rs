@@ -43,7 +43,7 @@ async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
     let placed = Instant::now();
     for buyer in ["ann", "bob", "cid", "dee"] {
         orders
-            .push(
+            .push_message(
                 Message::new(buyer)
                     .id(format!("order:{buyer}"))
                     .due(time_to_pay),

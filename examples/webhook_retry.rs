@@ -53,7 +53,7 @@ async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {
         ("down", "order 2 is refunded"),
     ] {
         hooks
-            .push(Message::new(event).id(id).max_attempts(ATTEMPTS))
+            .push_message(Message::new(event).id(id).max_attempts(ATTEMPTS))
             .await?;
     }
 

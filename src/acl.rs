@@ -79,6 +79,9 @@ const OPERATOR: Grants = &[(
 /// rule is one argument. They begin with `reset`. The caller adds the user's name, `on` and the
 /// password.
 ///
+/// `*` and `?` in the name make it a pattern: `mail-*` gives these rights on every queue whose name
+/// begins with `mail-`.
+///
 /// Redis checks commands and keys, not scripts: docs/protocol/operations.md says what that can
 /// separate, and what it cannot.
 ///
@@ -108,7 +111,17 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
     rules.extend(SERVER.into_iter().chain(["+spublish"]).map(str::to_owned));
     let (grants, more): (Grants, &[&str]) = match role {
         Role::Producer => (PRODUCER, &["+wait"]),
-        Role::Consumer => (CONSUMER, &["+ssubscribe", "+sunsubscribe"]),
+        // A node finds queues by a pattern, and ends its own blocking pop to wait on more lists.
+        Role::Consumer => (
+            CONSUMER,
+            &[
+                "+ssubscribe",
+                "+sunsubscribe",
+                "+scan",
+                "+client|id",
+                "+client|unblock",
+            ],
+        ),
         Role::Operator => (
             OPERATOR,
             &["+ssubscribe", "+sunsubscribe", "+script|exists", "+wait"],
@@ -132,10 +145,10 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
     Ok(rules)
 }
 
-/// A pattern that only this text matches.
+/// A pattern of an ACL: `*` and `?` of the name match as in a pattern of queues, all else only itself.
 fn glob(text: &str) -> String {
     text.chars()
-        .flat_map(|c| "*?[]\\".contains(c).then_some('\\').into_iter().chain([c]))
+        .flat_map(|c| "[]\\".contains(c).then_some('\\').into_iter().chain([c]))
         .collect()
 }
 
@@ -144,10 +157,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_no_pattern() {
+    fn only_star_and_question_mark_of_a_name_are_a_pattern() {
         let rules = acl_rules("a*[b]", Role::Consumer).expect("a name");
         assert!(
-            rules.contains(&r"&dueq:{a\*\[b\]}:notice".to_owned()),
+            rules.contains(&r"&dueq:{a*\[b\]}:notice".to_owned()),
             "{rules:?}"
         );
         for bad in ["a b", "a)", "a'b", "", "a/b"] {

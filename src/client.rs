@@ -4,10 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
+use crate::model::codec::{Bytes, Codec, Json};
 use crate::model::durability::Durability;
 use crate::protocol::keys::{META_PATTERN, queue_of_meta};
 use crate::queue::Queue;
+use crate::router::Registry;
 use crate::server::connector::Connector;
 use crate::server::info::FITNESS;
 use crate::server::link::ServerLink;
@@ -28,6 +33,7 @@ use crate::telemetry::events;
 #[derive(Clone)]
 pub struct Client {
     link: Arc<ServerLink>,
+    queues: Arc<Registry>,
     durability: Durability,
 }
 
@@ -75,6 +81,7 @@ impl Client {
         let connector = Arc::new(Connector::new(url, options)?);
         let client = Self {
             link: Arc::new(ServerLink::new(&connector)),
+            queues: Arc::default(),
             durability: Durability::Memory,
         };
         let mut patience = Patience::new();
@@ -93,12 +100,53 @@ impl Client {
         Ok(client)
     }
 
-    /// The queue of this name: 1 to 128 bytes without control characters and `/ { }`. The queue
-    /// exists from its first push on.
+    /// The queue of this name, with payloads of bytes. A name has 1 to 128 bytes without control
+    /// characters and `/ { }`. The queue exists from its first push on.
     ///
-    /// Sends nothing to the server.
+    /// Sends nothing to the server. Handles of the same name share batches and
+    /// [metrics](Queue::metrics), whatever their codec, if one of them lives on or the name is among
+    /// the last 64 that were asked for.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// let receipt = client.queue("orders")?.push("rate it").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn queue(&self, name: &str) -> Result<Queue, Error> {
-        Ok(Queue::new(name, Arc::clone(&self.link))?.durability(self.durability))
+        self.queue_with(name, Bytes)
+    }
+
+    /// As [`queue`](Client::queue), with values of `T` as JSON.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// use std::collections::BTreeMap;
+    ///
+    /// let scores = client.queue_of::<BTreeMap<String, u32>>("scores")?;
+    /// scores.push(BTreeMap::from([("order:42".to_owned(), 5)])).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn queue_of<T>(&self, name: &str) -> Result<Queue<Json<T>>, Error>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        self.queue_with(name, Json::default())
+    }
+
+    /// As [`queue`](Client::queue), with the values of this codec.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// let numbers = client.queue_with("numbers", dueq::Json::<u64>::default())?;
+    /// numbers.push(42_u64).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn queue_with<C: Codec>(&self, name: &str, codec: C) -> Result<Queue<C>, Error> {
+        let partition = self.queues.partition(name, &self.link)?;
+        Ok(Queue::new(partition, self.durability, codec))
     }
 
     /// The same client with this [`Durability`] for its queues, unless a queue or a message sets

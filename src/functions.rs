@@ -44,8 +44,8 @@ pub fn functions_version() -> u64 {
 /// assert!(dueq::queue_keys("a/b").is_err());
 /// # Ok::<(), dueq::Error>(())
 /// ```
-pub fn queue_keys(name: &str) -> Result<[String; 10], Error> {
-    Ok(Keys::of_queue(name)?.vector)
+pub fn queue_keys(name: &str) -> Result<Vec<String>, Error> {
+    Ok(Keys::of_queue(name)?.vector.to_vec())
 }
 
 impl Functions {

@@ -28,7 +28,7 @@ pub use delivery::Delivery;
 pub use doctor::{Checkup, Finding, ServerTime, Unchecked, shell_word};
 pub use error::{Applied, Error, ErrorKind};
 pub use functions::{Functions, functions_code, functions_version, queue_keys};
-pub use model::codec::{BoxError, Bytes, Codec};
+pub use model::codec::{BoxError, Bytes, Codec, Json};
 pub use model::due::Due;
 pub use model::durability::Durability;
 pub use model::limits::Limits;
@@ -36,11 +36,12 @@ pub use model::message::{Message, OnConflict};
 pub use model::outcomes::{
     Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, State,
 };
+pub use model::receipt::Receipt;
 pub use model::retry::Retry;
 pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
-pub use queue::Queue;
+pub use queue::{Push, Queue};
 pub use server::options::ClientOptions;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{

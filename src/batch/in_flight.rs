@@ -226,9 +226,10 @@ impl<V: BatchVerb> InFlightBatch<V> {
             None => args.extend(batch.iter().flat_map(|pending| pending.item.args())),
         }
         let (mut reply, waited) = lane.call_durably(V::VERB, keys, &args, *durability).await?;
+        let now_us = reply.header.now_us;
         let mut items = reply.body.parts()?;
         if V::SHARES_RESULT && items.len() == 1 {
-            return Ok((vec![V::decode(&items.text()?); batch.len()], waited));
+            return Ok((vec![V::decode(&items.text()?, now_us); batch.len()], waited));
         }
         if items.len() != batch.len() {
             let (verb, found, sent) = (V::VERB.name(), items.len(), batch.len());
@@ -237,7 +238,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
         let results = batch
             .iter()
-            .map(|_| Ok(V::decode(&items.text()?)))
+            .map(|_| Ok(V::decode(&items.text()?, now_us)))
             .collect::<Result<Vec<_>, Error>>()?;
         Ok(match by_claim {
             Some(by_claim) => (by_claim.in_batch_order(results), waited),

@@ -57,7 +57,7 @@ mod tests {
         const VERB: Verb = Verb::Ack;
         type Output = ();
 
-        fn decode(_: &str) -> Result<(), Error> {
+        fn decode(_: &str, _: i64) -> Result<(), Error> {
             Ok(())
         }
 

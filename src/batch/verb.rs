@@ -29,8 +29,9 @@ pub(crate) trait BatchVerb: Send + Sync + 'static {
     /// The result of one item.
     type Output: Clone + Send + 'static;
 
-    /// Decodes the result of one item; an error if the script refused the item.
-    fn decode(text: &str) -> Result<Self::Output, Error>;
+    /// Decodes the result of one item; an error if the script refused the item. `now_us` is the
+    /// server's time of the call, in Unix microseconds.
+    fn decode(text: &str, now_us: i64) -> Result<Self::Output, Error>;
 
     /// Whether replicas or disks must confirm before the caller gets this result. Also true if the
     /// change was made by an earlier call (`EXISTS`).

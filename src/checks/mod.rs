@@ -284,9 +284,9 @@ fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
         let (text, said) = (items.text()?, sent.text(&[1, place]));
         assert_eq!(text, said);
         let is = |word: &str| said == word || said.starts_with(&format!("{word} "));
-        match PushResult::decode(Verb::Push, &text) {
-            Ok(PushResult::Created) => assert!(is("CREATED"), "{said:?}"),
-            Ok(PushResult::Moved) => assert!(is("MOVED"), "{said:?}"),
+        match PushResult::decode(Verb::Push, &text, 0) {
+            Ok(PushResult::Created { .. }) => assert!(is("CREATED"), "{said:?}"),
+            Ok(PushResult::Moved { .. }) => assert!(is("MOVED"), "{said:?}"),
             Ok(PushResult::Finished { ended_us }) => {
                 assert!(is("FINISHED"), "{said:?}");
                 if let Some(ended_us) = ended_us {

@@ -7,6 +7,7 @@ use crate::doctor::deliveries::is_late;
 use crate::doctor::findings::{RawFinding, finding, raw_findings};
 use crate::doctor::shell::{redis_cli, shell_word};
 use crate::error::{Error, ErrorKind};
+use crate::model::codec::Codec;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::server::patience::Repeat;
@@ -41,7 +42,7 @@ impl Frame {
     }
 }
 
-impl Queue {
+impl<C: Codec> Queue<C> {
     /// Checks the queue, and repairs it if `repair` is true.
     ///
     /// It checks that each id is in exactly one state and has its payload, claim and attributes,

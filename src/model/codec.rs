@@ -1,24 +1,77 @@
-//! How the values of a queue become payloads, and back.
+//! Codecs: how the values of a queue become payload bytes, and back.
 
-use std::error::Error as StdError;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// An error of a codec, a handler or a layer.
-pub type BoxError = Box<dyn StdError + Send + Sync>;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-/// Encodes the values of a queue as payloads, and decodes payloads.
+use crate::error::Error;
+
+/// An error of any type, as codecs return it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Turns the values of a queue into payload bytes, and payload bytes into values.
+///
+/// [`Bytes`] and [`Json`] are codecs. Another one is given to
+/// [`Client::queue_with`](crate::Client::queue_with). An error or panic of `encode` fails that
+/// push with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), and nothing is stored.
+///
+/// ```
+/// use dueq::{BoxError, Codec};
+///
+/// /// Numbers as decimal text.
+/// #[derive(Clone)]
+/// struct Decimal;
+///
+/// impl Codec for Decimal {
+///     type Value = u64;
+///
+///     fn encode(&self, value: &u64) -> Result<Vec<u8>, BoxError> {
+///         Ok(value.to_string().into_bytes())
+///     }
+///
+///     fn decode(&self, payload: &[u8]) -> Result<u64, BoxError> {
+///         Ok(std::str::from_utf8(payload)?.parse()?)
+///     }
+/// }
+///
+/// assert_eq!(Decimal.decode(&Decimal.encode(&42)?)?, 42);
+/// # Ok::<(), BoxError>(())
+/// ```
 pub trait Codec: Clone + Send + Sync + 'static {
-    /// What a payload stands for.
+    /// What producers push and handlers receive.
     type Value: Send + 'static;
 
-    /// The payload of a value.
+    /// The payload bytes of a value.
     fn encode(&self, value: &Self::Value) -> Result<Vec<u8>, BoxError>;
 
-    /// The value of a payload.
+    /// The value of payload bytes.
     fn decode(&self, payload: &[u8]) -> Result<Self::Value, BoxError>;
+
+    /// The payload bytes of a value that is not needed any more. It is what a push calls. Override
+    /// it if the value's own memory can become the payload.
+    ///
+    /// ```
+    /// use dueq::{Bytes, Codec};
+    ///
+    /// assert_eq!(Bytes.encode_owned(b"raw".to_vec())?, b"raw");
+    /// # Ok::<(), dueq::BoxError>(())
+    /// ```
+    fn encode_owned(&self, value: Self::Value) -> Result<Vec<u8>, BoxError> {
+        self.encode(&value)
+    }
 }
 
-/// Payloads as they are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The codec of [`Client::queue`](crate::Client::queue): the value is the payload.
+///
+/// ```
+/// use dueq::{Bytes, Codec};
+///
+/// assert_eq!(Bytes.decode(b"raw")?, b"raw");
+/// # Ok::<(), dueq::BoxError>(())
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Bytes;
 
 impl Codec for Bytes {
@@ -30,5 +83,103 @@ impl Codec for Bytes {
 
     fn decode(&self, payload: &[u8]) -> Result<Vec<u8>, BoxError> {
         Ok(payload.to_vec())
+    }
+
+    fn encode_owned(&self, value: Vec<u8>) -> Result<Vec<u8>, BoxError> {
+        Ok(value)
+    }
+}
+
+/// The codec of [`Client::queue_of`](crate::Client::queue_of): values of `T` as JSON.
+///
+/// ```
+/// use dueq::{Codec, Json};
+///
+/// let codec = Json::<Vec<u32>>::default();
+/// assert_eq!(codec.encode(&vec![1, 2])?, b"[1,2]");
+/// assert_eq!(codec.decode(b"[1,2]")?, [1, 2]);
+/// assert!(codec.decode(b"{").is_err());
+/// # Ok::<(), dueq::BoxError>(())
+/// ```
+pub struct Json<T>(PhantomData<fn() -> T>);
+
+impl<T> Default for Json<T> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+// By hand: a derived impl would ask the same of `T`.
+impl<T> Clone for Json<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Json<T> {}
+
+impl<T> std::fmt::Debug for Json<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Json")
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Codec for Json<T> {
+    type Value = T;
+
+    fn encode(&self, value: &T) -> Result<Vec<u8>, BoxError> {
+        Ok(serde_json::to_vec(value)?)
+    }
+
+    fn decode(&self, payload: &[u8]) -> Result<T, BoxError> {
+        Ok(serde_json::from_slice(payload)?)
+    }
+}
+
+/// Encodes a value. An error or panic of the codec becomes an error of kind `InvalidInput`.
+pub(crate) fn encode<C: Codec>(codec: &C, value: C::Value) -> Result<Vec<u8>, Error> {
+    // Unwind safe: codecs are shared by reference, and a codec that leaves its own state half
+    // changed affects only its own later results.
+    let reason = match catch_unwind(AssertUnwindSafe(|| codec.encode_owned(value))) {
+        Ok(Ok(payload)) => return Ok(payload),
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            format!("it panicked: {}", text.unwrap_or("no text"))
+        }
+    };
+    Err(Error::invalid(format!(
+        "the codec cannot encode the value: {}",
+        crate::error::printable(&reason)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Applied, ErrorKind};
+
+    #[derive(Clone)]
+    struct Panics;
+
+    impl Codec for Panics {
+        type Value = Vec<u8>;
+
+        fn encode(&self, _: &Vec<u8>) -> Result<Vec<u8>, BoxError> {
+            panic!("no encoding")
+        }
+
+        fn decode(&self, _: &[u8]) -> Result<Vec<u8>, BoxError> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn panic_of_a_codec_becomes_an_error() {
+        let error = encode(&Panics, Vec::new()).expect_err("a panic");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(error.was_applied(), Applied::No);
+        assert!(error.to_string().contains("no encoding"), "{error}");
     }
 }

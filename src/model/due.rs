@@ -32,6 +32,14 @@ impl Due {
         Self::AtMs(unix_ms)
     }
 
+    /// This due time in Unix milliseconds, if the server receives the message at `now_ms`.
+    pub(crate) fn from_now(self, now_ms: u64) -> u64 {
+        match self {
+            Self::AfterMs(ms) => now_ms.saturating_add(ms),
+            Self::AtMs(ms) => ms,
+        }
+    }
+
     /// As the scripts read it: `+<delay ms>` or `<unix ms>`. The server checks the limit of a fixed
     /// time, as it has the clock.
     pub(crate) fn encode(self) -> Result<String, Error> {

@@ -9,15 +9,17 @@ use crate::model::id::new_id;
 
 /// A message to push: payload bytes, an id, a due time and options.
 ///
-/// Without an id it gets a UUIDv7 in 22 characters. The id is made here, before any call, so that a
-/// repeated push is recognised. Without a due time the message is due at once.
+/// Without [`id`](Message::id) or [`new_id`](Message::new_id) the id is private: each push of the
+/// message makes a UUIDv7 in 22 characters before its first try, so that its repetitions are
+/// recognised. The [`Receipt`](crate::Receipt) has it. Without a due time the message is due at
+/// once.
 ///
 /// ```
 /// use dueq::{Message, OnConflict};
 /// use std::time::Duration;
 ///
 /// let message = Message::new("rate it").id("order:42").due(Duration::from_secs(48 * 3600)).max_attempts(5);
-/// assert_eq!(message.id_bytes(), b"order:42");
+/// assert_eq!(message.id_bytes(), Some(&b"order:42"[..]));
 ///
 /// // A heartbeat: each push of the same id moves the one message that waits.
 /// let idle = Message::new("close").id("conn:7").due(Duration::from_secs(30)).on_conflict(OnConflict::Reschedule);
@@ -25,7 +27,8 @@ use crate::model::id::new_id;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Message {
-    pub(crate) id: Vec<u8>,
+    /// `None`: private, made by the push.
+    pub(crate) id: Option<Vec<u8>>,
     pub(crate) payload: Vec<u8>,
     pub(crate) due: Due,
     pub(crate) max_attempts: Option<u32>,
@@ -56,7 +59,7 @@ impl Message {
     /// never more than 16 MiB).
     pub fn new(payload: impl Into<Vec<u8>>) -> Self {
         Self {
-            id: new_id(),
+            id: None,
             payload: payload.into(),
             due: Due::AfterMs(0),
             max_attempts: None,
@@ -79,7 +82,23 @@ impl Message {
     /// The id makes a push safe to repeat. Cancel and reschedule take it.
     #[must_use]
     pub fn id(mut self, id: impl AsRef<[u8]>) -> Self {
-        self.id = id.as_ref().to_vec();
+        self.id = Some(id.as_ref().to_vec());
+        self
+    }
+
+    /// Gives the message a new id now: a UUIDv7 in 22 characters. For callers who must know the id
+    /// before the push. Clones have the same id.
+    ///
+    /// ```
+    /// use dueq::Message;
+    ///
+    /// let message = Message::new("rate it").new_id();
+    /// assert_eq!(message.id_bytes(), message.clone().id_bytes());
+    /// assert!(message.id_bytes().is_some());
+    /// ```
+    #[must_use]
+    pub fn new_id(mut self) -> Self {
+        self.id = Some(new_id());
         self
     }
 
@@ -141,9 +160,17 @@ impl Message {
         self
     }
 
-    /// The id as bytes.
-    pub fn id_bytes(&self) -> &[u8] {
-        &self.id
+    /// The id that was set. `None` if it is private: then each push of the message makes one, and
+    /// [`Receipt::id`](crate::Receipt::id) returns it.
+    ///
+    /// ```
+    /// use dueq::Message;
+    ///
+    /// assert_eq!(Message::new("rate it").id_bytes(), None);
+    /// assert_eq!(Message::new("rate it").id("order:42").id_bytes(), Some(&b"order:42"[..]));
+    /// ```
+    pub fn id_bytes(&self) -> Option<&[u8]> {
+        self.id.as_deref()
     }
 
     /// Whether pushing it twice has the effect of once.

@@ -28,8 +28,8 @@ macro_rules! pushes {
             const SHARES_RESULT: bool = $shares_result;
             type Output = PushResult;
 
-            fn decode(text: &str) -> Result<PushResult, Error> {
-                PushResult::decode(Self::VERB, text)
+            fn decode(text: &str, now_us: i64) -> Result<PushResult, Error> {
+                PushResult::decode(Self::VERB, text, now_us)
             }
 
             fn is_change(result: &PushResult) -> bool {
@@ -53,7 +53,7 @@ pushes!(Upsert, false);
 fn is_stored(result: &PushResult) -> bool {
     matches!(
         result,
-        PushResult::Created | PushResult::Exists(_) | PushResult::Moved
+        PushResult::Created { .. } | PushResult::Exists(_) | PushResult::Moved { .. }
     )
 }
 
@@ -78,9 +78,9 @@ fn push_verdict(verb: Verb, result: &PushResult, tries: &Tries) -> Verdict {
 
 fn push_count(result: &Result<PushResult, Error>) -> Option<Count> {
     Some(match result {
-        Ok(PushResult::Created) => Count::PushCreated,
+        Ok(PushResult::Created { .. }) => Count::PushCreated,
         Ok(PushResult::Exists(_)) => Count::PushExisting,
-        Ok(PushResult::Moved) => Count::PushMoved,
+        Ok(PushResult::Moved { .. }) => Count::PushMoved,
         Ok(PushResult::Finished { .. }) => Count::PushFinished,
         Ok(PushResult::Expired) => return None,
         Err(error) if error.was_applied() != Applied::No => Count::PushUnknown,
@@ -106,7 +106,7 @@ macro_rules! cancels {
             const PREFIX: Prefix = Prefix::Since($with_dead);
             type Output = Cancelled;
 
-            fn decode(text: &str) -> Result<Cancelled, Error> {
+            fn decode(text: &str, _: i64) -> Result<Cancelled, Error> {
                 produce::cancelled(text)
             }
 
@@ -130,7 +130,7 @@ impl BatchVerb for Reschedule {
     const VERB: Verb = Verb::Reschedule;
     type Output = Rescheduled;
 
-    fn decode(text: &str) -> Result<Rescheduled, Error> {
+    fn decode(text: &str, _: i64) -> Result<Rescheduled, Error> {
         produce::rescheduled(text)
     }
 
@@ -149,7 +149,7 @@ impl BatchVerb for MakeDue {
     const VERB: Verb = Verb::RunNow;
     type Output = RunNow;
 
-    fn decode(text: &str) -> Result<RunNow, Error> {
+    fn decode(text: &str, _: i64) -> Result<RunNow, Error> {
         produce::run_now(text)
     }
 
@@ -169,7 +169,7 @@ impl BatchVerb for Requeue {
     const PREFIX: Prefix = Prefix::Word("ids");
     type Output = Requeued;
 
-    fn decode(text: &str) -> Result<Requeued, Error> {
+    fn decode(text: &str, _: i64) -> Result<Requeued, Error> {
         produce::requeued(text)
     }
 
@@ -197,7 +197,7 @@ macro_rules! settles {
             const SHARES_RESULT: bool = $by_claim;
             type Output = Settled;
 
-            fn decode(text: &str) -> Result<Settled, Error> {
+            fn decode(text: &str, _: i64) -> Result<Settled, Error> {
                 settle::settled(Self::VERB, text)
             }
 
@@ -225,7 +225,7 @@ impl BatchVerb for Retry {
     const YIELDS: bool = true;
     type Output = Retried;
 
-    fn decode(text: &str) -> Result<Retried, Error> {
+    fn decode(text: &str, _: i64) -> Result<Retried, Error> {
         settle::retried(text)
     }
 
@@ -252,7 +252,7 @@ impl BatchVerb for Extend {
     const VERB: Verb = Verb::Extend;
     type Output = Extended;
 
-    fn decode(text: &str) -> Result<Extended, Error> {
+    fn decode(text: &str, _: i64) -> Result<Extended, Error> {
         settle::extended(text)
     }
 

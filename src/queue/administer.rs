@@ -1,6 +1,7 @@
 //! The calls of operators on a whole queue: pause, resume, requeue all, purge, delete.
 
 use crate::error::{Error, ErrorKind};
+use crate::model::codec::Codec;
 use crate::model::outcomes::State;
 use crate::protocol::limits::MAX_ITEMS;
 use crate::protocol::results::administer::Step;
@@ -8,7 +9,7 @@ use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::server::patience::{Repeat, patiently};
 
-impl Queue {
+impl<C: Codec> Queue<C> {
     /// Whether the queue exists: from its first push, pause or configure until it is deleted.
     ///
     /// Every role has the right to this call.

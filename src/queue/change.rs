@@ -2,13 +2,14 @@
 
 use crate::batch::{BatchVerb, Batcher, Item};
 use crate::error::Error;
+use crate::model::codec::Codec;
 use crate::model::due::Due;
 use crate::model::outcomes::{Cancelled, Requeued, Rescheduled, RunNow};
 use crate::protocol::limits;
 use crate::queue::Queue;
 use crate::server::patience::Repeat;
 
-impl Queue {
+impl<C: Codec> Queue<C> {
     /// Cancels a message that waits. After `Cancelled` it is never delivered: of a cancel and a
     /// claim exactly one wins.
     ///

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use crate::delivery::Delivery;
 use crate::error::Error;
+use crate::model::codec::Codec;
 use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::queue::Queue;
 use crate::server::patience::{Patience, Repeat};
 
-impl Queue {
+impl<C: Codec> Queue<C> {
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without
     /// waiting; none if no message is due. Beside running workers it gets a fair share: the number
     /// of due messages divided by the number of live workers.

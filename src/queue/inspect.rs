@@ -1,6 +1,7 @@
 //! Reading a queue: one message, pages of messages, counts; and setting its limits.
 
 use crate::error::Error;
+use crate::model::codec::Codec;
 use crate::model::limits::Limits;
 use crate::model::outcomes::State;
 use crate::model::stats::Stats;
@@ -11,7 +12,7 @@ use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::server::patience::Repeat;
 
-impl Queue {
+impl<C: Codec> Queue<C> {
     /// The message with this id in any state; `None` if there is none.
     pub async fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<Stored>, Error> {
         limits::check_id(id.as_ref())?;

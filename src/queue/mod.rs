@@ -5,20 +5,23 @@ mod change;
 mod claim;
 mod inspect;
 mod produce;
+mod push;
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::model::codec::{Bytes, Codec};
 use crate::model::durability::Durability;
 use crate::partition::Partition;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::router::Router;
 use crate::server::lane::Lane;
-use crate::server::link::ServerLink;
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Metrics;
+
+pub use push::Push;
 
 /// A named delay queue. Cheap to clone; clones share their connections, and their calls share
 /// batches.
@@ -31,17 +34,19 @@ use crate::telemetry::metrics::Metrics;
 /// for room, without a time limit, and its 10 s begin then. A dropped future may or may not have
 /// taken effect.
 #[derive(Clone)]
-pub struct Queue {
+pub struct Queue<C = Bytes> {
     router: Router,
     durability: Durability,
+    codec: C,
 }
 
-impl Queue {
-    pub(crate) fn new(name: &str, link: Arc<ServerLink>) -> Result<Self, Error> {
-        Ok(Self {
-            router: Router::new(name, link)?,
-            durability: Durability::Memory,
-        })
+impl<C: Codec> Queue<C> {
+    pub(crate) fn new(partition: Arc<Partition>, durability: Durability, codec: C) -> Self {
+        Self {
+            router: Router::new(partition),
+            durability,
+            codec,
+        }
     }
 
     /// The queue's name.
@@ -64,7 +69,7 @@ impl Queue {
 
     /// The names of the ten keys that every script of this queue takes, in that order: for calling
     /// scripts from elsewhere.
-    pub fn keys(&self) -> &[String; 10] {
+    pub fn keys(&self) -> &[String] {
         &self.partition().keys().vector
     }
 
@@ -78,6 +83,10 @@ impl Queue {
         self.partition().call(verb, args, repeat)
     }
 
+    pub(crate) fn codec(&self) -> &C {
+        &self.codec
+    }
+
     pub(crate) fn partition(&self) -> &Arc<Partition> {
         self.router.partition()
     }
@@ -88,7 +97,7 @@ impl Queue {
     }
 }
 
-impl fmt::Debug for Queue {
+impl<C: Codec> fmt::Debug for Queue<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("name", &self.name())

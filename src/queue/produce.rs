@@ -4,18 +4,58 @@ use std::sync::Arc;
 
 use crate::batch::{Group, Item};
 use crate::error::Error;
+use crate::model::codec::{self, Codec};
+use crate::model::due::Due;
 use crate::model::durability::Durability;
+use crate::model::id::new_id;
 use crate::model::message::{Message, OnConflict};
-use crate::model::outcomes::Pushed;
+use crate::model::receipt::Receipt;
 use crate::partition::Producers;
 use crate::protocol::limits;
 use crate::protocol::results::produce::PushResult;
-use crate::queue::Queue;
+use crate::queue::{Push, Queue};
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Count;
 
-impl Queue {
-    /// Stores a message, to be delivered when it is due.
+impl<C: Codec> Queue<C> {
+    /// A push of this value, encoded by the queue's codec. It is sent when it is awaited. The
+    /// [builder](Push) sets id, due time and options.
+    ///
+    /// An error or panic of the codec is returned by the await, as
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput); then nothing is sent. For the
+    /// outcomes and other errors see [`push_message`](Queue::push_message).
+    ///
+    /// ```no_run
+    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let receipt = orders.push("rate it").id("order:42").delay(Duration::from_secs(60)).await?;
+    /// assert!(receipt.is_created());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push(&self, value: impl Into<C::Value>) -> Push<'_, C> {
+        Push::new(self, self.message(value))
+    }
+
+    /// A message of this value, encoded by the queue's codec: for
+    /// [`push_message`](Queue::push_message) and [`push_many`](Queue::push_many).
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the codec fails or panics.
+    ///
+    /// ```no_run
+    /// # fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// let message = orders.message("rate it")?.id("order:42");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn message(&self, value: impl Into<C::Value>) -> Result<Message, Error> {
+        codec::encode(self.codec(), value.into()).map(Message::new)
+    }
+
+    /// Stores a message, to be delivered when it is due. The payload is stored as it is, without
+    /// the codec.
     ///
     /// When this returns `Created`, Redis has the message: it will be delivered, cancelled, buried,
     /// or trimmed by a limit that an operator set. While a message with this id is in the queue, a
@@ -36,8 +76,15 @@ impl Queue {
     /// server's memory is full. In both cases nothing is stored.
     /// [`Applied::Unknown`](crate::Applied::Unknown) if Redis was away for 10 s: then
     /// [`Error::message_id`] returns the id.
-    pub async fn push(&self, message: Message) -> Result<Pushed, Error> {
-        let id = message.id.clone();
+    ///
+    /// ```no_run
+    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// let receipt = orders.push_message(dueq::Message::new("rate it").id("order:42")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn push_message(&self, mut message: Message) -> Result<Receipt, Error> {
+        let (id, due) = (named(&mut message), message.due);
         let durability = message.durability.unwrap_or(self.durability);
         let on_conflict = message.on_conflict;
         let item = self.push_item(message)?;
@@ -47,22 +94,32 @@ impl Queue {
             OnConflict::Keep => producers.push.submit(item).await,
             _ => producers.upsert.submit(item).await,
         };
-        pushed(result, &id)
+        receipt(result, id, due)
     }
 
     /// Pushes many messages, in calls of up to 256 messages or 1 MiB. The results are in the order
     /// of the messages, and each message succeeds or fails on its own.
     ///
     /// If the future is dropped, some messages may be stored and others not.
+    ///
+    /// ```no_run
+    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// let messages = (0..1_000).map(|n| dueq::Message::new("rate it").id(format!("order:{n}")));
+    /// for receipt in orders.push_many(messages).await {
+    ///     println!("{}", receipt?.id());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn push_many(
         &self,
         messages: impl IntoIterator<Item = Message>,
-    ) -> Vec<Result<Pushed, Error>> {
+    ) -> Vec<Result<Receipt, Error>> {
         let mut answers = Vec::new();
         let mut group = Group::default();
         let mut kind = (self.durability, OnConflict::Keep);
-        for message in messages {
-            let id = message.id.clone();
+        for mut message in messages {
+            let (id, due) = (named(&mut message), message.due);
             let durability = message.durability.unwrap_or(self.durability);
             let wanted = (durability, message.on_conflict);
             let answer = match self.push_item(message) {
@@ -75,13 +132,13 @@ impl Queue {
                 }
                 Err(error) => Err(error),
             };
-            answers.push((id, answer));
+            answers.push((id, due, answer));
         }
         self.enqueue(group, kind).await;
         let mut results = Vec::with_capacity(answers.len());
-        for (id, answer) in answers {
+        for (id, due, answer) in answers {
             results.push(match answer {
-                Ok(answer) => pushed(answer.get().await, &id),
+                Ok(answer) => receipt(answer.get().await, id, due),
                 Err(error) => Err(error),
             });
         }
@@ -119,14 +176,23 @@ impl Queue {
     }
 }
 
-fn pushed(result: Result<PushResult, Error>, id: &[u8]) -> Result<Pushed, Error> {
-    result
-        .map_err(|error| error.of_message(id))
-        .and_then(PushResult::outcome)
+/// The id of the message. A private one is made here, before the first try of the push.
+fn named(message: &mut Message) -> Vec<u8> {
+    message.id.get_or_insert_with(new_id).clone()
 }
 
-fn push_item(message: Message) -> Result<Item, Error> {
-    limits::check_id(&message.id)?;
+fn receipt(result: Result<PushResult, Error>, id: Vec<u8>, due: Due) -> Result<Receipt, Error> {
+    let result = result.map_err(|error| error.of_message(&id))?;
+    Ok(Receipt {
+        outcome: result.outcome()?,
+        due_ms: result.now_up_ms().map(|now_ms| due.from_now(now_ms)),
+        id,
+    })
+}
+
+fn push_item(mut message: Message) -> Result<Item, Error> {
+    let id = named(&mut message);
+    limits::check_id(&id)?;
     limits::check_payload(&message.payload)?;
     message
         .max_attempts
@@ -144,7 +210,7 @@ fn push_item(message: Message) -> Result<Item, Error> {
     };
     Ok(Item {
         granted: None,
-        args: vec![message.id, due, message.payload, options],
+        args: vec![id, due, message.payload, options],
         repeat,
     })
 }

@@ -21,7 +21,7 @@ async fn produce(queue: dueq::Queue, name: &'static str) -> Result<usize> {
         let delay = Duration::from_millis(number as u64 * 7 % 300);
         ensure!(
             queue
-                .push(Message::new("payload").id(&id).due(delay))
+                .push_message(Message::new("payload").id(&id).due(delay))
                 .await?
                 == Pushed::Created
         );
@@ -132,7 +132,7 @@ async fn doctor_repairs_planted_faults_under_load() -> Result<()> {
     for number in 0..planted {
         setup
             .queue
-            .push(Message::new("x").id(format!("planted-{number}")).due(HOUR))
+            .push_message(Message::new("x").id(format!("planted-{number}")).due(HOUR))
             .await?;
     }
     let (worker, mut handled) = acking(setup.queue.worker().concurrency(16));

@@ -92,7 +92,10 @@ async fn the_client_does_not_need_the_library() -> Result<()> {
     let setup = setup().await?;
     setup.client.load_functions().await?;
     assert_eq!(
-        setup.queue.push(Message::new("1").id("one")).await?,
+        setup
+            .queue
+            .push_message(Message::new("1").id("one"))
+            .await?,
         Pushed::Created
     );
 
@@ -103,7 +106,10 @@ async fn the_client_does_not_need_the_library() -> Result<()> {
             .is_err_and(|error| format!("{error:#}").contains("Function not found"))
     );
     assert_eq!(
-        setup.queue.push(Message::new("2").id("two")).await?,
+        setup
+            .queue
+            .push_message(Message::new("2").id("two"))
+            .await?,
         Pushed::Created
     );
     assert_eq!(setup.client.functions().await?, Functions::Absent);

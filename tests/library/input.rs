@@ -60,7 +60,7 @@ async fn names_of_queues_out_of_range() -> Result<()> {
         )?;
     }
     let largest = setup.client.queue(&"x".repeat(128))?;
-    largest.push(Message::new("")).await?;
+    largest.push_message(Message::new("")).await?;
     Ok(())
 }
 
@@ -84,7 +84,7 @@ async fn ids_out_of_range_are_refused_by_every_verb() -> Result<()> {
             OnConflict::Replace,
         ] {
             let message = Message::new("").id(id).due(HOUR).on_conflict(conflict);
-            refused("push", queue.push(message).await, &words)?;
+            refused("push", queue.push_message(message).await, &words)?;
         }
         refused("cancel", queue.cancel(id).await, &words)?;
         refused("cancel_dead", queue.cancel_dead(id).await, &words)?;
@@ -109,21 +109,21 @@ async fn payloads_that_are_too_large() -> Result<()> {
     let of = |size: usize| Message::new(vec![b'x'; size]).id("id");
     refused(
         "1 MiB and a byte",
-        queue.push(of(mebibyte + 1)).await,
+        queue.push_message(of(mebibyte + 1)).await,
         &["1048577 bytes", "1048576"],
     )?;
     refused(
         "16 MiB",
-        queue.push(of(16 * mebibyte)).await,
+        queue.push_message(of(16 * mebibyte)).await,
         &["16777216 bytes", "1048576"],
     )?;
     refused(
         "more than 16 MiB",
-        queue.push(of(16 * mebibyte + 1)).await,
+        queue.push_message(of(16 * mebibyte + 1)).await,
         &["16777217 bytes", "16777216"],
     )?;
     no_trace(&setup).await?;
-    queue.push(of(mebibyte)).await?;
+    queue.push_message(of(mebibyte)).await?;
     Ok(())
 }
 
@@ -156,7 +156,7 @@ async fn times_beyond_a_hundred_years() -> Result<()> {
     for due in dues {
         refused(
             &format!("{due:?}"),
-            queue.push(Message::new("").id("id").due(due)).await,
+            queue.push_message(Message::new("").id("id").due(due)).await,
             &["100 years"],
         )?;
         refused(
@@ -177,7 +177,10 @@ async fn times_beyond_a_hundred_years() -> Result<()> {
 async fn limits_of_attempts_out_of_range() -> Result<()> {
     let setup = setup().await?;
     for limit in [0, 1_000_001, u32::MAX] {
-        let pushed = setup.queue.push(Message::new("").max_attempts(limit)).await;
+        let pushed = setup
+            .queue
+            .push_message(Message::new("").max_attempts(limit))
+            .await;
         refused(
             "a limit",
             pushed,

@@ -39,7 +39,7 @@ async fn types_with_a_connection_hide_its_password() -> Result<()> {
     let client =
         Client::connect(&format!("redis://:{SECRET}@127.0.0.1:{}/0", server.port())).await?;
     let queue = client.queue("orders")?;
-    queue.push(Message::new("x").id("one")).await?;
+    queue.push_message(Message::new("x").id("one")).await?;
     let delivery = loop {
         if let Some(delivery) = queue.claim(1, LONG).await?.pop() {
             break delivery;

@@ -36,5 +36,7 @@ fn save(file: &Path, result: &Value) -> Result<()> {
 
 /// A message like those of all other measurements.
 fn message(due: dueq::Due) -> dueq::Message {
-    dueq::Message::new(dueq_bench_driver::Message::new(None).payload).due(due)
+    dueq::Message::new(dueq_bench_driver::Message::new(None).payload)
+        .new_id()
+        .due(due)
 }

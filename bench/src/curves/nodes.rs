@@ -122,7 +122,7 @@ async fn measure(nodes: usize) -> Result<Value> {
         ));
     }
     let queue = Client::connect(&server.address()).await?.queue("nodes")?;
-    queue.push(message(Duration::ZERO.into())).await?;
+    queue.push_message(message(Duration::ZERO.into())).await?;
     tokio::time::sleep(SETTLING).await;
 
     let before = Counts::take(&mut server).await?;
@@ -158,7 +158,7 @@ async fn measure(nodes: usize) -> Result<Value> {
 async fn one_by_one(queue: &Queue) -> Result<u64> {
     let count = (LENGTH.as_millis() / APART.as_millis()) as u64;
     for _ in 0..count {
-        queue.push(message(AHEAD.into())).await?;
+        queue.push_message(message(AHEAD.into())).await?;
         tokio::time::sleep(APART).await;
     }
     Ok(count)

@@ -55,7 +55,7 @@ impl Store for Queue {
         let messages: Vec<_> = messages(dues).collect();
         let ids = messages
             .iter()
-            .map(|message| message.id_bytes().to_vec())
+            .map(|message| message.id_bytes().unwrap_or_default().to_vec())
             .collect();
         push(self, messages.into_iter()).await?;
         Ok(ids)

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dueq::{Delivery, Due, Pushed};
+use dueq::{Delivery, Due};
 use dueq_bench_driver::{Message, Queue, Sink};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -33,16 +33,16 @@ impl Queue for Dueq {
     }
 
     async fn push(&self, message: Message) -> Result<()> {
-        created(self.queue.push(convert(message)).await?)
+        created(self.queue.push_message(convert(message)).await?)
     }
 
     async fn push_many(&self, messages: Vec<Message>) -> Result<()> {
-        for pushed in self
+        for receipt in self
             .queue
             .push_many(messages.into_iter().map(convert))
             .await
         {
-            created(pushed?)?;
+            created(receipt?)?;
         }
         Ok(())
     }
@@ -91,9 +91,9 @@ fn convert(message: Message) -> dueq::Message {
     }
 }
 
-fn created(pushed: Pushed) -> Result<()> {
-    if pushed != Pushed::Created {
-        bail!("a push answered {pushed:?}");
+fn created(receipt: dueq::Receipt) -> Result<()> {
+    if !receipt.is_created() {
+        bail!("a push answered {receipt:?}");
     }
     Ok(())
 }

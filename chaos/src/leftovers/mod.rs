@@ -96,7 +96,7 @@ pub async fn scan(
 
 struct Scan<'a, T> {
     queue: &'a str,
-    keys: [String; 10],
+    keys: Vec<String>,
     connection: &'a mut MultiplexedConnection,
     places: HashMap<Vec<u8>, State>,
     /// Failures and crashes.

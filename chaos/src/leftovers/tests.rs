@@ -40,7 +40,7 @@ async fn a_sound_queue_is_listed_and_each_fault_is_named() -> Result<()> {
     let client = Client::connect(&server.url()).await?;
     let queue = client.queue("q")?;
     let push = |id: &str, ms| {
-        queue.push(
+        queue.push_message(
             Message::new(payload::make(id, 1, 50))
                 .id(id)
                 .due(dueq::Due::AtMs(ms)),

@@ -14,6 +14,9 @@ pub(super) async fn push(queue: &Queue, diary: &Diary, id: &str) {
     }
     let push = Push::again(id.to_owned(), Due::AfterMs(fastrand::u64(0..300)));
     let op = diary.asked(queue.name(), Verb::Push, vec![id.to_owned()]);
-    let told = outcome(queue.push(push.message()).await, super::producer::word);
+    let told = outcome(
+        queue.push_message(push.message()).await,
+        super::producer::word,
+    );
     diary.told(op, vec![told]);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Due, Durability, Pushed, Queue};
+use dueq::{Due, Durability, Pushed, Queue, Receipt};
 use fastrand::Rng;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -176,7 +176,7 @@ impl Producer {
             let ids = pushes.iter().map(|push| push.id.clone()).collect();
             let op = diary.asked_durably(queue.name(), Verb::Push, ids, replicas);
             let results = match &pushes[..] {
-                [push] => vec![queue.push(push.message()).await],
+                [push] => vec![queue.push_message(push.message()).await],
                 _ => queue.push_many(pushes.iter().map(Push::message)).await,
             };
             diary.told(
@@ -191,8 +191,8 @@ impl Producer {
     }
 }
 
-pub(super) fn word(pushed: Pushed) -> String {
-    match pushed {
+pub(super) fn word(receipt: Receipt) -> String {
+    match receipt.outcome() {
         Pushed::Created => "CREATED".to_owned(),
         Pushed::Exists(state) => format!("EXISTS {state}"),
         Pushed::Moved => "MOVED".to_owned(),

@@ -133,6 +133,8 @@ impl Push {
         let has_id = self.id.is_some();
         if let Some(id) = self.id {
             message = message.id(id.into_vec());
+        } else {
+            message = message.new_id();
         }
         if let Some(due) = due {
             message = message.due(due);
@@ -143,11 +145,11 @@ impl Push {
         if let Some(traceparent) = self.traceparent {
             message = message.trace_parent(traceparent);
         }
-        let id = message.id_bytes().to_vec();
+        let id = message.id_bytes().unwrap_or_default().to_vec();
         let pushed = common
             .queue(&self.queue)
             .await?
-            .push(message)
+            .push_message(message)
             .await
             .map_err(|error| {
                 let explained = common.explain(&error);
@@ -156,7 +158,8 @@ impl Push {
                 } else {
                     explained.of_generated_id(&id)
                 }
-            })?;
+            })?
+            .outcome();
         let (word, state) = match pushed {
             Pushed::Created => ("created", None),
             Pushed::Exists(state) => ("exists", Some(state.as_str())),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use dueq::{Applied, Error, ErrorKind, Message, OnConflict, Pushed, Queue};
+use dueq::{Applied, Error, ErrorKind, Message, OnConflict, Pushed, Queue, Receipt};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -41,7 +41,7 @@ pub(crate) struct FileFlags {
     from_line: u64,
 }
 
-type Results = Vec<Result<Pushed, Error>>;
+type Results = Vec<Result<Receipt, Error>>;
 
 #[derive(Default)]
 struct Counts {
@@ -214,7 +214,7 @@ impl Push<'_> {
     /// Counts the results of a chunk.
     fn settle(&mut self, chunk: Chunk, numbers: &[u64], results: Results) {
         for (&number, result) in numbers.iter().zip(results) {
-            match result {
+            match result.map(|receipt| receipt.outcome()) {
                 Ok(Pushed::Created) => self.counts.created += 1,
                 Ok(Pushed::Exists(state)) => {
                     self.counts.exists += 1;

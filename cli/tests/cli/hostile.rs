@@ -65,15 +65,15 @@ pub(crate) async fn planted(server: &Server) -> Result<dueq::Delivery> {
         }
     };
     queue
-        .push(Message::new(TEXT).id(format!("dead{NAME}")))
+        .push_message(Message::new(TEXT).id(format!("dead{NAME}")))
         .await?;
     claim().await?.bury(TEXT).await?;
     queue
-        .push(Message::new(TEXT).id(format!("leased{NAME}")))
+        .push_message(Message::new(TEXT).id(format!("leased{NAME}")))
         .await?;
     let leased = claim().await?;
     queue
-        .push(
+        .push_message(
             Message::new(TEXT)
                 .id(NAME)
                 .due(Due::at_ms(1_796_126_400_000)),

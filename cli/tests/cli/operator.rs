@@ -38,12 +38,16 @@ pub(crate) fn json(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
 /// Creates a dead, a leased and a scheduled message. The lease ends with the returned delivery.
 pub(crate) async fn one_in_each_state(server: &Server) -> Result<dueq::Delivery> {
     let queue = dueq::Client::connect(&server.url()).await?.queue("q")?;
-    queue.push(dueq::Message::new("d").id("dead")).await?;
+    queue
+        .push_message(dueq::Message::new("d").id("dead"))
+        .await?;
     claim(&queue).await?.bury("no \x1b[31muse").await?;
-    queue.push(dueq::Message::new("l").id("leased")).await?;
+    queue
+        .push_message(dueq::Message::new("l").id("leased"))
+        .await?;
     let leased = claim(&queue).await?;
     queue
-        .push(
+        .push_message(
             dueq::Message::new("s")
                 .id("waits")
                 .due(dueq::Due::at_ms(1_796_126_400_000)),

@@ -75,7 +75,7 @@ async fn doctor_remedies_for_names_with_dashes_can_be_pasted() -> Result<()> {
     let server = Server::start(&["--appendonly", "yes"])?;
     let queue = Client::connect(&server.url()).await?.queue("-q")?;
     queue
-        .push(
+        .push_message(
             Message::new("x")
                 .id("--all")
                 .due(Due::at_ms(1_796_126_400_000)),

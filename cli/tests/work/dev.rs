@@ -53,7 +53,7 @@ async fn dev_keeps_messages_and_leaves_no_process() -> Result<()> {
     Client::connect(&url)
         .await?
         .queue("orders")?
-        .push(Message::new("kept").id("order:1"))
+        .push_message(Message::new("kept").id("order:1"))
         .await?;
 
     let dir = folder.path().join("a folder").display().to_string();

@@ -77,7 +77,7 @@ async fn exit_code_settles_and_stderr_is_stored() -> Result<()> {
         "echo \"about $DUEQ_ID\" >&2; echo \"$DUEQ_QUEUE $DUEQ_ID $DUEQ_ATTEMPT\"; exit $(cat)";
     let mut worker = exec(&server.url(), "orders", script, &["--max-attempts", "2"])?;
     for (id, code) in [("done", "0"), ("no hope: é", "65"), ("again", "3")] {
-        orders.push(Message::new(code).id(id)).await?;
+        orders.push_message(Message::new(code).id(id)).await?;
     }
     let dead = stored(&orders, "no hope: é", |stored| stored.state == State::Dead).await?;
     assert_eq!(dead.error, "exit status 65: about no hope: é");
@@ -127,9 +127,9 @@ async fn command_gets_only_the_trace_of_its_message() -> Result<()> {
         .env("TRACESTATE", "ours=1");
     let mut worker = Dueq::run(&mut of_ours)?;
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    orders.push(Message::new("").id("plain")).await?;
+    orders.push_message(Message::new("").id("plain")).await?;
     orders
-        .push(Message::new("").id("traced").trace_parent(parent))
+        .push_message(Message::new("").id("traced").trace_parent(parent))
         .await?;
     stats(&orders, "2 acks", |stats| stats.acked == 2).await?;
     worker.signal("TERM")?;
@@ -151,11 +151,13 @@ async fn payload_keeps_every_byte_and_may_stay_unread() -> Result<()> {
     let payload: Vec<u8> = (0..1024 * 1024_u32)
         .map(|number| (number % 256) as u8)
         .collect();
-    bytes.push(Message::new(payload.clone()).id("read")).await?;
     bytes
-        .push(Message::new(payload.clone()).id("unread"))
+        .push_message(Message::new(payload.clone()).id("read"))
         .await?;
-    bytes.push(Message::new("").id("empty")).await?;
+    bytes
+        .push_message(Message::new(payload.clone()).id("unread"))
+        .await?;
+    bytes.push_message(Message::new("").id("empty")).await?;
     let script = "[ $DUEQ_ID = unread ] || echo \"$DUEQ_ID $(cksum)\"";
     let mut worker = exec(&server.url(), "bytes", script, &["--concurrency", "1"])?;
     stats(&bytes, "3 acks", |stats| stats.acked == 3).await?;
@@ -178,7 +180,7 @@ async fn timeout_kills_the_process_group_and_retries() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut worker = exec(&server.url(), "orders", ENDLESS, &["--timeout", "100ms"])?;
     orders
-        .push(Message::new("").id("slow").max_attempts(1))
+        .push_message(Message::new("").id("slow").max_attempts(1))
         .await?;
     let group = worker.says()?;
     let dead = stored(&orders, "slow", |stored| stored.state == State::Dead).await?;
@@ -194,7 +196,7 @@ async fn timeout_kills_the_process_group_and_retries() -> Result<()> {
 async fn background_processes_end_with_their_command() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut worker = exec(&server.url(), "orders", "sleep 1000 & echo $$", &[])?;
-    orders.push(Message::new("").id("forks")).await?;
+    orders.push_message(Message::new("").id("forks")).await?;
     let group = worker.says()?;
     stats(&orders, "an ack", |stats| stats.acked == 1).await?;
     assert!(!group_lives(&group)?);
@@ -205,7 +207,7 @@ async fn background_processes_end_with_their_command() -> Result<()> {
 async fn a_lost_lease_kills_the_process_group() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut worker = exec(&server.url(), "orders", ENDLESS, &["--lease", "500ms"])?;
-    orders.push(Message::new("").id("lost")).await?;
+    orders.push_message(Message::new("").id("lost")).await?;
     let group = worker.says()?;
     assert!(group_lives(&group)?);
     // Deleting the queue ends the lease; the next extension reports that.
@@ -232,11 +234,11 @@ async fn sigterm_stops_claims_and_lets_commands_finish() -> Result<()> {
     );
     let script = format!("echo started; cat < {} > /dev/null", gate.display());
     let mut worker = exec(&server.url(), "orders", &script, &["--concurrency", "1"])?;
-    orders.push(Message::new("").id("first")).await?;
+    orders.push_message(Message::new("").id("first")).await?;
     assert_eq!(worker.says()?, "started");
     worker.signal("TERM")?;
     // The node leaves before its handlers finish; other workers get messages that are pushed now.
-    orders.push(Message::new("").id("second")).await?;
+    orders.push_message(Message::new("").id("second")).await?;
     tokio::task::spawn_blocking(move || std::fs::write(gate, "")).await??;
     assert!(worker.wait()?.success());
     let stats = orders.stats().await?;
@@ -257,7 +259,7 @@ async fn end_of_grace_kills_and_releases_without_an_attempt() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     for second in [&["--grace", "0s"][..], &[]] {
         let mut worker = exec(&server.url(), "orders", ENDLESS, second)?;
-        orders.push(Message::new("").id("endless")).await?;
+        orders.push_message(Message::new("").id("endless")).await?;
         let group = worker.says()?;
         worker.signal("TERM")?;
         if second.is_empty() {
@@ -284,7 +286,7 @@ async fn end_of_grace_kills_and_releases_without_an_attempt() -> Result<()> {
 async fn kill_9_ends_commands_and_another_worker_takes_over() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut killed = exec(&server.url(), "orders", ENDLESS, &["--lease", "1s"])?;
-    orders.push(Message::new("").id("survivor")).await?;
+    orders.push_message(Message::new("").id("survivor")).await?;
     let group = killed.says()?;
     killed.signal("KILL")?;
     killed.wait()?;

@@ -22,7 +22,7 @@ async fn print_escapes_terminal_controls_and_json_keeps_bytes() -> Result<()> {
     ] {
         let args = ["work", "orders", "--print", "--json"];
         let mut work = Dueq::start(&server.url(), if json { &args } else { &args[..3] })?;
-        orders.push(Message::new(TEXT).id(id)).await?;
+        orders.push_message(Message::new(TEXT).id(id)).await?;
         let line = work.says()?;
         let steers = |c: char| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c);
         assert!(!line.contains(steers), "{line:?}");
@@ -67,7 +67,9 @@ async fn message_contents_never_reach_a_shell() -> Result<()> {
     ];
     for id in ids {
         let payload = [b"go\nIFS=/ $(", touch.as_bytes(), b")\n\0\xff`", &id, b"`"].concat();
-        orders.push(Message::new(payload.clone()).id(&id)).await?;
+        orders
+            .push_message(Message::new(payload.clone()).id(&id))
+            .await?;
         assert_eq!(worker.says()?, "done");
         assert_eq!(std::fs::read(folder.path().join("id"))?, id);
         assert_eq!(std::fs::read(folder.path().join("payload"))?, payload);
@@ -101,7 +103,7 @@ async fn id_with_a_nul_byte_does_not_stop_the_worker() -> Result<()> {
             "1",
         ],
     )?;
-    orders.push(Message::new("x").id("before")).await?;
+    orders.push_message(Message::new("x").id("before")).await?;
     assert_eq!(worker.says()?, "before");
     let plant = "redis.call('HSET', KEYS[1], ARGV[1], 'x') return redis.call('ZADD', KEYS[2], '5', ARGV[1])";
     let planted = server.command(&[
@@ -113,13 +115,13 @@ async fn id_with_a_nul_byte_does_not_stop_the_worker() -> Result<()> {
         "a\0b\x1b[2J",
     ])?;
     assert_eq!(planted, ":1\r\n");
-    orders.push(Message::new("x").id("after")).await?;
+    orders.push_message(Message::new("x").id("after")).await?;
     assert_eq!(worker.says()?, "after");
     let dead = async || Ok(orders.list(State::Dead, None, 10).await?.messages.pop());
     let dead = crate::support::until("the planted one is dead", dead).await?;
     assert_eq!(dead.id, b"a\0b\x1b[2J");
     assert!(dead.error.contains("cannot run"), "{}", dead.error);
-    orders.push(Message::new("x").id("last")).await?;
+    orders.push_message(Message::new("x").id("last")).await?;
     assert_eq!(worker.says()?, "last");
     worker.signal("TERM")?;
     assert!(worker.wait()?.success());
@@ -162,7 +164,7 @@ async fn answer_of_a_receiver_is_stored_as_text() -> Result<()> {
     let _worker = Dueq::run(
         crate::support::command(&server.url(), &args).env("DUEQ_WEBHOOK_SECRET", secret),
     )?;
-    orders.push(Message::new("x").id("one")).await?;
+    orders.push_message(Message::new("x").id("one")).await?;
     let dead = stored(&orders, "one", |stored| stored.state == State::Dead)
         .await
         .context("given up")?;

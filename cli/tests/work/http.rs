@@ -113,7 +113,7 @@ async fn posted_signature_can_be_verified() -> Result<()> {
             "application/octet-stream",
         ),
     ] {
-        orders.push(Message::new(payload).id(id)).await?;
+        orders.push_message(Message::new(payload).id(id)).await?;
         let request = receiver.request().await?;
         assert_eq!(request.line, "POST /hook HTTP/1.1");
         assert_eq!(request.body, payload);
@@ -145,7 +145,7 @@ async fn request_has_the_trace_of_its_message() -> Result<()> {
         (Message::new("x").trace_parent(parent), Some(parent)),
         (Message::new("x"), None),
     ] {
-        orders.push(message).await?;
+        orders.push_message(message).await?;
         assert_eq!(
             receiver
                 .request()
@@ -168,7 +168,7 @@ async fn redirect_is_not_followed_and_410_is_hopeless() -> Result<()> {
     let mut receiver = Receiver::start(vec![location, "410 Gone"].leak()).await?;
     let _worker = post(&server.url(), &receiver.url, &[])?;
     orders
-        .push(Message::new("x").id("moved").max_attempts(1))
+        .push_message(Message::new("x").id("moved").max_attempts(1))
         .await?;
     receiver.request().await?;
     let dead = stored(&orders, "moved", |stored| stored.state == State::Dead).await?;
@@ -182,7 +182,7 @@ async fn redirect_is_not_followed_and_410_is_hopeless() -> Result<()> {
         "the redirect was followed"
     );
 
-    orders.push(Message::new("x").id("gone")).await?;
+    orders.push_message(Message::new("x").id("gone")).await?;
     let dead = stored(&orders, "gone", |stored| stored.state == State::Dead).await?;
     assert_eq!(
         (dead.error.as_str(), dead.failures),
@@ -205,7 +205,7 @@ async fn retry_after_is_honoured() -> Result<()> {
         let before = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)?
             .as_millis() as u64;
-        orders.push(Message::new("x").id(id)).await?;
+        orders.push_message(Message::new("x").id(id)).await?;
         receiver.request().await?;
         let stored = stored(&orders, id, |stored| stored.failures == 1).await?;
         let after = (stored.time_ms - before) / 1_000;
@@ -227,7 +227,7 @@ async fn silent_receiver_fails_the_attempt() -> Result<()> {
         &receiver.url,
         &["--timeout", "200ms", "--max-attempts", "1"],
     )?;
-    orders.push(Message::new("x").id("silent")).await?;
+    orders.push_message(Message::new("x").id("silent")).await?;
     receiver.request().await?;
     let dead = stored(&orders, "silent", |stored| stored.state == State::Dead).await?;
     assert!(
@@ -240,7 +240,7 @@ async fn silent_receiver_fails_the_attempt() -> Result<()> {
     worker.signal("KILL")?;
     worker.wait()?;
     let mut worker = post(&server.url(), &receiver.url, &["--grace", "0s"])?;
-    orders.push(Message::new("x").id("slow")).await?;
+    orders.push_message(Message::new("x").id("slow")).await?;
     receiver.request().await?;
     worker.signal("TERM")?;
     assert!(worker.wait()?.success());

@@ -82,7 +82,7 @@ async fn work_logs_its_start_and_failed_attempts() -> Result<()> {
     let before = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)?
         .as_millis();
-    queue.push(Message::new("").id("order:42")).await?;
+    queue.push_message(Message::new("").id("order:42")).await?;
     let failed = worker.says("an attempt failed")?;
     for words in ["WARN", "order:42", "attempt=1", "exit status 3"] {
         assert!(failed.contains(words), "{words}: {failed}");
@@ -105,7 +105,7 @@ async fn log_level_error_omits_start_and_failed_attempts() -> Result<()> {
         &server.url(),
         &["orders", "--exec", "exit 3", "--log-level", "error"],
     )?;
-    queue.push(Message::new("")).await?;
+    queue.push_message(Message::new("")).await?;
     stats(&queue, "a failed attempt", |stats| stats.retried > 0).await?;
     let (code, said) = worker.stop()?;
     assert_eq!((code, said), (Some(0), Vec::new()));
@@ -153,7 +153,7 @@ async fn work_waits_for_an_unreachable_server_at_its_start() -> Result<()> {
     server.restart()?;
     worker.says("working orders")?;
     let queue = dueq::Client::connect(&url).await?.queue("orders")?;
-    queue.push(Message::new("")).await?;
+    queue.push_message(Message::new("")).await?;
     stats(&queue, "an ack", |stats| stats.acked == 1).await?;
     assert_eq!(worker.stop()?.0, Some(0));
 

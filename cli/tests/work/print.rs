@@ -93,7 +93,7 @@ async fn print_to_a_closed_pipe_counts_no_attempt() -> Result<()> {
 #[tokio::test]
 async fn blank_command_is_wrong_usage() -> Result<()> {
     let (server, orders) = queue("orders").await?;
-    orders.push(Message::new("x").id("m")).await?;
+    orders.push_message(Message::new("x").id("m")).await?;
     for blank in ["", "   ", "\t\n"] {
         let mut work = command(
             &server.url(),

@@ -96,12 +96,13 @@ impl Shop {
             .saturating_duration_since(Instant::now());
         match self
             .queue
-            .push(
+            .push_message(
                 Message::new(order.id.as_str())
                     .id(message_id(order))
                     .due(delay),
             )
             .await?
+            .outcome()
         {
             Pushed::Created => {}
             other => bail!("the queue is new, and yet it answered {other:?} to the push"),

@@ -9,11 +9,17 @@ use crate::protocol::verbs::Verb;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PushResult {
     /// The message is stored.
-    Created,
+    Created {
+        /// The server's time of the call, in Unix microseconds.
+        now_us: i64,
+    },
     /// A message with this id is in the queue, in this state. Nothing changed.
     Exists(State),
     /// The waiting message was rescheduled or replaced.
-    Moved,
+    Moved {
+        /// The server's time of the call, in Unix microseconds.
+        now_us: i64,
+    },
     /// An attempt of this call was applied before, and that message has ended since, or another
     /// message with this id ended near the first try.
     Finished {
@@ -25,12 +31,12 @@ pub(crate) enum PushResult {
 }
 
 impl PushResult {
-    pub(crate) fn decode(verb: Verb, text: &str) -> Result<Self, Error> {
+    pub(crate) fn decode(verb: Verb, text: &str, now_us: i64) -> Result<Self, Error> {
         let item = ItemText::new(verb, text);
         match item.word {
-            "CREATED" => Ok(Self::Created),
+            "CREATED" => Ok(Self::Created { now_us }),
             "EXISTS" => Ok(Self::Exists(state(item)?)),
-            "MOVED" => Ok(Self::Moved),
+            "MOVED" => Ok(Self::Moved { now_us }),
             "FINISHED" => Ok(Self::Finished {
                 ended_us: micros(item.detail),
             }),
@@ -39,12 +45,23 @@ impl PushResult {
         }
     }
 
+    /// The server's time from which a delay counts, as the script rounds it up to Unix
+    /// milliseconds. `None` unless this call set the due time.
+    pub(crate) fn now_up_ms(self) -> Option<u64> {
+        match self {
+            Self::Created { now_us } | Self::Moved { now_us } => {
+                u64::try_from(now_us).ok().map(|us| us.div_ceil(1_000))
+            }
+            _ => None,
+        }
+    }
+
     /// What the caller of a push learns.
     pub(crate) fn outcome(self) -> Result<Pushed, Error> {
         match self {
-            Self::Created => Ok(Pushed::Created),
+            Self::Created { .. } => Ok(Pushed::Created),
             Self::Exists(state) => Ok(Pushed::Exists(state)),
-            Self::Moved => Ok(Pushed::Moved),
+            Self::Moved { .. } => Ok(Pushed::Moved),
             Self::Finished { .. } => Ok(Pushed::Finished),
             // A batch sends such an item again, or fails it: see `BatchVerb::verdict` of push.
             Self::Expired => Err(ItemText::new(Verb::Push, "EXPIRED").unexpected()),

@@ -38,7 +38,7 @@ async fn flow_through(types: &'static [&'static str], pause: Duration) -> Result
     let killer = killer(&setup, types, pause).await?;
     for id in ids(300) {
         queue
-            .push(
+            .push_message(
                 Message::new("")
                     .id(id)
                     .due(Duration::from_millis(fastrand::u64(0..60))),
@@ -93,7 +93,7 @@ async fn every_verb_survives_a_closed_idle_connection() -> Result<()> {
     };
     for id in ["one", "two"] {
         kill().await?;
-        queue.push(Message::new("").id(id)).await?;
+        queue.push_message(Message::new("").id(id)).await?;
     }
     kill().await?;
     let one = queue.claim(1, crate::support::LONG).await?.remove(0);
@@ -131,12 +131,14 @@ async fn unrepeatable_call_avoids_a_connection_closed_long_ago() -> Result<()> {
         tokio::time::sleep(Duration::from_millis(1_100)).await; // idle time that triggers the fault
         anyhow::Ok(())
     };
-    queue.push(Message::new("").id("id").due(HOUR)).await?;
+    queue
+        .push_message(Message::new("").id("id").due(HOUR))
+        .await?;
     idle().await?;
     queue.reschedule("id", 2 * HOUR).await?;
     idle().await?;
     queue
-        .push(
+        .push_message(
             Message::new("")
                 .id("id")
                 .due(HOUR)
@@ -174,7 +176,7 @@ async fn full_client_table_is_reported_and_waited_for() -> Result<()> {
 
     let pushing = tokio::spawn({
         let queue = setup.queue.clone();
-        async move { queue.push(Message::new("").id("id")).await }
+        async move { queue.push_message(Message::new("").id("id")).await }
     });
     // The server has refused it at least once.
     crate::support::until(

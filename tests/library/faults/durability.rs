@@ -51,37 +51,40 @@ async fn push_waits_for_replicas_and_reports_the_missing_ones() -> Result<()> {
     );
     assert_eq!(
         queue
-            .push(message("one").durability(replicated(1, LIMIT)))
+            .push_message(message("one").durability(replicated(1, LIMIT)))
             .await?,
         Pushed::Created
     );
-    let text = expect_unconfirmed(both.push(message("two")).await, "two");
+    let text = expect_unconfirmed(both.push_message(message("two")).await, "two");
     assert!(text.contains("only 1 of 2 replicas"), "{text}");
     assert!(
         queue.get("two").await?.is_some(),
         "the message exists nevertheless"
     );
-    expect_unconfirmed(both.push(message("two")).await, "two");
+    expect_unconfirmed(both.push_message(message("two")).await, "two");
     // The durability of a message overrides that of its queue, which overrides that of the client.
     let pushed = both
-        .push(message("two").durability(replicated(1, LIMIT)))
+        .push_message(message("two").durability(replicated(1, LIMIT)))
         .await?;
     assert_eq!(pushed, Pushed::Exists(State::Scheduled));
     let client = setup.client.clone().durability(replicated(2, SHORT));
     expect_unconfirmed(
-        client.queue("orders")?.push(message("three")).await,
+        client.queue("orders")?.push_message(message("three")).await,
         "three",
     );
     assert_eq!(
         client
             .queue("orders")?
             .durability(Durability::Memory)
-            .push(message("four"))
+            .push_message(message("four"))
             .await?,
         Pushed::Created
     );
     let wrong = message("five").durability(replicated(1, Duration::ZERO));
-    let error = queue.push(wrong).await.expect_err("it would wait for ever");
+    let error = queue
+        .push_message(wrong)
+        .await
+        .expect_err("it would wait for ever");
     assert_eq!(
         (error.kind(), error.was_applied()),
         (ErrorKind::InvalidInput, Applied::No)
@@ -96,26 +99,28 @@ async fn a_repeated_push_waits_although_the_message_exists() -> Result<()> {
     let (setup, replica) = setup().await?;
     signal("-STOP", replica.pid())?;
     let message = || Message::new("x").id("order:42").due(HOUR);
-    assert_eq!(setup.queue.push(message()).await?, Pushed::Created);
+    assert_eq!(setup.queue.push_message(message()).await?, Pushed::Created);
     // Push on a connection that has never written.
     let other = Client::connect(&setup.server.url())
         .await?
         .queue("orders")?;
     expect_unconfirmed(
-        other.push(message().durability(replicated(1, SHORT))).await,
+        other
+            .push_message(message().durability(replicated(1, SHORT)))
+            .await,
         "order:42",
     );
     // If the client must send the script again, the wait has to follow the second send.
     setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
     expect_unconfirmed(
         other
-            .push(message().id("order:43").durability(replicated(1, SHORT)))
+            .push_message(message().id("order:43").durability(replicated(1, SHORT)))
             .await,
         "order:43",
     );
     signal("-CONT", replica.pid())?;
     let pushed = other
-        .push(message().durability(replicated(1, LIMIT)))
+        .push_message(message().durability(replicated(1, LIMIT)))
         .await?;
     assert_eq!(pushed, Pushed::Exists(State::Scheduled));
     Ok(())
@@ -127,7 +132,11 @@ async fn waiting_for_a_replica_delays_no_other_call() -> Result<()> {
     signal("-STOP", replica.pid())?;
     let waiting = tokio::spawn({
         let queue = setup.queue.clone().durability(replicated(1, LIMIT));
-        async move { queue.push(Message::new("x").id("slow").due(HOUR)).await }
+        async move {
+            queue
+                .push_message(Message::new("x").id("slow").due(HOUR))
+                .await
+        }
     });
     until(
         "the push",
@@ -139,12 +148,14 @@ async fn waiting_for_a_replica_delays_no_other_call() -> Result<()> {
     assert_eq!(
         setup
             .queue
-            .push(Message::new("y").id("quick").due(HOUR))
+            .push_message(Message::new("y").id("quick").due(HOUR))
             .await?,
         Pushed::Created
     );
     expect_unconfirmed(
-        other.push(Message::new("y").id("quick").due(HOUR)).await,
+        other
+            .push_message(Message::new("y").id("quick").due(HOUR))
+            .await,
         "quick",
     );
     assert!(!waiting.is_finished(), "it waits for the replica");
@@ -161,7 +172,7 @@ async fn call_behind_a_long_wait_is_not_both_failed_and_applied() -> Result<()> 
     assert_eq!(
         setup
             .queue
-            .push(Message::new("x").id("moved").due(HOUR))
+            .push_message(Message::new("x").id("moved").due(HOUR))
             .await?,
         Pushed::Created
     );
@@ -171,7 +182,11 @@ async fn call_behind_a_long_wait_is_not_both_failed_and_applied() -> Result<()> 
         .durability(replicated(1, Duration::from_secs(6)));
     let waiting = tokio::spawn({
         let alone = alone.clone();
-        async move { alone.push(Message::new("x").id("slow").due(HOUR)).await }
+        async move {
+            alone
+                .push_message(Message::new("x").id("slow").due(HOUR))
+                .await
+        }
     });
     until(
         "the push",
@@ -198,7 +213,7 @@ async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
             setup.queue.clone(),
             Message::new("x").id(format!("{number}")).due(HOUR),
         );
-        tokio::spawn(async move { queue.push(message.durability(durability)).await })
+        tokio::spawn(async move { queue.push_message(message.durability(durability)).await })
     };
     let pushes: Vec<_> = (0..60).map(push).collect();
     let waiting = async || {
@@ -272,7 +287,7 @@ async fn cancels_and_other_changes_wait_too() -> Result<()> {
     let (setup, replica) = setup().await?;
     let message = |id: &str| Message::new("x").id(id).due(HOUR);
     for id in ["a", "b", "c"] {
-        setup.queue.push(message(id)).await?;
+        setup.queue.push_message(message(id)).await?;
     }
     signal("-STOP", replica.pid())?;
     let queue = setup.queue.clone().durability(replicated(1, SHORT));
@@ -308,7 +323,7 @@ async fn durable_push_waits_for_disks_if_the_server_can() -> Result<()> {
             .await?;
         let pushed = setup
             .queue
-            .push(Message::new("x").id("a").due(HOUR).durability(fsynced))
+            .push_message(Message::new("x").id("a").due(HOUR).durability(fsynced))
             .await;
         if known != [Value::Nil] && appendonly == "yes" {
             assert_eq!(pushed?, Pushed::Created);
@@ -344,7 +359,7 @@ async fn the_rights_of_a_producer_suffice() -> Result<()> {
     let (setup, _replica) = setup().await?;
     setup
         .queue
-        .push(Message::new("x").id("made by an operator").due(HOUR))
+        .push_message(Message::new("x").id("made by an operator").due(HOUR))
         .await?;
     let rules = dueq::acl_rules("orders", dueq::Role::Producer)?;
     let words: Vec<_> = ["ACL", "SETUSER", "shop"]
@@ -360,11 +375,15 @@ async fn the_rights_of_a_producer_suffice() -> Result<()> {
         .queue("orders")?
         .durability(replicated(1, LIMIT));
     assert_eq!(
-        queue.push(Message::new("x").id("a").due(HOUR)).await?,
+        queue
+            .push_message(Message::new("x").id("a").due(HOUR))
+            .await?,
         Pushed::Created
     );
     assert_eq!(
-        queue.push(Message::new("x").id("a").due(HOUR)).await?,
+        queue
+            .push_message(Message::new("x").id("a").due(HOUR))
+            .await?,
         Pushed::Exists(State::Scheduled)
     );
     assert_eq!(queue.cancel("a").await?, Cancelled::Cancelled);

@@ -23,7 +23,7 @@ pub(super) fn wait(servers: &Failover, what: &str, look: impl Fn() -> Result<boo
 async fn new_master_that_evicts_is_rejected_until_reconfigured() -> Result<()> {
     let mut servers = start(1).await?;
     let queue = Client::connect(&servers.url()).await?.queue("orders")?;
-    let push = |id: &'static str| queue.push(Message::new("").id(id).due(HOUR));
+    let push = |id: &'static str| queue.push_message(Message::new("").id(id).due(HOUR));
     assert_eq!(push("before").await?, Pushed::Created);
     let old = servers.master()?.context("a master")?;
     let new = 1 - old;
@@ -69,7 +69,7 @@ async fn work_continues_when_an_operator_changes_the_master() -> Result<()> {
     let servers = start(1).await?;
     let queue = Client::connect(&servers.url()).await?.queue("orders")?;
     let (worker, mut handled) = acking(queue.worker());
-    queue.push(Message::new("x").id("before")).await?;
+    queue.push_message(Message::new("x").id("before")).await?;
     assert_eq!(handled.next().await?, "before");
     let old = servers.master()?.context("a master")?;
     servers.change_master()?;
@@ -77,7 +77,7 @@ async fn work_continues_when_an_operator_changes_the_master() -> Result<()> {
         Ok(servers.master()?.is_some_and(|new| new != old))
     })?;
     wait(&servers, "the old one to follow it", || servers.knows_all())?;
-    queue.push(Message::new("x").id("after")).await?;
+    queue.push_message(Message::new("x").id("after")).await?;
     assert_eq!(handled.next().await?, "after");
     worker.stop().await
 }
@@ -115,7 +115,7 @@ async fn failover_loses_unreplicated_writes_and_tokens_reveal_it() -> Result<()>
     };
     let message = |id: &str| Message::new("x").id(id).due(HOUR);
     queue
-        .push(
+        .push_message(
             message("leased")
                 .due(Duration::ZERO)
                 .durability(Durability::Replicated {
@@ -126,9 +126,12 @@ async fn failover_loses_unreplicated_writes_and_tokens_reveal_it() -> Result<()>
         .await?;
     let master = cut_off(&servers)?;
     let granted = claim_one(&queue).await?;
-    assert_eq!(queue.push(message("acknowledged")).await?, Pushed::Created);
+    assert_eq!(
+        queue.push_message(message("acknowledged")).await?,
+        Pushed::Created
+    );
     let error = queue
-        .push(message("refused").durability(replicated))
+        .push_message(message("refused").durability(replicated))
         .await
         .expect_err("no replica has it");
     assert_eq!(
@@ -186,7 +189,7 @@ async fn a_replaced_master_that_wakes_confirms_nothing() -> Result<()> {
         timeout: LIMIT,
     };
     let pushed = queue
-        .push(Message::new("x").id("before").due(HOUR).durability(before))
+        .push_message(Message::new("x").id("before").due(HOUR).durability(before))
         .await?;
     assert_eq!(pushed, Pushed::Created);
     let old = servers.master()?.context("a master")?;
@@ -196,7 +199,7 @@ async fn a_replaced_master_that_wakes_confirms_nothing() -> Result<()> {
     })?;
     assert_eq!(
         queue
-            .push(Message::new("x").id("meanwhile").due(HOUR))
+            .push_message(Message::new("x").id("meanwhile").due(HOUR))
             .await?,
         Pushed::Created
     );
@@ -209,7 +212,7 @@ async fn a_replaced_master_that_wakes_confirms_nothing() -> Result<()> {
         timeout: Duration::from_millis(100),
     };
     let error = split
-        .push(
+        .push_message(
             Message::new("x")
                 .id("split")
                 .due(HOUR)
@@ -245,7 +248,7 @@ async fn unknown_service_and_unreachable_sentinels() -> Result<()> {
     Client::connect(&some_down)
         .await?
         .queue("q")?
-        .push(Message::new("x"))
+        .push_message(Message::new("x"))
         .await?;
     let error = within(
         "an error",

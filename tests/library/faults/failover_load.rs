@@ -45,7 +45,7 @@ async fn produce(
         } else {
             fastrand::u64(0..4_000)
         });
-        let push = || queue.push(Message::new(id.as_bytes()).id(&id).due(delay));
+        let push = || queue.push_message(Message::new(id.as_bytes()).id(&id).due(delay));
         while let Err(error) = push().await {
             assert!(error.is_retryable(), "{error:?}");
             if stop.is_cancelled() {

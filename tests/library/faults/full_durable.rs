@@ -121,7 +121,7 @@ impl Verb {
                     .bury("why")
                     .await?;
             }
-            _ => assert_eq!(queue.push(message(id)).await?, Pushed::Created),
+            _ => assert_eq!(queue.push_message(message(id)).await?, Pushed::Created),
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Verb {
     /// Makes the call. A reply that reports no change is a failure.
     async fn call(self, queue: &Queue, id: &str) -> Result<(), Error> {
         match self {
-            Self::Push => assert_eq!(queue.push(message(id)).await?, Pushed::Created),
+            Self::Push => assert_eq!(queue.push_message(message(id)).await?, Pushed::Created),
             Self::Cancel => assert_eq!(queue.cancel(id).await?, Cancelled::Cancelled),
             Self::Reschedule => {
                 let moved = queue.reschedule(id, 2 * HOUR).await?;
@@ -216,7 +216,7 @@ async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
     let direct = &bench.setup.queue;
     let queue = bench.proxied.clone().durability(REPLICATED);
     for id in ["run", "moved", "replaced", "cancelled", "denied"] {
-        direct.push(message(id)).await?;
+        direct.push_message(message(id)).await?;
     }
     bench.setup.server.command(&["SCRIPT", "LOAD", UPSERT])?;
     bench.proxy.after_call_of(RUN_NOW, &KILL);
@@ -225,7 +225,7 @@ async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
     expect_unconfirmed(queue.reschedule("moved", 2 * HOUR).await, "moved")?;
     bench.proxy.after_call_of(UPSERT, &KILL);
     let replaced = queue
-        .push(message("replaced").on_conflict(OnConflict::Replace))
+        .push_message(message("replaced").on_conflict(OnConflict::Replace))
         .await;
     expect_unconfirmed(replaced, "replaced")?;
     // The client repeats an idempotent call and then waits for it.
@@ -258,7 +258,7 @@ fn expect_unconfirmed<T: Debug>(result: Result<T, Error>, id: &str) -> Result<St
 async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
     let bench = bench().await?;
     let direct = &bench.setup.queue;
-    direct.push(message("id")).await?;
+    direct.push_message(message("id")).await?;
     signal("-STOP", bench.replica.pid())?;
     bench.setup.server.command(&FULL)?;
     assert_eq!(direct.cancel("id").await?, Cancelled::Cancelled);
@@ -287,7 +287,7 @@ async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
 #[tokio::test]
 async fn a_wait_leaves_a_deleted_queue_alone() -> Result<()> {
     let bench = bench().await?;
-    bench.setup.queue.push(message("id")).await?;
+    bench.setup.queue.push_message(message("id")).await?;
     let queue = bench.proxied.clone().durability(Durability::Replicated {
         replicas: 1,
         timeout: Duration::from_secs(1),

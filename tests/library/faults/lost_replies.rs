@@ -42,7 +42,9 @@ async fn retry_with_a_lost_reply_is_charged_once() -> Result<()> {
 #[tokio::test]
 async fn cancel_with_a_lost_reply_still_reports_cancelled() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    queue.push(Message::new("").id("id").due(HOUR)).await?;
+    queue
+        .push_message(Message::new("").id("id").due(HOUR))
+        .await?;
     proxy.cut_reply_of(CANCEL);
     assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
     assert_eq!(proxy.cuts(), 1);
@@ -55,7 +57,9 @@ async fn cancel_with_a_lost_reply_still_reports_cancelled() -> Result<()> {
 async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     for (due, state) in [(HOUR, State::Scheduled), (Duration::ZERO, State::Leased)] {
-        queue.push(Message::new("old").id("id").due(HOUR)).await?;
+        queue
+            .push_message(Message::new("old").id("id").due(HOUR))
+            .await?;
         let cuts = proxy.cuts();
         proxy.cut_reply_of(CANCEL);
         proxy.shut();
@@ -72,7 +76,7 @@ async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
         assert_eq!(
             setup
                 .queue
-                .push(Message::new("new").id("id").due(due))
+                .push_message(Message::new("new").id("id").due(due))
                 .await?,
             Pushed::Created
         );
@@ -111,7 +115,9 @@ async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
 #[tokio::test]
 async fn unrepeatable_call_with_a_lost_reply_reports_unknown() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    queue.push(Message::new("old").id("id").due(HOUR)).await?;
+    queue
+        .push_message(Message::new("old").id("id").due(HOUR))
+        .await?;
 
     proxy.cut_reply_of(RESCHEDULE);
     let error = queue.reschedule("id", 2 * HOUR).await.expect_err("unknown");
@@ -126,7 +132,7 @@ async fn unrepeatable_call_with_a_lost_reply_reports_unknown() -> Result<()> {
         .id("id")
         .due(HOUR)
         .on_conflict(OnConflict::Replace);
-    let error = queue.push(replace).await.expect_err("unknown");
+    let error = queue.push_message(replace).await.expect_err("unknown");
     assert_eq!(
         (error.was_applied(), error.kind()),
         (Applied::Unknown, ErrorKind::Unavailable),
@@ -195,7 +201,7 @@ async fn claim_with_a_lost_reply_is_repeated() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     for id in ["first", "second"] {
         queue
-            .push(
+            .push_message(
                 Message::new("")
                     .id(id)
                     .due(std::time::SystemTime::UNIX_EPOCH),
@@ -228,8 +234,8 @@ async fn push_beside_an_upsert_is_repeated_after_a_lost_reply() -> Result<()> {
         .due(HOUR)
         .on_conflict(OnConflict::Replace);
     let (pushed, upserted) = tokio::join!(
-        queue.push(Message::new("p").id("push").due(HOUR)),
-        queue.push(upsert),
+        queue.push_message(Message::new("p").id("push").due(HOUR)),
+        queue.push_message(upsert),
     );
     assert_eq!(pushed?, Pushed::Exists(State::Scheduled));
     assert_eq!(proxy.cuts(), 1);

@@ -25,7 +25,7 @@ fn lateness(queue: &dueq::Queue) -> (Running, Seen<Duration>) {
 async fn fires(queue: &dueq::Queue, seen: &mut Seen<Duration>) -> Result<()> {
     for delay in [0, 20, 150, 300, 1_200, 5, 40] {
         queue
-            .push(Message::new("").due(Duration::from_millis(delay)))
+            .push_message(Message::new("").due(Duration::from_millis(delay)))
             .await?;
         let late = seen.next().await?;
         assert!(late < FALLBACK_LIMIT, "due after {delay} ms, {late:?} late");
@@ -138,7 +138,7 @@ async fn forged_notices_change_nothing() -> Result<()> {
     let mut redis = setup.redis().await?;
     setup
         .queue
-        .push(Message::new("").id("far").due(crate::support::HOUR))
+        .push_message(Message::new("").id("far").due(crate::support::HOUR))
         .await?;
     for forged in [
         "0",

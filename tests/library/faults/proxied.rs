@@ -37,7 +37,9 @@ async fn push_with_a_lost_reply_is_repeated_and_stored_once() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     proxy.cut_reply_of(PUSH);
     assert_eq!(
-        queue.push(Message::new("a").id("id").due(HOUR)).await?,
+        queue
+            .push_message(Message::new("a").id("id").due(HOUR))
+            .await?,
         Pushed::Exists(State::Scheduled)
     );
     assert_eq!(proxy.cuts(), 1);
@@ -52,14 +54,14 @@ async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     setup
         .queue
-        .push(Message::new("").id("other").due(HOUR))
+        .push_message(Message::new("").id("other").due(HOUR))
         .await?;
     setup
         .queue
         .configure(Limits::new().max_messages(Some(1)))
         .await?;
     let error = queue
-        .push(Message::new("").id("id"))
+        .push_message(Message::new("").id("id"))
         .await
         .expect_err("no room");
     assert_eq!(
@@ -69,7 +71,7 @@ async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
     );
     proxy.cut_reply_of(PUSH);
     let error = queue
-        .push(Message::new("").id("id"))
+        .push_message(Message::new("").id("id"))
         .await
         .expect_err("no room");
     assert_eq!(proxy.cuts(), 1);
@@ -89,9 +91,9 @@ async fn repeated_push_of_an_acked_message_delivers_nothing() -> Result<()> {
     for round in 0..20 {
         proxy.cut_reply_of(PUSH);
         let id = format!("{round}");
-        let pushed = queue.push(Message::new("").id(&id)).await?;
+        let pushed = queue.push_message(Message::new("").id(&id)).await?;
         assert!(
-            matches!(pushed, Pushed::Exists(_) | Pushed::Finished),
+            matches!(pushed.outcome(), Pushed::Exists(_) | Pushed::Finished),
             "{pushed:?}"
         );
         assert_eq!(seen.next().await?, id);
@@ -160,7 +162,7 @@ async fn repeated_batch_of_acked_messages_delivers_nothing() -> Result<()> {
 async fn batch_with_a_lost_reply_answers_each_caller_correctly() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     queue
-        .push(Message::new("old").id("there").due(HOUR))
+        .push_message(Message::new("old").id("there").due(HOUR))
         .await?;
     proxy.cut_reply_of(PUSH);
     let results = queue
@@ -171,7 +173,9 @@ async fn batch_with_a_lost_reply_answers_each_caller_correctly() -> Result<()> {
         .await;
     assert_eq!(proxy.cuts(), 1);
     assert!(
-        matches!(results[0], Ok(Pushed::Exists(State::Scheduled))),
+        results[0]
+            .as_ref()
+            .is_ok_and(|receipt| *receipt == Pushed::Exists(State::Scheduled)),
         "{:?}",
         results[0]
     );
@@ -214,7 +218,7 @@ async fn error_of_an_unknown_push_names_the_new_message() -> Result<()> {
             .on_conflict(OnConflict::Replace)
     };
     proxy.cut_reply_of(UPSERT);
-    let mut errors = vec![queue.push(made()).await.expect_err("unknown")];
+    let mut errors = vec![queue.push_message(made()).await.expect_err("unknown")];
     proxy.cut_reply_of(UPSERT);
     errors.extend(
         queue
@@ -230,7 +234,7 @@ async fn error_of_an_unknown_push_names_the_new_message() -> Result<()> {
     }
     assert_eq!(errors.len(), 3);
     let refused = queue
-        .push(Message::new("").id(""))
+        .push_message(Message::new("").id(""))
         .await
         .expect_err("no id");
     assert_eq!(

@@ -26,7 +26,9 @@ async fn killed_server_restarts_without_losing_messages() -> Result<()> {
         async move {
             for id in ids(600) {
                 let delay = Duration::from_millis(fastrand::u64(0..50));
-                queue.push(Message::new("").id(&id).due(delay)).await?;
+                queue
+                    .push_message(Message::new("").id(&id).due(delay))
+                    .await?;
                 let _ = pushed.send(());
             }
             anyhow::Ok(())
@@ -61,7 +63,7 @@ async fn every_state_survives_a_restart_of_the_server() -> Result<()> {
         delivery.bury("before the restart").await?;
     }
     queue
-        .push(Message::new("later").id("later").due(HOUR))
+        .push_message(Message::new("later").id("later").due(HOUR))
         .await?;
     setup.promote(10).await?;
     let counts = |stats: dueq::Stats| {
@@ -111,14 +113,17 @@ async fn frozen_server_stores_each_message_once() -> Result<()> {
     for id in ids(50) {
         let (queue, sender) = (queue.clone(), sender.clone());
         tokio::spawn(async move {
-            let _ = sender.send(queue.push(Message::new("").id(id).due(HOUR)).await);
+            let _ = sender.send(queue.push_message(Message::new("").id(id).due(HOUR)).await);
         });
     }
     let ack = tokio::spawn(async move { delivery.ack().await });
     tokio::time::sleep(Duration::from_millis(6_500)).await; // length of the freeze
     signal("-CONT", setup.server.pid())?;
     for answer in answers.take(50).await? {
-        assert!(matches!(answer?, Pushed::Created | Pushed::Exists(_)));
+        assert!(matches!(
+            answer?.outcome(),
+            Pushed::Created | Pushed::Exists(_)
+        ));
     }
     assert!(matches!(ack.await??, Settled::Done | Settled::Gone));
     let stats = queue.stats().await?;
@@ -135,7 +140,9 @@ async fn flushed_scripts_are_loaded_again() -> Result<()> {
     let queue = &setup.queue;
     for round in 0..20 {
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
-        queue.push(Message::new("").id(format!("{round}"))).await?;
+        queue
+            .push_message(Message::new("").id(format!("{round}")))
+            .await?;
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
         let delivery = claim_one(queue).await?;
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
@@ -160,7 +167,7 @@ async fn repeated_script_flushes_stop_no_call() -> Result<()> {
     for id in ids(300) {
         setup
             .queue
-            .push(
+            .push_message(
                 Message::new("")
                     .id(id)
                     .due(Duration::from_millis(fastrand::u64(0..20))),

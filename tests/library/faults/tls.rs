@@ -121,7 +121,7 @@ async fn works(url: &str, options: &ClientOptions) -> Result<()> {
     let queue = Client::connect_with(url, options).await?.queue("orders")?;
     let (worker, mut handled) = acking(queue.worker());
     queue
-        .push(Message::new("x").id("x").due(Duration::from_millis(20)))
+        .push_message(Message::new("x").id("x").due(Duration::from_millis(20)))
         .await?;
     assert_eq!(handled.next().await?, "x");
     worker.stop().await

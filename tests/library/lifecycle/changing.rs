@@ -14,7 +14,9 @@ async fn cancel_reports_the_winner_in_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.cancel("id").await?, Cancelled::Absent);
-    queue.push(Message::new("").id("id").due(HOUR)).await?;
+    queue
+        .push_message(Message::new("").id("id").due(HOUR))
+        .await?;
     assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
     assert_eq!(
         queue.cancel("id").await?,
@@ -58,7 +60,7 @@ async fn exactly_one_of_cancel_and_claim_wins() -> Result<()> {
         // Due at about the time when the cancel arrives.
         setup
             .queue
-            .push(
+            .push_message(
                 Message::new("")
                     .id(&id)
                     .due(Duration::from_millis(number % 3)),
@@ -119,7 +121,9 @@ async fn a_reschedule_answers_for_every_state() -> Result<()> {
 async fn reschedule_with_an_outdated_expected_time_is_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push(Message::new("").id("id").due(HOUR)).await?;
+    queue
+        .push_message(Message::new("").id("id").due(HOUR))
+        .await?;
     let first = queue.get("id").await?.expect("stored").time_ms;
     let (second, third) = (first + 1_000, first + 2_000);
     assert_eq!(
@@ -145,7 +149,9 @@ async fn run_now_answers_for_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.run_now("id").await?, RunNow::Absent);
-    queue.push(Message::new("").id("id").due(HOUR)).await?;
+    queue
+        .push_message(Message::new("").id("id").due(HOUR))
+        .await?;
     assert_eq!(queue.run_now("id").await?, RunNow::Moved);
     assert_eq!(
         queue.run_now("id").await?,
@@ -168,7 +174,9 @@ async fn run_now_and_reschedule_wake_a_worker() -> Result<()> {
     let queue = &setup.queue;
     let (worker, mut seen) = acking(queue.worker());
     for id in ["moved", "run"] {
-        queue.push(Message::new("").id(id).due(HOUR)).await?;
+        queue
+            .push_message(Message::new("").id(id).due(HOUR))
+            .await?;
     }
     queue.run_now("run").await?;
     assert_eq!(seen.next().await?, "run");
@@ -183,7 +191,7 @@ async fn requeue_resets_a_message_and_accepts_only_dead_ones() -> Result<()> {
     let queue = &setup.queue;
     assert_eq!(queue.requeue("id").await?, Requeued::Absent);
     queue
-        .push(Message::new("payload").id("id").due(HOUR).max_attempts(2))
+        .push_message(Message::new("payload").id("id").due(HOUR).max_attempts(2))
         .await?;
     assert_eq!(
         queue.requeue("id").await?,
@@ -218,7 +226,9 @@ async fn requeue_revives_all_dead_and_leaves_the_others_alone() -> Result<()> {
     for delivery in claim(queue, 1_200).await? {
         delivery.bury("no").await?;
     }
-    queue.push(Message::new("").id("waits").due(HOUR)).await?;
+    queue
+        .push_message(Message::new("").id("waits").due(HOUR))
+        .await?;
     assert_eq!(queue.requeue_all().await?, 1_200);
     let stats = queue.stats().await?;
     assert_eq!(

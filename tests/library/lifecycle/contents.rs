@@ -68,7 +68,9 @@ async fn every_id_works_for_every_verb() -> Result<()> {
     for id in ids {
         let shown = String::from_utf8_lossy(id);
         assert_eq!(
-            queue.push(Message::new("a").id(id).due(HOUR)).await?,
+            queue
+                .push_message(Message::new("a").id(id).due(HOUR))
+                .await?,
             Pushed::Created,
             "{shown}"
         );
@@ -118,7 +120,9 @@ async fn largest_payloads_are_stored_and_granted_one_at_a_time() -> Result<()> {
         .await?;
     let large = vec![0xA5; 16 * 1024 * 1024];
     for id in ["one", "two"] {
-        queue.push(Message::new(large.clone()).id(id)).await?;
+        queue
+            .push_message(Message::new(large.clone()).id(id))
+            .await?;
     }
     for id in ["one", "two"] {
         let deliveries = queue.claim(2, crate::support::LONG).await?;
@@ -132,10 +136,12 @@ async fn largest_payloads_are_stored_and_granted_one_at_a_time() -> Result<()> {
 #[tokio::test]
 async fn ids_made_by_the_library_are_unique_and_rise() -> Result<()> {
     let setup = setup().await?;
-    let messages: Vec<Message> = (0..500).map(|_| Message::new("").due(HOUR)).collect();
+    let messages: Vec<Message> = (0..500)
+        .map(|_| Message::new("").new_id().due(HOUR))
+        .collect();
     let ids: Vec<Vec<u8>> = messages
         .iter()
-        .map(|message| message.id_bytes().to_vec())
+        .map(|message| message.id_bytes().expect("a new id").to_vec())
         .collect();
     assert!(ids.is_sorted_by(|a, b| a < b));
     crate::support::push_all(&setup.queue, messages).await

@@ -17,7 +17,10 @@ async fn busy_claimer_never_gets_a_message_early() -> Result<()> {
     for round in 0..60 {
         let delay = Duration::from_micros(3_000 + 217 * round);
         let pushed_us = server_us(&mut redis).await?;
-        setup.queue.push(Message::new("").due(delay)).await?;
+        setup
+            .queue
+            .push_message(Message::new("").due(delay))
+            .await?;
         let delivery = claim_one(&setup.queue).await?;
         let claimed_us = server_us(&mut redis).await?;
         let taken = Duration::from_micros(claimed_us - pushed_us);
@@ -84,7 +87,7 @@ async fn a_moment_is_kept_to_the_millisecond_rounded_up() -> Result<()> {
     let moment = SystemTime::now() + HOUR;
     setup
         .queue
-        .push(Message::new("").id("moment").due(moment))
+        .push_message(Message::new("").id("moment").due(moment))
         .await?;
     let stored = setup.queue.get("moment").await?.expect("stored");
     let micros = moment.duration_since(SystemTime::UNIX_EPOCH)?.as_nanos();
@@ -101,7 +104,7 @@ async fn a_delay_is_counted_from_the_servers_clock_not_ours() -> Result<()> {
     let before_us = server_us(&mut redis).await?;
     setup
         .queue
-        .push(Message::new("").id("hour").due(HOUR))
+        .push_message(Message::new("").id("hour").due(HOUR))
         .await?;
     let after_us = server_us(&mut redis).await?;
     let due_us = setup.queue.get("hour").await?.expect("stored").time_ms * 1_000;
@@ -125,11 +128,10 @@ async fn past_due_time_is_due_at_once_and_its_lateness_counts() -> Result<()> {
         Message::new("").id("unsaid"),
     ];
     for message in moments {
-        let id = message.id_bytes().to_vec();
-        setup.queue.push(message).await?;
+        let receipt = setup.queue.push_message(message).await?;
         let delivery = claim_one(&setup.queue).await?;
-        assert_eq!(delivery.id_bytes(), id);
-        if id == b"an hour ago" {
+        assert_eq!(delivery.id_bytes(), receipt.id_bytes());
+        if receipt.id() == "an hour ago" {
             assert!(
                 delivery.lateness() >= HOUR - Duration::from_secs(1),
                 "{:?}",
@@ -146,11 +148,11 @@ async fn a_hundred_years_can_be_waited_for() -> Result<()> {
     let century = Duration::from_secs(36_525 * 86_400);
     setup
         .queue
-        .push(Message::new("").id("delay").due(century))
+        .push_message(Message::new("").id("delay").due(century))
         .await?;
     setup
         .queue
-        .push(
+        .push_message(
             Message::new("")
                 .id("moment")
                 .due(SystemTime::now() + century - HOUR),
@@ -166,9 +168,11 @@ async fn after_a_reschedule_only_the_new_time_counts() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
-        .push(Message::new("").id("later").due(Duration::from_millis(30)))
+        .push_message(Message::new("").id("later").due(Duration::from_millis(30)))
         .await?;
-    queue.push(Message::new("").id("sooner").due(HOUR)).await?;
+    queue
+        .push_message(Message::new("").id("sooner").due(HOUR))
+        .await?;
     assert!(matches!(
         queue.reschedule("later", HOUR).await?,
         Rescheduled::Moved(_)
@@ -196,7 +200,7 @@ async fn counts_show_that_a_message_is_due() -> Result<()> {
     let setup = setup().await?;
     setup
         .queue
-        .push(Message::new("").due(Duration::from_millis(20)))
+        .push_message(Message::new("").due(Duration::from_millis(20)))
         .await?;
     let overdue = until(
         "an overdue message",

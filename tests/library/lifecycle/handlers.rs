@@ -15,7 +15,10 @@ where
     S: dueq::IntoSettlement + Send + 'static,
 {
     let worker = Running::start(setup.queue.worker().retry(retry), handler);
-    setup.queue.push(Message::new("payload").id("id")).await?;
+    setup
+        .queue
+        .push_message(Message::new("payload").id("id"))
+        .await?;
     let settled = |stats: &dueq::Stats| stats.claimed > 0 && stats.leased == 0;
     stats_until(&setup.queue, "the settlement", settled).await?;
     worker.stop().await?;
@@ -117,7 +120,7 @@ async fn a_released_delivery_comes_back_uncharged() -> Result<()> {
         async { Settlement::Release }
     };
     let worker = Running::start(setup.queue.worker(), handler);
-    setup.queue.push(Message::new("")).await?;
+    setup.queue.push_message(Message::new("")).await?;
     let handled = seen.take(3).await?;
     assert!(
         handled.iter().all(|&one| one == (1, handled[0].1)),
@@ -193,7 +196,7 @@ async fn handler_beyond_its_time_limit_is_dropped_and_retried() -> Result<()> {
         .time_limit(Duration::from_millis(30))
         .retry(hourly());
     let worker = Running::start(worker, handler);
-    setup.queue.push(Message::new("").id("id")).await?;
+    setup.queue.push_message(Message::new("").id("id")).await?;
     drops.next().await?;
     stats_until(&setup.queue, "the retry", |stats| stats.retried == 1).await?;
     let stored = setup.queue.get("id").await?.expect("scheduled");
@@ -221,7 +224,7 @@ async fn busy_handler_that_never_yields_ends_at_its_time_limit() -> Result<()> {
         }
     };
     let worker = Running::start(worker, handler);
-    setup.queue.push(Message::new("").id("id")).await?;
+    setup.queue.push_message(Message::new("").id("id")).await?;
     stats_until(&setup.queue, "the retry", |stats| stats.retried == 1).await?;
     worker.stop().await
 }
@@ -241,7 +244,7 @@ async fn every_panic_of_a_handler_settles_its_message() -> Result<()> {
         drop(bomb);
     };
     let worker = Running::start(worker, handler);
-    one.queue.push(Message::new("").id("id")).await?;
+    one.queue.push_message(Message::new("").id("id")).await?;
     stats_until(&one.queue, "the retry", |stats| stats.retried == 1).await?;
     worker.stop().await?;
 

@@ -37,7 +37,7 @@ async fn queue_exists_from_its_first_push_to_its_deletion() -> Result<()> {
         "reading creates no queue"
     );
     assert!(!queue.exists().await?);
-    queue.push(Message::new("").due(HOUR)).await?;
+    queue.push_message(Message::new("").due(HOUR)).await?;
     assert!(queue.exists().await?);
     assert!(queue.delete().await?);
     assert!(!queue.exists().await?);
@@ -120,7 +120,7 @@ async fn a_message_is_shown_in_every_state() -> Result<()> {
     let queue = &setup.queue;
     assert_eq!(queue.get("id").await?, None);
     queue
-        .push(Message::new("payload").id("id").due(HOUR).max_attempts(9))
+        .push_message(Message::new("payload").id("id").due(HOUR).max_attempts(9))
         .await?;
     let scheduled = queue.get("id").await?.expect("scheduled");
     assert_eq!(
@@ -180,7 +180,7 @@ async fn queues_of_one_server_know_nothing_of_each_other() -> Result<()> {
         setup
             .client
             .queue(name)?
-            .push(Message::new(name).id("the same").due(HOUR))
+            .push_message(Message::new(name).id("the same").due(HOUR))
             .await?;
     }
     for name in names {

@@ -29,7 +29,7 @@ async fn a_message_dies_at_its_own_limit_else_at_the_queues() -> Result<()> {
     ] {
         let message = Message::new("").id(id);
         queue
-            .push(limit.map_or(message.clone(), |limit| message.max_attempts(limit)))
+            .push_message(limit.map_or(message.clone(), |limit| message.max_attempts(limit)))
             .await?;
     }
     let mut handled = seen.take(2 + 1 + 6 + 4).await?;
@@ -61,7 +61,7 @@ async fn a_message_dies_at_its_own_limit_else_at_the_queues() -> Result<()> {
 #[tokio::test]
 async fn default_limit_is_twenty_attempts() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push(Message::new("").id("id")).await?;
+    setup.queue.push_message(Message::new("").id("id")).await?;
     for attempt in 1..=20 {
         let delivery = claim_one(&setup.queue).await?;
         assert_eq!(delivery.attempt(), attempt);
@@ -133,11 +133,11 @@ async fn limits_can_be_set_read_and_are_kept_when_others_are_set() -> Result<()>
     assert_eq!((stats.max_attempts, stats.max_crashes), (7, 0));
     assert_eq!((stats.max_payload_bytes, stats.max_messages), (10, 2));
     assert_eq!(
-        queue.push(Message::new("0123456789")).await?,
+        queue.push_message(Message::new("0123456789")).await?,
         Pushed::Created
     );
     let error = queue
-        .push(Message::new("0123456789+"))
+        .push_message(Message::new("0123456789+"))
         .await
         .expect_err("too large");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);

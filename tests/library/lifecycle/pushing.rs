@@ -13,7 +13,7 @@ async fn a_message_is_pushed_delivered_and_acked_once() -> Result<()> {
     let rate = (u64::MAX, "größer als 2^53 \u{1f4e6}".to_owned());
     let pushed = setup
         .queue
-        .push(
+        .push_message(
             Message::json(&rate)?
                 .id("order:42")
                 .due(Duration::from_millis(5)),
@@ -45,17 +45,23 @@ async fn a_message_is_pushed_delivered_and_acked_once() -> Result<()> {
 async fn push_of_an_existing_id_changes_nothing_in_any_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    let push = async |text: &str| queue.push(Message::new(text).id("id").due(HOUR)).await;
+    let push = async |text: &str| {
+        queue
+            .push_message(Message::new(text).id("id").due(HOUR))
+            .await
+    };
     assert_eq!(push("first").await?, Pushed::Created);
     assert_eq!(push("second").await?, Pushed::Exists(State::Scheduled));
     queue.run_now("id").await?;
-    queue.push(Message::new("").id("other").due(HOUR)).await?;
+    queue
+        .push_message(Message::new("").id("other").due(HOUR))
+        .await?;
     queue.run_now("other").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(delivery.payload(), b"first");
     setup.promote(1).await?;
     assert_eq!(
-        queue.push(Message::new("").id("other")).await?,
+        queue.push_message(Message::new("").id("other")).await?,
         Pushed::Exists(State::Ready)
     );
     assert_eq!(push("third").await?, Pushed::Exists(State::Leased));
@@ -66,7 +72,7 @@ async fn push_of_an_existing_id_changes_nothing_in_any_state() -> Result<()> {
         OnConflict::Replace,
     ] {
         let pushed = queue
-            .push(Message::new("fourth").id("id").on_conflict(conflict))
+            .push_message(Message::new("fourth").id("id").on_conflict(conflict))
             .await?;
         assert_eq!(pushed, Pushed::Exists(State::Dead), "{conflict:?}");
     }
@@ -80,11 +86,11 @@ async fn on_conflict_changes_only_waiting_messages() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
-        .push(Message::new("one").id("id").due(HOUR).max_attempts(3))
+        .push_message(Message::new("one").id("id").due(HOUR).max_attempts(3))
         .await?;
     let push = async |text: &str, delay: Duration, conflict| {
         queue
-            .push(Message::new(text).id("id").due(delay).on_conflict(conflict))
+            .push_message(Message::new(text).id("id").due(delay).on_conflict(conflict))
             .await
     };
 
@@ -112,7 +118,7 @@ async fn on_conflict_changes_only_waiting_messages() -> Result<()> {
     // Ready: two messages are due, and the claim takes one of them.
     queue.run_now("id").await?;
     queue
-        .push(
+        .push_message(
             Message::new("")
                 .id("earlier")
                 .due(std::time::SystemTime::UNIX_EPOCH),
@@ -152,7 +158,7 @@ async fn push_all_answers_in_order_and_an_invalid_item_fails_alone() -> Result<(
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
-        .push(Message::new("").id("message-0007").due(HOUR))
+        .push_message(Message::new("").id("message-0007").due(HOUR))
         .await?;
     let mut all = messages(2_000);
     all[3] = Message::new("").id("");
@@ -194,14 +200,14 @@ async fn pushes_of_one_id_from_many_tasks_create_it_once() -> Result<()> {
             let queue = setup.queue.clone();
             tokio::spawn(async move {
                 queue
-                    .push(Message::new(number.to_string()).id("one").due(HOUR))
+                    .push_message(Message::new(number.to_string()).id("one").due(HOUR))
                     .await
             })
         })
         .collect();
     let mut created = 0;
     for task in tasks {
-        match task.await?? {
+        match task.await??.outcome() {
             Pushed::Created => created += 1,
             other => assert_eq!(other, Pushed::Exists(State::Scheduled)),
         }
@@ -215,12 +221,12 @@ async fn dropped_push_does_not_affect_others() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     for round in 0..50 {
-        let dropped = queue.push(Message::new("").id(format!("dropped {round}")).due(HOUR));
+        let dropped = queue.push_message(Message::new("").id(format!("dropped {round}")).due(HOUR));
         // Poll once, which enqueues the push, then drop it.
         tokio::select! { biased; _ = dropped => {}, () = std::future::ready(()) => {} }
         assert_eq!(
             queue
-                .push(Message::new("").id(format!("kept {round}")).due(HOUR))
+                .push_message(Message::new("").id(format!("kept {round}")).due(HOUR))
                 .await?,
             Pushed::Created
         );
@@ -235,11 +241,11 @@ async fn dropped_push_does_not_affect_others() -> Result<()> {
 async fn lone_push_is_stored_though_its_caller_is_dropped() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push(Message::new("").due(HOUR)).await?; // connects
+    queue.push_message(Message::new("").due(HOUR)).await?; // connects
     for round in 1..=20 {
         // A push then needs a second call, which is not sent yet when its caller goes away.
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
-        let dropped = queue.push(Message::new("").due(HOUR));
+        let dropped = queue.push_message(Message::new("").due(HOUR));
         tokio::select! { biased; _ = dropped => {}, () = std::future::ready(()) => {} }
         stats_until(queue, "it is stored", |stats| stats.scheduled == round + 1).await?;
     }
@@ -250,15 +256,19 @@ async fn lone_push_is_stored_though_its_caller_is_dropped() -> Result<()> {
 async fn push_that_is_no_longer_polled_blocks_no_other() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push(Message::new("").due(HOUR)).await?; // connects
+    queue.push_message(Message::new("").due(HOUR)).await?; // connects
     setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
-    let mut left = std::pin::pin!(queue.push(Message::new("").due(HOUR)));
+    let mut left = std::pin::pin!(queue.push_message(Message::new("").due(HOUR)));
     tokio::select! { biased; _ = &mut left => {}, () = std::future::ready(()) => {} }
     for pushed in within("others push", queue.push_many(messages(1_000))).await? {
         assert_eq!(pushed?, Pushed::Created);
     }
     assert_eq!(
-        within("another pushes", queue.push(Message::new("").due(HOUR))).await??,
+        within(
+            "another pushes",
+            queue.push_message(Message::new("").due(HOUR))
+        )
+        .await??,
         Pushed::Created
     );
     assert_eq!(left.await?, Pushed::Created);
@@ -293,7 +303,7 @@ async fn full_queue_refuses_new_messages_until_there_is_room() -> Result<()> {
     assert_eq!(error.was_applied(), dueq::Applied::No);
     claim_one(queue).await?.ack().await?;
     assert_eq!(
-        queue.push(Message::new("").id("fits")).await?,
+        queue.push_message(Message::new("").id("fits")).await?,
         Pushed::Created
     );
     queue.configure(Limits::new().max_messages(None)).await?;
@@ -309,11 +319,19 @@ fn a_client_outlives_the_runtime_it_was_made_on() -> Result<()> {
     };
     let first = runtime()?;
     let setup = first.block_on(setup())?;
-    first.block_on(setup.queue.push(Message::new("").id("first").due(HOUR)))?;
+    first.block_on(
+        setup
+            .queue
+            .push_message(Message::new("").id("first").due(HOUR)),
+    )?;
     drop(first);
     let second = runtime()?;
     assert_eq!(
-        second.block_on(setup.queue.push(Message::new("").id("second").due(HOUR)))?,
+        second.block_on(
+            setup
+                .queue
+                .push_message(Message::new("").id("second").due(HOUR))
+        )?,
         Pushed::Created
     );
     assert_eq!(

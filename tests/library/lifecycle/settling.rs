@@ -178,7 +178,7 @@ async fn an_extension_only_ever_makes_a_lease_longer() -> Result<()> {
 async fn expired_lease_charges_a_crash_and_voids_the_token() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push(Message::new("").id("id")).await?;
+    queue.push_message(Message::new("").id("id")).await?;
     let late = claim_for(queue, Duration::from_millis(50)).await?;
     let (worker, mut seen) = acking(queue.worker().concurrency(1));
     assert_eq!(seen.next().await?, "id");
@@ -194,7 +194,7 @@ async fn attempt_is_the_sum_of_failures_and_crashes_plus_one() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     // A worker whose only handler is busy: it beats and reaps but claims nothing.
-    queue.push(Message::new("").id("busy")).await?;
+    queue.push_message(Message::new("").id("busy")).await?;
     let (worker, mut seen) = crate::support::holding(queue.worker().concurrency(1));
     seen.next().await?;
 

@@ -121,7 +121,7 @@ async fn torn_append_only_file_never_parts_claim_from_lease() -> Result<()> {
 async fn removed_lease_is_restored_while_its_handler_runs() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(1)));
-    setup.queue.push(Message::new("").id("id")).await?;
+    setup.queue.push_message(Message::new("").id("id")).await?;
     let delivery = seen.next().await?;
     assert_eq!(
         setup

@@ -17,7 +17,7 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     let setup = setup().await?;
     setup
         .queue
-        .push(Message::new("").id("far").due(HOUR))
+        .push_message(Message::new("").id("far").due(HOUR))
         .await?;
     // The server now has the script; otherwise the held reply could be a NOSCRIPT error.
     assert!(setup.queue.claim(1, LONG).await?.is_empty());
@@ -25,13 +25,16 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
     let (worker, mut seen) = acking(queue.worker());
     stats_until(&setup.queue, "a live worker", |stats| stats.nodes == 1).await?;
-    let (held, pushed) = tokio::join!(proxy.hold(), setup.queue.push(Message::new("").id("old")));
+    let (held, pushed) = tokio::join!(
+        proxy.hold(),
+        setup.queue.push_message(Message::new("").id("old"))
+    );
     held?;
     pushed?;
     setup.command::<()>(&["FLUSHALL"]).await?;
     setup
         .queue
-        .push(Message::new("").id("new").due(HOUR))
+        .push_message(Message::new("").id("new").due(HOUR))
         .await?;
     let emptied = || queue.metrics().count(Count::StoreEmptied);
     until(
@@ -43,7 +46,7 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     proxy.let_go();
     setup
         .queue
-        .push(Message::new("").id("last").due(Duration::from_millis(50)))
+        .push_message(Message::new("").id("last").due(Duration::from_millis(50)))
         .await?;
     while seen.next().await? != "last" {}
     // The node beats in the new queue after the late reply.

@@ -87,7 +87,7 @@ async fn recovers_within_fallback_from_a_leader_killed_before_due() -> Result<()
     // Nodes beat, and one becomes leader, once the queue exists.
     setup
         .queue
-        .push(Message::new("").id("far").due(Duration::from_secs(3_600)))
+        .push_message(Message::new("").id("far").due(Duration::from_secs(3_600)))
         .await?;
     let (mut kills, mut pushed) = (vec![0, 2, 20], 0);
     while let Some(&before_ms) = kills.last() {
@@ -208,7 +208,7 @@ async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<
     let mut all = Vec::new();
     for delay in [0, 20, 150, 300, 1_200, 5, 40, 0, 700, 90] {
         queue
-            .push(Message::new("").due(Duration::from_millis(delay)))
+            .push_message(Message::new("").due(Duration::from_millis(delay)))
             .await?;
         all.push(seen.next().await?);
     }
@@ -335,7 +335,7 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
         let id = format!("due within {away_ms} ms");
         setup
             .queue
-            .push(
+            .push_message(
                 Message::new("")
                     .id(&id)
                     .due(Duration::from_millis(away_ms / 2)),
@@ -350,7 +350,7 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
         // The same for a producer, with a message that no node knows.
         let id = format!("new after {away_ms} ms");
         assert_eq!(
-            setup.queue.push(Message::new("").id(&id)).await?,
+            setup.queue.push_message(Message::new("").id(&id)).await?,
             Pushed::Created
         );
         assert_eq!(seen.next().await?, id);

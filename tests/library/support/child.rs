@@ -131,7 +131,7 @@ async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
                 .await?;
         }
         Role::Once => {
-            queue.push(Message::new("once")).await?;
+            queue.push_message(Message::new("once")).await?;
             let delivery = claim_one(&queue).await?;
             assert_eq!(
                 (delivery.payload(), delivery.ack().await?),

@@ -180,10 +180,9 @@ async fn claim_until(queue: &Queue, count: usize, lease: Duration) -> Result<Vec
 
 /// Pushes `message`, which is due now, and claims it.
 pub(crate) async fn push_and_claim(queue: &Queue, message: Message) -> Result<Delivery> {
-    let id = message.id_bytes().to_vec();
-    queue.push(message).await?;
+    let receipt = queue.push_message(message).await?;
     let delivery = claim_one(queue).await?;
-    assert_eq!(delivery.id_bytes(), id);
+    assert_eq!(delivery.id_bytes(), receipt.id_bytes());
     Ok(delivery)
 }
 

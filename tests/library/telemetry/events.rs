@@ -59,7 +59,7 @@ async fn handler_run_is_a_span_with_its_outcome() -> Result<()> {
         let message = Message::new("").id(id);
         setup
             .queue
-            .push(if id == "die" {
+            .push_message(if id == "die" {
                 message.max_attempts(1)
             } else {
                 message
@@ -158,9 +158,12 @@ async fn the_trace_of_the_push_is_linked() -> Result<()> {
     let (worker, mut handled) = acking(setup.queue.worker());
     setup
         .queue
-        .push(Message::new("").id("traced").trace_parent(PARENT))
+        .push_message(Message::new("").id("traced").trace_parent(PARENT))
         .await?;
-    setup.queue.push(Message::new("").id("plain")).await?;
+    setup
+        .queue
+        .push_message(Message::new("").id("plain"))
+        .await?;
     handled.take(2).await?;
     worker.stop().await?;
     let spans = collector.spans();
@@ -182,7 +185,10 @@ async fn worker_reports_its_start_stop_and_released_messages() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let setup = setup().await?;
     let (worker, mut held) = holding(setup.queue.worker().concurrency(3).grace(Duration::ZERO));
-    setup.queue.push(Message::new("").id("held")).await?;
+    setup
+        .queue
+        .push_message(Message::new("").id("held"))
+        .await?;
     held.next().await?;
     let fields = ["concurrency", "lease_ms", "message", "node", "queue"];
     let started = one(&collector, "dueq.worker_started", "INFO", &fields).await?;
@@ -274,7 +280,7 @@ async fn emptied_store_and_unreachable_server_are_reported() -> Result<()> {
         async {}
     };
     let worker = Running::start(setup.queue.worker().lease(LONG), handler);
-    setup.queue.push(Message::new("")).await?;
+    setup.queue.push_message(Message::new("")).await?;
     handled.next().await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
     one(
@@ -303,7 +309,7 @@ async fn emptied_store_and_unreachable_server_are_reported() -> Result<()> {
         assert_eq!(entries[0].field("queue"), "orders", "{name}");
     }
     let (queue, message) = (setup.queue.clone(), Message::new("").id("waits").due(HOUR));
-    let pushing = tokio::spawn(async move { queue.push(message).await });
+    let pushing = tokio::spawn(async move { queue.push_message(message).await });
     let repeated = collector.wait("dueq.call_repeated", 1).await?;
     assert_eq!(
         (repeated[0].level.as_str(), repeated[0].names()),

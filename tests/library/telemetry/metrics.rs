@@ -37,19 +37,19 @@ async fn each_answer_to_a_producer_is_counted_once() -> Result<()> {
     assert_eq!(counted(&queue.metrics()), []);
     let message = |id: &str| Message::new("").id(id).due(HOUR);
     for id in ["a", "b", "c"] {
-        assert_eq!(queue.push(message(id)).await?, Pushed::Created);
+        assert_eq!(queue.push_message(message(id)).await?, Pushed::Created);
     }
-    queue.push(message("a")).await?;
+    queue.push_message(message("a")).await?;
     queue
-        .push(message("a").on_conflict(OnConflict::Reschedule))
+        .push_message(message("a").on_conflict(OnConflict::Reschedule))
         .await?;
     queue.cancel("a").await?;
-    assert_eq!(queue.push(message("a")).await?, Pushed::Created);
+    assert_eq!(queue.push_message(message("a")).await?, Pushed::Created);
     queue.cancel("a").await?;
     queue.cancel("unknown").await?;
     queue.reschedule("b", HOUR * 2).await?;
     // The library rejects one message, the queue the other.
-    assert!(queue.push(message("")).await.is_err());
+    assert!(queue.push_message(message("")).await.is_err());
     queue.configure(Limits::new().max_messages(Some(2))).await?;
     let results = queue
         .push_many([message("d"), message("\n"), message("b")])
@@ -107,7 +107,7 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
     )
     .await?;
     queue
-        .push(Message::new("").id("die").max_attempts(1))
+        .push_message(Message::new("").id("die").max_attempts(1))
         .await?;
     let ends = |metrics: &Metrics| {
         let ends = [
@@ -127,7 +127,7 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
     // A second worker, for this message only: on a slow machine the seven handlers above could
     // exceed 50 ms.
     let running = Running::start(worker.time_limit(Duration::from_millis(50)), handler);
-    queue.push(Message::new("").id("slow")).await?;
+    queue.push_message(Message::new("").id("slow")).await?;
     let metrics = metrics_until(queue, "the eighth end", |metrics| ends(metrics) == 8).await?;
     let expected = [
         ("push_created", 8),
@@ -283,7 +283,7 @@ async fn reaping_worker_counts_the_crashed_deliveries() -> Result<()> {
 async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
     let setup = setup().await?;
     let before = setup.client.connections_opened();
-    setup.queue.push(Message::new("").due(HOUR)).await?;
+    setup.queue.push_message(Message::new("").due(HOUR)).await?;
     let after = setup.client.connections_opened();
     assert_eq!(after, before + 1, "one for pushes");
     let mut redis = setup.redis().await?;
@@ -294,7 +294,7 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
     .await?;
     assert!(killed >= 2, "{killed}");
     assert_eq!(
-        setup.queue.push(Message::new("").due(HOUR)).await?,
+        setup.queue.push_message(Message::new("").due(HOUR)).await?,
         Pushed::Created
     );
     let metrics = setup.queue.metrics();
@@ -311,7 +311,12 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
         .command::<()>(&["SET", "dueq:{other}:messages", "mine"])
         .await?;
     let other = setup.client.queue("other")?;
-    assert!(other.push(Message::new("").due(HOUR)).await.is_err());
+    assert!(
+        other
+            .push_message(Message::new("").due(HOUR))
+            .await
+            .is_err()
+    );
     let delivery = push_and_claim(&setup.queue, Message::new("")).await?;
     setup
         .command::<()>(&["DEL", "dueq:{orders}:claims"])

@@ -84,19 +84,19 @@ async fn trace_parent_belongs_to_the_push_of_the_payload() -> Result<()> {
                 .and_then(|stored| stored.trace_parent),
         )
     };
-    queue.push(message(FIRST)).await?;
-    queue.push(message(SECOND)).await?;
+    queue.push_message(message(FIRST)).await?;
+    queue.push_message(message(SECOND)).await?;
     assert_eq!(parent().await?.as_deref(), Some(FIRST));
     queue
-        .push(message(SECOND).on_conflict(OnConflict::Reschedule))
+        .push_message(message(SECOND).on_conflict(OnConflict::Reschedule))
         .await?;
     assert_eq!(parent().await?.as_deref(), Some(FIRST));
     queue
-        .push(message(SECOND).on_conflict(OnConflict::Replace))
+        .push_message(message(SECOND).on_conflict(OnConflict::Replace))
         .await?;
     assert_eq!(parent().await?.as_deref(), Some(SECOND));
     queue
-        .push(
+        .push_message(
             Message::new("")
                 .id("id")
                 .on_conflict(OnConflict::Replace)
@@ -120,7 +120,7 @@ async fn invalid_trace_parent_is_rejected_before_the_push() -> Result<()> {
         "00-0-0-0",
     ] {
         let message = Message::new("").id("bad").trace_parent(bad);
-        let error = queue.push(message.clone()).await.expect_err(bad);
+        let error = queue.push_message(message.clone()).await.expect_err(bad);
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().starts_with("trace parent "), "{error}");
         let results = queue.push_many([message, good.clone()]).await;
@@ -142,7 +142,7 @@ async fn trace_parent_of_invalid_form_is_ignored() -> Result<()> {
     assert_eq!(
         setup
             .queue
-            .push(Message::new("").id("id").max_attempts(3))
+            .push_message(Message::new("").id("id").max_attempts(3))
             .await?,
         Pushed::Created
     );

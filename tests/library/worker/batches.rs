@@ -109,7 +109,7 @@ async fn a_panic_retries_each_delivery_and_they_come_alone() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_batch_ends_with_its_stop() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push(Message::new("")).await?;
+    setup.queue.push_message(Message::new("")).await?;
     let (sender, mut seen) = seen();
     let handler = move |batch: Batch<Vec<u8>>| {
         let _ = sender.send(batch.len());

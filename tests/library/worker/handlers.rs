@@ -39,8 +39,8 @@ async fn one_handler_with_state_serves_two_queues() -> Result<()> {
         .queue(queue, Arc::clone(&counter))
         .queue(&mails, Arc::clone(&counter))
         .spawn();
-    queue.push(Message::new("an order")).await?;
-    mails.push(Message::new("a mail")).await?;
+    queue.push_message(Message::new("an order")).await?;
+    mails.push_message(Message::new("a mail")).await?;
     for queue in [queue, &mails] {
         stats_until(queue, "acked", |stats| stats.acked == 1).await?;
     }
@@ -59,7 +59,10 @@ async fn a_function_may_take_the_value_of_the_payload() -> Result<()> {
             let _ = sender.send(value);
             async { Settlement::Ack }
         });
-    setup.queue.push(Message::new("the payload")).await?;
+    setup
+        .queue
+        .push_message(Message::new("the payload"))
+        .await?;
     assert_eq!(seen.take(1).await?, [b"the payload"]);
     Ok(worker.shutdown().await?)
 }
@@ -115,7 +118,7 @@ async fn the_first_layer_is_the_outermost() -> Result<()> {
             let _ = of_handler.send("handler");
             async {}
         });
-    setup.queue.push(Message::new("")).await?;
+    setup.queue.push_message(Message::new("")).await?;
     assert_eq!(seen.take(3).await?, ["outer", "inner", "handler"]);
     Ok(worker.shutdown().await?)
 }
@@ -129,7 +132,10 @@ async fn an_error_of_a_layer_is_a_retry() -> Result<()> {
         .retry(Retry::fixed(HOUR))
         .layer(TimeoutLayer::new(Duration::from_millis(1)))
         .spawn(|_: Delivery| std::future::pending::<()>());
-    setup.queue.push(Message::new("").id("slow")).await?;
+    setup
+        .queue
+        .push_message(Message::new("").id("slow"))
+        .await?;
     stats_until(&setup.queue, "retried", |stats| stats.retried == 1).await?;
     Ok(worker.shutdown().await?)
 }
@@ -158,7 +164,7 @@ async fn a_limit_layer_holds_across_queues() -> Result<()> {
         .spawn();
     for queue in [queue, &mails] {
         for _ in 0..20 {
-            queue.push(Message::new("")).await?;
+            queue.push_message(Message::new("")).await?;
         }
         stats_until(queue, "acked", |stats| stats.acked == 20).await?;
     }

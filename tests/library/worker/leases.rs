@@ -60,7 +60,7 @@ async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
             .concurrency(1),
         handler,
     );
-    setup.queue.push(Message::new("").id("id")).await?;
+    setup.queue.push_message(Message::new("").id("id")).await?;
     let (delivery, _) = seen.next().await?;
     assert!(!delivery.is_lost());
     let stolen = steal(&setup, &delivery).await?;
@@ -84,7 +84,7 @@ async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
 async fn handler_learns_that_its_message_was_flushed() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_millis(600)));
-    setup.queue.push(Message::new("")).await?;
+    setup.queue.push_message(Message::new("")).await?;
     let delivery = seen.next().await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
     crate::support::within("the loss", delivery.lost()).await?;
@@ -96,7 +96,7 @@ async fn handler_learns_that_its_message_was_flushed() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_lease_waits_for_a_worker() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push(Message::new("").id("id")).await?;
+    setup.queue.push_message(Message::new("").id("id")).await?;
     let first = claim_for(&setup.queue, Duration::from_millis(1)).await?;
     let mut redis = setup.redis().await?;
     let over = |us: &u64| us / 1_000 > first.deadline_ms() + 100;
@@ -223,7 +223,7 @@ async fn maximum_time_limits_mean_no_limit() -> Result<()> {
         .grace(Duration::MAX)
         .lease(Duration::from_millis(900));
     let (worker, mut seen) = holding(worker);
-    setup.queue.push(Message::new("").id("id")).await?;
+    setup.queue.push_message(Message::new("").id("id")).await?;
     let delivery = seen.next().await?;
     // The node is alive: it continues to extend the lease.
     let later = |stored: &Option<dueq::Stored>| {

@@ -30,8 +30,8 @@ async fn one_worker_handles_the_messages_of_its_queues() -> Result<()> {
         .queue(queue, reports(&sender))
         .queue_with(&mails, Share::weight(3).max(4), reports(&sender))
         .spawn();
-    queue.push(Message::new("").id("order")).await?;
-    mails.push(Message::new("").id("mail")).await?;
+    queue.push_message(Message::new("").id("order")).await?;
+    mails.push_message(Message::new("").id("mail")).await?;
     let mut ids = seen.take(2).await?;
     ids.sort();
     assert_eq!(ids, ["mail", "order"]);
@@ -49,7 +49,7 @@ async fn queues_are_added_and_removed_while_it_runs() -> Result<()> {
     let (sender, mut seen) = seen();
     let worker = client.worker().queue(queue, ack).spawn();
     worker.add(&mails, reports(&sender)).await?;
-    mails.push(Message::new("").id("first")).await?;
+    mails.push_message(Message::new("").id("first")).await?;
     assert_eq!(seen.take(1).await?, ["first"]);
     let twice = worker.add(&mails, ack).await.unwrap_err();
     assert_eq!(twice.kind(), ErrorKind::InvalidInput);
@@ -74,7 +74,7 @@ async fn an_aborted_worker_releases_its_messages() -> Result<()> {
         std::future::pending::<()>()
     };
     let worker = client.worker().grace(HOUR).queue(queue, handler).spawn();
-    queue.push(Message::new("").id("held")).await?;
+    queue.push_message(Message::new("").id("held")).await?;
     seen.take(1).await?;
     worker.abort();
     within("the end", worker.wait()).await??;
@@ -87,7 +87,7 @@ async fn an_aborted_worker_releases_its_messages() -> Result<()> {
 async fn a_dropped_handle_stops_nothing() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     drop(client.worker().queue(queue, ack).spawn());
-    queue.push(Message::new("")).await?;
+    queue.push_message(Message::new("")).await?;
     stats_until(queue, "acked", |stats| stats.acked == 1).await?;
     Ok(())
 }
@@ -95,7 +95,7 @@ async fn a_dropped_handle_stops_nothing() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_names_the_queues_and_their_leader() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
-    queue.push(Message::new("")).await?;
+    queue.push_message(Message::new("")).await?;
     let worker = client.worker().queue(queue, ack).spawn();
     let leads = || {
         let health = worker.health();

@@ -70,7 +70,10 @@ async fn a_panic_in_the_coordinator_ends_the_worker() -> Result<()> {
 #[tokio::test]
 async fn a_panic_in_a_call_of_the_coordinator_ends_the_worker() -> Result<()> {
     ends_by(0, "dueq.reaped", "1", async |setup| {
-        setup.queue.push(Message::new("").id("left")).await?;
+        setup
+            .queue
+            .push_message(Message::new("").id("left"))
+            .await?;
         crate::support::claim_for(&setup.queue, Duration::from_millis(1))
             .await
             .map(drop)

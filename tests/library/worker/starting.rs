@@ -16,10 +16,10 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     let (worker, mut seen) = acking(queue.worker().concurrency(1));
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
     queue
-        .push(Message::new("").id("due").due(Duration::ZERO))
+        .push_message(Message::new("").id("due").due(Duration::ZERO))
         .await?;
     queue
-        .push(Message::new("").id("soon").due(Duration::from_millis(100)))
+        .push_message(Message::new("").id("soon").due(Duration::from_millis(100)))
         .await?;
     // Wait until the second message is due as well.
     stats_until(queue, "both due", |stats| stats.due == 2).await?;
@@ -27,7 +27,7 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     assert_eq!(queue.stats().await?.claimed, 0);
     queue.resume().await?;
     assert_eq!(seen.take(2).await?, ["due", "soon"]);
-    queue.push(Message::new("").id("after")).await?;
+    queue.push_message(Message::new("").id("after")).await?;
     assert_eq!(seen.next().await?, "after");
     worker.stop().await
 }
@@ -49,7 +49,7 @@ async fn pause_lets_running_handlers_finish() -> Result<()> {
         }
     };
     let worker = Running::start(setup.queue.worker(), handler);
-    setup.queue.push(Message::new("")).await?;
+    setup.queue.push_message(Message::new("")).await?;
     seen.next().await?;
     setup.queue.pause().await?;
     go.notify_one();

@@ -93,7 +93,7 @@ async fn dropping_the_worker_future_releases_its_messages() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push(Message::new("").due(HOUR)).await?;
+    setup.queue.push_message(Message::new("").due(HOUR)).await?;
     // Repeat often: a beat in flight when the node leaves must not register it again.
     for _ in 0..100 {
         let worker = setup

@@ -81,13 +81,13 @@ impl Pushing {
         for item in items {
             then.extend(
                 item.then
-                    .map(|then| (item.message.id_bytes().to_vec(), then)),
+                    .map(|then| (item.message.id_bytes().unwrap_or_default().to_vec(), then)),
             );
             messages.push(item.message);
         }
         for (result, at_us) in self.queue.push_many(messages).await.into_iter().zip(times) {
             match result {
-                Ok(dueq::Pushed::Created) => {
+                Ok(receipt) if receipt.is_created() => {
                     self.done().behind.record(unix_us().saturating_sub(at_us))
                 }
                 Ok(other) => self.failed(format!("a push answered {other:?}")),
@@ -194,7 +194,9 @@ fn item(mixture: &mut Mixture, at_us: u64) -> Item {
     };
     Item {
         at_us,
-        message: Message::new(planned.payload(due_ms)).due(Due::at_ms(due_ms)),
+        message: Message::new(planned.payload(due_ms))
+            .new_id()
+            .due(Due::at_ms(due_ms)),
         then,
     }
 }

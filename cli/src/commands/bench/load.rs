@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use dueq::{Delivery, Error, Message, Pushed, Queue};
+use dueq::{Delivery, Error, Message, Pushed, Queue, Receipt};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -86,7 +86,11 @@ impl Load {
                     };
                     permit?.forget();
                     let sent = Instant::now();
-                    created(queue.push(Message::new(vec![b'x'; PAYLOAD_BYTES])).await?)?;
+                    created(
+                        queue
+                            .push_message(Message::new(vec![b'x'; PAYLOAD_BYTES]))
+                            .await?,
+                    )?;
                     push_us.push(us(sent.elapsed()));
                 }
                 anyhow::Ok(push_us)
@@ -121,7 +125,7 @@ impl Load {
             self.measured.permits.acquire().await?.forget();
             let queue = self.queue.clone();
             let message = Message::new(vec![b'x'; PAYLOAD_BYTES]).due(ahead);
-            pushes.spawn(async move { created(queue.push(message).await?) });
+            pushes.spawn(async move { created(queue.push_message(message).await?) });
         }
         self.all(pushes).await?;
         self.drained().await?;
@@ -194,8 +198,8 @@ fn us(time: Duration) -> u64 {
 }
 
 /// Checks the outcome of a push. A repeated push may find its own first try.
-fn created(pushed: Pushed) -> anyhow::Result<()> {
-    match pushed {
+fn created(receipt: Receipt) -> anyhow::Result<()> {
+    match receipt.outcome() {
         Pushed::Created | Pushed::Exists(_) | Pushed::Finished => Ok(()),
         Pushed::Moved => bail!("a push moved a message of another program"),
     }

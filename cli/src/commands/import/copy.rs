@@ -172,7 +172,7 @@ impl Run {
         let results = self.queue.push_many(messages.collect::<Vec<_>>()).await;
         let (mut stored, mut failed) = (Vec::new(), None);
         for (element, result) in elements.iter().zip(results) {
-            match result {
+            match result.map(|receipt| receipt.outcome()) {
                 Ok(Pushed::Created) => self.tally.created += 1,
                 Ok(Pushed::Exists(_) | Pushed::Moved | Pushed::Finished) => known += 1,
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {

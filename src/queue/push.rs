@@ -1,0 +1,114 @@
+//! The builder of one push.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::model::codec::{Bytes, Codec};
+use crate::model::due::Due;
+use crate::model::durability::Durability;
+use crate::model::message::{Message, OnConflict};
+use crate::model::receipt::Receipt;
+use crate::queue::Queue;
+use crate::telemetry::metrics::Count;
+
+/// A push that is sent when it is awaited; made by [`Queue::push`].
+///
+/// Without an id the message gets a UUIDv7 in 22 characters. Without a due time it is due at once.
+///
+/// ```no_run
+/// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+/// use dueq::{Durability, OnConflict};
+/// use std::time::Duration;
+///
+/// let receipt = orders
+///     .push("rate it")
+///     .id("order:42")
+///     .delay(Duration::from_secs(48 * 3600))
+///     .max_attempts(5)
+///     .on_conflict(OnConflict::Reschedule)
+///     .durability(Durability::Memory)
+///     .trace_parent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+///     .await?;
+/// assert_eq!(receipt.id(), "order:42");
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a push is sent when it is awaited"]
+pub struct Push<'a, C = Bytes> {
+    queue: &'a Queue<C>,
+    message: Result<Message, Error>,
+}
+
+impl<'a, C: Codec> Push<'a, C> {
+    pub(crate) fn new(queue: &'a Queue<C>, message: Result<Message, Error>) -> Self {
+        Self { queue, message }
+    }
+
+    /// The id, as [`Message::id`].
+    pub fn id(self, id: impl AsRef<[u8]>) -> Self {
+        self.with(|message| message.id(id))
+    }
+
+    /// How long after the server receives the message it is due: at most 100 years. Fractions of a
+    /// millisecond are rounded up.
+    pub fn delay(self, delay: Duration) -> Self {
+        self.due(delay)
+    }
+
+    /// When the message is due, as [`Message::due`].
+    pub fn due(self, due: impl Into<Due>) -> Self {
+        self.with(|message| message.due(due))
+    }
+
+    /// The limit of failed attempts, as [`Message::max_attempts`].
+    pub fn max_attempts(self, max_attempts: u32) -> Self {
+        self.with(|message| message.max_attempts(max_attempts))
+    }
+
+    /// What to do if a message with this id waits already, as [`Message::on_conflict`].
+    pub fn on_conflict(self, on_conflict: OnConflict) -> Self {
+        self.with(|message| message.on_conflict(on_conflict))
+    }
+
+    /// The durability of this push, instead of the queue's.
+    pub fn durability(self, durability: Durability) -> Self {
+        self.with(|message| message.durability(durability))
+    }
+
+    /// The trace of the push, as [`Message::trace_parent`].
+    pub fn trace_parent(self, trace_parent: impl Into<String>) -> Self {
+        self.with(|message| message.trace_parent(trace_parent))
+    }
+
+    fn with(self, change: impl FnOnce(Message) -> Message) -> Self {
+        Self {
+            message: self.message.map(change),
+            ..self
+        }
+    }
+}
+
+impl<'a, C: Codec> IntoFuture for Push<'a, C> {
+    type Output = Result<Receipt, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { queue, message } = self;
+        Box::pin(async move {
+            let refused = |_: &Error| queue.partition().meters().add(Count::PushRefused);
+            queue.push_message(message.inspect_err(refused)?).await
+        })
+    }
+}
+
+impl<C: Codec> fmt::Debug for Push<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Push")
+            .field("queue", &self.queue.name())
+            .field("message", &self.message)
+            .finish()
+    }
+}
