@@ -1,5 +1,6 @@
 //! `dueq work` and `dueq dev` as an operator uses them, on private servers.
 
+mod batch;
 mod dev;
 mod exec;
 mod hostile;

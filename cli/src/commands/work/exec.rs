@@ -1,4 +1,4 @@
-//! `--exec`: runs a command for each message, in its own process group.
+//! `--exec`: runs a command for each message or batch, in its own process group.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,18 +10,21 @@ use std::time::Duration;
 
 use dueq::{Delivery, Settlement};
 use rustix::process::Pid;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStderr, Command};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::commands::work::batch;
 use crate::group::{self, Guard};
 
 /// The exit code for "no further attempt will help": EX_DATAERR of sysexits.h.
 const BURY: i32 = 65;
 /// How many bytes are kept of the end of a command's stderr.
 const TAIL: usize = 1_000;
+/// The most bytes of results that a command may write for a batch.
+const RESULTS: usize = 16 * 1024 * 1024;
 /// How long to wait for the end of stderr after the end of the group. A process outside of the
 /// group may keep stderr open.
 const STDERR_LIMIT: Duration = Duration::from_secs(1);
@@ -33,7 +36,6 @@ const BEGIN: &str = "IFS= read -r go && exec sh -c \"$1\"";
 
 pub(super) struct Exec {
     command: String,
-    queue: String,
     timeout: Option<Duration>,
     /// Cancelled at the end of the grace.
     over: CancellationToken,
@@ -44,13 +46,11 @@ pub(super) struct Exec {
 impl Exec {
     pub(super) fn new(
         command: String,
-        queue: String,
         timeout: Option<Duration>,
         over: CancellationToken,
     ) -> io::Result<Self> {
         Ok(Self {
             command,
-            queue,
             timeout,
             over,
             guard: Arc::new(Guard::start()?),
@@ -64,16 +64,70 @@ impl Exec {
         self.running.wait().await;
     }
 
-    pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
-        let child = match self.spawn(delivery) {
-            Ok(child) => child,
-            Err(error) => return Settlement::retry(format_args!("cannot run sh: {error}")),
+    pub(super) async fn handle(&self, queue: &str, delivery: &Delivery) -> Settlement {
+        let mut command = self.command(queue);
+        if let Some(trace_parent) = delivery.trace_parent() {
+            command.env("TRACEPARENT", trace_parent);
+        }
+        command
+            .env("DUEQ_ID", OsStr::from_bytes(delivery.id_bytes()))
+            .env("DUEQ_ATTEMPT", delivery.attempt().to_string())
+            .env("DUEQ_DUE_MS", delivery.due_ms().to_string());
+        let input = delivery.payload().to_vec();
+        match self
+            .run(command, input, std::slice::from_ref(delivery))
+            .await
+        {
+            Ok(exited) => settlement(exited.status, &exited.stderr),
+            Err(settlement) => settlement,
+        }
+    }
+
+    /// Runs the command for a batch: one settlement for each delivery, in their order.
+    pub(super) async fn handle_batch(
+        &self,
+        queue: &str,
+        deliveries: &[Delivery],
+    ) -> Vec<Settlement> {
+        let mut command = self.command(queue);
+        command
+            .env("DUEQ_BATCH", deliveries.len().to_string())
+            .stdout(Stdio::piped());
+        let input = batch::lines(queue, deliveries);
+        let all = match self.run(command, input, deliveries).await {
+            Ok(exited) if exited.status.success() => {
+                let ids: Vec<&[u8]> = deliveries.iter().map(Delivery::id_bytes).collect();
+                match exited.results(&ids) {
+                    Ok(settlements) => return settlements,
+                    Err(reason) => Settlement::retry(reason),
+                }
+            }
+            Ok(exited) => match settlement(exited.status, &exited.stderr) {
+                // The code does not say which message is hopeless: each comes alone the next time.
+                Settlement::Bury(reason) if deliveries.len() > 1 => Settlement::retry(reason),
+                settlement => settlement,
+            },
+            Err(settlement) => settlement,
         };
+        vec![all; deliveries.len()]
+    }
+
+    /// Runs a command with this input. Without an exit status: how to settle its deliveries.
+    async fn run(
+        &self,
+        mut command: Command,
+        input: Vec<u8>,
+        deliveries: &[Delivery],
+    ) -> Result<Exited, Settlement> {
+        let child = command
+            .spawn()
+            .map_err(|error| Settlement::retry(format_args!("cannot run sh: {error}")))?;
         let dropped = CancellationToken::new();
         // A separate task ends the command: this future may be dropped, and a drop cannot wait.
         let _drop = dropped.clone().drop_guard();
         let (guard, timeout, over) = (Arc::clone(&self.guard), self.timeout, self.over.clone());
-        let (id, delivery) = (delivery.id(), delivery.clone());
+        let deliveries = deliveries.to_vec();
+        let ids = shown_ids(&deliveries);
         let task = self.running.spawn(async move {
             let timeout = async {
                 match timeout {
@@ -84,48 +138,58 @@ impl Exec {
             let stop = async {
                 tokio::select! {
                     () = dropped.cancelled() => Stop::Dropped,
-                    () = delivery.lost() => Stop::Lost,
+                    () = all_lost(&deliveries) => Stop::Lost,
                     () = over.cancelled() => Stop::Over,
                     () = timeout => Stop::Timeout,
                 }
             };
-            attend(child, &delivery, &guard, stop).await
+            attend(child, input, &guard, stop).await
         });
-        match task.await {
+        Err(match task.await {
+            Ok(Ended::Exited(exited)) => return Ok(exited),
             Ok(Ended::By(Stop::Over | Stop::Dropped)) => Settlement::Release,
             Ok(Ended::By(Stop::Lost)) => {
-                tracing::warn!(%id, "the lease was lost: the command was killed");
+                tracing::warn!(ids, "the lease was lost: the command was killed");
                 Settlement::Release
             }
             Ok(Ended::By(Stop::Timeout)) => Settlement::retry(format_args!(
                 "killed: it took longer than {:?}",
                 self.timeout.unwrap_or_default()
             )),
-            Ok(Ended::Exited(status, tail)) => settlement(status, &tail),
             Ok(Ended::Unknown(error)) => {
                 Settlement::retry(format_args!("cannot wait for the command: {error}"))
             }
             Err(error) => Settlement::retry(error),
-        }
+        })
     }
 
-    fn spawn(&self, delivery: &Delivery) -> io::Result<Child> {
+    fn command(&self, queue: &str) -> Command {
         let mut command = Command::new("sh");
         // The worker's own trace is not the message's.
         command.env_remove("TRACEPARENT").env_remove("TRACESTATE");
-        if let Some(trace_parent) = delivery.trace_parent() {
-            command.env("TRACEPARENT", trace_parent);
-        }
         command
             .args(["-c", BEGIN, "sh", &self.command])
-            .env("DUEQ_ID", OsStr::from_bytes(delivery.id_bytes()))
-            .env("DUEQ_ATTEMPT", delivery.attempt().to_string())
-            .env("DUEQ_DUE_MS", delivery.due_ms().to_string())
-            .env("DUEQ_QUEUE", &self.queue)
+            .env("DUEQ_QUEUE", queue)
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
+            .process_group(0);
+        command
+    }
+}
+
+/// The first id, and how many others there are.
+fn shown_ids(deliveries: &[Delivery]) -> String {
+    let first = deliveries.first().map(Delivery::id).unwrap_or_default();
+    match deliveries.len() {
+        0 | 1 => first.into_owned(),
+        count => format!("{first} and {} more", count - 1),
+    }
+}
+
+/// Completes when no lease of these is left.
+pub(super) async fn all_lost(deliveries: &[Delivery]) {
+    for delivery in deliveries {
+        delivery.lost().await;
     }
 }
 
@@ -138,15 +202,37 @@ enum Stop {
 }
 
 enum Ended {
-    Exited(ExitStatus, Vec<u8>),
+    Exited(Exited),
     By(Stop),
     Unknown(io::Error),
 }
 
-/// Writes the payload to a command, awaits or enforces its end, and ends its whole group.
+struct Exited {
+    status: ExitStatus,
+    /// The end of what it wrote to stderr.
+    stderr: Vec<u8>,
+    /// What it wrote to its standard output, if that is captured.
+    stdout: Vec<u8>,
+}
+
+impl Exited {
+    /// Reads the results of a batch. A message without a result is acked.
+    fn results(&self, ids: &[&[u8]]) -> Result<Vec<Settlement>, String> {
+        if self.stdout.len() > RESULTS {
+            return Err(format!(
+                "the command wrote more than {RESULTS} bytes of results"
+            ));
+        }
+        let results = batch::results(&self.stdout, ids)?;
+        let results = results.into_iter();
+        Ok(results.map(|one| one.unwrap_or(Settlement::Ack)).collect())
+    }
+}
+
+/// Writes the input to a command, awaits or enforces its end, and ends its whole group.
 async fn attend(
     mut child: Child,
-    delivery: &Delivery,
+    input: Vec<u8>,
     guard: &Guard,
     stop: impl Future<Output = Stop>,
 ) -> Ended {
@@ -155,12 +241,16 @@ async fn attend(
         guard.add(group);
     }
     let stderr = child.stderr.take().map(|stderr| tokio::spawn(copy(stderr)));
+    let stdout = child
+        .stdout
+        .take()
+        .map(|stdout| tokio::spawn(capture(stdout)));
     let stdin = child.stdin.take();
     let feed = async {
         if let Some(mut stdin) = stdin {
             // A command need not read its input.
             let _ = stdin.write_all(b"\n").await;
-            let _ = stdin.write_all(delivery.payload()).await;
+            let _ = stdin.write_all(&input).await;
         }
         // The input is closed now; the command may run for long after that.
         std::future::pending::<Stop>().await
@@ -180,7 +270,11 @@ async fn attend(
     match stopped {
         Err(Ok(status)) => {
             clear.await;
-            Ended::Exited(status, tail_of(stderr).await)
+            Ended::Exited(Exited {
+                status,
+                stderr: output_of(stderr).await,
+                stdout: output_of(stdout).await,
+            })
         }
         Err(Err(error)) => {
             clear.await;
@@ -195,7 +289,7 @@ async fn attend(
 }
 
 /// Copies a command's stderr to the worker's, and keeps its end.
-async fn copy(mut from: ChildStderr) -> Vec<u8> {
+async fn copy(mut from: impl AsyncRead + Unpin) -> Vec<u8> {
     let (mut to, mut chunk, mut tail) = (tokio::io::stderr(), [0; 4096], Vec::new());
     while let Ok(read @ 1..) = from.read(&mut chunk).await {
         // The worker's stderr may be closed; the command must not stall for that.
@@ -207,14 +301,24 @@ async fn copy(mut from: ChildStderr) -> Vec<u8> {
     tail
 }
 
-async fn tail_of(stderr: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
-    let Some(stderr) = stderr else {
+/// Reads a command's results. What exceeds the limit is read and dropped, except for one byte.
+async fn capture(mut from: impl AsyncRead + Unpin) -> Vec<u8> {
+    let (mut chunk, mut results) = ([0; 4096], Vec::new());
+    while let Ok(read @ 1..) = from.read(&mut chunk).await {
+        let room = (RESULTS + 1).saturating_sub(results.len());
+        results.extend_from_slice(&chunk[..read.min(room)]);
+    }
+    results
+}
+
+async fn output_of(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
+    let Some(reader) = reader else {
         return Vec::new();
     };
-    let abort = stderr.abort_handle();
-    let tail = tokio::time::timeout(STDERR_LIMIT, stderr).await;
+    let abort = reader.abort_handle();
+    let output = tokio::time::timeout(STDERR_LIMIT, reader).await;
     abort.abort();
-    tail.map(Result::unwrap_or_default).unwrap_or_default()
+    output.map(Result::unwrap_or_default).unwrap_or_default()
 }
 
 fn settlement(status: ExitStatus, stderr: &[u8]) -> Settlement {
@@ -268,9 +372,9 @@ mod tests {
         let delivery = orders.claim(1, Duration::from_secs(30)).await?.remove(0);
         let file = server.folder().join("group").display().to_string();
         let command = format!("sleep 1000 & echo $$ > {file}.part; mv {file}.part {file}; wait");
-        let exec = Exec::new(command, "orders".to_owned(), None, CancellationToken::new())?;
+        let exec = Exec::new(command, None, CancellationToken::new())?;
 
-        let mut handler = Box::pin(exec.handle(&delivery));
+        let mut handler = Box::pin(exec.handle("orders", &delivery));
         let group = loop {
             tokio::select! {
                 settlement = &mut handler => anyhow::bail!("it ended: {settlement:?}"),

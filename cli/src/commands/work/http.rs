@@ -7,9 +7,12 @@ use dueq::{Delivery, Settlement};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use serde::de::IgnoredAny;
+use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::work::address::{self, PublicOnly};
+use crate::commands::work::batch;
+use crate::commands::work::exec::all_lost;
 use crate::commands::work::signature::Secrets;
 use crate::output::{self, Usage};
 
@@ -58,34 +61,61 @@ impl Http {
         })
     }
 
-    pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
+    pub(super) async fn handle(&self, queue: &str, delivery: &Delivery) -> Settlement {
+        let (id, payload) = (header_id(delivery.id_bytes()), delivery.payload().to_vec());
         tokio::select! {
-            settlement = self.post(delivery) => settlement,
+            settlement = self.post(queue, &id, payload, delivery.trace_parent()) => settlement,
             // Neither is the receiver's failure. A message with a lost lease is not settled at all.
             () = self.over.cancelled() => Settlement::Release,
             () = delivery.lost() => Settlement::Release,
         }
     }
 
-    async fn post(&self, delivery: &Delivery) -> Settlement {
+    /// Posts a batch as one array: one settlement for each delivery.
+    pub(super) async fn handle_batch(
+        &self,
+        queue: &str,
+        deliveries: &[Delivery],
+    ) -> Vec<Settlement> {
+        let (id, payload) = (batch_id(deliveries), batch::array(queue, deliveries));
+        let all = tokio::select! {
+            settlement = self.post(queue, &id, payload, None) => settlement,
+            () = self.over.cancelled() => Settlement::Release,
+            () = all_lost(deliveries) => Settlement::Release,
+        };
+        let all = match all {
+            // The answer does not say which message it refuses: each comes alone the next time.
+            Settlement::Bury(reason) if deliveries.len() > 1 => Settlement::retry(reason),
+            settlement => settlement,
+        };
+        vec![all; deliveries.len()]
+    }
+
+    async fn post(
+        &self,
+        queue: &str,
+        id: &str,
+        payload: Vec<u8>,
+        trace_parent: Option<&str>,
+    ) -> Settlement {
         let now = SystemTime::now();
         let seconds = now
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default()
             .as_secs();
-        let id = header_id(delivery.id_bytes());
         let mut request = self
             .client
             .post(self.url.clone())
-            .header("webhook-id", &id)
+            .header("webhook-id", id)
             .header("webhook-timestamp", seconds)
             .header(
                 "webhook-signature",
-                self.secrets.sign(&id, seconds, delivery.payload()),
+                self.secrets.sign(id, seconds, &payload),
             )
-            .header(CONTENT_TYPE, content_type(delivery.payload()))
-            .body(delivery.payload().to_vec());
-        if let Some(trace_parent) = delivery.trace_parent() {
+            .header("dueq-queue", header_id(queue.as_bytes()))
+            .header(CONTENT_TYPE, content_type(&payload))
+            .body(payload);
+        if let Some(trace_parent) = trace_parent {
             request = request.header("traceparent", trace_parent);
         }
         match request.send().await {
@@ -135,6 +165,23 @@ fn header_id(id: &[u8]) -> String {
         }
     }
     text
+}
+
+/// The id of a batch: that of a single message, else a hash of the ids and attempts.
+fn batch_id(deliveries: &[Delivery]) -> String {
+    if let [delivery] = deliveries {
+        return header_id(delivery.id_bytes());
+    }
+    let mut hash = Sha256::new();
+    for delivery in deliveries {
+        hash.update(header_id(delivery.id_bytes()));
+        hash.update(format!(" {}\n", delivery.attempt()));
+    }
+    let hex: String = hash.finalize()[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("batch-{hex}")
 }
 
 fn content_type(payload: &[u8]) -> &'static str {

@@ -1,8 +1,11 @@
 //! `dueq work`: handles messages when they become due.
 
 mod address;
+mod batch;
 mod exec;
+mod handler;
 mod http;
+mod plan;
 mod print;
 mod signature;
 
@@ -12,10 +15,12 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use dueq::{Client, Delivery, ErrorKind, Limits, Retry, Settlement};
+use dueq::{Client, ErrorKind, Limits, Retry};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::work::handler::{Handler, serving};
+use crate::commands::work::plan::Plan;
 use crate::log::{self, Style};
 use crate::output::Usage;
 use crate::{Common, existing, group, output, time};
@@ -36,6 +41,12 @@ Runs a worker: it claims messages when they become due, and handles each by --ex
 dies, another one handles its messages again. So handling a message twice must do no harm; its id is
 the same each time.
 
+Several queues share the handlers of --concurrency. The next free handler goes to the queue with a
+due message and the least running handlers for its weight: with orders=6 mails=3 bulk=1, while all
+have due messages, 60, 30 and 10 of 100 running handlers. --reserve keeps handlers for one queue.
+--strict serves the queues in the order of the command line instead, except that a queue whose
+oldest due message waits longer than MAX_WAIT gets the next free handler.
+
 --exec runs the command by sh -c for each message.
   Input: the payload is the standard input. The environment has DUEQ_ID, DUEQ_ATTEMPT (1 is the
     first), DUEQ_DUE_MS (Unix milliseconds), DUEQ_QUEUE, and TRACEPARENT if the push had one.
@@ -48,12 +59,25 @@ the same each time.
 --http posts the payload to a URL, signed after https://www.standardwebhooks.com.
   Headers: webhook-id is the message's id, in which % and . and everything but visible ASCII is
     percent-encoded; webhook-timestamp is the time of this attempt; webhook-signature is an
-    HMAC-SHA256; traceparent is the push's.
+    HMAC-SHA256; dueq-queue is the queue; traceparent is the push's.
   Secret: whsec_ and base64, from --secret-file or DUEQ_WEBHOOK_SECRET. Several secrets, one a line,
     all sign, so that you can change them.
   Result: 2xx means done; 400, 410, 413, 415 and 422 mean hopeless, so the message is dead;
     everything else, also 401, 403 and 404, means retry, for 429 and 503 after Retry-After (1 s to a
     day). Redirects are not followed, proxies not used.
+
+--batch N gives a command or a POST up to N messages of one queue. It closes a batch when it is full
+or after --linger, and --concurrency counts batches. A message that failed before comes alone.
+  --exec: the standard input has one JSON object a line: id (and id_base64 if it is not UTF-8),
+    queue, attempt, due_ms, payload (if it is UTF-8), payload_base64, traceparent if the push had
+    one. The environment has DUEQ_QUEUE and DUEQ_BATCH, the number of messages.
+    Exit code 0 acks all, any other retries all; 65 with a single message means hopeless.
+    With exit code 0, lines on the standard output can settle single messages:
+      {\"id\": \"order:42\", \"result\": \"retry\", \"after\": \"5s\", \"error\": \"busy\"}
+    result is ack, retry, bury or release; after and error may be left out. id_base64 replaces an
+    id that is not UTF-8. Any other line retries the whole batch; blank lines are ignored.
+  --http: the body is an array of these objects. 2xx acks all. webhook-id is batch- and a hash,
+    or the id of a single message.
 
 --print writes a line for each message and acks it. If it cannot write, because the disk is full or
 the reader has closed the pipe, it gives the message back and ends with exit code 1.
@@ -71,16 +95,35 @@ gives the rest back without counting an attempt. A second signal ends the grace.
 
 Examples:
   dueq work orders --print --json | jq .id
+  dueq work critical=6 bulk=1 --reserve critical=2 --max bulk=16 --print
+  dueq work orders --exec './index-orders' --batch 100 --linger 200ms
   dueq work orders --exec 'jq -r .email | xargs ./rate-order \"$DUEQ_ID\"' --concurrency 8 --timeout 1m
   dueq work orders --http https://example.com/hooks/orders --secret-file secret --max-attempts 8")]
 pub(crate) struct Work {
-    /// The queue
-    queue: String,
+    /// The queues, each with its weight: a number from 1, by default 1
+    #[arg(required = true, value_name = "NAME[=WEIGHT]")]
+    queues: Vec<String>,
     #[command(flatten)]
     how: How,
-    /// How many messages are handled at once
+    /// How many messages (with --batch, how many batches) of all queues are handled at once
     #[arg(long, value_name = "N", default_value_t = 64)]
     concurrency: usize,
+    /// Keep N handlers for this queue: they serve no other one. May be repeated
+    #[arg(long, value_name = "NAME=N")]
+    reserve: Vec<String>,
+    /// Give this queue at most N handlers. May be repeated
+    #[arg(long, value_name = "NAME=N")]
+    max: Vec<String>,
+    /// Serve the queues in the order given, instead of by weight; a queue whose oldest due message
+    /// waits longer than MAX_WAIT gets the next free handler [default: 30s]
+    #[arg(long, value_name = "MAX_WAIT", value_parser = time::delay, num_args = 0..=1, require_equals = true, default_missing_value = "30s")]
+    strict: Option<Duration>,
+    /// Give up to N messages to one command or POST
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "print")]
+    batch: Option<usize>,
+    /// How long a batch waits for more messages, at most a third of the lease
+    #[arg(long, value_name = "TIME", value_parser = time::delay, requires = "batch", default_value = "200ms")]
+    linger: Duration,
     /// The lease: if the worker dies, another one gets the message after this time; a live worker
     /// renews it
     #[arg(long, value_parser = time::delay, default_value = "30s")]
@@ -91,7 +134,7 @@ pub(crate) struct Work {
     /// How long an attempt may take before it fails [default: no limit for --exec, 30s for --http]
     #[arg(long, value_parser = limit, conflicts_with = "print")]
     timeout: Option<Duration>,
-    /// Set the queue's limit, for all its workers: a message is dead after N failed attempts. A
+    /// Set the limit of the queues, for all their workers: a message is dead after N failed attempts. A
     /// message that was pushed with its own limit keeps that [default: the queue's limit, which is
     /// 20 if never set]
     #[arg(long, value_name = "N")]
@@ -140,6 +183,15 @@ fn not_blank(command: &str) -> Result<String, String> {
     }
 }
 
+/// Reads the size of a batch.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a batch has at least 1 message".to_owned()),
+        Ok(size) => Ok(size),
+        Err(_) => Err("not a number of messages".to_owned()),
+    }
+}
+
 /// Reads a time limit. No handler could meet a limit of zero.
 fn limit(text: &str) -> Result<Duration, String> {
     match time::delay(text)? {
@@ -147,23 +199,6 @@ fn limit(text: &str) -> Result<Duration, String> {
             Err("the time must be above zero; leave the option out for the default".to_owned())
         }
         limit => Ok(limit),
-    }
-}
-
-/// The handler of the command line.
-enum Handler {
-    Exec(exec::Exec),
-    Http(http::Http),
-    Print(print::Print),
-}
-
-impl Handler {
-    async fn handle(&self, delivery: &Delivery) -> Settlement {
-        match self {
-            Self::Exec(exec) => exec.handle(delivery).await,
-            Self::Http(http) => http.handle(delivery).await,
-            Self::Print(print) => print.handle(delivery),
-        }
     }
 }
 
@@ -177,19 +212,27 @@ impl Work {
             signal(SignalKind::terminate())?,
         );
         // Check the name and the options before waiting for the server.
-        dueq::queue_keys(&self.queue)?;
-        let fails = !self.how.print;
+        let plan = Plan::read(&plan::Request {
+            queues: &self.queues,
+            reserves: &self.reserve,
+            maxima: &self.max,
+            concurrency: self.concurrency,
+        })?;
+        for served in &plan.served {
+            dueq::queue_keys(&served.name)?;
+            if served.is_pattern {
+                let name = output::visible(served.name.as_bytes());
+                anyhow::bail!(Usage(format!(
+                    "{name} is a pattern, and this version serves only queues that are named"
+                )));
+            }
+        }
         let (stop, over) = (CancellationToken::new(), CancellationToken::new());
         let handler = Arc::new(match self.how {
             How {
                 exec: Some(command),
                 ..
-            } => Handler::Exec(exec::Exec::new(
-                command,
-                self.queue.clone(),
-                self.timeout,
-                over.clone(),
-            )?),
+            } => Handler::Exec(exec::Exec::new(command, self.timeout, over.clone())?),
             How {
                 http: Some(url), ..
             } => {
@@ -205,47 +248,46 @@ impl Work {
                         .await?;
                 Handler::Http(http)
             }
-            How { .. } => Handler::Print(print::Print::new(common.json, stop.clone())),
+            How { .. } => Handler::Print(print::Print::new(
+                common.json,
+                plan.is_plural(),
+                stop.clone(),
+            )),
         });
         let client = tokio::select! {
             client = connected(common) => client?,
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
         };
-        let queue = common.queue_of(&client, &self.queue)?;
-        if let Ok(Some(absence)) = existing::absence(&client, &queue).await {
-            tracing::warn!("{absence}; waiting for its first push");
-        }
-        if let Some(max_attempts) = self.max_attempts {
-            queue
-                .configure(Limits::new().max_attempts(max_attempts))
-                .await?;
+        let batch = self.batch.map(|max| (max, self.linger));
+        let mut worker = client.worker();
+        for served in &plan.served {
+            let queue = match plan.is_plural() {
+                true => client.queue(&served.name)?,
+                false => common.queue_of(&client, &served.name)?,
+            };
+            if let Ok(Some(absence)) = existing::absence(&client, &queue).await {
+                tracing::warn!("{absence}; waiting for its first push");
+            }
+            if let Some(max_attempts) = self.max_attempts {
+                queue
+                    .configure(Limits::new().max_attempts(max_attempts))
+                    .await?;
+            }
+            worker = serving(worker, &queue, served, batch, &handler);
         }
 
-        announce(common, &client, queue.name(), self.concurrency, self.lease);
-        let handling = Arc::clone(&handler);
+        announce(common, &client, &plan, self.concurrency, self.lease);
         // The library releases messages at the end of its grace; the commands must end before.
-        let worker = queue
-            .worker()
+        if let Some(max_wait) = self.strict {
+            worker = worker.strict(max_wait);
+        }
+        let worker = worker
             .concurrency(self.concurrency)
             .lease(self.lease)
             .retry(retry)
             .grace(self.grace.saturating_add(ENDING))
-            .run(
-                move |delivery: Delivery| {
-                    let handler = Arc::clone(&handling);
-                    async move {
-                        let settlement = handler.handle(&delivery).await;
-                        if let Settlement::Retry { error, .. } = &settlement
-                            && fails
-                        {
-                            log_failure(&delivery, error);
-                        }
-                        settlement
-                    }
-                },
-                stop.cancelled(),
-            );
+            .run(stop.cancelled());
         let signals = async {
             tokio::select! {
                 _ = interrupt.recv() => {}
@@ -279,7 +321,7 @@ impl Work {
 }
 
 /// Notes the start on standard error, unless the log shows errors only.
-fn announce(common: &Common, client: &Client, queue: &str, concurrency: usize, lease: Duration) {
+fn announce(common: &Common, client: &Client, plan: &Plan, concurrency: usize, lease: Duration) {
     if !tracing::enabled!(target: "dueq", tracing::Level::WARN) {
         return;
     }
@@ -287,11 +329,11 @@ fn announce(common: &Common, client: &Client, queue: &str, concurrency: usize, l
     output::note(&match common.log {
         Style::Text => format!(
             "dueq: working {} at {}: {concurrency} at once, lease {lease:?}; Ctrl-C stops",
-            output::visible(queue.as_bytes()),
+            plan.shown(),
             output::visible(address.as_bytes())
         ),
         Style::Json => output::json(&serde_json::json!({
-            "level": "INFO", "message": "working", "queue": queue, "server": address, "concurrency": concurrency,
+            "level": "INFO", "message": "working", "queue": plan.names().join(", "), "server": address, "concurrency": concurrency,
             "lease_ms": u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
         })),
     });
@@ -313,9 +355,4 @@ async fn connected(common: &Common) -> anyhow::Result<Client> {
 
 fn is_away(error: &dueq::Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
-}
-
-fn log_failure(delivery: &Delivery, error: &str) {
-    let (id, attempt) = (delivery.id(), delivery.attempt());
-    tracing::warn!(name: log::ATTEMPT_FAILED, target: "dueq", %id, attempt, error, "an attempt failed");
 }

@@ -10,6 +10,8 @@ use crate::output;
 
 pub(super) struct Print {
     json: bool,
+    /// Whether a line for people begins with the queue.
+    is_plural: bool,
     /// Stops the worker.
     stop: CancellationToken,
     /// Why standard output cannot be written: the disk is full, or the reader has closed the pipe.
@@ -17,9 +19,10 @@ pub(super) struct Print {
 }
 
 impl Print {
-    pub(super) fn new(json: bool, stop: CancellationToken) -> Self {
+    pub(super) fn new(json: bool, is_plural: bool, stop: CancellationToken) -> Self {
         Self {
             json,
+            is_plural,
             stop,
             failure: OnceLock::new(),
         }
@@ -32,11 +35,11 @@ impl Print {
 
     /// Prints and acks the message. If it cannot be printed, releases it and all later ones,
     /// without counting an attempt, and stops the worker.
-    pub(super) fn handle(&self, delivery: &Delivery) -> Settlement {
+    pub(super) fn handle(&self, queue: &str, delivery: &Delivery) -> Settlement {
         if self.failure.get().is_some() {
             return Settlement::Release;
         }
-        match self.print(delivery) {
+        match self.print(queue, delivery) {
             Ok(()) => Settlement::Ack,
             Err(error) => {
                 let _ = self.failure.set(error);
@@ -46,19 +49,24 @@ impl Print {
         }
     }
 
-    fn print(&self, delivery: &Delivery) -> io::Result<()> {
+    fn print(&self, queue: &str, delivery: &Delivery) -> io::Result<()> {
         let lateness_ms = delivery.lateness().as_micros() as f64 / 1_000.0;
         if !self.json {
             let (id, payload) = (
                 output::shown_id(delivery.id_bytes()),
                 output::visible(delivery.payload()),
             );
+            let queue = match self.is_plural {
+                true => format!("{} ", output::visible(queue.as_bytes())),
+                false => String::new(),
+            };
             return output::line(&format!(
-                "{id} (attempt {}, {lateness_ms:.1} ms late): {payload}",
+                "{queue}{id} (attempt {}, {lateness_ms:.1} ms late): {payload}",
                 delivery.attempt()
             ));
         }
         let mut object = output::id_fields(delivery.id_bytes());
+        object.insert("queue".to_owned(), queue.into());
         object.insert("attempt".to_owned(), delivery.attempt().into());
         object.insert("due_ms".to_owned(), delivery.due_ms().into());
         object.insert(

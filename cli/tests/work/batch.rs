@@ -1,0 +1,151 @@
+//! `--batch`: what a command reads, how its results settle, and a poison message among others.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use dueq::{Message, State};
+
+use crate::support::{Dueq, queue, stats, stored};
+
+const RETRY_SOON: [&str; 4] = ["--retry-min", "10ms", "--retry-max", "50ms"];
+
+fn batches(url: &str, names: &[&str], script: &str, more: &[&str]) -> Result<Dueq> {
+    let args = [&["work"], names, &["--exec", script], &RETRY_SOON, more].concat();
+    Dueq::start(url, &args)
+}
+
+#[tokio::test]
+async fn result_lines_settle_single_messages_of_a_batch() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    for id in ["a", "b", "c"] {
+        orders
+            .push_message(Message::new(format!("of {id}")).id(id))
+            .await?;
+    }
+    let script =
+        "cat >&2; echo '{\"id\": \"b\", \"result\": \"bury\", \"error\": \"no such order\"}'";
+    let worker = batches(&server.url(), &["orders"], script, &["--batch", "3"])?;
+    let dead = stored(&orders, "b", |stored| stored.state == State::Dead).await?;
+    assert_eq!(dead.error, "no such order");
+    stats(&orders, "2 acks", |stats| stats.acked == 2).await?;
+    worker.signal("TERM")
+}
+
+#[tokio::test]
+async fn wrong_result_line_retries_the_batch_and_is_stored() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    orders
+        .push_message(Message::new("x").id("a").max_attempts(1))
+        .await?;
+    let worker = batches(&server.url(), &["orders"], "echo done", &["--batch", "3"])?;
+    let dead = stored(&orders, "a", |stored| stored.state == State::Dead).await?;
+    assert!(
+        dead.error
+            .contains("line 1 of the command's output is no result"),
+        "{}",
+        dead.error
+    );
+    assert!(dead.error.ends_with(": done"), "{}", dead.error);
+    worker.signal("TERM")
+}
+
+#[tokio::test]
+async fn poison_in_a_batch_charges_others_one_failure_at_most() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    let folder = crate::support::Folder::new("poison")?;
+    let log = folder.path().join("attempts");
+    let messages = (0..2_000).map(|number| {
+        let payload = if number % 1_000 == 500 {
+            "poison"
+        } else {
+            "fine"
+        };
+        Message::new(payload)
+            .id(format!("m{number}"))
+            .max_attempts(4)
+    });
+    for pushed in orders.push_many(messages).await {
+        pushed?;
+    }
+    // The command notes each attempt, and the poison kills it.
+    let script = format!(
+        "in=$(cat); printf '%s\\n' \"$in\" >> '{}'; case $in in *'\"payload\":\"poison\"'*) kill -9 $$;; esac",
+        log.display()
+    );
+    let mut worker = batches(
+        &server.url(),
+        &["orders"],
+        &script,
+        &["--batch", "100", "--concurrency", "4"],
+    )?;
+    let stats = stats(&orders, "all handled", |stats| {
+        stats.acked == 1_998 && stats.dead == 2
+    })
+    .await?;
+    worker.signal("TERM")?;
+    assert!(worker.wait()?.success());
+    assert_eq!(stats.crashed, 0, "{stats:?}");
+    let (mut handled, mut most) = (BTreeSet::new(), 0);
+    for line in std::fs::read_to_string(log)?.lines() {
+        let message: serde_json::Value = serde_json::from_str(line)?;
+        assert_eq!(message["queue"], "orders");
+        handled.insert(message["id"].to_string());
+        if message["payload"] == "fine" {
+            most = most.max(message["attempt"].as_u64().unwrap_or(u64::MAX));
+        }
+    }
+    assert_eq!(handled.len(), 2_000);
+    assert!(most <= 2, "an innocent message had {most} attempts");
+    for id in ["m500", "m1500"] {
+        let dead = stored(&orders, id, |stored| stored.state == State::Dead).await?;
+        assert_eq!(dead.failures, 4);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_queues_are_served_and_each_line_names_its_queue() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    let mails = dueq::Client::connect(&server.url()).await?.queue("mails")?;
+    orders.push_message(Message::new("x").id("a")).await?;
+    mails.push_message(Message::new("y").id("b")).await?;
+    let args = [
+        "work",
+        "orders=6",
+        "mails",
+        "--reserve",
+        "mails=1",
+        "--print",
+        "--json",
+    ];
+    let mut worker = Dueq::start(&server.url(), &args)?;
+    let mut seen = BTreeSet::new();
+    for _ in 0..2 {
+        let line: serde_json::Value = serde_json::from_str(&worker.says()?)?;
+        seen.insert(format!("{} {}", line["queue"], line["id"]));
+    }
+    let expected = ["\"mails\" \"b\"", "\"orders\" \"a\""].map(str::to_owned);
+    assert_eq!(seen, expected.into());
+    worker.signal("TERM")
+}
+
+#[tokio::test]
+async fn wrong_queues_and_shares_are_wrong_usage() -> Result<()> {
+    for (args, reason) in [
+        (&["a=0"][..], "the weight 0"),
+        (&["a", "a=2"], "a is given twice"),
+        (&["a", "--reserve", "b=1"], "--reserve names b"),
+        (&["a", "--reserve", "a=65"], "--concurrency is 64"),
+        (&["a*", "--reserve", "a*=1"], "a pattern takes no reserve"),
+        (&["a/b*"], "it holds '/'"),
+        (&["a", "--batch", "3"], "--batch"),
+    ] {
+        let args = [&["work"], args, &["--print"]].concat();
+        // No server is asked.
+        let output = crate::support::command("redis://127.0.0.1:1/", &args).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(reason), "{args:?}: {said}");
+    }
+    Ok(())
+}
