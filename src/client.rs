@@ -7,10 +7,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
+use crate::error::{ConnectionFault, Error, ErrorKind};
 use crate::model::codec::{Bytes, Codec, Json};
 use crate::model::durability::Durability;
-use crate::protocol::keys::{META_PATTERN, queue_of_meta};
+use crate::protocol::keys;
 use crate::queue::Queue;
 use crate::router::Registry;
 use crate::server::connector::Connector;
@@ -18,6 +18,7 @@ use crate::server::info::FITNESS;
 use crate::server::link::ServerLink;
 use crate::server::options::ClientOptions;
 use crate::server::patience::{Patience, Repeat};
+use crate::server::scan;
 use crate::telemetry::events;
 
 /// A Redis server that holds queues. Cheap to clone. Connections are pooled, opened when a call
@@ -162,32 +163,12 @@ impl Client {
     /// use it for inspection, not in a loop. A queue that is created or deleted meanwhile may or
     /// may not be listed.
     pub async fn queues(&self) -> Result<Vec<String>, Error> {
-        let (mut names, mut cursor) = (BTreeSet::new(), 0_u64);
+        let (mut names, mut cursor) = (BTreeSet::new(), 0);
+        let glob = keys::meta_glob("*");
         loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor)
-                .arg("MATCH")
-                .arg(META_PATTERN)
-                .arg("COUNT")
-                .arg(1_000)
-                .arg("TYPE")
-                .arg("hash");
-            let answer = self.link.control.query(&scan).await?;
-            let (next, found): (u64, Vec<String>) =
-                redis::from_redis_value(answer).map_err(|error| {
-                    Error::new(
-                        ErrorKind::Server,
-                        Applied::No,
-                        format!("SCAN answered something unexpected: {error}"),
-                    )
-                })?;
-            names.extend(
-                found
-                    .iter()
-                    .filter_map(|key| queue_of_meta(key))
-                    .map(str::to_owned),
-            );
-            cursor = next;
+            let step = scan::step(&self.link.control, &glob, cursor).await?;
+            names.extend(step.names);
+            cursor = step.cursor;
             if cursor == 0 {
                 return Ok(names.into_iter().collect());
             }

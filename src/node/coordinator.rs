@@ -1,103 +1,97 @@
-//! The coordinator: the task that owns a node's timers and makes the calls that they ask for.
+//! The coordinator: the task that owns a node's timers and queues, and makes the calls that they
+//! ask for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::Error;
-use crate::node::claim_lease::{ClaimLease, LeaseCheck};
-use crate::node::claim_requests::ClaimRequests;
-use crate::node::event::Event;
-use crate::node::health::SharedHealth;
-use crate::node::newest_reply::{NewestReply, Verdict};
-use crate::node::panics::TaskPanics;
+use crate::node::attended_queue::AttendedQueue;
+use crate::node::attention::{Attended, Attention};
+use crate::node::event::{Event, Reply};
+use crate::node::leases::Leases;
+use crate::node::membership::Membership;
 use crate::node::precise_timer::PreciseTimer;
-use crate::node::timers::{Action, BEAT_INTERVAL, FALLBACK_INTERVAL, NodeTimers, TICK};
+use crate::node::queue_number::QueueNumber;
+use crate::node::shares::Shares;
+use crate::node::slots::NodeSlots;
+use crate::node::subscriptions::Hint;
+use crate::node::tasks::{Task, Tasks};
+use crate::node::timers::{Action, NodeTimers};
+use crate::node::wakes::{WakeUp, WakeUpList, WakeUps};
 use crate::partition::{Partition, Presence};
-use crate::protocol::replies::Header;
-use crate::protocol::results::roles::{Beat, Moved};
-use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
-use crate::telemetry::metrics::Count;
-use crate::wheel::Key;
 
 /// Shortest time between a beat and the beat after a resync: a subscription that fails repeatedly
 /// must not load the server with beats.
 const RESYNC_PAUSE: Duration = Duration::from_millis(100);
 
+/// How many beats a second the node sends at most because it starts or reconnects with many queues.
+pub(crate) const PACED_BEATS: u32 = 1_000;
+
 /// How many events are handled at most before due actions get a turn.
 const MAX_EVENTS: usize = 1_024;
 
-pub(crate) struct Coordinator {
-    /// The id of this node.
-    node: String,
-    partition: Arc<Partition>,
-    /// For replies to the calls that this task spawns.
-    sender: UnboundedSender<Event>,
-    stop: CancellationToken,
-    requests: Arc<ClaimRequests>,
-    panics: TaskPanics,
-    health: Arc<SharedHealth>,
-    timers: NodeTimers,
-    /// The claims with unsettled deliveries, by number.
-    claims: HashMap<u64, TrackedClaim>,
-    newest: NewestReply,
-    last_beat: Instant,
-    /// Failed calls since the last beat that succeeded.
-    failures: u32,
-    /// Failed beats since the last beat that succeeded.
-    failed_beats: u32,
+/// The signals that end a node, in their order.
+#[derive(Clone, Default)]
+pub(crate) struct Stop {
+    /// Claim no more.
+    pub(crate) claims: CancellationToken,
+    /// Set by the coordinator: no claim is in flight any more.
+    pub(crate) claimed: CancellationToken,
+    /// Drop the handlers.
+    pub(crate) abort: CancellationToken,
+    /// Leave all queues and end.
+    pub(crate) leave: CancellationToken,
 }
 
-struct TrackedClaim {
-    lease: Arc<ClaimLease>,
-    /// The timer of the next lease check.
-    timer: Option<Key>,
+pub(crate) struct Coordinator {
+    /// The id of this node.
+    pub(crate) node: String,
+    /// For replies to the calls that this task spawns.
+    pub(crate) sender: UnboundedSender<Event>,
+    pub(crate) stop: Stop,
+    pub(crate) tasks: Tasks,
+    pub(crate) timers: NodeTimers,
+    pub(crate) queues: HashMap<QueueNumber, AttendedQueue>,
+    pub(crate) shares: Shares,
+    pub(crate) concurrency: usize,
+    pub(crate) attention: Attention,
+    /// `None` once the node claims no more.
+    pub(crate) wake: Option<WakeUps>,
+    pub(crate) slots: Arc<NodeSlots>,
+    pub(crate) leases: Leases,
+    pub(crate) membership: Membership,
+    /// The queues that want to claim.
+    pub(crate) wanting: BTreeSet<QueueNumber>,
+    /// The queues with running handlers.
+    pub(crate) busy: BTreeSet<QueueNumber>,
+    /// How many calls that give a wake-up token back are in flight.
+    pub(crate) returning: usize,
+    /// The end of the wait for more handlers before a claim.
+    pub(crate) gather_until: Option<Instant>,
 }
 
 impl Coordinator {
-    pub(crate) fn new(
-        node: String,
-        partition: Arc<Partition>,
-        sender: UnboundedSender<Event>,
-        stop: CancellationToken,
-        requests: Arc<ClaimRequests>,
-        panics: TaskPanics,
-        health: Arc<SharedHealth>,
-    ) -> Self {
-        let now = Instant::now();
-        Self {
-            node,
-            partition,
-            sender,
-            stop,
-            requests,
-            panics,
-            health,
-            timers: NodeTimers::new(now, fastrand::u64(..)),
-            claims: HashMap::new(),
-            newest: NewestReply::default(),
-            last_beat: now,
-            failures: 0,
-            failed_beats: 0,
-        }
-    }
-
-    /// Runs until `stop`. Then reports that the node leaves, so that another node becomes the
+    /// Runs until `stop.leave`. Then reports that the node leaves, so that another node becomes the
     /// leader at once.
-    pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
-        let now = Instant::now();
-        self.timers.beat_at(now, now);
-        let timer = PreciseTimer::start();
+    pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>, timer: PreciseTimer) {
+        self.attend_initial(Instant::now());
         loop {
-            let next = self.timers.next();
+            self.cover_lists();
+            let next = earliest(self.timers.next(), self.gather_until);
+            let claims_stop = self.stop.claims.clone();
+            let slots = Arc::clone(&self.slots);
+            let may_wait = self.shares.free() > 0;
             tokio::select! {
-                () = self.stop.cancelled() => break,
+                () = self.stop.leave.cancelled() => break,
                 Some(event) = events.recv() => self.handle(event),
+                wake_up = woken(&mut self.wake, may_wait) => self.woken(wake_up, Instant::now()),
+                () = slots.freed() => {}
                 () = timer.wait(next) => {}
+                () = claims_stop.cancelled(), if self.wake.is_some() => self.stop_claiming(),
             }
             // Events first: a reply that has arrived may make a due action unnecessary.
             for _ in 0..MAX_EVENTS {
@@ -105,240 +99,227 @@ impl Coordinator {
                 self.handle(event);
             }
             let now = Instant::now();
-            while let Some(action) = self.timers.pop(now) {
-                self.perform(action, now);
+            while let Some((queue, action)) = self.timers.pop(now) {
+                self.perform(queue, action, now);
             }
+            self.dispatch(now);
+            self.report_claimed();
         }
-        // A beat in flight must not reach Redis after the leave: it would register the node again.
-        let panics = self.panics.clone();
-        while self.timers.is_in_flight(Action::Beat) {
-            tokio::select! {
-                Some(event) = events.recv() => self.handle(event),
-                // If the beat's own task panicked, no reply comes.
-                () = panics.happened() => break,
-            }
-        }
-        if let Err(error) = self.partition.beat(&self.node, Presence::Leave).await {
-            let name = self.partition.queue_name();
-            events::call_failed(name, "leave", &error, "Redis forgets the node after 3 s");
-        }
+        self.leave_all(events).await;
     }
 
     fn handle(&mut self, event: Event) {
         let now = Instant::now();
         match event {
-            Event::Header(header) => {
-                self.absorb(&header, now);
-            }
-            Event::Notice(due_ms) => {
-                if self.newest.has_no_queue() {
-                    // The queue is new and has no leader: try to become it now.
-                    self.timers.beat_at(now, now);
-                }
-                self.timers.head_is(self.instant(due_ms), now);
-            }
-            Event::Resync => {
-                let beat_at = (self.last_beat + RESYNC_PAUSE).max(now);
-                self.timers.beat_at(beat_at, now);
-            }
-            Event::Claimed(lease) => {
-                let check = Action::CheckLeases(lease.number);
-                let timer = self.timers.schedule(check, lease.first_check());
-                let number = lease.number;
-                self.claims.insert(number, TrackedClaim { lease, timer });
-            }
-            Event::ClaimEnded(number) => {
-                if let Some(claim) = self.claims.remove(&number) {
-                    self.timers.cancel(claim.timer);
+            Event::Reply(queue, reply) => self.answered(queue, reply, now),
+            Event::Hint(hint) => self.hinted(&hint, now),
+            Event::Found(found) => self.found(found, now),
+            Event::Command(command) => self.command(command, now),
+        }
+    }
+
+    fn hinted(&mut self, hint: &Hint, now: Instant) {
+        let count = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
+        match *hint {
+            Hint::Notice(number, due_ms) => {
+                if let Some(queue) = self.queues.get_mut(&number) {
+                    queue.noticed(due_ms, &mut self.timers, now);
                 }
             }
-            Event::Promoted(result) => self.moved(Action::Promote, result, now),
-            Event::ClaimDeclined => {
-                self.timers.completed(Action::Promote, now, Duration::ZERO);
-                self.timers.promote_at(now, now);
+            Hint::Subscribed(number) => {
+                let Some(queue) = self.queues.get_mut(&number) else {
+                    return;
+                };
+                queue.is_subscribed = true;
+                // Many queues are told of at once after a lost connection: spread their beats.
+                let spread = (count.saturating_sub(64) / PACED_BEATS.div_ceil(1_000)).min(9_000);
+                let spread = Duration::from_millis(fastrand::u64(..=u64::from(spread)));
+                let beat_at = (queue.last_beat + RESYNC_PAUSE).max(now) + spread;
+                self.timers.beat_at(number, beat_at, now);
             }
-            Event::Reaped(result) => self.moved(Action::Reap, result, now),
-            Event::Beat { sent, result } => {
-                self.timers.completed(Action::Beat, now, Duration::ZERO);
-                self.timers.beat_at(sent + BEAT_INTERVAL, now);
+            Hint::Lost(number) => {
+                if let Some(queue) = self.queues.get_mut(&number) {
+                    queue.is_subscribed = false;
+                    queue.unpark(&mut self.timers, now);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, number: QueueNumber, reply: Reply, now: Instant) {
+        let Some(queue) = self.queues.get_mut(&number) else {
+            return;
+        };
+        let timers = &mut self.timers;
+        match reply {
+            Reply::Beat {
+                sent,
+                attended,
+                result,
+            } => {
+                timers.completed(number, Action::Beat, now, Duration::ZERO);
+                let interval = attended.beat_interval(fastrand::f64());
+                timers.beat_at(number, sent + interval, now);
+                let health = &self.membership.health;
                 match result {
-                    Ok(beat) => self.beat_answered(&beat, sent, now),
+                    Ok(beat) => {
+                        let is_parked = matches!(attended, Attended::Parked(_));
+                        health.beaten(queue.name(), sent, beat.leader, is_parked);
+                        let has_ready = queue.beat_answered(&beat, sent, timers, now);
+                        self.shares.set_paused(number, queue.is_paused());
+                        if has_ready {
+                            self.want(number, now);
+                        }
+                    }
                     Err(error) => {
-                        self.failed_beats += 1;
-                        self.health.failed(self.partition.queue_name(), &error);
-                        self.failed("beat", &error, now);
+                        health.failed(queue.name(), &error);
+                        queue.beat_failed(&error, timers, now);
                     }
                 }
             }
-        }
-    }
-
-    fn beat_answered(&mut self, beat: &Beat, sent: Instant, now: Instant) {
-        let header = &beat.header;
-        self.failures = 0;
-        if self.failed_beats > 0 {
-            events::recovered(self.partition.queue_name(), "beat", self.failed_beats);
-            self.failed_beats = 0;
-        }
-        let name = self.partition.queue_name();
-        self.health.beaten(name, sent, beat.leader, false);
-        self.timers.set_leader(beat.leader, beat.nodes, sent);
-        if self.absorb(header, now) {
-            let head_ms = header.head_ms.filter(|_| !header.paused);
-            self.timers.head_is(self.instant(head_ms), now);
-        }
-        if beat.ready > 0 && !header.paused {
-            self.requests.hint_ready();
-        }
-    }
-
-    /// Sets the timers from the header of a reply. Ignores a header that is older than another one,
-    /// and then returns `false`.
-    fn absorb(&mut self, header: &Header, now: Instant) -> bool {
-        let verdict = self.newest.compare(header, now);
-        match verdict {
-            Verdict::Stale => return false,
-            Verdict::SameQueue => {}
-            Verdict::NewQueue | Verdict::Emptied => {
-                if verdict == Verdict::Emptied {
-                    self.partition.meters().add(Count::StoreEmptied);
-                    events::store_emptied(self.partition.queue_name());
+            Reply::Promoted(result) => {
+                queue.moved(Action::Promote, &result, timers, now);
+                if result.is_ok() && !self.covers(number) {
+                    // No wake-up token reaches this node.
+                    self.want(number, now);
                 }
-                // The queue is new and has no leader: try to become it now.
-                self.timers.beat_at(now, now);
             }
-        }
-        // No promote for a head that is due already: the call that returned this header has added a
-        // wake-up token, and the node that takes it claims the head, promoted or not.
-        let due_later = |head_ms: &u64| *head_ms > now_ms(header);
-        let head_ms = header.head_ms.filter(due_later);
-        if let Some(at) = self.instant(head_ms)
-            && !header.paused
-        {
-            self.timers.promote_at(at, now);
-        }
-        if let Some(at) = self.instant(header.lease_deadline_ms) {
-            self.timers.reap_at(at, now);
-        }
-        true
-    }
-
-    /// The reply to a promote or reap. If work is due by Redis's clock but none was moved, it
-    /// cannot be moved now (the ready list is full, or reaping is suspended): back off instead of
-    /// spinning. If no work is due, this node called early by less than 1 ms: wait for one tick.
-    fn moved(&mut self, action: Action, result: Result<Moved, Error>, now: Instant) {
-        let call = if action == Action::Promote {
-            "promote"
-        } else {
-            "reap"
-        };
-        match result {
-            Ok(Moved { header, count }) => {
-                let first_ms = if action == Action::Promote {
-                    header.head_ms
-                } else {
-                    header.lease_deadline_ms
-                };
-                let backoff = match first_ms {
-                    _ if count > 0 => Duration::ZERO,
-                    Some(ms) if ms <= now_ms(&header) => FALLBACK_INTERVAL,
-                    _ => TICK,
-                };
-                self.timers.completed(action, now, backoff);
-                self.absorb(&header, now);
-            }
-            Err(error) => {
-                let backoff = if error.is_retryable() {
-                    Duration::ZERO
-                } else {
-                    FALLBACK_INTERVAL
-                };
-                self.timers.completed(action, now, backoff);
-                self.failed(call, &error, now);
-            }
+            Reply::Reaped(result) => queue.moved(Action::Reap, &result, timers, now),
+            Reply::Claimed(claimed) => self.claimed(number, *claimed, now),
+            Reply::TokenReturned => self.returning = self.returning.saturating_sub(1),
+            Reply::Left => self.left(number),
         }
     }
 
-    fn perform(&mut self, action: Action, now: Instant) {
+    fn perform(&mut self, number: QueueNumber, action: Action, now: Instant) {
         match action {
             Action::Promote => {
-                if !self.claims_instead(now) {
-                    self.spawn(
-                        |partition| async move { Event::Promoted(partition.promote().await) },
-                    );
+                if !self.claims_instead(number, now) {
+                    self.call(number, |partition| async move {
+                        Reply::Promoted(partition.promote().await)
+                    });
                 }
             }
             Action::Reap => {
-                self.spawn(|partition| async move { Event::Reaped(partition.reap().await) });
-            }
-            Action::Beat => {
-                self.last_beat = now;
-                let node = self.node.clone();
-                self.spawn(move |partition| async move {
-                    Event::Beat {
-                        sent: now,
-                        result: partition.beat(&node, Presence::Stay).await,
-                    }
+                self.call(number, |partition| async move {
+                    Reply::Reaped(partition.reap().await)
                 });
             }
-            Action::CheckLeases(number) => self.check_leases(number, now),
+            Action::Beat => self.beat(number, now),
+            Action::Claim => self.want(number, now),
+            Action::CheckLeases(claim) => {
+                for extension in self.leases.check(number, claim, &mut self.timers, now) {
+                    self.tasks.spawn(Task::Extension, extension);
+                }
+            }
         }
     }
 
-    /// Whether this node's own claimer claims the due messages, so that no promote is needed. Only
-    /// the leader asks it: a standby must first find out whether the leader is alive.
-    fn claims_instead(&self, now: Instant) -> bool {
-        self.timers.is_leader(now) && self.requests.send(self.timers.is_alone(), &self.sender)
-    }
-
-    /// Extends the leases of a claim's unsettled deliveries.
-    fn check_leases(&mut self, number: u64, now: Instant) {
-        let Some(claim) = self.claims.get_mut(&number) else {
+    fn beat(&mut self, number: QueueNumber, now: Instant) {
+        let is_covered = self.covers(number);
+        let is_busy = self.busy.contains(&number);
+        let Some(queue) = self.queues.get_mut(&number) else {
             return;
         };
-        let LeaseCheck { extend, next } = claim.lease.check(now);
-        let check = Action::CheckLeases(number);
-        claim.timer = next.and_then(|at| self.timers.schedule(check, at));
-        for delivery in extend {
-            let lease = Arc::clone(&claim.lease);
-            self.panics
-                .spawn("extension", async move { lease.extend(delivery).await });
+        let attended = queue.attend(is_covered, is_busy, now);
+        queue.attended = attended;
+        queue.last_beat = now;
+        if matches!(attended, Attended::Parked(_)) {
+            self.attention.deactivate(number);
+        } else {
+            self.attention.activate(number);
         }
-    }
-
-    /// Makes a call in a task of its own; its reply comes back as an event.
-    fn spawn<F: Future<Output = Event> + Send + 'static>(
-        &self,
-        call: impl FnOnce(Arc<Partition>) -> F,
-    ) {
-        let call = call(Arc::clone(&self.partition));
-        let sender = self.sender.clone();
-        self.panics.spawn("call", async move {
-            // The coordinator may have stopped.
-            let _ = sender.send(call.await);
+        let node = self.node.clone();
+        self.call(number, move |partition| async move {
+            Reply::Beat {
+                sent: now,
+                attended,
+                result: partition.beat(&node, attended.presence()).await,
+            }
         });
     }
 
-    /// Reports a failed call. After a retryable error the next beat comes early, with back-off: its
-    /// reply sets all timers again, so that one lost connection does not cost the fallback
-    /// interval.
-    fn failed(&mut self, call: &'static str, error: &Error, now: Instant) {
-        let name = self.partition.queue_name();
-        events::call_failed(name, call, error, "the next beat is within a second");
-        if error.is_retryable() {
-            self.failures += 1;
-            let pause = reconnect_delays().delay(self.failures, fastrand::f64());
-            self.timers.beat_at(now + pause, now);
+    /// Makes a call in a task of its own; its reply comes back as an event.
+    pub(crate) fn call<F: Future<Output = Reply> + Send + 'static>(
+        &self,
+        number: QueueNumber,
+        call: impl FnOnce(Arc<Partition>) -> F,
+    ) {
+        let Some(queue) = self.queues.get(&number) else {
+            return;
+        };
+        let call = call(Arc::clone(&queue.partition));
+        let sender = self.sender.clone();
+        self.tasks.spawn(Task::Call, async move {
+            // The coordinator may have stopped.
+            let _ = sender.send(Event::Reply(number, call.await));
+        });
+    }
+
+    /// Whether the blocking pop in flight, or the next one, covers the wake-up list of this queue.
+    pub(crate) fn covers(&self, number: QueueNumber) -> bool {
+        self.wake.as_ref().is_some_and(|wake| wake.covers(number))
+    }
+
+    /// Hands the lists to the blocking pop, if they changed.
+    fn cover_lists(&mut self) {
+        if let Some(wake) = &mut self.wake
+            && self.attention.take_changed()
+        {
+            let list = |number| {
+                let queue = self.queues.get(&number)?;
+                Some(WakeUpList {
+                    queue: number,
+                    queue_name: queue.name().to_owned(),
+                    key: queue.partition.keys().wake.clone(),
+                })
+            };
+            wake.listen(self.attention.lists().filter_map(list).collect());
         }
     }
 
-    /// The local instant of a time of Redis's clock.
-    fn instant(&self, unix_ms: Option<u64>) -> Option<Instant> {
-        self.partition.link().clock().instant_of_ms(unix_ms?)
+    /// Leaves all queues.
+    async fn leave_all(&mut self, mut events: UnboundedReceiver<Event>) {
+        // A beat in flight must not reach Redis after the leave: it would register the node again.
+        let tasks = self.tasks.clone();
+        let numbers: Vec<_> = self.queues.keys().copied().collect();
+        for number in numbers {
+            while self.timers.is_in_flight(number, Action::Beat) {
+                tokio::select! {
+                    Some(event) = events.recv() => self.handle(event),
+                    // If the beat's own task panicked, no reply comes.
+                    () = tasks.happened() => break,
+                }
+            }
+        }
+        let mut leaves = tokio::task::JoinSet::new();
+        for (_, queue) in self.queues.drain() {
+            let node = self.node.clone();
+            leaves.spawn(async move {
+                leave(&queue.partition, &node).await;
+                events::worker_stopped(queue.name(), &node);
+            });
+        }
+        leaves.join_all().await;
     }
 }
 
-/// Redis's time when it replied, in Unix milliseconds.
-fn now_ms(header: &Header) -> u64 {
-    u64::try_from(header.now_us / 1_000).unwrap_or(0)
+/// Reports that a node leaves a queue.
+pub(crate) async fn leave(partition: &Partition, node: &str) {
+    if let Err(error) = partition.beat(node, Presence::Leave).await {
+        let name = partition.queue_name();
+        events::call_failed(name, "leave", &error, "Redis forgets the node after 3 s");
+    }
+}
+
+/// The next wake-up. Starts no pop while no handler is free, so that other nodes get the tokens.
+async fn woken(wake: &mut Option<WakeUps>, may_start: bool) -> WakeUp {
+    match wake {
+        Some(wake) if may_start || wake.is_waiting() => wake.wait().await,
+        _ => std::future::pending().await,
+    }
+}
+
+fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
 }

@@ -1,35 +1,55 @@
 //! The events that the parts of a node send to its coordinator.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::Error;
-use crate::node::claim_lease::ClaimLease;
-use crate::protocol::replies::Header;
+use crate::node::attention::Attended;
+use crate::node::commands::NodeCommand;
+use crate::node::queue_number::QueueNumber;
+use crate::node::scanner::Found;
+use crate::node::slots::HandlerPermits;
+use crate::node::subscriptions::Hint;
+use crate::protocol::results::claim::Claim;
 use crate::protocol::results::roles::{Beat, Moved};
 
 /// Something the coordinator has to know.
 pub(crate) enum Event {
-    /// The header of a reply: it reports the state of the queue.
-    Header(Header),
-    /// A notice: the head is now due at this Unix millisecond, or the scheduled set is empty.
-    Notice(Option<u64>),
-    /// The subscription is new: notices before it were missed.
-    Resync,
-    /// A claim granted messages; their handlers are about to start.
-    Claimed(Arc<ClaimLease>),
-    /// Every delivery of the claim with this number has been settled or given up.
-    ClaimEnded(u64),
-    /// A promote, or the claim that replaced it, was answered.
-    Promoted(Result<Moved, Error>),
-    /// The claimer accepted a claim request, but stopped before it claimed.
-    ClaimDeclined,
-    /// A reap was answered.
-    Reaped(Result<Moved, Error>),
-    /// A beat was answered.
+    /// A call for this queue was answered.
+    Reply(QueueNumber, Reply),
+    /// The subscription reports something.
+    Hint(Hint),
+    /// A scan found queues.
+    Found(Found),
+    /// The user adds or removes a queue.
+    Command(NodeCommand),
+}
+
+/// The answer to a call of the coordinator.
+pub(crate) enum Reply {
     Beat {
         /// When the beat was sent.
         sent: Instant,
+        /// What it said.
+        attended: Attended,
         result: Result<Beat, Error>,
     },
+    Promoted(Result<Moved, Error>),
+    Reaped(Result<Moved, Error>),
+    Claimed(Box<Claimed>),
+    /// A wake-up token was given back, or the call failed.
+    TokenReturned,
+    /// The node has left the queue, or could not say so.
+    Left,
+}
+
+/// A claim and its answer.
+pub(crate) struct Claimed {
+    /// When it was sent.
+    pub(crate) sent: Instant,
+    /// For how many messages it asked.
+    pub(crate) asked: usize,
+    pub(crate) permits: HandlerPermits,
+    /// Whether it replaced a promote.
+    pub(crate) for_promote: bool,
+    pub(crate) result: Result<Claim, Error>,
 }

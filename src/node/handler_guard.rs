@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc::UnboundedSender;
-
 use crate::node::claim_lease::ClaimLease;
-use crate::node::event::Event;
+use crate::node::slots::{NodeSlots, UnsettledPermit};
 
 /// Held by the task of one delivery until the delivery is settled. Dropping it ends the extensions
 /// of the lease and returns the permit, also if the task panics or is cancelled.
@@ -14,22 +11,21 @@ pub(crate) struct HandlerGuard {
     lease: Arc<ClaimLease>,
     /// The index of the delivery in its claim.
     index: usize,
-    events: UnboundedSender<Event>,
-    _permit: OwnedSemaphorePermit,
+    slots: Arc<NodeSlots>,
+    _permit: UnsettledPermit,
 }
 
 impl HandlerGuard {
-    /// `permit` is the delivery's permit of [`Slots`](crate::node::slots::Slots).
     pub(crate) fn new(
         lease: Arc<ClaimLease>,
         index: usize,
-        events: UnboundedSender<Event>,
-        permit: OwnedSemaphorePermit,
+        slots: &Arc<NodeSlots>,
+        permit: UnsettledPermit,
     ) -> Self {
         Self {
             lease,
             index,
-            events,
+            slots: Arc::clone(slots),
             _permit: permit,
         }
     }
@@ -38,8 +34,7 @@ impl HandlerGuard {
 impl Drop for HandlerGuard {
     fn drop(&mut self) {
         if self.lease.finish(self.index) {
-            // The coordinator may have stopped.
-            let _ = self.events.send(Event::ClaimEnded(self.lease.number));
+            self.slots.claim_ended(self.lease.number);
         }
     }
 }
@@ -49,31 +44,32 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::{Duration, Instant};
 
-    use tokio::sync::Semaphore;
-
     use super::*;
     use crate::delivery::Delivery;
+    use crate::node::slots::QueueSlots;
 
     #[test]
     fn a_panicked_task_also_ends_its_lease() {
         let deliveries = vec![Delivery::unconnected(0), Delivery::unconnected(1)];
         let lease = ClaimLease::new(1, deliveries, Instant::now(), Duration::from_secs(30));
         let lease = Arc::new(lease);
-        let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
-        let permits = Arc::new(Semaphore::new(2));
+        let slots = Arc::<NodeSlots>::default();
+        let queue = QueueSlots::new(&slots);
         let [first, second] = [0, 1].map(|index| {
-            let permit = Arc::clone(&permits).try_acquire_owned().expect("a permit");
-            HandlerGuard::new(Arc::clone(&lease), index, sender.clone(), permit)
+            let permit = queue.unsettled_permit();
+            HandlerGuard::new(Arc::clone(&lease), index, &slots, permit)
         });
         let panicked = catch_unwind(AssertUnwindSafe(move || {
             let _guard = first;
             panic!("in the middle of the task");
         }));
         assert!(panicked.is_err());
-        assert!(events.try_recv().is_err(), "one delivery is unsettled");
-        assert_eq!(permits.available_permits(), 1);
+        assert!(
+            slots.take_ended_claims().is_empty(),
+            "one delivery is unsettled"
+        );
+        assert_eq!(queue.unsettled(), 1);
         drop(second);
-        assert!(matches!(events.try_recv(), Ok(Event::ClaimEnded(1))));
-        assert!(events.try_recv().is_err());
+        assert_eq!(slots.take_ended_claims(), [1]);
     }
 }

@@ -12,6 +12,7 @@ use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
 use crate::node::handler_guard::HandlerGuard;
 use crate::node::slots::HandlerPermits;
+use crate::node::thread::NodeThread;
 
 /// Starts the handlers of one queue. The node knows neither their type nor that of their payloads.
 pub(crate) trait Handling: Send + Sync + 'static {
@@ -62,6 +63,8 @@ pub(crate) struct HandlerContext {
     pub(crate) stop: CancellationToken,
     /// The grace period is over: running handlers are dropped, their deliveries released.
     pub(crate) abort: CancellationToken,
+    /// The node's connections live on its thread: it must not end before the last settlement.
+    pub(crate) _thread: Arc<NodeThread>,
 }
 
 #[cfg(test)]
@@ -75,6 +78,7 @@ impl HandlerContext {
             time_limit: None,
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
+            _thread: Arc::new(NodeThread::start(std::future::pending(), |_| {}).expect("a thread")),
         }
     }
 }

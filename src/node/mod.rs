@@ -2,21 +2,25 @@
 //! extends their leases, settles them, and takes back leases of dead nodes.
 //!
 //! ```text
-//!   notices, reply headers ─► NodeTimers ─► Coordinator ─► promote / reap / beat / extend
-//!                                               │ ClaimRequests
-//!   wake-up list ─────────────────────────► Claimer ─► HandlerRunner ─► settlements, in batches
+//!   notices, reply headers ─► NodeTimers ─┐
+//!   wake-up lists ────────────────────────┴─► Coordinator ─► promote / reap / beat / extend
+//!                                     Shares ─────┴────────► claim ─► handlers ─► settlements
 //! ```
 //!
-//! `NodeTimers` decides what is due when, and is pure. The `Coordinator` task owns it and makes the
-//! calls. The `Claimer` task claims messages while handlers are free. `run` starts and stops both.
+//! A node attends any number of queues. The `Coordinator` task owns the state of each, and makes
+//! all calls. `NodeTimers` decides what is due when, and `Shares` which queue gets the free
+//! handlers; both are pure. The tasks of a node run on a thread of its own, so that a handler that
+//! blocks threads of the caller's runtime delays no other queue. `run` starts and stops them.
 
+pub(crate) mod attended_queue;
+pub(crate) mod attention;
 pub(crate) mod batch_runner;
 pub(crate) mod catch_panic;
 pub(crate) mod claim_lease;
-pub(crate) mod claim_requests;
-pub(crate) mod claimer;
+pub(crate) mod claim_state;
 pub(crate) mod commands;
 pub(crate) mod coordinator;
+pub(crate) mod dispatch;
 pub(crate) mod event;
 pub(crate) mod handler_guard;
 pub(crate) mod handler_runner;
@@ -24,23 +28,18 @@ pub(crate) mod handling;
 pub(crate) mod health;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod inject;
+pub(crate) mod leases;
+pub(crate) mod membership;
 pub(crate) mod newest_reply;
-pub(crate) mod notices;
-pub(crate) mod panics;
+pub(crate) mod oldest_due;
 pub(crate) mod precise_timer;
 pub(crate) mod queue_number;
 pub(crate) mod run;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the coordinator of many queues will use it")
-)]
+pub(crate) mod scanner;
 pub(crate) mod shares;
 pub(crate) mod slots;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the node moves to it with its new core")
-)]
+pub(crate) mod subscriptions;
 pub(crate) mod tasks;
 pub(crate) mod thread;
 pub(crate) mod timers;
-pub(crate) mod wake;
+pub(crate) mod wakes;

@@ -33,13 +33,13 @@ struct State {
 }
 
 impl PreciseTimer {
+    #[cfg(test)]
     pub(crate) fn start() -> Self {
         Self::start_with(|| {}, |_| {})
     }
 
     /// A timer whose thread is supervised: its panic ends the worker. If the thread cannot be
     /// started, the worker goes on with tokio's timer.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the node's new core calls it"))]
     pub(crate) fn supervised(tasks: &Tasks) -> Self {
         let panicked = tasks.clone();
         #[cfg(not(any(test, feature = "harness")))]

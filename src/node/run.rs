@@ -1,253 +1,242 @@
 //! Starts the tasks of a node, and ends them in order.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Applied, Error, ErrorKind};
 use crate::model::id::compact;
-use crate::node::claim_requests::ClaimRequests;
-use crate::node::claimer::Claimer;
+use crate::model::retry::Retry;
+use crate::node::attention::Attention;
 use crate::node::commands::{NodeCommand, QueueEntry, Settings};
-use crate::node::coordinator::Coordinator;
+use crate::node::coordinator::{Coordinator, Stop, leave};
+use crate::node::event::Event;
 use crate::node::handling::HandlerContext;
-use crate::node::health::SharedHealth;
-use crate::node::notices;
-use crate::node::panics::TaskPanics;
-use crate::node::slots::Slots;
-use crate::node::wake::WakeUps;
+use crate::node::leases::Leases;
+use crate::node::membership::Membership;
+use crate::node::precise_timer::PreciseTimer;
+use crate::node::shares::{Order, Shares};
+use crate::node::slots::NodeSlots;
+use crate::node::tasks::{Task, Tasks};
+use crate::node::thread::NodeThread;
+use crate::node::timers::NodeTimers;
+use crate::node::wakes::WakeUps;
+use crate::node::{scanner, subscriptions};
 use crate::partition::Presence;
-use crate::protocol::limits;
 use crate::telemetry::events;
+
+/// How long handlers and settlements may take to end after the grace period. A handler that blocks
+/// its thread cannot be dropped.
+const END_LIMIT: Duration = Duration::from_secs(15);
 
 /// Handles messages until `stop` completes. See [`Worker::run`](crate::Worker::run).
 pub(crate) async fn run(
     settings: Settings,
-    mut commands: mpsc::UnboundedReceiver<NodeCommand>,
+    commands: mpsc::UnboundedReceiver<NodeCommand>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let end = CancellationToken::new();
-    let node = Node {
-        concurrency: settings.concurrency,
-        grace: settings.grace,
-        health: settings.health,
-        end: end.clone(),
-        abort: settings.abort,
-    };
-    let node = Arc::new(node);
-    let mut queues = Queues::default();
-    for entry in settings.queues {
-        queues.add(&node, entry);
-    }
-    tokio::pin!(stop);
-    let mut result = Ok(());
-    loop {
-        tokio::select! {
-            () = &mut stop, if !end.is_cancelled() => end.cancel(),
-            Some(ended) = queues.tasks.join_next() => {
-                let ended = ended.unwrap_or(Ok(()));
-                if ended.is_err() && result.is_ok() {
-                    result = ended;
-                    end.cancel();
-                }
-            }
-            Some(command) = commands.recv(), if !end.is_cancelled() => {
-                queues.command(&node, command);
-            }
-        }
-        if end.is_cancelled() && queues.tasks.is_empty() {
-            return result;
-        }
-    }
-}
-
-/// What the queues of a node share.
-struct Node {
-    concurrency: usize,
-    grace: Duration,
-    health: Arc<SharedHealth>,
-    end: CancellationToken,
-    abort: CancellationToken,
-}
-
-/// The attended queues.
-#[derive(Default)]
-struct Queues {
-    tasks: JoinSet<Result<(), Error>>,
-    /// By name: ends the attendance.
-    running: HashMap<String, Attended>,
-}
-
-struct Attended {
-    end: CancellationToken,
-    ended: CancellationToken,
-}
-
-impl Queues {
-    fn add(&mut self, node: &Arc<Node>, entry: QueueEntry) {
-        let name = entry.partition.queue_name().to_owned();
-        node.health.added(&name);
-        let end = node.end.child_token();
-        let ended = CancellationToken::new();
-        let attended = Attended {
-            end: end.clone(),
-            ended: ended.clone(),
-        };
-        self.running.insert(name.clone(), attended);
-        let node = Arc::clone(node);
-        self.tasks.spawn(async move {
-            let _ended = ended.drop_guard();
-            let result = attend(&node, entry, end.cancelled()).await;
-            node.health.removed(&name);
-            result
-        });
-    }
-
-    fn command(&mut self, node: &Arc<Node>, command: NodeCommand) {
-        // A caller that dropped its future needs no reply.
-        match command {
-            NodeCommand::Add(entry, reply) => {
-                let name = entry.partition.queue_name().to_owned();
-                if self.running.contains_key(&name) {
-                    let message = format!("queue {name}: the worker attends it already");
-                    let _ = reply.send(Err(Error::invalid(message)));
-                    return;
-                }
-                self.add(node, *entry);
-                let _ = reply.send(Ok(()));
-            }
-            NodeCommand::Remove(name, reply) => {
-                let Some(attended) = self.running.remove(&name) else {
-                    let message = format!("queue {name}: the worker does not attend it");
-                    let _ = reply.send(Err(Error::invalid(message)));
-                    return;
-                };
-                attended.end.cancel();
-                tokio::spawn(async move {
-                    attended.ended.cancelled().await;
-                    let _ = reply.send(Ok(()));
-                });
-            }
-        }
-    }
-}
-
-/// Attends one queue until `stop` completes.
-async fn attend(
-    shared: &Node,
-    entry: QueueEntry,
-    stop: impl Future<Output = ()>,
-) -> Result<(), Error> {
-    let QueueEntry {
-        partition,
-        handling,
-        lease,
-        retry,
-        time_limit,
-        ..
-    } = entry;
-    let (concurrency, grace) = (shared.concurrency, shared.grace);
-    let lease_ms = limits::lease_ms(lease)?;
-    let name = partition.queue_name().to_owned();
     let node = compact(Uuid::now_v7());
-    match partition.beat(&node, Presence::Stay).await {
-        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => {
-            return Err(error);
-        }
-        // After another error, such as an unreachable Redis, the node starts and keeps trying.
-        _ => {}
-    }
-
-    // In order: claim no more; drop the handlers; end the coordinator and the listener.
-    let stop_claims = CancellationToken::new();
-    let abort = CancellationToken::new();
-    let leave = CancellationToken::new();
+    first_beats(&settings, &node).await?;
+    let abort = settings.abort.clone();
+    let (tasks, thread) = Tasks::on_own_thread()?;
+    let started = Started::new(settings, node, &tasks, Arc::new(thread), commands);
+    let Started {
+        stop: signals,
+        handlers,
+        grace,
+        ..
+    } = &started;
     // Dropping this future ends the node, too.
     let guards =
-        [stop_claims.clone(), abort.clone(), leave.clone()].map(CancellationToken::drop_guard);
-    let (sender, events) = mpsc::unbounded_channel();
-    let connector = Arc::clone(partition.link().connector());
-    let slots = Arc::new(Slots::new(concurrency));
-    let requests = Arc::new(ClaimRequests::new(Arc::clone(&slots)));
-    events::worker_started(&name, &node, concurrency, lease_ms);
-    let panics = TaskPanics::default();
-    let coordinator = Coordinator::new(
-        node.clone(),
-        Arc::clone(&partition),
-        sender.clone(),
-        leave.clone(),
-        Arc::clone(&requests),
-        panics.clone(),
-        Arc::clone(&shared.health),
-    );
-    let handlers = TaskTracker::new();
-    let claimer = Claimer {
-        partition: Arc::clone(&partition),
-        wake: WakeUps::new(&name, Arc::clone(&connector), partition.keys().wake.clone()),
-        lease,
-        lease_ms,
-        slots,
-        requests,
-        handling: Arc::clone(&handling),
-        context: Arc::new(HandlerContext {
-            runtime: tokio::runtime::Handle::current(),
-            tracker: handlers.clone(),
-            retry,
-            time_limit,
-            stop: stop_claims.clone(),
-            abort: abort.clone(),
-        }),
-        events: sender.clone(),
-        stop: stop_claims.clone(),
-    };
-    let coordinator = panics.spawn("coordinator", coordinator.run(events));
-    let listener = notices::listen(
-        name.clone(),
-        connector,
-        partition.keys().notice.clone(),
-        sender,
-    );
-    let listener = leave.clone().run_until_cancelled_owned(listener);
-    panics.spawn("listener", async { listener.await.unwrap_or_default() });
-    let claimer = panics.spawn("claimer", claimer.run());
+        [&signals.claims, &signals.abort, &signals.leave].map(|signal| signal.clone().drop_guard());
 
-    // Without one of its tasks the node would claim nothing, or lose its leases: end it.
-    let panicked = async {
-        panics.happened().await;
-        stop_claims.cancel();
-        abort.cancel();
-    };
     tokio::select! {
         () = stop => {}
-        () = panicked => {}
-        () = shared.abort.cancelled() => {}
+        () = abort.cancelled() => {}
+        // Without one of its tasks the node would claim nothing, or lose its leases: end it.
+        () = tasks.happened() => {}
     }
-    stop_claims.cancel();
-    let _ = claimer.await;
-    handling.close();
+    signals.claims.cancel();
+    tokio::select! {
+        () = signals.claimed.cancelled() => {}
+        () = tasks.happened() => signals.abort.cancel(),
+    }
     handlers.close();
     tokio::select! {
         () = handlers.wait() => {}
-        () = tokio::time::sleep(grace) => {}
-        () = shared.abort.cancelled() => {}
-        () = panics.happened() => {}
+        () = tokio::time::sleep(*grace) => {}
+        () = abort.cancelled() => {}
+        () = tasks.happened() => {}
     }
-    abort.cancel();
-    handlers.wait().await;
-    leave.cancel();
-    let _ = coordinator.await;
-    if panics.first().is_some() {
+    signals.abort.cancel();
+    let ended = tokio::time::timeout(END_LIMIT, handlers.wait()).await;
+    signals.leave.cancel();
+    let _ = tokio::time::timeout(END_LIMIT, started.coordinator).await;
+    if tasks.first().is_some() {
         // The coordinator may have panicked before its leave. Without a leave, the node counts as
         // alive for another 3 s.
-        let _ = partition.beat(&node, Presence::Leave).await;
+        leave_each(&started.named, &started.node).await;
     }
     drop(guards);
-    events::worker_stopped(&name, &node);
-    panics.first().map_or(Ok(()), Err)
+    if let Some(error) = tasks.first() {
+        return Err(error);
+    }
+    ended.map_err(|_| {
+        let message = format!(
+            "{} handlers did not end {END_LIMIT:?} after the grace period: they block their \
+             threads; their messages are delivered again when their leases run out",
+            started.handlers.len()
+        );
+        Error::new(ErrorKind::Timeout, Applied::Unknown, message)
+    })
+}
+
+/// A running node.
+struct Started {
+    node: String,
+    /// The queues that the user named.
+    named: Vec<QueueEntry>,
+    stop: Stop,
+    handlers: TaskTracker,
+    grace: Duration,
+    coordinator: tokio::task::JoinHandle<()>,
+}
+
+impl Started {
+    fn new(
+        settings: Settings,
+        node: String,
+        tasks: &Tasks,
+        thread: Arc<NodeThread>,
+        commands: mpsc::UnboundedReceiver<NodeCommand>,
+    ) -> Self {
+        let link = Arc::new(settings.link.on_runtime(tasks.runtime().clone()));
+        let stop = Stop::default();
+        let handlers = TaskTracker::new();
+        let slots = Arc::<NodeSlots>::default();
+        let (sender, events) = mpsc::unbounded_channel();
+        let (subscriptions, changes) = mpsc::unbounded_channel();
+        let order = settings
+            .strict
+            .map_or(Order::Weighted, |max_wait| Order::Strict { max_wait });
+        if !settings.patterns.is_empty() {
+            let patterns = settings.patterns.iter();
+            let patterns = patterns.map(|entry| entry.pattern.clone()).collect();
+            let scanner = scanner::run(Arc::clone(&link.control), patterns, sender.clone());
+            let scanner = stop.leave.clone().run_until_cancelled_owned(scanner);
+            tasks.spawn(Task::Scanner, async { scanner.await.unwrap_or_default() });
+        }
+        let listener = subscriptions::run(Arc::clone(link.connector()), changes, sender.clone());
+        let listener = Box::pin(listener);
+        let listener = stop.leave.clone().run_until_cancelled_owned(listener);
+        tasks.spawn(Task::Listener, async { listener.await.unwrap_or_default() });
+        let relay = relay(commands, sender.clone());
+        let relay = stop.leave.clone().run_until_cancelled_owned(relay);
+        tasks.spawn(Task::Relay, async { relay.await.unwrap_or_default() });
+        let timer = PreciseTimer::supervised(tasks);
+        let coordinator = Coordinator {
+            node: node.clone(),
+            sender: sender.clone(),
+            stop: stop.clone(),
+            tasks: tasks.clone(),
+            timers: NodeTimers::new(Instant::now(), fastrand::u64(..)),
+            queues: HashMap::new(),
+            shares: Shares::new(settings.concurrency, order),
+            concurrency: settings.concurrency,
+            attention: Attention::default(),
+            wake: Some(WakeUps::new(Arc::clone(link.connector()))),
+            slots,
+            leases: Leases::default(),
+            membership: Membership {
+                initial: settings.queues.clone(),
+                patterns: settings.patterns,
+                silence: settings.parking,
+                health: settings.health,
+                subscriptions,
+                numbers: HashMap::new(),
+                last: 0,
+                draining: 0,
+                link: Arc::clone(&link),
+                context: HandlerContext {
+                    runtime: tokio::runtime::Handle::current(),
+                    tracker: handlers.clone(),
+                    retry: Retry::default(),
+                    time_limit: None,
+                    stop: stop.claims.clone(),
+                    abort: stop.abort.clone(),
+                    _thread: thread,
+                },
+            },
+            wanting: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            returning: 0,
+            gather_until: None,
+        };
+        Self {
+            node,
+            named: settings.queues,
+            stop,
+            handlers,
+            grace: settings.grace,
+            coordinator: tasks.spawn(Task::Coordinator, coordinator.run(events, timer)),
+        }
+    }
+}
+
+/// Passes the commands of the worker's handle on.
+async fn relay(
+    mut commands: mpsc::UnboundedReceiver<NodeCommand>,
+    sender: mpsc::UnboundedSender<Event>,
+) {
+    while let Some(command) = commands.recv().await {
+        // The coordinator may have stopped: then the command's reply is dropped.
+        let _ = sender.send(Event::Command(command));
+    }
+}
+
+/// Registers the node in the queues that the user named. A queue that cannot be used does not keep
+/// the others from being served.
+///
+/// # Errors
+/// The first refusal, if every queue is refused and there are no patterns.
+async fn first_beats(settings: &Settings, node: &str) -> Result<(), Error> {
+    let mut beats = JoinSet::new();
+    for entry in &settings.queues {
+        let (partition, node) = (Arc::clone(&entry.partition), node.to_owned());
+        beats.spawn(async move {
+            let error = partition.beat(&node, Presence::Stay).await.err()?;
+            Some((partition.queue_name().to_owned(), error))
+        });
+    }
+    let mut refusals = Vec::new();
+    for failure in beats.join_all().await.into_iter().flatten() {
+        // After another error, such as an unreachable Redis, the node starts and keeps trying.
+        if matches!(failure.1.kind(), ErrorKind::Denied | ErrorKind::Unsupported) {
+            refusals.push(failure);
+        }
+    }
+    if settings.patterns.is_empty() && refusals.len() == settings.queues.len() {
+        return refusals
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |(_, error)| Err(error));
+    }
+    for (name, error) in refusals {
+        events::queue_refused(&name, &error);
+    }
+    Ok(())
+}
+
+async fn leave_each(queues: &[QueueEntry], node: &str) {
+    let mut leaves = JoinSet::new();
+    for entry in queues {
+        let (partition, node) = (Arc::clone(&entry.partition), node.to_owned());
+        leaves.spawn(async move { leave(&partition, &node).await });
+    }
+    leaves.join_all().await;
 }

@@ -23,8 +23,8 @@ pub(crate) enum Task {
     Coordinator,
     /// Receives the notices of all attended queues on one subscription connection.
     Listener,
-    /// Waits on the wake-up lists of the attended queues by a blocking pop.
-    WakeUps,
+    /// Passes on which queues the user adds and removes.
+    Relay,
     /// Looks for queues that match the patterns of a worker.
     Scanner,
     /// One call of the coordinator: a beat, promote, reap or claim. Its reply is an event.
@@ -44,7 +44,7 @@ impl Task {
     pub(crate) const ALL: [Self; 9] = [
         Self::Coordinator,
         Self::Listener,
-        Self::WakeUps,
+        Self::Relay,
         Self::Scanner,
         Self::Call,
         Self::Extension,
@@ -58,7 +58,7 @@ impl Task {
         match self {
             Self::Coordinator => "coordinator",
             Self::Listener => "listener",
-            Self::WakeUps => "wake-up wait",
+            Self::Relay => "command relay",
             Self::Scanner => "scanner",
             Self::Call => "call",
             Self::Extension => "lease extension",
@@ -101,6 +101,7 @@ impl Panics {
 
 impl Tasks {
     /// Tasks on this runtime.
+    #[cfg(test)]
     pub(crate) fn new(runtime: Handle) -> Self {
         Self {
             runtime,
@@ -136,6 +137,8 @@ impl Tasks {
         task: Task,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<()> {
+        // Boxed at once: each layer below would move the future over the stack.
+        let work = Box::pin(work);
         let panics = Arc::clone(&self.panics);
         self.runtime.spawn(async move {
             #[cfg(any(test, feature = "harness"))]

@@ -1,11 +1,16 @@
-//! The timers of a node: when to promote, reap, beat and check leases. Pure: it reads no clock and
-//! does no I/O.
+//! The timers of a node: when to promote, reap, beat, claim and check leases, for each of its
+//! queues. Pure: it reads no clock and does no I/O.
 
+mod call_timer;
+
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::node::queue_number::QueueNumber;
 use crate::wheel::{Key, Wheel};
+use call_timer::{Armed, CallTimer};
 
-/// The longest time a due message waits if every hint is lost.
+/// The longest time a due message waits if every hint is lost, unless its queue is parked.
 pub(crate) const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two beats of a node. It leaves 100 ms of the fallback interval for the claim of
 /// messages that a beat reports.
@@ -14,66 +19,78 @@ pub(crate) const BEAT_INTERVAL: Duration = Duration::from_millis(900);
 pub(crate) const TICK: Duration = Duration::from_micros(100);
 /// How long a beat keeps its node the leader, counted from when the beat was sent. Redis counts as
 /// long from when it received the beat, so the old leader stops before another node can lead.
-const LEADER_TTL: Duration = Duration::from_millis(2_500);
+pub(crate) const LEADER_TTL: Duration = Duration::from_millis(2_500);
 /// A standby acts this much later than the leader would, plus a part of as much for each live node.
 const STANDBY_MS: u64 = 25;
 /// The longest delay of a standby.
 const MAX_STANDBY_MS: u64 = 1_000;
 
-/// Something to do now.
+/// Something to do now for one queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     Promote,
     Reap,
     Beat,
+    /// Claim, although no wake-up token came.
+    Claim,
     /// Check the leases of the claim with this number.
     CheckLeases(u64),
 }
 
-/// The timers of one node. Their ticks are microseconds since `start`.
+/// The timers of one node, all on one wheel. Their ticks are microseconds since `start`.
 pub(crate) struct NodeTimers {
     start: Instant,
-    wheel: Wheel<Action>,
-    promote: CallTimer,
-    reap: CallTimer,
-    beat: CallTimer,
-    leader_until: Option<Instant>,
-    /// How many nodes were alive at the last beat.
-    nodes: u64,
+    /// Boxed, because it is large and is moved into the coordinator's task.
+    wheel: Box<Wheel<(QueueNumber, Action)>>,
+    queues: HashMap<QueueNumber, QueueTimers>,
     /// Differs between nodes, so that their delays as standbys differ.
     seed: u64,
 }
 
-/// The timer of a call that is made at most once at a time. Of several requested times the earliest
-/// counts; firing clears it.
-#[derive(Default)]
-struct CallTimer {
-    armed: Option<Armed>,
-    /// When the call in flight was sent.
-    in_flight: Option<Instant>,
-    /// The earliest time that was requested during the call in flight: its reply may not cover it.
-    requested: Option<Instant>,
-    /// The end of the back-off.
-    not_before: Option<Instant>,
+/// What the timers know of one queue.
+struct QueueTimers {
+    promote: CallTimer,
+    reap: CallTimer,
+    beat: CallTimer,
+    claim: CallTimer,
+    leader_until: Option<Instant>,
+    /// How many nodes were alive at the last beat.
+    nodes: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Armed {
-    tick: u64,
-    key: Key,
+impl Default for QueueTimers {
+    fn default() -> Self {
+        Self {
+            promote: CallTimer::default(),
+            reap: CallTimer::default(),
+            beat: CallTimer::default(),
+            claim: CallTimer::default(),
+            leader_until: None,
+            nodes: 1,
+        }
+    }
 }
 
 impl NodeTimers {
     pub(crate) fn new(start: Instant, seed: u64) -> Self {
         Self {
             start,
-            wheel: Wheel::new(),
-            promote: CallTimer::default(),
-            reap: CallTimer::default(),
-            beat: CallTimer::default(),
-            leader_until: None,
-            nodes: 1,
+            wheel: Box::default(),
+            queues: HashMap::new(),
             seed,
+        }
+    }
+
+    pub(crate) fn add(&mut self, queue: QueueNumber) {
+        self.queues.insert(queue, QueueTimers::default());
+    }
+
+    /// Cancels the timers of a queue, besides those of its claims.
+    pub(crate) fn remove(&mut self, queue: QueueNumber) {
+        if let Some(timers) = self.queues.remove(&queue) {
+            for timer in [timers.promote, timers.reap, timers.beat, timers.claim] {
+                self.cancel(timer.armed.map(|armed| armed.key));
+            }
         }
     }
 
@@ -86,81 +103,113 @@ impl NodeTimers {
 
     /// The earliest action that is due at `now`. Call it until it returns `None`. A promote, reap
     /// or beat is in flight until [`completed`](Self::completed) is called.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<Action> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(QueueNumber, Action)> {
         let elapsed = now.saturating_duration_since(self.start).as_micros();
         let tick = u64::try_from(elapsed).unwrap_or(u64::MAX);
-        let action = self.wheel.pop_expired(tick)?.value;
-        if let Some(timer) = self.timer(action) {
+        let (queue, action) = self.wheel.pop_expired(tick)?.value;
+        if let Some(timer) = self.timer(queue, action) {
             timer.armed = None;
-            timer.in_flight = Some(now);
+            if action != Action::Claim {
+                timer.in_flight = Some(now);
+            }
         }
-        Some(action)
+        Some((queue, action))
     }
 
     /// The call finished. Start no other before `backoff` has elapsed.
-    pub(crate) fn completed(&mut self, action: Action, now: Instant, backoff: Duration) {
-        let Some(timer) = self.timer(action) else {
+    pub(crate) fn completed(
+        &mut self,
+        queue: QueueNumber,
+        action: Action,
+        now: Instant,
+        backoff: Duration,
+    ) {
+        let Some(timer) = self.timer(queue, action) else {
             return;
         };
         timer.in_flight = None;
         timer.not_before = Some(now + backoff);
         if let Some(at) = timer.requested.take() {
-            self.arm(action, at, now);
+            self.arm(queue, action, at, now);
         }
     }
 
     /// Whether a promote, reap or beat was returned by `pop` and has not completed.
-    pub(crate) fn is_in_flight(&mut self, action: Action) -> bool {
-        self.timer(action)
+    pub(crate) fn is_in_flight(&mut self, queue: QueueNumber, action: Action) -> bool {
+        self.timer(queue, action)
             .is_some_and(|timer| timer.in_flight.is_some())
     }
 
     /// A message is due at `at`: the leader promotes then, a standby a little later.
-    pub(crate) fn promote_at(&mut self, at: Instant, now: Instant) {
-        self.arm(Action::Promote, at, now);
+    pub(crate) fn promote_at(&mut self, queue: QueueNumber, at: Instant, now: Instant) {
+        self.arm(queue, Action::Promote, at, now);
     }
 
     /// The head of the scheduled set is due at `at`, or the set is empty. A standby forgets earlier
     /// times, because their messages have been promoted. The leader forgets none.
-    pub(crate) fn head_is(&mut self, at: Option<Instant>, now: Instant) {
-        if !self.is_leader(now) {
-            let armed = self.promote.armed.take();
+    pub(crate) fn head_is(&mut self, queue: QueueNumber, at: Option<Instant>, now: Instant) {
+        if !self.is_leader(queue, now)
+            && let Some(promote) = self.timer(queue, Action::Promote)
+        {
+            promote.requested = None;
+            let armed = promote.armed.take();
             self.cancel(armed.map(|armed| armed.key));
-            self.promote.requested = None;
         }
         if let Some(at) = at {
-            self.promote_at(at, now);
+            self.promote_at(queue, at, now);
         }
     }
 
     /// The first lease ends at `at`.
-    pub(crate) fn reap_at(&mut self, at: Instant, now: Instant) {
-        self.arm(Action::Reap, at, now);
+    pub(crate) fn reap_at(&mut self, queue: QueueNumber, at: Instant, now: Instant) {
+        self.arm(queue, Action::Reap, at, now);
     }
 
-    pub(crate) fn beat_at(&mut self, at: Instant, now: Instant) {
-        self.arm(Action::Beat, at, now);
+    pub(crate) fn beat_at(&mut self, queue: QueueNumber, at: Instant, now: Instant) {
+        self.arm(queue, Action::Beat, at, now);
     }
 
-    /// The reply to a beat that was sent at `sent`.
-    pub(crate) fn set_leader(&mut self, is_leader: bool, nodes: u64, sent: Instant) {
-        self.leader_until = is_leader.then(|| sent + LEADER_TTL);
-        self.nodes = nodes.max(1);
+    /// Claim at `at`, or earlier if an earlier time was set.
+    pub(crate) fn claim_at(&mut self, queue: QueueNumber, at: Instant, now: Instant) {
+        self.arm(queue, Action::Claim, at, now);
     }
 
-    pub(crate) fn is_leader(&self, now: Instant) -> bool {
-        self.leader_until.is_some_and(|until| now < until)
+    /// The reply to a beat that was sent at `sent`. A leader stays it for `ttl` after that.
+    pub(crate) fn set_leader(
+        &mut self,
+        queue: QueueNumber,
+        is_leader: bool,
+        nodes: u64,
+        sent: Instant,
+        ttl: Duration,
+    ) {
+        if let Some(timers) = self.queues.get_mut(&queue) {
+            timers.leader_until = is_leader.then(|| sent + ttl);
+            timers.nodes = nodes.max(1);
+        }
+    }
+
+    pub(crate) fn is_leader(&self, queue: QueueNumber, now: Instant) -> bool {
+        let timers = self.queues.get(&queue);
+        timers.is_some_and(|timers| timers.leader_until.is_some_and(|until| now < until))
     }
 
     /// Whether no other node was alive at the last beat.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.nodes == 1
+    pub(crate) fn is_alone(&self, queue: QueueNumber) -> bool {
+        self.queues
+            .get(&queue)
+            .is_some_and(|timers| timers.nodes == 1)
     }
 
     /// Adds a timer of an action that may have several.
-    pub(crate) fn schedule(&mut self, action: Action, at: Instant) -> Option<Key> {
+    pub(crate) fn schedule(
+        &mut self,
+        queue: QueueNumber,
+        action: Action,
+        at: Instant,
+    ) -> Option<Key> {
         // The wheel has no capacity limit, so it does not refuse.
-        self.wheel.insert(self.tick(at), action).ok()
+        self.wheel.insert(self.tick(at), (queue, action)).ok()
     }
 
     pub(crate) fn cancel(&mut self, key: Option<Key>) {
@@ -169,54 +218,48 @@ impl NodeTimers {
         }
     }
 
-    fn arm(&mut self, action: Action, at: Instant, now: Instant) {
+    fn arm(&mut self, queue: QueueNumber, action: Action, at: Instant, now: Instant) {
         let delay = match action {
-            Action::Beat => Duration::ZERO,
-            _ => self.standby_delay(at, now),
+            Action::Beat | Action::Claim => Duration::ZERO,
+            _ => self.standby_delay(queue, at, now),
         };
-        let Some(timer) = self.timer(action) else {
+        let Some(timer) = self.timer(queue, action) else {
             return;
         };
-        if let Some(sent) = timer.in_flight {
-            // The call in flight covers everything that was due when it was sent.
-            if at > sent {
-                timer.requested = Some(timer.requested.map_or(at, |other| other.min(at)));
-            }
+        let Some(at) = timer.request(at, now, delay) else {
             return;
-        }
-        // The back-off applies to overdue work only; a future timer is delayed by at most one tick.
-        let not_before = timer
-            .not_before
-            .filter(|&end| at <= now || end <= now + TICK);
-        let at = not_before.map_or(at + delay, |not_before| not_before.max(at + delay));
+        };
         let old = timer.armed;
         let tick = self.tick(at);
         if old.is_some_and(|old| old.tick <= tick) {
             return;
         }
         self.cancel(old.map(|old| old.key));
-        let key = self.wheel.insert(tick, action).ok();
-        if let Some(timer) = self.timer(action) {
+        let key = self.wheel.insert(tick, (queue, action)).ok();
+        if let Some(timer) = self.timer(queue, action) {
             timer.armed = key.map(|key| Armed { tick, key });
         }
     }
 
-    fn timer(&mut self, action: Action) -> Option<&mut CallTimer> {
+    fn timer(&mut self, queue: QueueNumber, action: Action) -> Option<&mut CallTimer> {
+        let timers = self.queues.get_mut(&queue)?;
         match action {
-            Action::Promote => Some(&mut self.promote),
-            Action::Reap => Some(&mut self.reap),
-            Action::Beat => Some(&mut self.beat),
+            Action::Promote => Some(&mut timers.promote),
+            Action::Reap => Some(&mut timers.reap),
+            Action::Beat => Some(&mut timers.beat),
+            Action::Claim => Some(&mut timers.claim),
             Action::CheckLeases(_) => None,
         }
     }
 
     /// How long after `at` this node acts, in case the leader has not. It differs between nodes and
     /// between times, so that the standbys do not act all at once.
-    fn standby_delay(&self, at: Instant, now: Instant) -> Duration {
-        if self.is_leader(now) {
+    fn standby_delay(&self, queue: QueueNumber, at: Instant, now: Instant) -> Duration {
+        if self.is_leader(queue, now) {
             return Duration::ZERO;
         }
-        let spread = (STANDBY_MS * self.nodes).min(MAX_STANDBY_MS - STANDBY_MS);
+        let nodes = self.queues.get(&queue).map_or(1, |timers| timers.nodes);
+        let spread = (STANDBY_MS * nodes).min(MAX_STANDBY_MS - STANDBY_MS);
         // Fibonacci hashing: neighbouring instants give unrelated delays.
         let mixed = (self.seed ^ self.tick(at)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         Duration::from_millis(STANDBY_MS + mixed % spread)

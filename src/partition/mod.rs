@@ -90,7 +90,6 @@ impl Partition {
 
     /// The same partition for a node: the calls of consumers use the node's link, and `supervisor`
     /// runs their batchers. Keys, meters and producers are shared with `self`.
-    #[expect(dead_code, reason = "the new core of the node calls it")]
     pub(crate) fn on_link(&self, link: Arc<ServerLink>, supervisor: Arc<dyn Supervisor>) -> Self {
         let settlers = Settlers::new(&self.keys, &link, &self.meters, Some(supervisor));
         Self {

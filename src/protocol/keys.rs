@@ -71,8 +71,10 @@ pub(crate) const PLACEHOLDER: [u8; 71] = {
     placeholder
 };
 
-/// The pattern with which SCAN finds queues.
-pub(crate) const META_PATTERN: &str = "dueq:{*}:meta";
+/// The pattern with which SCAN finds the queues whose names match `glob`.
+pub(crate) fn meta_glob(glob: &str) -> String {
+    format!("dueq:{{{glob}}}:meta")
+}
 
 /// The name of the queue that this key is the meta hash of.
 pub(crate) fn queue_of_meta(key: &str) -> Option<&str> {

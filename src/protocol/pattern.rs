@@ -1,6 +1,7 @@
 //! Patterns of queue names.
 
 use crate::error::Error;
+use crate::protocol::keys;
 use crate::protocol::limits;
 
 /// Matches names of queues: `*` stands for any characters, `?` for one, and every other character
@@ -49,6 +50,20 @@ impl Pattern {
         }
         pattern.iter().skip(p).all(|c| *c == '*')
     }
+
+    /// The pattern of the meta keys of these queues, for SCAN. It may match a few others: Redis
+    /// counts bytes where this counts characters.
+    pub(crate) fn meta_glob(&self) -> String {
+        let mut glob = String::new();
+        for c in self.0.chars() {
+            match c {
+                '[' | ']' | '\\' | '^' => glob.extend(['\\', c]),
+                '?' => glob.push('*'),
+                _ => glob.push(c),
+            }
+        }
+        keys::meta_glob(&glob)
+    }
 }
 
 #[cfg(test)]
@@ -82,5 +97,12 @@ mod tests {
         for text in ["", "a{b", "a/b", "a\nb", &"x".repeat(129)] {
             assert!(Pattern::new(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn only_stars_are_special_to_the_server() {
+        let glob = |text| Pattern::new(text).expect("a pattern").meta_glob();
+        assert_eq!(glob("mail-*"), "dueq:{mail-*}:meta");
+        assert_eq!(glob(r"a[b]\?"), r"dueq:{a\[b\]\\*}:meta");
     }
 }

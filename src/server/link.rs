@@ -33,10 +33,6 @@ impl ServerLink {
 
     /// A link to the same server whose connections live on `runtime`, whichever task makes a call.
     /// It shares the estimate of the server's clock.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the new core of the node calls it")
-    )]
     pub(crate) fn on_runtime(&self, runtime: Handle) -> Self {
         let connector = Arc::new(self.connector().on_runtime(runtime));
         Self::with_clock(&connector, self.control.clock())

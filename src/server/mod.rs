@@ -19,6 +19,7 @@ pub(crate) mod options;
 pub(crate) mod patience;
 pub(crate) mod pool;
 mod query;
+pub(crate) mod scan;
 pub(crate) mod sentinel;
 pub(crate) mod sentinel_url;
 pub(crate) mod subscription;

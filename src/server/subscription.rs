@@ -1,11 +1,13 @@
-//! The subscription to a queue's notices, on its shard channel.
+//! The subscriptions to the notices of queues, on their shard channels.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::task::JoinSet;
 
 use crate::error::{Applied, Error};
 use crate::server::connector::Connector;
@@ -16,45 +18,97 @@ use crate::server::pool::Server;
 /// firewall forgot, or whose machine vanished, stays silent for ever.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// A subscription; dropped, it ends.
+/// How many subscriptions are requested before the first is confirmed.
+const REQUESTS: usize = 100;
+
+/// Subscriptions to channels on one connection; dropped, they end.
 pub(crate) struct Subscription {
     server: Arc<Server>,
     connection: MultiplexedConnection,
     pushes: UnboundedReceiver<PushInfo>,
+    /// Channels whose subscriptions this client is ending.
+    removed: HashSet<Vec<u8>>,
+}
+
+/// A notice: its channel, and the head time in Unix milliseconds, or `None` if no message is
+/// scheduled.
+pub(crate) struct Notice {
+    pub(crate) channel: Vec<u8>,
+    pub(crate) head_ms: Option<u64>,
 }
 
 impl Subscription {
-    /// Subscribes. Every message published after this returns is received.
-    pub(crate) async fn to(connector: &Connector, channel: &str) -> Result<Self, Error> {
+    /// A connection without subscriptions.
+    pub(crate) async fn open(connector: &Connector) -> Result<Self, Error> {
         let (sender, pushes) = mpsc::unbounded_channel();
-        let (mut connection, server) = connector.listening(sender).await?;
-        let subscribing = async {
-            let answer = redis::cmd("SSUBSCRIBE")
-                .arg(channel)
-                .query_async::<Value>(&mut connection)
-                .await;
-            answer.map_err(|error| failure::of_call(&server.address, error))
-        };
-        server
-            .unless_superseded(Applied::Unknown, subscribing)
-            .await?;
+        let (connection, server) = connector.listening(sender).await?;
         Ok(Self {
             server,
             connection,
             pushes,
+            removed: HashSet::new(),
         })
     }
 
-    /// The next notice: the head time in Unix milliseconds, or `None` if no message is scheduled.
-    /// Fails when the connection is lost.
-    pub(crate) async fn notice(&mut self) -> Result<Option<u64>, Error> {
+    /// Subscribes to each channel, and returns the refusals by index. Every message published after
+    /// this returns is received.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(crate) async fn add(&self, channels: &[String]) -> Result<Vec<(usize, Error)>, Error> {
+        let mut refusals = Vec::new();
+        let subscribing = async {
+            for (part, channels) in channels.chunks(REQUESTS).enumerate() {
+                let mut requests = JoinSet::new();
+                for (index, channel) in channels.iter().enumerate() {
+                    let mut subscribe = redis::cmd("SSUBSCRIBE");
+                    subscribe.arg(channel);
+                    let mut connection = self.connection.clone();
+                    requests.spawn(async move {
+                        let answer = subscribe.query_async::<Value>(&mut connection).await;
+                        (index, answer.map(drop))
+                    });
+                }
+                while let Some(answer) = requests.join_next().await {
+                    // The requests neither panic nor are cancelled.
+                    let Ok((index, Err(error))) = answer else {
+                        continue;
+                    };
+                    let error = failure::of_call(&self.server.address, error);
+                    if error.code().is_none() {
+                        return Err(error);
+                    }
+                    refusals.push((part * REQUESTS + index, error));
+                }
+            }
+            Ok(())
+        };
+        self.server
+            .unless_superseded(Applied::Unknown, subscribing)
+            .await?;
+        Ok(refusals)
+    }
+
+    /// Ends the subscription to a channel.
+    pub(crate) async fn remove(&mut self, channel: &str) -> Result<(), Error> {
+        self.removed.insert(channel.as_bytes().to_vec());
+        let mut unsubscribe = redis::cmd("SUNSUBSCRIBE");
+        unsubscribe.arg(channel);
+        let answer = unsubscribe.query_async::<Value>(&mut self.connection).await;
+        answer
+            .map(drop)
+            .map_err(|error| failure::of_call(&self.server.address, error))
+    }
+
+    /// The next notice. Fails when the connection is lost. Cancel safe.
+    pub(crate) async fn notice(&mut self) -> Result<Notice, Error> {
         let server = Arc::clone(&self.server);
         server
             .unless_superseded(Applied::Unknown, self.next())
             .await
     }
 
-    async fn next(&mut self) -> Result<Option<u64>, Error> {
+    async fn next(&mut self) -> Result<Notice, Error> {
         loop {
             let push = match tokio::time::timeout(SILENCE, self.pushes.recv()).await {
                 Ok(push) => push,
@@ -69,14 +123,22 @@ impl Subscription {
                     data,
                 }) => {
                     // Other programs may publish too: ignore payloads that are not a time.
-                    if let Some(Value::BulkString(payload)) = data.get(1)
-                        && let Some(head) = head(payload)
+                    if let [Value::BulkString(channel), Value::BulkString(payload)] = &data[..]
+                        && let Some(head_ms) = head(payload)
                     {
-                        return Ok(head);
+                        return Ok(Notice {
+                            channel: channel.clone(),
+                            head_ms,
+                        });
                     }
                 }
-                // SUNSUBSCRIBE arrives when the queue's slot moves to another server: the
+                // SUNSUBSCRIBE also arrives when a queue's slot moves to another server: the
                 // connection stays open and gets no more messages.
+                Some(PushInfo {
+                    kind: PushKind::SUnsubscribe,
+                    data,
+                }) if matches!(data.first(), Some(Value::BulkString(channel)) if self.removed.remove(channel)) =>
+                    {}
                 None
                 | Some(PushInfo {
                     kind: PushKind::Disconnection | PushKind::SUnsubscribe,

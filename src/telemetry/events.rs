@@ -181,6 +181,21 @@ pub(crate) fn subscription_denied(queue: &str, error: &Error) {
         "the user has no right to subscribe to notices: messages may be up to a second late");
 }
 
+pub(crate) fn queue_refused(queue: &str, error: &Error) {
+    error!(name: "dueq.queue_refused", target: "dueq", queue, %error,
+        "the worker cannot attend this queue");
+}
+
+pub(crate) fn scan_failed(pattern: &str, error: &Error) {
+    warn!(name: "dueq.scan_failed", target: "dueq", pattern, %error,
+        "the scan for queues failed: it is tried again after half a minute");
+}
+
+pub(crate) fn too_many_queues(pattern: &str, limit: usize) {
+    warn!(name: "dueq.too_many_queues", target: "dueq", pattern, limit,
+        "the pattern matches more queues than the worker attends");
+}
+
 pub(crate) fn no_timer(error: &dyn fmt::Display) {
     warn!(name: "dueq.no_timer", target: "dueq",
         %error,

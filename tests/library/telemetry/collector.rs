@@ -1,19 +1,19 @@
 //! A subscriber that records the library's events and spans.
 //!
-//! The process has one subscriber, and each test records its own thread. With one subscriber per
-//! thread, `tracing` can cache that an event has no subscriber when a thread without one emits it
-//! first.
+//! Each test records its own thread and the threads of its workers: a worker passes the subscriber
+//! of its thread on. The process has one more subscriber, which records nothing: without it,
+//! `tracing` can cache that an event has no subscriber when a thread without one emits it first.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::thread::{ThreadId, current};
 
 use anyhow::Result;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::Interest;
+use tracing::subscriber::{DefaultGuard, Interest};
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::support::until;
@@ -46,49 +46,33 @@ impl Entry {
 struct Kept {
     spans: BTreeMap<u64, Entry>,
     events: Vec<Entry>,
-    entered: Vec<u64>,
+    entered: Vec<(ThreadId, u64)>,
     /// Panics once, at the first event of this name that has a field with this value.
     panics: Option<(&'static str, &'static str)>,
 }
 
-/// Everything emitted on this thread since the collector was created. The test's runtime must have
-/// one thread.
+/// Everything emitted on this thread and by its workers since the collector was created. The test's
+/// runtime must have one thread.
 #[derive(Clone, Default)]
 pub(crate) struct Collector {
     kept: Arc<Mutex<Kept>>,
     next: Arc<AtomicU64>,
 }
 
-thread_local! {
-    /// The collector of this thread.
-    static CURRENT: RefCell<Option<Collector>> = const { RefCell::new(None) };
-}
-
-/// Stops recording the thread on drop.
-pub(crate) struct Hearing;
-
-impl Drop for Hearing {
-    fn drop(&mut self) {
-        CURRENT.set(None);
-    }
-}
-
-fn collector() -> Option<Collector> {
-    CURRENT
-        .try_with(|collector| collector.borrow().clone())
-        .ok()
-        .flatten()
+/// Stops recording on drop.
+pub(crate) struct Hearing {
+    _default: DefaultGuard,
 }
 
 impl Collector {
     pub(crate) fn start() -> (Self, Hearing) {
         static SUBSCRIBED: Once = Once::new();
         SUBSCRIBED.call_once(|| {
-            tracing::subscriber::set_global_default(Everybody).expect("the only subscriber")
+            tracing::subscriber::set_global_default(Recorder(None)).expect("the only subscriber")
         });
         let collector = Self::default();
-        CURRENT.set(Some(collector.clone()));
-        (collector, Hearing)
+        let _default = tracing::subscriber::set_default(Recorder(Some(collector.clone())));
+        (collector, Hearing { _default })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -131,16 +115,16 @@ impl Collector {
     }
 }
 
-/// Passes each event and span to the collector of its thread.
-struct Everybody;
+/// Passes each event and span to a collector, if there is one.
+struct Recorder(Option<Collector>);
 
-impl Subscriber for Everybody {
+impl Subscriber for Recorder {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
         Interest::sometimes()
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "dueq" && collector().is_some()
+        metadata.target() == "dueq" && self.0.is_some()
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
@@ -150,7 +134,7 @@ impl Subscriber for Everybody {
         };
         attributes.record(&mut entry);
         assert!(attributes.is_root(), "a handler's run begins a trace");
-        let Some(collector) = collector() else {
+        let Some(collector) = &self.0 else {
             return Id::from_u64(u64::MAX);
         };
         let id = collector.next.fetch_add(1, Ordering::Relaxed) + 1;
@@ -159,17 +143,19 @@ impl Subscriber for Everybody {
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
-        with_span(id, |entry| values.record(entry));
+        self.with_span(id, |entry| values.record(entry));
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let Some(collector) = collector() else { return };
+        let Some(collector) = &self.0 else { return };
         let mut entry = entry(event.metadata());
         event.record(&mut entry);
         let mut kept = collector.kept();
-        let within = kept.entered.last().and_then(|id| kept.spans.get(id));
+        let here = current().id();
+        let entered = kept.entered.iter().rfind(|(thread, _)| *thread == here);
+        let within = entered.and_then(|(_, id)| kept.spans.get(id));
         entry.within = within.map(|span| span.name.clone()).unwrap_or_default();
         let (name, fields) = (entry.name.clone(), entry.fields.clone());
         kept.events.push(entry);
@@ -181,25 +167,28 @@ impl Subscriber for Everybody {
     }
 
     fn enter(&self, id: &Id) {
-        if let Some(collector) = collector() {
-            collector.kept().entered.push(id.into_u64());
+        if let Some(collector) = &self.0 {
+            collector
+                .kept()
+                .entered
+                .push((current().id(), id.into_u64()));
         }
     }
 
     fn exit(&self, id: &Id) {
-        let Some(collector) = collector() else { return };
+        let Some(collector) = &self.0 else { return };
         let mut kept = collector.kept();
         if let Some(place) = kept
             .entered
             .iter()
-            .rposition(|entered| *entered == id.into_u64())
+            .rposition(|entered| *entered == (current().id(), id.into_u64()))
         {
             kept.entered.remove(place);
         }
     }
 
     fn clone_span(&self, id: &Id) -> Id {
-        with_span(id, |entry| entry.handles += 1);
+        self.with_span(id, |entry| entry.handles += 1);
         id.clone()
     }
 
@@ -209,12 +198,15 @@ impl Subscriber for Everybody {
             entry.closed = entry.handles == 0;
             entry.closed
         };
-        with_span(&id, close).unwrap_or_default()
+        self.with_span(&id, close).unwrap_or_default()
     }
 }
 
-fn with_span<T>(id: &Id, work: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-    collector()?.kept().spans.get_mut(&id.into_u64()).map(work)
+impl Recorder {
+    fn with_span<T>(&self, id: &Id, work: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let mut kept = self.0.as_ref()?.kept();
+        kept.spans.get_mut(&id.into_u64()).map(work)
+    }
 }
 
 fn entry(metadata: &Metadata<'_>) -> Entry {

@@ -1,0 +1,324 @@
+//! One queue as a node attends it: what the replies told of it, and what to do about that.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crate::error::Error;
+use crate::node::attention::{Attended, PARK_AHEAD};
+use crate::node::claim_state::ClaimState;
+use crate::node::handling::{HandlerContext, Handling};
+use crate::node::newest_reply::{NewestReply, Verdict};
+use crate::node::oldest_due::OldestDue;
+use crate::node::queue_number::QueueNumber;
+use crate::node::slots::QueueSlots;
+use crate::node::timers::{Action, FALLBACK_INTERVAL, NodeTimers, TICK};
+use crate::partition::Partition;
+use crate::protocol::replies::Header;
+use crate::protocol::results::roles::{Beat, Moved};
+use crate::server::patience::reconnect_delays;
+use crate::telemetry::events;
+use crate::telemetry::metrics::Count;
+
+/// Where to report that a queue was removed, if somebody asked for it.
+pub(crate) type Removal = Option<oneshot::Sender<Result<(), Error>>>;
+
+/// Whether the node takes messages of a queue.
+pub(crate) enum Phase {
+    Attending,
+    /// The queue was removed; its handlers and settlements end.
+    Draining(Removal),
+    /// The node's leave is in flight.
+    Leaving(Removal),
+}
+
+/// A queue and all that the node knows of it.
+pub(crate) struct AttendedQueue {
+    pub(crate) number: QueueNumber,
+    pub(crate) partition: Arc<Partition>,
+    pub(crate) handling: Arc<dyn Handling>,
+    pub(crate) context: Arc<HandlerContext>,
+    pub(crate) lease: Duration,
+    pub(crate) lease_ms: u64,
+    /// How many handlers it may have at most.
+    pub(crate) max_handlers: usize,
+    pub(crate) slots: Arc<QueueSlots>,
+    pub(crate) claim: ClaimState,
+    pub(crate) oldest: OldestDue,
+    pub(crate) phase: Phase,
+    /// What the last beat said.
+    pub(crate) attended: Attended,
+    /// For how long the node may be silent about it, if it may.
+    pub(crate) silence: Option<Duration>,
+    /// Whether notices arrive.
+    pub(crate) is_subscribed: bool,
+    pub(crate) last_beat: Instant,
+    newest: NewestReply,
+    seen: Seen,
+    /// Failed calls since the last beat that succeeded.
+    failures: u32,
+    /// Failed beats since the last beat that succeeded.
+    failed_beats: u32,
+}
+
+/// What a node needs to attend a queue.
+pub(crate) struct Setup {
+    pub(crate) number: QueueNumber,
+    pub(crate) partition: Arc<Partition>,
+    pub(crate) handling: Arc<dyn Handling>,
+    pub(crate) context: Arc<HandlerContext>,
+    pub(crate) lease: Duration,
+    pub(crate) lease_ms: u64,
+    pub(crate) max_handlers: usize,
+    pub(crate) slots: Arc<QueueSlots>,
+    pub(crate) silence: Option<Duration>,
+    pub(crate) now: Instant,
+}
+
+/// The state of the queue by the newest reply or notice.
+#[derive(Default)]
+struct Seen {
+    /// When the first scheduled message is due.
+    head: Option<Instant>,
+    has_leases: bool,
+    /// Whether messages were ready.
+    has_ready: bool,
+    is_paused: bool,
+}
+
+impl AttendedQueue {
+    pub(crate) fn new(setup: Setup) -> Self {
+        Self {
+            number: setup.number,
+            partition: setup.partition,
+            handling: setup.handling,
+            context: setup.context,
+            lease: setup.lease,
+            lease_ms: setup.lease_ms,
+            max_handlers: setup.max_handlers,
+            slots: setup.slots,
+            silence: setup.silence,
+            last_beat: setup.now,
+            claim: ClaimState::default(),
+            oldest: OldestDue::new(),
+            phase: Phase::Attending,
+            attended: Attended::Listening,
+            is_subscribed: false,
+            newest: NewestReply::default(),
+            seen: Seen::default(),
+            failures: 0,
+            failed_beats: 0,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.partition.queue_name()
+    }
+
+    /// Something shows that the queue is no longer paused.
+    pub(crate) fn resumed(&mut self) {
+        self.seen.is_paused = false;
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.seen.is_paused
+    }
+
+    /// How a beat that is sent now attends the queue. `is_covered` says whether the blocking pop
+    /// covers its wake-up list.
+    pub(crate) fn attend(&self, is_covered: bool, is_busy: bool, now: Instant) -> Attended {
+        // Without a subscription, only beats report new work.
+        match self.silence.filter(|_| self.is_subscribed) {
+            Some(silence) if !is_busy && self.unpark_at(now).is_none_or(|at| at > now) => {
+                Attended::Parked(silence)
+            }
+            _ if is_covered || !self.is_subscribed => Attended::Listening,
+            _ => Attended::ByNotice,
+        }
+    }
+
+    /// When this queue can no longer be parked, as far as is known.
+    fn unpark_at(&self, now: Instant) -> Option<Instant> {
+        let is_active = self.seen.has_leases
+            || self.seen.has_ready
+            || self.failures > 0
+            || self.claim.is_active()
+            || self.slots.unsettled() > 0;
+        if is_active {
+            return Some(now);
+        }
+        let head = self.seen.head?;
+        Some(head.checked_sub(PARK_AHEAD).map_or(now, |at| at.max(now)))
+    }
+
+    /// Beats as soon as a parked queue is quiet no more.
+    pub(crate) fn unpark(&self, timers: &mut NodeTimers, now: Instant) {
+        if matches!(self.attended, Attended::Parked(_))
+            && let Some(at) = self.unpark_at(now)
+        {
+            timers.beat_at(self.number, at, now);
+        }
+    }
+
+    /// A notice: the head is now due at this Unix millisecond, or the scheduled set is empty.
+    pub(crate) fn noticed(&mut self, due_ms: Option<u64>, timers: &mut NodeTimers, now: Instant) {
+        if self.newest.has_no_queue() {
+            // The queue is new and has no leader: try to become it now.
+            timers.beat_at(self.number, now, now);
+        }
+        let head = self.instant(due_ms);
+        self.seen.head = head;
+        timers.head_is(self.number, head, now);
+        self.unpark(timers, now);
+    }
+
+    /// The reply to a beat that was sent at `sent`. Returns whether messages are ready.
+    pub(crate) fn beat_answered(
+        &mut self,
+        beat: &Beat,
+        sent: Instant,
+        timers: &mut NodeTimers,
+        now: Instant,
+    ) -> bool {
+        let header = &beat.header;
+        self.failures = 0;
+        if self.failed_beats > 0 {
+            events::recovered(self.name(), "beat", self.failed_beats);
+            self.failed_beats = 0;
+        }
+        let ttl = self.attended.leader_ttl();
+        timers.set_leader(self.number, beat.leader, beat.nodes, sent, ttl);
+        self.seen.has_ready = beat.ready > 0;
+        if self.absorb(header, timers, now) {
+            let head_ms = header.head_ms.filter(|_| !header.paused);
+            timers.head_is(self.number, self.instant(head_ms), now);
+            let is_due = header
+                .head_ms
+                .is_some_and(|head_ms| head_ms <= now_ms(header));
+            if beat.ready == 0 && !is_due {
+                self.oldest.none_waits(sent);
+            }
+        }
+        if beat.ready > 0 {
+            self.oldest.some_wait(now);
+        }
+        beat.ready > 0 && !header.paused
+    }
+
+    /// Sets the timers from the header of a reply. Ignores a header that is older than another one,
+    /// and then returns `false`.
+    pub(crate) fn absorb(
+        &mut self,
+        header: &Header,
+        timers: &mut NodeTimers,
+        now: Instant,
+    ) -> bool {
+        let verdict = self.newest.compare(header, now);
+        match verdict {
+            Verdict::Stale => return false,
+            Verdict::SameQueue => {}
+            Verdict::NewQueue | Verdict::Emptied => {
+                if verdict == Verdict::Emptied {
+                    self.partition.meters().add(Count::StoreEmptied);
+                    events::store_emptied(self.name());
+                }
+                // The queue is new and has no leader: try to become it now.
+                timers.beat_at(self.number, now, now);
+            }
+        }
+        let head = self.instant(header.head_ms);
+        self.seen.head = head;
+        self.seen.has_leases = header.lease_deadline_ms.is_some();
+        self.seen.is_paused = header.paused;
+        // No promote for a head that is due already: the call that returned this header has added a
+        // wake-up token, and the node that takes it claims the head, promoted or not.
+        let is_due = header
+            .head_ms
+            .is_some_and(|head_ms| head_ms <= now_ms(header));
+        match head {
+            Some(at) if is_due => self.oldest.due_since(at),
+            Some(at) if !header.paused => timers.promote_at(self.number, at, now),
+            _ => {}
+        }
+        if let Some(at) = self.instant(header.lease_deadline_ms) {
+            timers.reap_at(self.number, at, now);
+        }
+        self.unpark(timers, now);
+        true
+    }
+
+    /// A claim left this many ready messages.
+    pub(crate) fn left_ready(&mut self, left: u64) {
+        self.seen.has_ready = left > 0;
+    }
+
+    /// The reply to a promote or reap. If work is due by Redis's clock but none was moved, it
+    /// cannot be moved now (the ready list is full, or reaping is suspended): back off instead of
+    /// spinning. If no work is due, this node called early by less than 1 ms: wait for one tick.
+    pub(crate) fn moved(
+        &mut self,
+        action: Action,
+        result: &Result<Moved, Error>,
+        timers: &mut NodeTimers,
+        now: Instant,
+    ) {
+        let call = if action == Action::Promote {
+            "promote"
+        } else {
+            "reap"
+        };
+        match result {
+            Ok(Moved { header, count }) => {
+                let first_ms = if action == Action::Promote {
+                    header.head_ms
+                } else {
+                    header.lease_deadline_ms
+                };
+                let backoff = match first_ms {
+                    _ if *count > 0 => Duration::ZERO,
+                    Some(ms) if ms <= now_ms(header) => FALLBACK_INTERVAL,
+                    _ => TICK,
+                };
+                timers.completed(self.number, action, now, backoff);
+                self.absorb(header, timers, now);
+            }
+            Err(error) => {
+                let backoff = if error.is_retryable() {
+                    Duration::ZERO
+                } else {
+                    FALLBACK_INTERVAL
+                };
+                timers.completed(self.number, action, now, backoff);
+                self.failed(call, error, timers, now);
+            }
+        }
+    }
+
+    pub(crate) fn beat_failed(&mut self, error: &Error, timers: &mut NodeTimers, now: Instant) {
+        self.failed_beats += 1;
+        self.failed("beat", error, timers, now);
+    }
+
+    /// Reports a failed call. After a retryable error the next beat comes early, with back-off: its
+    /// reply sets all timers again, so that one lost connection does not cost the fallback
+    /// interval.
+    fn failed(&mut self, call: &'static str, error: &Error, timers: &mut NodeTimers, now: Instant) {
+        events::call_failed(self.name(), call, error, "the next beat is within a second");
+        if error.is_retryable() {
+            self.failures += 1;
+            let pause = reconnect_delays().delay(self.failures, fastrand::f64());
+            timers.beat_at(self.number, now + pause, now);
+        }
+    }
+
+    /// The local instant of a time of Redis's clock.
+    pub(crate) fn instant(&self, unix_ms: Option<u64>) -> Option<Instant> {
+        self.partition.link().clock().instant_of_ms(unix_ms?)
+    }
+}
+
+/// Redis's time when it replied, in Unix milliseconds.
+pub(crate) fn now_ms(header: &Header) -> u64 {
+    u64::try_from(header.now_us / 1_000).unwrap_or(0)
+}

@@ -1,0 +1,129 @@
+//! Whether a node wants to claim messages of a queue now.
+
+use std::time::Instant;
+
+/// Why the node wants to claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// A wake-up token or a hint came, or a pause is over.
+    Woken,
+    /// The last claim used every handler that it asked for, and left messages behind.
+    MoreLeft,
+}
+
+/// The claims of one queue: at most one is in flight.
+#[derive(Default)]
+pub(crate) struct ClaimState {
+    wanted: Option<Wanted>,
+    in_flight: bool,
+    /// Failed claims since the last that succeeded.
+    failures: u32,
+    /// The end of the pause after a failed claim.
+    not_before: Option<Instant>,
+}
+
+impl ClaimState {
+    /// Claim as soon as there is a handler. Ignored during the pause after a failed claim: a timer
+    /// ends that.
+    pub(crate) fn want(&mut self, reason: Wanted, now: Instant) {
+        if self.not_before.is_none_or(|end| now >= end) && self.wanted != Some(Wanted::Woken) {
+            self.wanted = Some(reason);
+        }
+    }
+
+    /// The reason for a claim that may be sent now.
+    pub(crate) fn wanted(&self) -> Option<Wanted> {
+        self.wanted.filter(|_| !self.in_flight)
+    }
+
+    /// Whether a claim is wanted, now or after the one in flight.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// Whether no claim is wanted, and one may be sent now.
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
+        !self.in_flight && self.wanted.is_none() && self.not_before.is_none_or(|end| now >= end)
+    }
+
+    /// Whether a claim is in flight or wanted, or the last one failed.
+    pub(crate) fn is_active(&self) -> bool {
+        self.in_flight || self.wanted.is_some() || self.failures > 0
+    }
+
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.in_flight
+    }
+
+    pub(crate) fn sent(&mut self) {
+        self.in_flight = true;
+        self.wanted = None;
+    }
+
+    /// The claim succeeded. Returns how many had failed before it.
+    pub(crate) fn succeeded(&mut self) -> u32 {
+        self.in_flight = false;
+        self.not_before = None;
+        std::mem::take(&mut self.failures)
+    }
+
+    /// The claim failed. Returns how many have failed in a row.
+    pub(crate) fn failed(&mut self) -> u32 {
+        self.in_flight = false;
+        self.failures = self.failures.saturating_add(1);
+        self.failures
+    }
+
+    /// No claim before this instant.
+    pub(crate) fn pause_until(&mut self, end: Instant) {
+        self.wanted = None;
+        self.not_before = Some(end);
+    }
+
+    /// Claims no more.
+    pub(crate) fn stop(&mut self) {
+        self.wanted = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_wish_during_a_claim_is_kept_for_the_next() {
+        let now = Instant::now();
+        let mut claim = ClaimState::default();
+        assert!(claim.is_idle(now) && !claim.is_active());
+        claim.sent();
+        claim.want(Wanted::Woken, now);
+        assert_eq!(claim.wanted(), None, "one claim at a time");
+        assert_eq!(claim.succeeded(), 0);
+        claim.want(Wanted::MoreLeft, now);
+        assert_eq!(
+            claim.wanted(),
+            Some(Wanted::Woken),
+            "the more urgent reason stays"
+        );
+    }
+
+    #[test]
+    fn a_failed_claim_pauses_further_ones() {
+        let now = Instant::now();
+        let mut claim = ClaimState::default();
+        claim.sent();
+        assert_eq!(claim.failed(), 1);
+        claim.pause_until(now + MS);
+        claim.want(Wanted::Woken, now);
+        assert_eq!(claim.wanted(), None);
+        assert!(claim.is_active() && !claim.is_idle(now));
+        claim.want(Wanted::Woken, now + MS);
+        assert_eq!(claim.wanted(), Some(Wanted::Woken));
+        claim.sent();
+        assert_eq!(claim.succeeded(), 1);
+    }
+}

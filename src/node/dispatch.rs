@@ -1,0 +1,424 @@
+//! The coordinator's claims: which queue gets the free handlers, and what a claim granted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::delivery::Delivery;
+use crate::node::attended_queue::{AttendedQueue, Phase, now_ms};
+use crate::node::claim_lease::ClaimLease;
+use crate::node::claim_state::Wanted;
+use crate::node::coordinator::Coordinator;
+use crate::node::event::{Claimed, Event, Reply};
+use crate::node::handler_guard::HandlerGuard;
+use crate::node::queue_number::QueueNumber;
+use crate::node::shares::Want;
+use crate::node::slots::{HandlerPermits, MAX_CLAIM};
+use crate::node::tasks::Task;
+use crate::node::timers::Action;
+use crate::node::wakes::WakeUp;
+use crate::partition::Partition;
+use crate::protocol::results::claim::{Claim, Granted};
+use crate::protocol::results::roles::Moved;
+use crate::server::patience::reconnect_delays;
+use crate::telemetry::events;
+
+/// After a claim that left messages behind, claim once more after this time even without a wake-up
+/// token: other nodes may have consumed both tokens, and the leader would not learn the next due
+/// time.
+const CLAIM_AGAIN: Duration = Duration::from_millis(1);
+
+/// How long to wait for more handlers to end before a claim: handlers often end together, and a
+/// claim for many messages costs little more than a claim for one.
+const GATHER: Duration = Duration::from_micros(100);
+
+impl Coordinator {
+    /// The queue has work, or may have.
+    pub(crate) fn want(&mut self, number: QueueNumber, now: Instant) {
+        self.want_for(number, Wanted::Woken, now);
+    }
+
+    fn want_for(&mut self, number: QueueNumber, reason: Wanted, now: Instant) {
+        if self.wake.is_some()
+            && let Some(queue) = self.queues.get_mut(&number)
+            && matches!(queue.phase, Phase::Attending)
+        {
+            queue.claim.want(reason, now);
+            self.wanting.insert(number);
+        }
+    }
+
+    /// A wake-up token came, or the pop failed and may have lost some.
+    pub(crate) fn woken(&mut self, wake_up: WakeUp, now: Instant) {
+        match wake_up {
+            WakeUp::Token(number) => {
+                let Some(queue) = self.queues.get_mut(&number) else {
+                    return;
+                };
+                // Scripts write no tokens while the queue is paused.
+                queue.resumed();
+                let in_flight = queue.claim.is_in_flight();
+                self.shares.set_paused(number, false);
+                self.collect_ended();
+                if in_flight || self.shares.free_for(number) > 0 {
+                    self.want(number, now);
+                } else {
+                    // No handler is free here: pass the token on to a node that has one.
+                    self.return_token(number);
+                    self.attention.refuse(number);
+                }
+            }
+            WakeUp::Failed => {
+                let covered: Vec<_> = self.attention.lists().collect();
+                for number in covered {
+                    self.want(number, now);
+                }
+            }
+        }
+    }
+
+    /// Claims for the queues that want to, as far as handlers are free.
+    pub(crate) fn dispatch(&mut self, now: Instant) {
+        for number in self.slots.take_ended_claims() {
+            self.leases.ended(number, &mut self.timers);
+        }
+        // Twice, because a permit that returned before `arm` wakes nobody.
+        for _ in 0..2 {
+            self.collect_ended();
+            self.accept_refused(now);
+            self.end_drained();
+            let waits = self.claim_wanted(now)
+                || self.membership.is_draining()
+                || self.attention.refused().next().is_some();
+            if !waits {
+                return;
+            }
+            self.slots.arm();
+        }
+    }
+
+    /// Claims instead of a promote: the claim takes due messages whether they were promoted or not,
+    /// and so replaces the promote, the wake-up token and the claim. Only the leader does it: a
+    /// standby must first find out whether the leader is alive. A node whose handlers are busy does
+    /// not, because it would take messages that idle nodes could handle at once, unless it is alone.
+    pub(crate) fn claims_instead(&mut self, number: QueueNumber, now: Instant) -> bool {
+        self.collect_ended();
+        let is_idle = self.busy.is_empty();
+        if self.wake.is_none()
+            || !self.timers.is_leader(number, now)
+            || !(is_idle || self.timers.is_alone(number))
+        {
+            return false;
+        }
+        let Some(queue) = self.queues.get(&number) else {
+            return false;
+        };
+        if !queue.claim.is_idle(now) || !matches!(queue.phase, Phase::Attending) {
+            return false;
+        }
+        let want = self.want_of(queue, now);
+        let Some(&(_, handlers)) = self.shares.allot(&[want]).first() else {
+            return false;
+        };
+        self.start_claim(number, handlers, true);
+        true
+    }
+
+    /// Returns whether a queue waits for a handler to end.
+    fn claim_wanted(&mut self, now: Instant) -> bool {
+        let mut wants = Vec::new();
+        let mut unmet = false;
+        let mut gathers = true;
+        self.wanting.retain(|number| {
+            let Some(queue) = self.queues.get_mut(number) else {
+                return false;
+            };
+            if queue.is_paused() {
+                // The resume wakes the nodes.
+                queue.claim.stop();
+            }
+            queue.claim.is_wanted()
+        });
+        for number in &self.wanting {
+            let Some(queue) = self.queues.get(number) else {
+                continue;
+            };
+            let Some(reason) = queue.claim.wanted() else {
+                continue;
+            };
+            if self.room(queue) == 0 {
+                unmet = true;
+                continue;
+            }
+            let free = self.shares.free_for(*number);
+            let enough = queue.max_handlers.min(MAX_CLAIM) / 2;
+            let is_gathering =
+                reason == Wanted::MoreLeft && free < enough && self.shares.running(*number) > 0;
+            gathers &= is_gathering;
+            wants.push(self.want_of(queue, now));
+        }
+        if wants.is_empty() {
+            return unmet;
+        }
+        if gathers && self.shares.free() > 0 {
+            let until = *self.gather_until.get_or_insert(now + GATHER);
+            if now < until {
+                return unmet;
+            }
+        }
+        self.gather_until = None;
+        let grants = self.shares.allot(&wants);
+        for want in wants {
+            let granted = grants.iter().find(|(number, _)| *number == want.queue);
+            let handlers = granted.map_or(0, |(_, handlers)| *handlers);
+            let has_room = |queue: &AttendedQueue| queue.handling.capacity(handlers) > 0;
+            if self.queues.get(&want.queue).is_some_and(has_room) {
+                self.start_claim(want.queue, handlers, false);
+            } else {
+                unmet = true;
+            }
+        }
+        unmet
+    }
+
+    fn want_of(&self, queue: &AttendedQueue, now: Instant) -> Want {
+        let free = self.shares.free();
+        // Half of the free handlers, if there are other queues: those that a claim does not need
+        // come back only with its reply.
+        let handlers = if self.queues.len() == 1 {
+            free
+        } else {
+            free.div_ceil(2)
+        };
+        Want {
+            queue: queue.number,
+            handlers: handlers.clamp(1, MAX_CLAIM),
+            waited: queue.oldest.waited(now),
+        }
+    }
+
+    /// How many deliveries of the queue may be claimed.
+    fn room(&self, queue: &AttendedQueue) -> usize {
+        queue
+            .slots
+            .room(queue.handling.capacity(queue.max_handlers))
+    }
+
+    fn start_claim(&mut self, number: QueueNumber, handlers: usize, for_promote: bool) {
+        if handlers > 0 {
+            self.busy.insert(number);
+        }
+        let Some(queue) = self.queues.get_mut(&number) else {
+            return;
+        };
+        let permits = queue.slots.permits(handlers);
+        let room = queue
+            .slots
+            .room(queue.handling.capacity(queue.max_handlers));
+        let asked = queue.handling.capacity(handlers).min(room);
+        queue.claim.sent();
+        self.wanting.remove(&number);
+        let (partition, lease_ms) = (Arc::clone(&queue.partition), queue.lease_ms);
+        let sender = self.sender.clone();
+        self.tasks.spawn(Task::Call, async move {
+            let sent = Instant::now();
+            let result = partition.claim(asked, lease_ms).await;
+            let claimed = Claimed {
+                sent,
+                asked,
+                permits,
+                for_promote,
+                result,
+            };
+            let event = Event::Reply(number, Reply::Claimed(Box::new(claimed)));
+            if let Err(unsent) = sender.send(event) {
+                // The coordinator has panicked. Without it the lease would run out.
+                release(&partition, unsent.0).await;
+            }
+        });
+    }
+
+    /// The answer to a claim.
+    pub(crate) fn claimed(&mut self, number: QueueNumber, claimed: Claimed, now: Instant) {
+        let Claimed {
+            sent,
+            asked,
+            permits,
+            for_promote,
+            result,
+        } = claimed;
+        let Some(queue) = self.queues.get_mut(&number) else {
+            return;
+        };
+        let claim = match result {
+            Ok(claim) => claim,
+            Err(error) => {
+                let failures = queue.claim.failed();
+                events::call_failed(queue.name(), "claim", &error, "it is repeated");
+                let pause = now + reconnect_delays().delay(failures, fastrand::f64());
+                queue.claim.pause_until(pause);
+                self.timers.claim_at(number, pause, now);
+                if for_promote {
+                    queue.moved(Action::Promote, &Err(error), &mut self.timers, now);
+                }
+                return;
+            }
+        };
+        let failures = queue.claim.succeeded();
+        if failures > 0 {
+            events::recovered(queue.name(), "claim", failures);
+        }
+        let is_left = leaves_messages(&claim);
+        let Claim {
+            header,
+            left,
+            granted,
+        } = claim;
+        let last_due = granted.iter().map(|granted| granted.due_ms).max();
+        if is_left {
+            queue.oldest.taken_until(queue.instant(last_due));
+        } else {
+            queue.oldest.none_waits(sent);
+        }
+        queue.left_ready(left);
+        let is_full = granted.len() == asked;
+        if for_promote {
+            let count = left + granted.len() as u64;
+            let moved = Ok(Moved { header, count });
+            queue.moved(Action::Promote, &moved, &mut self.timers, now);
+        } else {
+            queue.absorb(&header, &mut self.timers, now);
+        }
+        self.shares.set_paused(number, queue.is_paused());
+        if !granted.is_empty() {
+            self.start(number, granted, sent, permits, asked);
+        }
+        if is_left && is_full {
+            self.want_for(number, Wanted::MoreLeft, now);
+        } else if is_left {
+            // A claim that was limited by this node's fair share waits for a token instead, so that
+            // the other nodes get theirs.
+            self.timers.claim_at(number, now + CLAIM_AGAIN, now);
+        }
+    }
+
+    /// Starts the handlers of a claim.
+    fn start(
+        &mut self,
+        number: QueueNumber,
+        granted: Vec<Granted>,
+        sent: Instant,
+        permits: HandlerPermits,
+        asked: usize,
+    ) {
+        let Some(queue) = self.queues.get(&number) else {
+            return;
+        };
+        // Redis grants no more than was asked for; `take` guards against a faulty reply.
+        let deliveries: Vec<_> = granted
+            .into_iter()
+            .take(asked)
+            .map(|granted| Delivery::new(Arc::clone(&queue.partition), granted))
+            .collect();
+        let claim = self.leases.next_number();
+        let lease = ClaimLease::new(claim, deliveries.clone(), sent, queue.lease);
+        let lease = Arc::new(lease);
+        self.leases
+            .add(number, Arc::clone(&lease), &mut self.timers);
+        let guarded = deliveries.into_iter().enumerate().map(|(index, delivery)| {
+            let unsettled = queue.slots.unsettled_permit();
+            let guard = HandlerGuard::new(Arc::clone(&lease), index, &self.slots, unsettled);
+            (delivery, guard)
+        });
+        let guarded = guarded.collect();
+        Arc::clone(&queue.handling).start(guarded, permits, &queue.context);
+    }
+
+    /// Counts the handlers that ended.
+    fn collect_ended(&mut self) {
+        let (queues, shares) = (&self.queues, &mut self.shares);
+        self.busy.retain(|number| {
+            if let Some(queue) = queues.get(number) {
+                shares.release(*number, queue.slots.take_ended());
+            }
+            shares.running(*number) > 0
+        });
+    }
+
+    /// Claims for queues whose last token was refused, as soon as they have a handler.
+    fn accept_refused(&mut self, now: Instant) {
+        let accepted: Vec<_> = self
+            .attention
+            .refused()
+            .filter(|number| self.shares.free_for(*number) > 0)
+            .collect();
+        for number in accepted {
+            self.attention.accept(number);
+            self.want(number, now);
+            // Until a pop covers the list again, notices must report new work.
+            self.timers.beat_at(number, now, now);
+        }
+    }
+
+    /// Claims no more. Messages of a claim that is in flight are still handled.
+    pub(crate) fn stop_claiming(&mut self) {
+        // The wait dropped here may have taken a token. If the server has not noticed yet that this
+        // node waits no more, it may give a returned token to the dropped wait: then the second
+        // token, the node's leave or any beat wakes another node.
+        self.wake = None;
+        self.gather_until = None;
+        self.wanting.clear();
+        for queue in self.queues.values_mut() {
+            queue.claim.stop();
+        }
+        let covered: Vec<_> = self.attention.lists().collect();
+        for number in covered {
+            self.return_token(number);
+        }
+    }
+
+    /// Gives a wake-up token back if there is work: a claim of 0 messages does this.
+    pub(crate) fn return_token(&mut self, number: QueueNumber) {
+        if let Some(queue) = self.queues.get(&number) {
+            self.returning += 1;
+            let lease_ms = queue.lease_ms;
+            self.call(number, move |partition| async move {
+                if let Err(error) = partition.claim(0, lease_ms).await {
+                    let then = "a beat wakes the other nodes within a second";
+                    events::call_failed(partition.queue_name(), "wake", &error, then);
+                }
+                Reply::TokenReturned
+            });
+        }
+    }
+
+    /// Reports that no claim is in flight any more, once that is so.
+    pub(crate) fn report_claimed(&self) {
+        let in_flight = |queue: &AttendedQueue| queue.claim.is_in_flight();
+        if self.wake.is_none() && self.returning == 0 && !self.queues.values().any(in_flight) {
+            self.stop.claimed.cancel();
+        }
+    }
+}
+
+/// Whether the queue has more messages to claim.
+fn leaves_messages(claim: &Claim) -> bool {
+    let header = &claim.header;
+    let is_due = header
+        .head_ms
+        .is_some_and(|head_ms| head_ms <= now_ms(header));
+    !header.paused && (claim.left > 0 || is_due)
+}
+
+/// Releases what a claim granted that nobody handles.
+async fn release(partition: &Arc<Partition>, event: Event) {
+    if let Event::Reply(_, Reply::Claimed(claimed)) = event
+        && let Ok(claim) = claimed.result
+    {
+        for granted in claim.granted {
+            let delivery = Delivery::new(Arc::clone(partition), granted);
+            if let Err(error) = delivery.release().await {
+                events::settle_failed(delivery.subject(), &error);
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Which queues a node attends: those it starts with, those of its patterns, and those that are
+//! added and removed while it runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::error::Error;
+use crate::node::attended_queue::{AttendedQueue, Phase, Removal, Setup};
+use crate::node::commands::{NodeCommand, PatternEntry, QueueEntry};
+use crate::node::coordinator::{Coordinator, PACED_BEATS, leave};
+use crate::node::event::Reply;
+use crate::node::handling::HandlerContext;
+use crate::node::health::SharedHealth;
+use crate::node::queue_number::QueueNumber;
+use crate::node::scanner::Found;
+use crate::node::slots::QueueSlots;
+use crate::node::subscriptions::{Channel, SubscriptionChange};
+use crate::node::timers::Action;
+use crate::protocol::limits;
+use crate::server::link::ServerLink;
+use crate::telemetry::events;
+
+/// What the node needs to attend further queues.
+pub(crate) struct Membership {
+    /// The queues to start with.
+    pub(crate) initial: Vec<QueueEntry>,
+    pub(crate) patterns: Vec<PatternEntry>,
+    /// For how long the node may be silent about a queue in which nothing happens.
+    pub(crate) silence: Duration,
+    pub(crate) health: Arc<SharedHealth>,
+    /// The connections of the node.
+    pub(crate) link: Arc<ServerLink>,
+    /// For the handlers of every queue.
+    pub(crate) context: HandlerContext,
+    pub(crate) subscriptions: UnboundedSender<SubscriptionChange>,
+    pub(crate) numbers: HashMap<String, Member>,
+    /// The number of the last queue.
+    pub(crate) last: u32,
+    /// How many queues were removed and still have handlers.
+    pub(crate) draining: usize,
+}
+
+/// One attended queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Member {
+    number: QueueNumber,
+    /// The pattern that found it; `None` if the user named it.
+    pattern: Option<usize>,
+}
+
+impl Membership {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining > 0
+    }
+}
+
+impl Coordinator {
+    /// Attends the queues that the user named at the start.
+    pub(crate) fn attend_initial(&mut self, now: Instant) {
+        for entry in std::mem::take(&mut self.membership.initial) {
+            let name = entry.partition.queue_name().to_owned();
+            // The builder has checked names and shares.
+            if let Err(error) = self.attend(entry, None, now) {
+                events::queue_refused(&name, &error);
+            }
+        }
+    }
+
+    pub(crate) fn command(&mut self, command: NodeCommand, now: Instant) {
+        // A caller that dropped its future needs no reply.
+        match command {
+            NodeCommand::Add(entry, reply) => {
+                let _ = reply.send(self.attend(*entry, None, now));
+            }
+            NodeCommand::Remove(name, reply) => self.remove(&name, Some(reply)),
+        }
+    }
+
+    /// A scan found queues of a pattern.
+    pub(crate) fn found(&mut self, found: Found, now: Instant) {
+        let pattern = found.pattern;
+        for name in &found.names {
+            if self.membership.numbers.contains_key(name) {
+                continue;
+            }
+            let Some(entry) = self.membership.patterns.get(pattern) else {
+                return;
+            };
+            let attended =
+                (entry.attend)(name).and_then(|entry| self.attend(entry, Some(pattern), now));
+            if let Err(error) = attended {
+                events::queue_refused(name, &error);
+            }
+        }
+        if !found.is_complete {
+            return;
+        }
+        let gone: Vec<_> = self
+            .membership
+            .numbers
+            .iter()
+            .filter(|(name, member)| {
+                member.pattern == Some(pattern) && !found.names.contains(*name)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            self.remove(&name, None);
+        }
+    }
+
+    /// Attends a queue from now on.
+    fn attend(
+        &mut self,
+        entry: QueueEntry,
+        pattern: Option<usize>,
+        now: Instant,
+    ) -> Result<(), Error> {
+        let name = entry.partition.queue_name().to_owned();
+        if let Some(member) = self.membership.numbers.get(&name) {
+            let why = member
+                .pattern
+                .map_or("", |_| ", because a pattern matches it");
+            return Err(Error::invalid(format!(
+                "queue {name}: the worker attends it already{why}"
+            )));
+        }
+        let number = QueueNumber(self.membership.last + 1);
+        let lease_ms = limits::lease_ms(entry.lease)?;
+        self.shares
+            .add(number, entry.share)
+            .map_err(|error| Error::invalid(format!("queue {name}: {error}")))?;
+        self.membership.last += 1;
+        let is_fixed = pattern.is_none() && self.attention.add_named(number);
+        let partition = Arc::new(entry.partition.on_link(
+            Arc::clone(&self.membership.link),
+            Arc::new(self.tasks.clone()),
+        ));
+        let change = SubscriptionChange::Add(
+            number,
+            Channel {
+                queue_name: name.clone(),
+                name: partition.keys().notice.clone(),
+            },
+        );
+        // The subscription runs as long as this task.
+        let _ = self.membership.subscriptions.send(change);
+        let context = HandlerContext {
+            retry: entry.retry,
+            time_limit: entry.time_limit,
+            ..self.membership.context.clone()
+        };
+        let queue = AttendedQueue::new(Setup {
+            number,
+            partition,
+            handling: entry.handling,
+            context: Arc::new(context),
+            lease: entry.lease,
+            lease_ms,
+            max_handlers: entry.share.max.min(self.concurrency),
+            slots: QueueSlots::new(&self.slots),
+            silence: Some(self.membership.silence)
+                .filter(|silence| !is_fixed && !silence.is_zero()),
+            now,
+        });
+        events::worker_started(&name, &self.node, self.concurrency, lease_ms);
+        #[cfg(any(test, feature = "harness"))]
+        self.tasks.attends(&name);
+        self.queues.insert(number, queue);
+        self.timers.add(number);
+        self.membership.health.added(&name);
+        self.membership
+            .numbers
+            .insert(name, Member { number, pattern });
+        if is_fixed {
+            self.timers.beat_at(number, now, now);
+            // The first claim needs no token: messages may have been pushed before this node
+            // listened.
+            self.want(number, now);
+        } else {
+            // Many queues may be added at once: spread their beats.
+            let added = u64::from(number.0) % u64::from(PACED_BEATS);
+            let at = now + Duration::from_millis(added * 1_000 / u64::from(PACED_BEATS));
+            self.timers.beat_at(number, at, now);
+        }
+        Ok(())
+    }
+
+    /// Takes no more messages of the queue, and leaves it when its handlers have ended.
+    fn remove(&mut self, name: &str, reply: Removal) {
+        let Some(member) = self.membership.numbers.remove(name) else {
+            if let Some(reply) = reply {
+                let error = Error::invalid(format!("queue {name}: the worker does not attend it"));
+                let _ = reply.send(Err(error));
+            }
+            return;
+        };
+        let number = member.number;
+        let Some(queue) = self.queues.get_mut(&number) else {
+            return;
+        };
+        queue.phase = Phase::Draining(reply);
+        queue.claim.stop();
+        queue.handling.close();
+        self.membership.draining += 1;
+        self.wanting.remove(&number);
+        self.shares.set_paused(number, true);
+        self.return_token(number);
+        self.attention.remove(number);
+        let _ = self
+            .membership
+            .subscriptions
+            .send(SubscriptionChange::Remove(number));
+    }
+
+    /// Leaves the removed queues that have no handlers and no unsettled deliveries any more.
+    pub(crate) fn end_drained(&mut self) {
+        if !self.membership.is_draining() {
+            return;
+        }
+        let mut drained = Vec::new();
+        for (number, queue) in &self.queues {
+            let is_idle = !queue.claim.is_in_flight()
+                && self.shares.running(*number) == 0
+                && queue.slots.unsettled() == 0;
+            if is_idle && matches!(queue.phase, Phase::Draining(_)) {
+                drained.push(*number);
+            }
+        }
+        for number in drained {
+            // A beat in flight must not reach Redis after the leave: it would register the node
+            // again.
+            if self.timers.is_in_flight(number, Action::Beat) {
+                continue;
+            }
+            self.timers.remove(number);
+            let Some(queue) = self.queues.get_mut(&number) else {
+                continue;
+            };
+            if let Phase::Draining(removal) = &mut queue.phase {
+                queue.phase = Phase::Leaving(removal.take());
+            }
+            let node = self.node.clone();
+            self.call(number, move |partition| async move {
+                leave(&partition, &node).await;
+                Reply::Left
+            });
+        }
+    }
+
+    /// The node has left a removed queue.
+    pub(crate) fn left(&mut self, number: QueueNumber) {
+        let Some(queue) = self.queues.remove(&number) else {
+            return;
+        };
+        self.membership.draining = self.membership.draining.saturating_sub(1);
+        self.shares.remove(number);
+        self.busy.remove(&number);
+        self.membership.health.removed(queue.name());
+        events::worker_stopped(queue.name(), &self.node);
+        if let Phase::Leaving(Some(reply)) = queue.phase {
+            let _ = reply.send(Ok(()));
+        }
+    }
+}
