@@ -1,31 +1,20 @@
-//! The coordinator's claims: which queue gets the free handlers, and what a claim granted.
+//! The coordinator's claims: which queue gets the free handlers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::delivery::Delivery;
-use crate::node::attended_queue::{AttendedQueue, Phase, now_ms};
-use crate::node::claim_lease::ClaimLease;
+use crate::node::attended_queue::{AttendedQueue, Phase};
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
 use crate::node::event::{Claimed, Event, Reply};
-use crate::node::handler_guard::HandlerGuard;
 use crate::node::queue_number::QueueNumber;
 use crate::node::shares::Want;
-use crate::node::slots::{HandlerPermits, MAX_CLAIM};
+use crate::node::slots::MAX_CLAIM;
 use crate::node::tasks::Task;
-use crate::node::timers::Action;
 use crate::node::wakes::WakeUp;
 use crate::partition::Partition;
-use crate::protocol::results::claim::{Claim, Granted};
-use crate::protocol::results::roles::Moved;
-use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
-
-/// After a claim that left messages behind, claim once more after this time even without a wake-up
-/// token: other nodes may have consumed both tokens, and the leader would not learn the next due
-/// time.
-const CLAIM_AGAIN: Duration = Duration::from_millis(1);
 
 /// How long to wait for more handlers to end before a claim: handlers often end together, and a
 /// claim for many messages costs little more than a claim for one.
@@ -37,7 +26,7 @@ impl Coordinator {
         self.want_for(number, Wanted::Woken, now);
     }
 
-    fn want_for(&mut self, number: QueueNumber, reason: Wanted, now: Instant) {
+    pub(crate) fn want_for(&mut self, number: QueueNumber, reason: Wanted, now: Instant) {
         if self.wake.is_some()
             && let Some(queue) = self.queues.get_mut(&number)
             && matches!(queue.phase, Phase::Attending)
@@ -237,102 +226,6 @@ impl Coordinator {
         });
     }
 
-    /// The answer to a claim.
-    pub(crate) fn claimed(&mut self, number: QueueNumber, claimed: Claimed, now: Instant) {
-        let Claimed {
-            sent,
-            asked,
-            permits,
-            for_promote,
-            result,
-        } = claimed;
-        let Some(queue) = self.queues.get_mut(&number) else {
-            return;
-        };
-        let claim = match result {
-            Ok(claim) => claim,
-            Err(error) => {
-                let failures = queue.claim.failed();
-                events::call_failed(queue.name(), "claim", &error, "it is repeated");
-                let pause = now + reconnect_delays().delay(failures, fastrand::f64());
-                queue.claim.pause_until(pause);
-                self.timers.claim_at(number, pause, now);
-                if for_promote {
-                    queue.moved(Action::Promote, &Err(error), &mut self.timers, now);
-                }
-                return;
-            }
-        };
-        let failures = queue.claim.succeeded();
-        if failures > 0 {
-            events::recovered(queue.name(), "claim", failures);
-        }
-        let is_left = leaves_messages(&claim);
-        let Claim {
-            header,
-            left,
-            granted,
-        } = claim;
-        let last_due = granted.iter().map(|granted| granted.due_ms).max();
-        if is_left {
-            queue.oldest.taken_until(queue.instant(last_due));
-        } else {
-            queue.oldest.none_waits(sent);
-        }
-        queue.left_ready(left);
-        let is_full = granted.len() == asked;
-        if for_promote {
-            let count = left + granted.len() as u64;
-            let moved = Ok(Moved { header, count });
-            queue.moved(Action::Promote, &moved, &mut self.timers, now);
-        } else {
-            queue.absorb(&header, &mut self.timers, now);
-        }
-        self.shares.set_paused(number, queue.is_paused());
-        if !granted.is_empty() {
-            self.start(number, granted, sent, permits, asked);
-        }
-        if is_left && is_full {
-            self.want_for(number, Wanted::MoreLeft, now);
-        } else if is_left {
-            // A claim that was limited by this node's fair share waits for a token instead, so that
-            // the other nodes get theirs.
-            self.timers.claim_at(number, now + CLAIM_AGAIN, now);
-        }
-    }
-
-    /// Starts the handlers of a claim.
-    fn start(
-        &mut self,
-        number: QueueNumber,
-        granted: Vec<Granted>,
-        sent: Instant,
-        permits: HandlerPermits,
-        asked: usize,
-    ) {
-        let Some(queue) = self.queues.get(&number) else {
-            return;
-        };
-        // Redis grants no more than was asked for; `take` guards against a faulty reply.
-        let deliveries: Vec<_> = granted
-            .into_iter()
-            .take(asked)
-            .map(|granted| Delivery::new(Arc::clone(&queue.partition), granted))
-            .collect();
-        let claim = self.leases.next_number();
-        let lease = ClaimLease::new(claim, deliveries.clone(), sent, queue.lease);
-        let lease = Arc::new(lease);
-        self.leases
-            .add(number, Arc::clone(&lease), &mut self.timers);
-        let guarded = deliveries.into_iter().enumerate().map(|(index, delivery)| {
-            let unsettled = queue.slots.unsettled_permit();
-            let guard = HandlerGuard::new(Arc::clone(&lease), index, &self.slots, unsettled);
-            (delivery, guard)
-        });
-        let guarded = guarded.collect();
-        Arc::clone(&queue.handling).start(guarded, permits, &queue.context);
-    }
-
     /// Counts the handlers that ended.
     fn collect_ended(&mut self) {
         let (queues, shares) = (&self.queues, &mut self.shares);
@@ -398,15 +291,6 @@ impl Coordinator {
             self.stop.claimed.cancel();
         }
     }
-}
-
-/// Whether the queue has more messages to claim.
-fn leaves_messages(claim: &Claim) -> bool {
-    let header = &claim.header;
-    let is_due = header
-        .head_ms
-        .is_some_and(|head_ms| head_ms <= now_ms(header));
-    !header.paused && (claim.left > 0 || is_due)
 }
 
 /// Releases what a claim granted that nobody handles.

@@ -22,6 +22,7 @@ pub(crate) mod commands;
 pub(crate) mod coordinator;
 pub(crate) mod dispatch;
 pub(crate) mod event;
+pub(crate) mod granting;
 pub(crate) mod handler_guard;
 pub(crate) mod handler_runner;
 pub(crate) mod handling;
