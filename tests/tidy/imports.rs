@@ -60,7 +60,15 @@ fn modules_import_only_what_their_layer_allows() {
         ),
         (
             "src/client.rs",
-            &["error", "telemetry", "model", "protocol", "server", "queue"],
+            &[
+                "router",
+                "error",
+                "telemetry",
+                "model",
+                "protocol",
+                "server",
+                "queue",
+            ],
         ),
         (
             "src/partition/",

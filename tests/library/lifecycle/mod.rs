@@ -7,4 +7,5 @@ mod handlers;
 mod inspecting;
 mod limits;
 mod pushing;
+mod receipts;
 mod settling;
