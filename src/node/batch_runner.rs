@@ -256,9 +256,9 @@ impl<H: HandleMany> Handling for BatchRunner<H> {
     }
 }
 
-/// Whether the delivery may crash its worker, as an earlier one did.
+/// Whether a lease of the message ran out before: it may be the one that crashes workers.
 fn comes_alone(delivery: &Delivery) -> bool {
-    delivery.attempt() > 1
+    delivery.crashes() > 0
 }
 
 /// Settles one delivery in a task of its own, so that the settlements of a batch share calls.

@@ -65,9 +65,7 @@ impl<V> Batch<V> {
     /// # }
     /// ```
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&V, &Delivery)> {
-        (&self.items)
-            .into_iter()
-            .map(split as fn(&(V, Delivery)) -> (&V, &Delivery))
+        self.items.iter().map(split)
     }
 
     /// The deliveries whose lease is lost: other workers may have their messages. The others go on.

@@ -85,24 +85,42 @@ async fn each_delivery_of_a_batch_is_settled_on_its_own() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_retries_each_delivery_and_they_come_alone() -> Result<()> {
+async fn a_panic_retries_each_delivery_of_the_batch() -> Result<()> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(5)).await?;
-    let (sender, mut seen) = seen();
-    let handler = move |batch: Batch<Vec<u8>>| {
-        let _ = sender.send(batch.len());
-        assert!(batch.len() == 1, "too many");
+    let handler = |batch: Batch<Vec<u8>>| {
+        let is_first = batch.iter().any(|(_, delivery)| delivery.attempt() == 1);
+        assert!(!is_first, "the first attempt");
         async {}
     };
     let worker = setup
         .queue
         .worker()
-        .concurrency(2)
         .lease(LONG)
         .retry(Retry::fixed(Duration::ZERO))
-        .spawn(in_batches(5, LONG / 3, handler));
-    assert_eq!(seen.take(6).await?, [5, 1, 1, 1, 1, 1]);
-    stats_until(&setup.queue, "acked", |stats| stats.acked == 5).await?;
+        .spawn(in_batches(5, Duration::from_millis(5), handler));
+    let stats = stats_until(&setup.queue, "acked", |stats| stats.acked == 5).await?;
+    assert_eq!((stats.retried, stats.crashed), (5, 0));
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_lease_ran_out_comes_alone() -> Result<()> {
+    let setup = setup().await?;
+    push_all(&setup.queue, messages(2)).await?;
+    setup.promote(2).await?;
+    let crashed = setup.queue.claim(2, Duration::from_millis(1)).await?;
+    assert_eq!(crashed.len(), 2);
+    let (sender, mut seen) = seen();
+    let handler = move |batch: Batch<Vec<u8>>| {
+        let _ = sender.send(batch.len());
+        async {}
+    };
+    // A batch that waited for more would exceed the limit of the test.
+    let worker = setup.queue.worker().lease(LONG);
+    let worker = worker.spawn(in_batches(9, LONG / 3, handler));
+    assert_eq!(seen.take(2).await?, [1, 1]);
+    stats_until(&setup.queue, "acked", |stats| stats.acked == 2).await?;
     Ok(worker.shutdown().await?)
 }
 

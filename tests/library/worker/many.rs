@@ -51,16 +51,16 @@ async fn queues_are_added_and_removed_while_it_runs() -> Result<()> {
     worker.add(&mails, reports(&sender)).await?;
     mails.push_message(Message::new("").id("first")).await?;
     assert_eq!(seen.take(1).await?, ["first"]);
-    let twice = worker.add(&mails, ack).await.unwrap_err();
+    let twice = worker.add(&mails, ack).await.expect_err("refused");
     assert_eq!(twice.kind(), ErrorKind::InvalidInput);
     assert!(twice.to_string().contains("mails"), "{twice}");
     within("the removal", worker.remove("mails")).await??;
     assert!(worker.health().queue("mails").is_none());
     assert_eq!(mails.stats().await?.nodes, 0, "the node left the queue");
-    let absent = worker.remove("mails").await.unwrap_err();
+    let absent = worker.remove("mails").await.expect_err("refused");
     assert_eq!(absent.kind(), ErrorKind::InvalidInput);
     within("the shutdown", worker.shutdown()).await??;
-    let ended = worker.add(&mails, ack).await.unwrap_err();
+    let ended = worker.add(&mails, ack).await.expect_err("refused");
     assert_eq!(ended.kind(), ErrorKind::Unavailable);
     Ok(())
 }
@@ -160,7 +160,7 @@ async fn wrong_settings_name_the_queue_and_start_nothing() -> Result<()> {
     ];
     for (worker, expected) in cases {
         let worker = worker.spawn();
-        let waited = worker.wait().await.unwrap_err();
+        let waited = worker.wait().await.expect_err("refused");
         assert_eq!(waited.kind(), ErrorKind::InvalidInput, "{waited}");
         assert!(waited.to_string().contains(expected), "{waited}");
         assert!(worker.shutdown().await.is_err());
