@@ -10,7 +10,7 @@ use tower_service::Service;
 use crate::client::Client;
 use crate::delivery::Delivery;
 use crate::error::Error;
-use crate::model::codec::{BoxError, Bytes};
+use crate::model::codec::{BoxError, Codec};
 use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
 use crate::node::commands::Settings;
@@ -115,7 +115,11 @@ impl Worker {
     /// # worker.wait().await
     /// # }
     /// ```
-    pub fn queue<M>(self, queue: &Queue, handler: impl IntoHandler<Vec<u8>, M>) -> Self {
+    pub fn queue<C: Codec, M>(
+        self,
+        queue: &Queue<C>,
+        handler: impl IntoHandler<C::Value, M>,
+    ) -> Self {
         self.queue_with(queue, QueueSettings::new(), handler)
     }
 
@@ -139,14 +143,20 @@ impl Worker {
     /// # worker.wait().await
     /// # }
     /// ```
-    pub fn queue_with<M>(
+    pub fn queue_with<C: Codec, M>(
         mut self,
-        queue: &Queue,
+        queue: &Queue<C>,
         settings: impl Into<QueueSettings>,
-        handler: impl IntoHandler<Vec<u8>, M>,
+        handler: impl IntoHandler<C::Value, M>,
     ) -> Self {
         let settings = settings.into();
-        let added = Added::new(queue.partition(), &Bytes, settings, &self.layers, handler);
+        let added = Added::new(
+            queue.partition(),
+            queue.codec(),
+            settings,
+            &self.layers,
+            handler,
+        );
         self.queues.push(added);
         self
     }

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::model::codec::Bytes;
+use crate::model::codec::Codec;
 use crate::node::commands::{CommandReply, NodeCommand, Settings};
 use crate::node::health::SharedHealth;
 use crate::node::run as node;
@@ -179,10 +179,10 @@ impl WorkerHandle {
     /// worker.add(&client.queue("mails")?, mail).await
     /// # }
     /// ```
-    pub async fn add<M>(
+    pub async fn add<C: Codec, M>(
         &self,
-        queue: &Queue,
-        handler: impl IntoHandler<Vec<u8>, M>,
+        queue: &Queue<C>,
+        handler: impl IntoHandler<C::Value, M>,
     ) -> Result<(), Error> {
         self.add_with(queue, QueueSettings::new(), handler).await
     }
@@ -199,15 +199,15 @@ impl WorkerHandle {
     /// worker.add_with(&client.queue("mails")?, Share::weight(3), mail).await
     /// # }
     /// ```
-    pub async fn add_with<M>(
+    pub async fn add_with<C: Codec, M>(
         &self,
-        queue: &Queue,
+        queue: &Queue<C>,
         settings: impl Into<QueueSettings>,
-        handler: impl IntoHandler<Vec<u8>, M>,
+        handler: impl IntoHandler<C::Value, M>,
     ) -> Result<(), Error> {
         let inner = &*self.0;
         let (partition, settings) = (queue.partition(), settings.into());
-        let added = Added::new(partition, &Bytes, settings, &inner.layers, handler);
+        let added = Added::new(partition, queue.codec(), settings, &inner.layers, handler);
         let entry = added.checked(&inner.defaults, &inner.link)?;
         self.command(|reply| NodeCommand::Add(Box::new(entry), reply))
             .await

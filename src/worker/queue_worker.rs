@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use crate::delivery::Delivery;
 use crate::error::Error;
-use crate::model::codec::{BoxError, Bytes};
+use crate::model::codec::{BoxError, Bytes, Codec};
 use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
 use crate::node::commands::Settings;
@@ -47,13 +47,13 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// ```
 #[derive(Clone)]
 #[must_use = "a worker does nothing until `spawn` or `run`"]
-pub struct QueueWorker {
-    queue: Queue,
+pub struct QueueWorker<C = Bytes> {
+    queue: Queue<C>,
     defaults: Defaults,
     layers: Layers,
 }
 
-impl Queue {
+impl<C: Codec> Queue<C> {
     /// A worker of this queue, to be configured and started. For many queues see
     /// [`Client::worker`](crate::Client::worker).
     ///
@@ -66,7 +66,7 @@ impl Queue {
     /// orders.worker().run(rate, tokio::signal::ctrl_c()).await
     /// # }
     /// ```
-    pub fn worker(&self) -> QueueWorker {
+    pub fn worker(&self) -> QueueWorker<C> {
         QueueWorker {
             queue: self.clone(),
             defaults: Defaults::default(),
@@ -75,7 +75,7 @@ impl Queue {
     }
 }
 
-impl QueueWorker {
+impl<C: Codec> QueueWorker<C> {
     /// How many handlers may run at once, of all queues: at least 1; the default is 64.
     ///
     /// Besides these, a worker holds at most 512 deliveries of a queue whose handlers have ended and
@@ -205,7 +205,7 @@ impl QueueWorker {
     /// ```
     pub async fn run<T, M>(
         self,
-        handler: impl IntoHandler<Vec<u8>, M>,
+        handler: impl IntoHandler<C::Value, M>,
         stop: impl Future<Output = T>,
     ) -> Result<(), Error> {
         handle::run(self.checked(handler)?, stop).await
@@ -238,7 +238,7 @@ impl QueueWorker {
         stop: impl Future<Output = T>,
     ) -> Result<(), Error>
     where
-        H: Fn(Batch<Vec<u8>>) -> F + Send + Sync + 'static,
+        H: Fn(Batch<C::Value>) -> F + Send + Sync + 'static,
         F: Future + Send + 'static,
         F::Output: IntoSettlements,
     {
@@ -255,22 +255,28 @@ impl QueueWorker {
     /// worker.shutdown().await
     /// # }
     /// ```
-    pub fn spawn<M>(self, handler: impl IntoHandler<Vec<u8>, M>) -> WorkerHandle {
+    pub fn spawn<M>(self, handler: impl IntoHandler<C::Value, M>) -> WorkerHandle {
         let (defaults, layers) = (self.defaults.clone(), self.layers.clone());
         let link = Arc::clone(self.queue.partition().link());
         handle::spawn(self.checked(handler), defaults, layers, link)
     }
 
     /// The settings of the node, if all are in their ranges.
-    fn checked<M>(self, handler: impl IntoHandler<Vec<u8>, M>) -> Result<Settings, Error> {
+    fn checked<M>(self, handler: impl IntoHandler<C::Value, M>) -> Result<Settings, Error> {
         let partition = self.queue.partition();
         let settings = QueueSettings::new();
-        let added = Added::new(partition, &Bytes, settings, &self.layers, handler);
+        let added = Added::new(
+            partition,
+            self.queue.codec(),
+            settings,
+            &self.layers,
+            handler,
+        );
         assemble::checked(partition.link(), &self.defaults, vec![added])
     }
 }
 
-impl fmt::Debug for QueueWorker {
+impl<C: Codec> fmt::Debug for QueueWorker<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QueueWorker")
             .field("queue", &self.queue.name())
