@@ -20,7 +20,6 @@ pub(crate) enum Presence {
     Stay,
     /// The node is alive, and beats again after this time at the latest (1 s to 60 s). Until then it
     /// waits for notices.
-    #[allow(dead_code, reason = "the node parks queues once it serves several")]
     Park(Duration),
     /// The node stops.
     Leave,
