@@ -174,7 +174,6 @@ impl Tasks {
     }
 
     /// The runtime of the tasks.
-    #[cfg_attr(test, expect(dead_code, reason = "the new core of the node calls it"))]
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
