@@ -1,12 +1,12 @@
 //! A claimed message, under a lease.
 
-use std::borrow::Cow;
+mod accessors;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use crate::batch::{BatchVerb, Batcher, Item, OfClaim};
@@ -92,95 +92,6 @@ impl Delivery {
             .started_us
             .fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
         self.0.partition.meters().late(self.lateness());
-    }
-
-    /// The message's id as text; bytes that are no UTF-8 are replaced.
-    pub fn id(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.0.id)
-    }
-
-    /// The message's id as it was pushed.
-    pub fn id_bytes(&self) -> &[u8] {
-        &self.0.id
-    }
-
-    /// The payload, byte for byte as it was pushed.
-    pub fn payload(&self) -> &[u8] {
-        &self.0.payload
-    }
-
-    /// The payload, parsed as JSON.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not the JSON of a `T`:
-    /// usually a reason to [`bury`](Delivery::bury) the message.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.0.payload).map_err(|error| {
-            Error::invalid(format!(
-                "the payload of {:?} is not the expected JSON: {error}",
-                self.id()
-            ))
-        })
-    }
-
-    /// Which attempt this is: 1, and one more for each failure and each crash before it.
-    pub fn attempt(&self) -> u32 {
-        self.0.attempt
-    }
-
-    /// Whether a failure of this attempt makes the message dead: its own limit of attempts, or the
-    /// queue's, counts failures and no crashes.
-    ///
-    /// ```
-    /// # async fn handle(delivery: dueq::Delivery) -> Result<(), dueq::Error> {
-    /// if delivery.is_last_attempt() {
-    ///     println!("{}: no further attempt after this one", delivery.id());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_last_attempt(&self) -> bool {
-        self.0.is_last_attempt
-    }
-
-    /// How many leases of this message ran out before.
-    #[allow(dead_code, reason = "batch handlers get a message that crashed alone")]
-    pub(crate) fn crashes(&self) -> u32 {
-        self.0.crashes
-    }
-
-    /// When the message was due, in Unix milliseconds: the original time, however often its lease
-    /// expired.
-    pub fn due_ms(&self) -> u64 {
-        self.0.due_ms
-    }
-
-    /// The trace of the push, as [`Message::trace_parent`](crate::Message::trace_parent) set it;
-    /// the same in every attempt. A consumer should link to it rather than continue it: the push
-    /// may be days ago.
-    pub fn trace_parent(&self) -> Option<&str> {
-        self.0.trace_parent.as_deref()
-    }
-
-    /// When the lease that the claim granted ends, in Unix milliseconds of the server. Extensions
-    /// do not change this value.
-    pub fn deadline_ms(&self) -> u64 {
-        self.0.deadline_ms
-    }
-
-    /// When the handler started (by hand: when the claim returned), in Unix *micro*seconds of the
-    /// Redis server's clock. It is estimated here: off by at most half a round trip, and never
-    /// before the claim.
-    pub fn started_us(&self) -> u64 {
-        self.0.started_us.load(Ordering::Relaxed)
-    }
-
-    /// How long after its due time it was [started](Delivery::started_us).
-    pub fn lateness(&self) -> Duration {
-        Duration::from_micros(
-            self.started_us()
-                .saturating_sub(self.0.due_ms.saturating_mul(1_000)),
-        )
     }
 
     /// Whether the lease is known to be lost. Then another consumer may have the message, and no

@@ -130,12 +130,13 @@ fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
             parent.is_none_or(|parent| options.contains(&&*format!("traceparent={parent}"))),
             "{details}"
         );
-        let crashes = options
+        let mut crashes = options
             .iter()
+            .rev()
             .filter_map(|word| word.strip_prefix("crashes="));
         assert_eq!(
             granted.crashes,
-            crashes.last().map_or(0, |count| count.parse().unwrap_or(0)),
+            crashes.next().map_or(0, |count| count.parse().unwrap_or(0)),
             "{details}"
         );
         assert_eq!(

@@ -33,7 +33,7 @@ impl Due {
     }
 
     /// This due time in Unix milliseconds, if the server receives the message at `now_ms`.
-    pub(crate) fn from_now(self, now_ms: u64) -> u64 {
+    pub(crate) fn unix_ms(self, now_ms: u64) -> u64 {
         match self {
             Self::AfterMs(ms) => now_ms.saturating_add(ms),
             Self::AtMs(ms) => ms,

@@ -185,7 +185,7 @@ fn receipt(result: Result<PushResult, Error>, id: Vec<u8>, due: Due) -> Result<R
     let result = result.map_err(|error| error.of_message(&id))?;
     Ok(Receipt {
         outcome: result.outcome()?,
-        due_ms: result.now_up_ms().map(|now_ms| due.from_now(now_ms)),
+        due_ms: result.now_up_ms().map(|now_ms| due.unix_ms(now_ms)),
         id,
     })
 }

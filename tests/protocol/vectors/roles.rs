@@ -175,7 +175,7 @@ fn an_operators_verbs_are_refused_to_others_in_any_state() -> Result<()> {
             );
         }
         // A consumer's node finds the queues of a pattern. SCAN shows all names and no content.
-        let scans = !denied(&command(&mut user, &words!["SCAN", 0])?);
+        let scans = !denied(&command(&mut user, &["SCAN".into(), "0".into()])?);
         ensure!(scans == (role == Role::Consumer), "{role:?} scans: {scans}");
     }
     Ok(())

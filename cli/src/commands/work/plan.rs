@@ -89,9 +89,9 @@ impl Plan {
         if reserved > 0
             && reserved == request.concurrency
             && let Some(left) = plan.served.iter().find(|served| {
-                !reserves
+                reserves
                     .get(&*served.name)
-                    .is_some_and(|reserve| *reserve > 0)
+                    .is_none_or(|reserve| *reserve == 0)
             })
         {
             return Err(Usage(format!(
