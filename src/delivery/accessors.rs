@@ -10,6 +10,17 @@ use super::Delivery;
 use crate::error::Error;
 
 impl Delivery {
+    /// The name of the message's queue.
+    ///
+    /// ```
+    /// # fn handle(delivery: dueq::Delivery) {
+    /// println!("{} of {}", delivery.id(), delivery.queue());
+    /// # }
+    /// ```
+    pub fn queue(&self) -> &str {
+        self.0.partition.queue_name()
+    }
+
     /// The message's id as text; bytes that are no UTF-8 are replaced.
     pub fn id(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0.id)

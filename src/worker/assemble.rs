@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::node::commands::{QueueEntry, Settings};
+use crate::node::commands::{Attend, PatternEntry, QueueEntry, Settings};
 use crate::node::handling::Handling;
 use crate::node::health::SharedHealth;
 use crate::partition::Partition;
 use crate::protocol::limits;
+use crate::protocol::pattern::Pattern;
 use crate::server::link::ServerLink;
 use crate::worker::handler::IntoHandler;
 use crate::worker::layer::Wrap;
@@ -45,6 +46,40 @@ pub(crate) struct Added {
     partition: Arc<Partition>,
     settings: QueueSettings,
     assembled: Assembled,
+}
+
+/// Makes the entry of a queue of this name.
+type AddNamed = Box<dyn Fn(&str) -> Result<Added, Error> + Send + Sync>;
+
+/// A pattern that was added to a worker, and is not checked yet.
+pub(crate) struct AddedPattern {
+    pub(crate) pattern: Pattern,
+    /// The reserve of each of its queues, which must be 0.
+    pub(crate) reserve: usize,
+    pub(crate) add: AddNamed,
+}
+
+impl AddedPattern {
+    fn checked(self, defaults: &Defaults, link: &Arc<ServerLink>) -> Result<PatternEntry, Error> {
+        let Self {
+            pattern,
+            reserve,
+            add,
+        } = self;
+        if reserve > 0 {
+            return Err(Error::invalid(format!(
+                "pattern {}: a reserve of {reserve} handlers; a pattern takes none, because the \
+                 number of its queues has no bound",
+                pattern.text()
+            )));
+        }
+        let (defaults, link) = (defaults.clone(), Arc::clone(link));
+        let attend: Attend = Arc::new(move |name| add(name)?.checked(&defaults, &link));
+        // Whatever can be refused for one name is refused for all.
+        attend("any")
+            .map_err(|error| Error::invalid(format!("pattern {}: {error}", pattern.text())))?;
+        Ok(PatternEntry { pattern, attend })
+    }
 }
 
 impl Layers {
@@ -152,6 +187,7 @@ pub(crate) fn checked(
     link: &Arc<ServerLink>,
     defaults: &Defaults,
     added: Vec<Added>,
+    patterns: Vec<AddedPattern>,
 ) -> Result<Settings, Error> {
     let concurrency = defaults.concurrency;
     if !(1..=Semaphore::MAX_PERMITS).contains(&concurrency) {
@@ -161,9 +197,9 @@ pub(crate) fn checked(
             Semaphore::MAX_PERMITS
         )));
     }
-    if added.is_empty() {
+    if added.is_empty() && patterns.is_empty() {
         return Err(Error::invalid(
-            "the worker has no queue: add one by `queue` before it starts",
+            "the worker has no queue: add one by `queue` or `pattern` before it starts",
         ));
     }
     let mut names = BTreeSet::new();
@@ -189,7 +225,10 @@ pub(crate) fn checked(
     Ok(Settings {
         link: Arc::clone(link),
         queues,
-        patterns: Vec::new(),
+        patterns: patterns
+            .into_iter()
+            .map(|pattern| pattern.checked(defaults, link))
+            .collect::<Result<_, _>>()?,
         concurrency,
         strict: defaults.strict,
         parking: defaults.parking,

@@ -16,7 +16,7 @@ use crate::model::settlement::Settlement;
 use crate::node::commands::Settings;
 use crate::queue::Queue;
 use crate::server::link::ServerLink;
-use crate::worker::assemble::{self, Added, Layers};
+use crate::worker::assemble::{self, Added, AddedPattern, Layers};
 use crate::worker::handle::{self, WorkerHandle};
 use crate::worker::handler::IntoHandler;
 use crate::worker::layer::{self, HandlerService};
@@ -63,8 +63,9 @@ use crate::worker::settings::{Defaults, QueueSettings};
 pub struct Worker {
     link: Arc<ServerLink>,
     defaults: Defaults,
-    layers: Layers,
+    pub(super) layers: Layers,
     queues: Vec<Added>,
+    pub(super) patterns: Vec<AddedPattern>,
 }
 
 impl Client {
@@ -92,6 +93,7 @@ impl Worker {
             defaults: Defaults::default(),
             layers: Layers::default(),
             queues: Vec::new(),
+            patterns: Vec::new(),
         }
     }
 
@@ -359,7 +361,7 @@ impl Worker {
 
     /// The settings of the node, if all are in their ranges.
     fn checked(self) -> Result<Settings, Error> {
-        assemble::checked(&self.link, &self.defaults, self.queues)
+        assemble::checked(&self.link, &self.defaults, self.queues, self.patterns)
     }
 }
 

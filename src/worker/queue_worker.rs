@@ -272,7 +272,7 @@ impl<C: Codec> QueueWorker<C> {
             &self.layers,
             handler,
         );
-        assemble::checked(partition.link(), &self.defaults, vec![added])
+        assemble::checked(partition.link(), &self.defaults, vec![added], Vec::new())
     }
 }
 

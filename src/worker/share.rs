@@ -67,6 +67,11 @@ impl Share {
         self
     }
 
+    /// How many handlers it reserves.
+    pub(crate) fn reserves(&self) -> usize {
+        self.reserve
+    }
+
     /// The settings for the node, if they are in their ranges. `of` names the queue.
     pub(crate) fn checked(&self, of: &str) -> Result<ShareSettings, Error> {
         let Self {

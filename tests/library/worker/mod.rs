@@ -5,6 +5,7 @@ mod handlers;
 mod leases;
 mod many;
 mod panics;
+mod patterns;
 mod sharing;
 mod starting;
 mod stopping;

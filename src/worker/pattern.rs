@@ -1,0 +1,201 @@
+//! Queues that a worker finds by a pattern.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::model::codec::{Bytes, Codec, Json};
+use crate::protocol::pattern::Pattern;
+use crate::worker::assemble::{Added, AddedPattern};
+use crate::worker::builder::Worker;
+use crate::worker::handler::IntoHandler;
+use crate::worker::settings::QueueSettings;
+
+/// The queues of a client whose names match a pattern: `*` stands for any characters, `?` for one,
+/// and every other character for itself.
+///
+/// Made by [`Client::pattern`], for [`Worker::pattern`](crate::Worker::pattern). Sends nothing to
+/// the server.
+#[derive(Clone)]
+pub struct QueuePattern<C = Bytes> {
+    client: Client,
+    pattern: Pattern,
+    codec: C,
+}
+
+impl Client {
+    /// The queues whose names match, with payload bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a pattern that no name of a
+    /// queue can match.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// async fn send(delivery: dueq::Delivery) {
+    ///     println!("{} of {}", delivery.id(), delivery.queue());
+    /// }
+    ///
+    /// let mails = client.pattern("mail-*")?;
+    /// let worker = client.worker().pattern(&mails, send).spawn();
+    /// # worker.wait().await
+    /// # }
+    /// ```
+    pub fn pattern(&self, pattern: &str) -> Result<QueuePattern, Error> {
+        self.pattern_with(pattern, Bytes)
+    }
+
+    /// As [`pattern`](Client::pattern), with values of `T` as JSON.
+    ///
+    /// # Errors
+    /// Those of [`pattern`](Client::pattern).
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// use dueq::Delivery;
+    ///
+    /// async fn rate(order: u64, delivery: Delivery) {
+    ///     println!("{order} of {}", delivery.queue());
+    /// }
+    ///
+    /// let orders = client.pattern_of::<u64>("orders-*")?;
+    /// let worker = client.worker().pattern(&orders, rate).spawn();
+    /// # worker.wait().await
+    /// # }
+    /// ```
+    pub fn pattern_of<T>(&self, pattern: &str) -> Result<QueuePattern<Json<T>>, Error>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        self.pattern_with(pattern, Json::default())
+    }
+
+    /// As [`pattern`](Client::pattern), with the values of this codec.
+    ///
+    /// # Errors
+    /// Those of [`pattern`](Client::pattern).
+    ///
+    /// ```no_run
+    /// # fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// let numbers = client.pattern_with("numbers-*", dueq::Json::<u64>::default())?;
+    /// assert_eq!(numbers.text(), "numbers-*");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pattern_with<C: Codec>(
+        &self,
+        pattern: &str,
+        codec: C,
+    ) -> Result<QueuePattern<C>, Error> {
+        Ok(QueuePattern {
+            client: self.clone(),
+            pattern: Pattern::new(pattern)?,
+            codec,
+        })
+    }
+}
+
+impl Worker {
+    /// Handles the messages of all queues whose names match, too: of those that exist, and of those
+    /// that are created later. Each queue has the default [`Share`](crate::Share). A queue that is
+    /// added by name keeps its own handler.
+    ///
+    /// The worker scans the key space of the server for them, at most 1,000 keys a second: at the
+    /// start, and about 30 s after the end of each scan. A new queue is found that late. At most
+    /// 10,000 queues of a pattern are served. See [`parking`](Worker::parking) for how late a
+    /// message of such a queue can be.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// let mails = client.pattern("mail-*")?;
+    /// let worker = client
+    ///     .worker()
+    ///     .pattern(&mails, |delivery: dueq::Delivery| async move {
+    ///         println!("{} of {}", delivery.id(), delivery.queue());
+    ///     })
+    ///     .spawn();
+    /// # worker.wait().await
+    /// # }
+    /// ```
+    pub fn pattern<C: Codec, M>(
+        self,
+        pattern: &QueuePattern<C>,
+        handler: impl IntoHandler<C::Value, M> + Clone + Send + Sync + 'static,
+    ) -> Self {
+        self.pattern_with(pattern, QueueSettings::new(), handler)
+    }
+
+    /// As [`pattern`](Worker::pattern), with settings of its own for each of these queues. They
+    /// take no reserve, because their number has no bound.
+    ///
+    /// ```no_run
+    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// # async fn mail(_: dueq::Delivery) {}
+    /// use dueq::Share;
+    ///
+    /// let mails = client.pattern("mail-*")?;
+    /// let worker = client
+    ///     .worker()
+    ///     .pattern_with(&mails, Share::weight(1).max(4), mail)
+    ///     .spawn();
+    /// # worker.wait().await
+    /// # }
+    /// ```
+    pub fn pattern_with<C: Codec, M>(
+        mut self,
+        pattern: &QueuePattern<C>,
+        settings: impl Into<QueueSettings>,
+        handler: impl IntoHandler<C::Value, M> + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let (found, settings) = (pattern.clone(), settings.into());
+        let layers = self.layers.clone();
+        let reserve = settings.share.reserves();
+        self.patterns.push(AddedPattern {
+            pattern: pattern.pattern.clone(),
+            reserve,
+            add: Box::new(move |name| {
+                let queue = found.client.queue_with(name, found.codec.clone())?;
+                let (partition, codec) = (queue.partition(), queue.codec());
+                let (settings, handler) = (settings.clone(), handler.clone());
+                Ok(Added::new(partition, codec, settings, &layers, handler))
+            }),
+        });
+        self
+    }
+}
+
+impl<C> QueuePattern<C> {
+    /// The pattern as it was given.
+    ///
+    /// ```no_run
+    /// # fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// assert_eq!(client.pattern("mail-*")?.text(), "mail-*");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn text(&self) -> &str {
+        self.pattern.text()
+    }
+
+    /// Whether the name of a queue matches.
+    ///
+    /// ```no_run
+    /// # fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// let mails = client.pattern("mail-*")?;
+    /// assert!(mails.matches("mail-de") && !mails.matches("orders"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn matches(&self, name: &str) -> bool {
+        self.pattern.matches(name)
+    }
+}
+
+impl<C> fmt::Debug for QueuePattern<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("QueuePattern").field(&self.text()).finish()
+    }
+}

@@ -1,0 +1,73 @@
+//! Queues that a worker finds by a pattern, and parks while nothing happens in them.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Delivery, ErrorKind, Message, Share};
+
+use crate::support::{Setup, seen, setup, until, within};
+
+async fn ack(_: Delivery) {}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    // The queues exist before the worker scans.
+    let mails = [client.queue("mail-a")?, client.queue("mail-b")?];
+    for mail in &mails {
+        mail.configure(dueq::Limits::new().max_attempts(5)).await?;
+    }
+    let (sender, mut seen) = seen();
+    let worker = client
+        .worker()
+        .parking(Duration::from_secs(60))
+        .queue(queue, ack)
+        .pattern(&client.pattern("mail-*")?, move |delivery: Delivery| {
+            let text = format!("{} {}", delivery.queue(), delivery.id());
+            let _ = sender.send(text);
+            std::future::ready(())
+        })
+        .spawn();
+    let parked = |health: &dueq::Health| {
+        ["mail-a", "mail-b"].into_iter().all(|name| {
+            health
+                .queue(name)
+                .is_some_and(|queue| queue.is_parked() && queue.is_connected())
+        })
+    };
+    until("parked queues", async || Ok(worker.health()), parked).await?;
+    assert!(!worker.health().queue("orders").is_some_and(dueq::QueueHealth::is_parked));
+    for mail in &mails {
+        assert_eq!(mail.stats().await?.nodes, 1, "a parked node is alive");
+    }
+    // Its silence lasts a minute: only notices can report these.
+    mails[0].push_message(Message::new("").id("now")).await?;
+    assert_eq!(seen.next().await?, "mail-a now");
+    let soon = Message::new("").id("soon").due(Duration::from_millis(300));
+    mails[1].push_message(soon).await?;
+    assert_eq!(seen.next().await?, "mail-b soon");
+    until("parked queues again", async || Ok(worker.health()), parked).await?;
+    let later = Message::new("").id("later").due(Duration::from_secs(3));
+    mails[1].push_message(later).await?;
+    assert_eq!(seen.next().await?, "mail-b later");
+    within("the shutdown", worker.shutdown()).await??;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pattern_takes_no_reserve() -> Result<()> {
+    let Setup { client, .. } = &setup().await?;
+    let mails = client.pattern("mail-*")?;
+    let worker = client
+        .worker()
+        .pattern_with(&mails, Share::weight(1).reserve(2), ack)
+        .spawn();
+    let error = worker.wait().await.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("mail-*"), "{error}");
+    for text in ["", "a/b", "a{b}"] {
+        let error = client.pattern(text).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{text:?}");
+    }
+    Ok(())
+}
