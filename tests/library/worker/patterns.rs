@@ -36,7 +36,12 @@ async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
         })
     };
     until("parked queues", async || Ok(worker.health()), parked).await?;
-    assert!(!worker.health().queue("orders").is_some_and(dueq::QueueHealth::is_parked));
+    assert!(
+        !worker
+            .health()
+            .queue("orders")
+            .is_some_and(dueq::QueueHealth::is_parked)
+    );
     for mail in &mails {
         assert_eq!(mail.stats().await?.nodes, 1, "a parked node is alive");
     }
