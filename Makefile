@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo test matrix mutants chaos fuzz instructions check unused msrv package clean
+.PHONY: help lua demo test matrix mutants chaos fuzz instructions many-queues check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -18,6 +18,7 @@ help:
 	@echo 'make fuzz      feeds arbitrary bytes to every parser of outside input: TARGET=reply DURATION=60 (seconds for each target)'
 	@echo '               with cargo-fuzz and nightly Rust if they are installed, else without; fuzz/README.md lists the targets'
 	@echo 'make instructions  counts the instructions of Redis for each message (callgrind), beside bench/instructions.json; 3 minutes'
+	@echo 'make many-queues   measures one node with many queues: cost, a broken queue, reserves, shares; 45 minutes'
 	@echo '               ARGS="--scripts DIR --rounds 4" passes options on'
 	@echo 'make lua       writes lua/dist, the scripts that clients load, from lua and lua/blocks; a test fails if they differ'
 	@echo 'make check     formatting, lints and docs, with warnings denied'
@@ -63,6 +64,10 @@ instructions:
 	@echo 'dueq instructions: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then counts for 2 minutes'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	cargo run --target-dir target --release --locked --package dueq-bench -- instructions --compare bench/instructions.json $(ARGS)
+
+many-queues:
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	cargo run --target-dir target --release --locked --package dueq-bench -- many-queues $(ARGS)
 
 lua:
 	@scripts/lua-dist

@@ -27,12 +27,15 @@ enum What {
     Peers(peers::Arguments),
     Scale(curves::scale::Arguments),
     Nodes(curves::nodes::Arguments),
+    ManyQueues(curves::queues::Arguments),
     Legs(curves::legs::Arguments),
     Concurrency(curves::concurrency::Arguments),
     Storm(curves::storm::Arguments),
     Instructions(instructions::Arguments),
     Soak(soak::Arguments),
     Plot(plot::Arguments),
+    #[command(hide = true)]
+    ManyQueuesNode(curves::queues::node::Arguments),
     #[command(hide = true)]
     Drive(drive::Arguments),
     #[command(hide = true)]
@@ -45,6 +48,8 @@ fn main() -> Result<()> {
         What::Peers(arguments) => peers::run(&arguments),
         What::Scale(arguments) => curves::scale::run(&arguments),
         What::Nodes(arguments) => curves::nodes::run(&arguments),
+        What::ManyQueues(arguments) => curves::queues::run(&arguments),
+        What::ManyQueuesNode(arguments) => curves::queues::node::run(&arguments),
         What::Legs(arguments) => curves::legs::run(&arguments),
         What::Concurrency(arguments) => curves::concurrency::run(&arguments),
         What::Storm(arguments) => curves::storm::run(&arguments),

@@ -3,6 +3,7 @@
 pub(crate) mod concurrency;
 pub(crate) mod legs;
 pub(crate) mod nodes;
+pub(crate) mod queues;
 pub(crate) mod scale;
 mod stores;
 pub(crate) mod storm;
