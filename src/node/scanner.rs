@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -10,12 +10,13 @@ use crate::error::Error;
 use crate::node::event::Event;
 use crate::protocol::pattern::Pattern;
 use crate::server::lane::Lane;
+use crate::server::patience::reconnect_delays;
 use crate::server::scan;
 use crate::telemetry::events;
 
-/// Time between two steps: a node looks at 1,000 keys a second at most.
+/// Time between two steps, of whichever passes: a node looks at 1,000 keys a second at most.
 const STEP_PAUSE: Duration = Duration::from_secs(1);
-/// Time from the end of one pass over the key space to the next, with jitter of a fifth.
+/// Time from the end of a pass for each pattern to the next, with jitter of a fifth.
 const PASS_PAUSE: Duration = Duration::from_secs(30);
 /// How many queues a pattern attends at most.
 const MAX_QUEUES: usize = 10_000;
@@ -32,55 +33,113 @@ pub(crate) struct Found {
 
 /// Scans for ever, for one pattern after another, and reports what it finds.
 pub(crate) async fn run(lane: Arc<Lane>, patterns: Vec<Pattern>, sender: UnboundedSender<Event>) {
+    let mut scanner = Scanner::new(lane, sender, STEP_PAUSE, PASS_PAUSE);
     loop {
         for (index, pattern) in patterns.iter().enumerate() {
-            match pass(&lane, index, pattern, &sender).await {
-                // The coordinator may have stopped.
-                Ok(found) => drop(sender.send(Event::Found(found))),
-                Err(error) => events::scan_failed(pattern.text(), &error),
-            }
+            let found = scanner.pass(index, pattern).await;
+            scanner.report(found);
         }
-        let part = 0.8 + 0.4 * fastrand::f64();
-        tokio::time::sleep(PASS_PAUSE.mul_f64(part)).await;
+        tokio::time::sleep(jittered(scanner.pass_pause)).await;
     }
 }
 
-/// One pass over the key space. New names are reported as soon as they are seen.
-async fn pass(
-    lane: &Lane,
-    index: usize,
-    pattern: &Pattern,
-    sender: &UnboundedSender<Event>,
-) -> Result<Found, Error> {
-    let glob = pattern.meta_glob();
-    let mut found = Found {
-        pattern: index,
-        names: BTreeSet::new(),
-        is_complete: true,
-    };
-    let mut cursor = 0;
-    loop {
-        let step = scan::step(lane, &glob, cursor).await?;
-        let mut names = step.names;
-        names.retain(|name| pattern.matches(name) && !found.names.contains(name));
-        let room = MAX_QUEUES - found.names.len();
-        if names.len() > room {
-            events::too_many_queues(pattern.text(), MAX_QUEUES);
-            names.truncate(room);
+struct Scanner {
+    lane: Arc<Lane>,
+    sender: UnboundedSender<Event>,
+    step_pause: Duration,
+    pass_pause: Duration,
+    /// The next step begins no earlier, whichever pass it belongs to.
+    next_step: Instant,
+    /// Steps that failed since the last one that succeeded.
+    failures: u32,
+}
+
+impl Scanner {
+    fn new(
+        lane: Arc<Lane>,
+        sender: UnboundedSender<Event>,
+        step_pause: Duration,
+        pass_pause: Duration,
+    ) -> Self {
+        Self {
+            lane,
+            sender,
+            step_pause,
+            pass_pause,
+            next_step: Instant::now(),
+            failures: 0,
         }
-        if !names.is_empty() {
-            let names: BTreeSet<_> = names.into_iter().collect();
-            found.names.extend(names.iter().cloned());
-            let _ = sender.send(Event::Found(Found {
-                pattern: index,
-                names,
-                is_complete: false,
-            }));
-        }
-        cursor = step.cursor;
-        if cursor == 0 {
-            return Ok(found);
-        }
-        tokio::time::sleep(STEP_PAUSE).await;
     }
+
+    /// One pass over the key space. New names are reported as soon as they are seen. A failed step
+    /// is repeated from its cursor until it succeeds.
+    async fn pass(&mut self, index: usize, pattern: &Pattern) -> Found {
+        let glob = pattern.meta_glob();
+        let mut found = Found {
+            pattern: index,
+            names: BTreeSet::new(),
+            is_complete: true,
+        };
+        let mut cursor = 0;
+        loop {
+            tokio::time::sleep_until(self.next_step.into()).await;
+            let step = match scan::step(&self.lane, &glob, cursor).await {
+                Ok(step) => step,
+                Err(error) => {
+                    self.failed(pattern, &error);
+                    // A new master may keep its keys in another order: this pass may miss some.
+                    found.is_complete = false;
+                    continue;
+                }
+            };
+            self.failures = 0;
+            self.next_step = Instant::now() + self.step_pause;
+            let new = |name: &String| pattern.matches(name) && !found.names.contains(name);
+            let mut names: BTreeSet<_> = step.names.into_iter().filter(new).collect();
+            let room = MAX_QUEUES - found.names.len();
+            let is_full = names.len() > room;
+            if is_full {
+                events::too_many_queues(pattern.text(), MAX_QUEUES);
+                names = names.into_iter().take(room).collect();
+                found.is_complete = false;
+            }
+            if !names.is_empty() {
+                found.names.extend(names.iter().cloned());
+                self.report(Found {
+                    pattern: index,
+                    names,
+                    is_complete: false,
+                });
+            }
+            cursor = step.cursor;
+            if cursor == 0 || is_full {
+                return found;
+            }
+        }
+    }
+
+    /// Delays the next step: with back-off if it may succeed soon, for the time between two passes
+    /// if not.
+    fn failed(&mut self, pattern: &Pattern, error: &Error) {
+        if self.failures == 0 {
+            events::scan_failed(pattern.text(), error);
+        }
+        self.failures = self.failures.saturating_add(1);
+        let pause = if error.is_retryable() {
+            reconnect_delays().delay(self.failures, fastrand::f64())
+        } else {
+            jittered(self.pass_pause)
+        };
+        self.next_step = Instant::now() + pause.max(self.step_pause);
+    }
+
+    fn report(&self, found: Found) {
+        // The coordinator may have stopped.
+        let _ = self.sender.send(Event::Found(found));
+    }
+}
+
+/// A pause that is up to a fifth shorter or longer.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.8 + 0.4 * fastrand::f64())
 }

@@ -1,13 +1,14 @@
 //! Listens for notices that the head of a queue has changed. A lost notice delays a message by at
 //! most the fallback interval, or the time for which its queue is parked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::model::retry::Retry;
 use crate::node::event::Event;
 use crate::node::queue_number::QueueNumber;
 use crate::node::timers::FALLBACK_INTERVAL;
@@ -48,9 +49,10 @@ struct Channels {
     wanted: HashMap<QueueNumber, Channel>,
     /// The subscriptions that exist, by channel.
     numbers: HashMap<Vec<u8>, QueueNumber>,
-    /// The queues whose channels are not subscribed to yet, and when to try.
-    pending: Vec<QueueNumber>,
-    try_at: Option<Instant>,
+    /// The queues whose channels are not subscribed to, and when to try each.
+    pending: BTreeSet<(Instant, QueueNumber)>,
+    /// How many times in a row the server refused the channel of a queue that the user may use.
+    refusals: HashMap<QueueNumber, u32>,
     sender: UnboundedSender<Event>,
 }
 
@@ -63,8 +65,8 @@ pub(crate) async fn run(
     let mut channels = Channels {
         wanted: HashMap::new(),
         numbers: HashMap::new(),
-        pending: Vec::new(),
-        try_at: None,
+        pending: BTreeSet::new(),
+        refusals: HashMap::new(),
         sender,
     };
     let mut failures = 0;
@@ -97,17 +99,16 @@ impl Channels {
         changes: &mut UnboundedReceiver<SubscriptionChange>,
     ) -> Result<(), Error> {
         let mut subscription = Subscription::open(connector).await?;
-        self.pending = self.wanted.keys().copied().collect();
-        self.try_at = Some(Instant::now());
+        let now = Instant::now();
+        self.pending = self.wanted.keys().map(|queue| (now, *queue)).collect();
         loop {
             while let Ok(change) = changes.try_recv() {
                 self.apply(change, &mut subscription).await?;
             }
-            if self.try_at.is_some_and(|at| at <= Instant::now()) {
-                self.subscribe(&subscription).await?;
-            }
+            self.subscribe(&subscription).await?;
+            let next = self.pending.first().map(|(at, _)| *at);
             let try_again = async {
-                match self.try_at {
+                match next {
                     Some(at) => tokio::time::sleep_until(at.into()).await,
                     None => std::future::pending().await,
                 }
@@ -127,12 +128,12 @@ impl Channels {
         match change {
             SubscriptionChange::Add(queue, channel) => {
                 self.wanted.insert(queue, channel);
-                self.pending.push(queue);
-                self.try_at = Some(Instant::now());
+                self.pending.insert((Instant::now(), queue));
                 None
             }
             SubscriptionChange::Remove(queue) => {
-                self.pending.retain(|pending| *pending != queue);
+                self.pending.retain(|(_, pending)| *pending != queue);
+                self.refusals.remove(&queue);
                 self.wanted.remove(&queue)
             }
         }
@@ -151,27 +152,51 @@ impl Channels {
         Ok(())
     }
 
-    /// Subscribes to the pending channels.
+    /// Subscribes to the pending channels whose time has come.
     async fn subscribe(&mut self, subscription: &Subscription) -> Result<(), Error> {
-        self.try_at = None;
-        let pending = std::mem::take(&mut self.pending);
-        let channel = |queue| Some((queue, self.wanted.get(&queue)?.name.clone()));
-        let (pending, names): (Vec<_>, Vec<_>) = pending.into_iter().filter_map(channel).unzip();
+        let now = Instant::now();
+        let mut pending = Vec::new();
+        let mut names = Vec::new();
+        while let Some((at, queue)) = self.pending.pop_first() {
+            if at > now {
+                self.pending.insert((at, queue));
+                break;
+            }
+            if let Some(channel) = self.wanted.get(&queue) {
+                pending.push(queue);
+                names.push(channel.name.clone());
+            }
+        }
         let refusals = subscription.add(&names).await?;
         let refusals: HashMap<_, _> = refusals.into_iter().collect();
+        let now = Instant::now();
         for (index, (queue, name)) in pending.into_iter().zip(names).enumerate() {
             if let Some(error) = refusals.get(&index) {
-                if let Some(channel) = self.wanted.get(&queue) {
-                    events::subscription_denied(&channel.queue_name, error);
-                }
-                self.pending.push(queue);
-                self.try_at = Some(Instant::now() + DENIED_PAUSE);
+                self.refused(queue, error, now);
             } else {
+                self.refusals.remove(&queue);
                 self.numbers.insert(name.into_bytes(), queue);
                 self.report(Hint::Subscribed(queue));
             }
         }
         Ok(())
+    }
+
+    /// The server refused the channel of this queue.
+    fn refused(&mut self, queue: QueueNumber, error: &Error, now: Instant) {
+        let Some(channel) = self.wanted.get(&queue) else {
+            return;
+        };
+        let pause = if error.kind() == ErrorKind::Denied {
+            events::subscription_denied(&channel.queue_name, error);
+            DENIED_PAUSE
+        } else {
+            events::subscription_failed(&channel.queue_name, error);
+            let refusals = self.refusals.entry(queue).or_default();
+            *refusals = refusals.saturating_add(1);
+            refusal_delays().delay(*refusals, fastrand::f64())
+        };
+        self.pending.insert((now + pause, queue));
     }
 
     fn noticed(&self, notice: &Notice) {
@@ -194,4 +219,10 @@ impl Channels {
         // The coordinator may have stopped.
         let _ = self.sender.send(Event::Hint(hint));
     }
+}
+
+/// The pauses before a channel is tried again that the server refused, such as one of a queue on
+/// another node of the server's cluster.
+fn refusal_delays() -> Retry {
+    Retry::exponential(Duration::from_millis(100), DENIED_PAUSE).unwrap_or_default()
 }

@@ -12,7 +12,7 @@ use crate::server::connector::Connector;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 
-/// How long a list is left out that the server refuses to read.
+/// How long a list is left out from which no pop can succeed.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// What a wait ended with.
@@ -29,8 +29,8 @@ type Pending = Pin<Box<dyn Future<Output = (BlockingPop, Popped)> + Send>>;
 
 enum Popped {
     Token(Option<usize>),
-    /// The pop failed. For each list: whether the server refuses to read it.
-    Failed(Error, Vec<bool>),
+    /// The pop failed. For each list: why no pop from it can succeed, if none can.
+    Failed(Error, Vec<Option<Error>>),
 }
 
 /// The wake-up list of one queue.
@@ -53,7 +53,9 @@ pub(crate) struct WakeUps {
     idle: Option<BlockingPop>,
     /// Until when to leave a list out.
     refused: HashMap<QueueNumber, Instant>,
-    /// The user may pop from one list at a time only, because each is granted by another rule.
+    /// The server allows a pop from each list, but none from several: different ACL rules grant
+    /// them, or they are in different slots of a cluster. From then on, a pop covers the first list
+    /// only; notices report new work of the other queues.
     one_at_a_time: bool,
     failures: u32,
 }
@@ -97,10 +99,13 @@ impl WakeUps {
         self.pending.is_some()
     }
 
-    /// Completes when there may be work. Pends while there are no lists.
+    /// Waits for a token, or for a pop that fails: after that, claim from every queue, because the
+    /// pop may have taken a token. Starts another pop when one ends without a token, with the lists
+    /// of the last [`listen`](Self::listen). Pends while there are no lists.
     ///
-    /// Cancel safe: a dropped wait stays in flight, and the next call continues it. After dropping
-    /// `WakeUps`, return a token to each list, because the pop in flight may take one.
+    /// Cancel safe: a dropped wait leaves its pop in flight, and the next call awaits that pop.
+    /// Whoever drops `WakeUps` while [`is_waiting`](Self::is_waiting) returns a token to each list
+    /// that the pop covered: the server may have sent one.
     pub(crate) async fn wait(&mut self) -> WakeUp {
         loop {
             if self.pending.is_none() {
@@ -148,16 +153,17 @@ impl WakeUps {
         let mut pop = idle.unwrap_or_else(|| BlockingPop::new(Arc::clone(connector)));
         let pause =
             (self.failures > 0).then(|| reconnect_delays().delay(self.failures, fastrand::f64()));
+        let is_one_of_many = self.lists.len() > 1;
         self.pending = Some(Box::pin(async move {
             if let Some(pause) = pause {
                 tokio::time::sleep(pause).await;
             }
             let popped = match pop.token(&keys).await {
                 Ok(index) => Popped::Token(index),
-                Err(error) if error.code().is_some() && keys.len() > 1 => {
+                Err(error) if error.code().is_some() && is_one_of_many => {
                     // One list may be to blame, such as a key of another type.
                     let refusals = pop.refusals(&keys).await.unwrap_or_default();
-                    Popped::Failed(error, refusals.iter().map(Option::is_some).collect())
+                    Popped::Failed(error, refusals)
                 }
                 Err(error) => Popped::Failed(error, Vec::new()),
             };
@@ -174,14 +180,16 @@ impl WakeUps {
         }
     }
 
-    fn failed(&mut self, error: &Error, refused: &[bool]) {
+    fn failed(&mut self, error: &Error, refusals: &[Option<Error>]) {
         self.failures = self.failures.saturating_add(1);
         let until = Instant::now() + REFUSED_PAUSE;
         let mut is_known = false;
-        for (list, _) in self.in_flight.iter().zip(refused).filter(|(_, is)| **is) {
-            is_known = true;
-            events::wake_up_failed(&list.queue_name, error);
-            self.refused.insert(list.queue, until);
+        for (list, refusal) in self.in_flight.iter().zip(refusals) {
+            if let Some(refusal) = refusal {
+                is_known = true;
+                events::wake_up_failed(&list.queue_name, refusal);
+                self.refused.insert(list.queue, until);
+            }
         }
         if is_known {
             self.failures = 0;
@@ -189,8 +197,8 @@ impl WakeUps {
         }
         if let [first, rest @ ..] = &self.in_flight[..] {
             events::wake_up_failed(&first.queue_name, error);
-            // Each list can be read, but not all in one command: different rules grant them.
-            self.one_at_a_time |= !rest.is_empty() && error.code() == Some("NOPERM");
+            let is_joint = matches!(error.code(), Some("NOPERM" | "CROSSSLOT"));
+            self.one_at_a_time |= !rest.is_empty() && is_joint;
         }
     }
 }

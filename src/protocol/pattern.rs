@@ -4,17 +4,29 @@ use crate::error::Error;
 use crate::protocol::keys;
 use crate::protocol::limits;
 
+/// How many wildcards a pattern has at most; adjacent ones count as one. Redis 7.0.0 to 7.0.8 match
+/// a glob in time that is exponential in this number.
+const MAX_WILDCARDS: usize = 8;
+
 /// Matches names of queues: `*` stands for any characters, `?` for one, and every other character
 /// for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern(String);
 
 impl Pattern {
-    /// Reads a pattern: as long as a name of a queue, and without the characters that no name has.
-    #[allow(dead_code, reason = "no public type makes a pattern yet")]
+    /// Reads a pattern: as long as a name of a queue, without the characters that no name has, and
+    /// with at most [`MAX_WILDCARDS`] wildcards.
     pub(crate) fn new(text: &str) -> Result<Self, Error> {
         limits::check_queue_name(text)
             .map_err(|error| Error::invalid(format!("pattern of queues: {error}")))?;
+        let runs = text.split(|c| !matches!(c, '*' | '?'));
+        let wildcards = runs.filter(|run| !run.is_empty()).count();
+        if wildcards > MAX_WILDCARDS {
+            return Err(Error::invalid(format!(
+                "pattern of queues: {wildcards} wildcards, and at most {MAX_WILDCARDS} are allowed \
+                 (adjacent ones count as one)"
+            )));
+        }
         Ok(Self(text.to_owned()))
     }
 
@@ -70,6 +82,7 @@ impl Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn a_star_matches_any_characters_and_a_mark_one() {
@@ -97,6 +110,25 @@ mod tests {
     fn a_pattern_has_no_characters_that_a_name_cannot_have() {
         for text in ["", "a{b", "a/b", "a\nb", &"x".repeat(129)] {
             assert!(Pattern::new(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_has_at_most_eight_wildcards() {
+        for (text, is_allowed) in [
+            ("a*b*c*d*e*f*g*h*i", true),
+            ("*a*b*c*d*e*f*g*", true),
+            ("?*??***a*b*c*d*e*f*g*???", true),
+            (&*"?".repeat(128), true),
+            ("*a*b*c*d*e*f*g*h*", false),
+            ("a*b*c*d*e*f*g*h*i?", false),
+            (&*"a?".repeat(9), false),
+        ] {
+            let result = Pattern::new(text);
+            assert_eq!(result.is_ok(), is_allowed, "{text:?}");
+            if let Err(error) = result {
+                assert_eq!(error.kind(), ErrorKind::InvalidInput, "{text:?}");
+            }
         }
     }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+use tokio::task::JoinSet;
 
 use crate::error::{Applied, Error};
 use crate::server::connector::Connector;
@@ -53,24 +54,48 @@ impl BlockingPop {
         Ok(answer.and_then(|(list, _)| lists.iter().position(|known| *known == list)))
     }
 
-    /// Why the server refuses to read each of these lists; `None` for those that it reads.
+    /// Why no pop from each of these lists can succeed; `None` for those from which one can.
     pub(crate) async fn refusals(&mut self, lists: &[String]) -> Result<Vec<Option<Error>>, Error> {
-        let (mut connection, server) = self.take_connection().await?;
-        let address = &server.address;
-        let mut refusals = Vec::with_capacity(lists.len());
-        for list in lists {
-            let mut llen = redis::cmd("LLEN");
-            llen.arg(list);
-            let answer =
-                tokio::time::timeout(WAIT_LIMIT, llen.query_async::<Value>(&mut connection))
-                    .await
-                    .map_err(|_| failure::silent(address, WAIT_LIMIT))?
-                    .map_err(|error| failure::of_call(address, error));
-            match answer {
-                Err(error) if error.code().is_none() => return Err(error),
-                answer => refusals.push(answer.err()),
+        let (connection, server) = self.take_connection().await?;
+        let mut probes = JoinSet::new();
+        for (index, list) in lists.iter().enumerate() {
+            for (probe, is_pop) in probes_of(list).into_iter().zip([true, false]) {
+                let mut connection = connection.clone();
+                probes.spawn(async move {
+                    let answer = probe.query_async::<Value>(&mut connection).await;
+                    (index, is_pop, answer)
+                });
             }
         }
+        let address = &server.address;
+        let mut refusals = vec![None; lists.len()];
+        let probing = async {
+            // The probes neither panic nor are cancelled.
+            while let Some(Ok((index, is_pop, answer))) = probes.join_next().await {
+                let Err(error) = answer else {
+                    continue;
+                };
+                let error = failure::of_call(address, error);
+                if error.code().is_none() {
+                    return Err(error);
+                }
+                // A user may have the right to pop and not the right to ask for the length.
+                let is_refusal = match error.code() {
+                    Some("NOPERM") => is_pop,
+                    code => matches!(code, Some("WRONGTYPE" | "MOVED")),
+                };
+                if is_refusal {
+                    refusals[index] = Some(error);
+                }
+            }
+            Ok(())
+        };
+        let probing = async {
+            tokio::time::timeout(WAIT_LIMIT, probing)
+                .await
+                .map_err(|_| failure::silent(address, WAIT_LIMIT))?
+        };
+        server.unless_superseded(Applied::No, probing).await?;
         self.connection = Some((connection, server));
         Ok(refusals)
     }
@@ -85,4 +110,14 @@ impl BlockingPop {
             None => self.connector.dedicated().await,
         }
     }
+}
+
+/// Commands that fail if no pop from this list can succeed, and take nothing from it.
+fn probes_of(list: &str) -> [Cmd; 2] {
+    // Redis checks the user's rights first, and then rejects the timeout.
+    let mut rights = redis::cmd("BLPOP");
+    rights.arg(list).arg(-1);
+    let mut type_of = redis::cmd("LLEN");
+    type_of.arg(list);
+    [rights, type_of]
 }

@@ -94,10 +94,17 @@ impl Subscription {
         self.removed.insert(channel.as_bytes().to_vec());
         let mut unsubscribe = redis::cmd("SUNSUBSCRIBE");
         unsubscribe.arg(channel);
-        let answer = unsubscribe.query_async::<Value>(&mut self.connection).await;
-        answer
-            .map(drop)
-            .map_err(|error| failure::of_call(&self.server.address, error))
+        let address = &self.server.address;
+        let connection = &mut self.connection;
+        let unsubscribing = async {
+            let answer = unsubscribe.query_async::<Value>(connection).await;
+            answer
+                .map(drop)
+                .map_err(|error| failure::of_call(address, error))
+        };
+        self.server
+            .unless_superseded(Applied::Unknown, unsubscribing)
+            .await
     }
 
     /// The next notice. Fails when the connection is lost. Cancel safe.

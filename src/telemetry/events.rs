@@ -188,7 +188,7 @@ pub(crate) fn queue_refused(queue: &str, error: &Error) {
 
 pub(crate) fn scan_failed(pattern: &str, error: &Error) {
     warn!(name: "dueq.scan_failed", target: "dueq", pattern, %error,
-        "the scan for queues failed: it is tried again after half a minute");
+        "the scan for queues failed: it is repeated until it succeeds");
 }
 
 pub(crate) fn too_many_queues(pattern: &str, limit: usize) {
