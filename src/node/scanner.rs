@@ -143,3 +143,6 @@ impl Scanner {
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.8 + 0.4 * fastrand::f64())
 }
+
+#[cfg(test)]
+mod tests;

@@ -226,3 +226,6 @@ impl Channels {
 fn refusal_delays() -> Retry {
     Retry::exponential(Duration::from_millis(100), DENIED_PAUSE).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

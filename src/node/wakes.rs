@@ -202,3 +202,6 @@ impl WakeUps {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
