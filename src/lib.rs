@@ -53,7 +53,7 @@ pub use worker::{
 /// and may make internal tasks panic.
 #[cfg(feature = "harness")]
 pub mod harness {
-    pub use crate::node::inject::{internal_tasks, panic_in};
+    pub use crate::node::inject::{internal_tasks, limit_end, panic_in};
     pub use crate::server::harness::*;
 }
 

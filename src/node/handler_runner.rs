@@ -195,6 +195,7 @@ pub(crate) async fn end(
     }
     let _settling = delivery.settling();
     let mut was_invalid = false;
+    let mut was_repeated = false;
     let mut failures = 0;
     loop {
         let error = match settle(delivery, settlement.clone(), context).await {
@@ -216,6 +217,8 @@ pub(crate) async fn end(
                 let pause = tokio::time::sleep(pause);
                 context.stop.run_until_cancelled(pause).await;
             }
+            // A batcher panicked, or ended with the node's thread. The next call opens another.
+            kind if !was_repeated && context.has_lost(kind) => was_repeated = true,
             _ => {
                 events::settle_failed(delivery.subject(), &error);
                 return "unsettled";

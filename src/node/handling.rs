@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::delivery::Delivery;
+use crate::error::ErrorKind;
 use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
 use crate::node::handler_guard::HandlerGuard;
@@ -64,7 +65,15 @@ pub(crate) struct HandlerContext {
     /// The grace period is over: running handlers are dropped, their deliveries released.
     pub(crate) abort: CancellationToken,
     /// The node's connections live on its thread: it must not end before the last settlement.
-    pub(crate) _thread: Arc<NodeThread>,
+    pub(crate) thread: Arc<NodeThread>,
+}
+
+impl HandlerContext {
+    /// Whether a settlement with this error was lost in the node, and not on the way to Redis.
+    pub(crate) fn has_lost(&self, error: ErrorKind) -> bool {
+        let has_ended = self.thread.ended().is_cancelled();
+        error == ErrorKind::Internal || error == ErrorKind::Unavailable && has_ended
+    }
 }
 
 #[cfg(test)]
@@ -78,7 +87,7 @@ impl HandlerContext {
             time_limit: None,
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
-            _thread: Arc::new(NodeThread::start(std::future::pending(), |_| {}).expect("a thread")),
+            thread: Arc::new(NodeThread::start(std::future::pending(), |_| {}).expect("a thread")),
         }
     }
 }

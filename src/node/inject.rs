@@ -1,9 +1,11 @@
 //! For tests of supervision: makes an internal task of a running node panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::node::commands::Settings;
 use crate::node::tasks::Task;
 
 /// A node of this queue, and the task that is to panic.
@@ -27,6 +29,28 @@ pub fn panic_in(queue: &str, task: &str) -> bool {
 #[cfg(feature = "harness")]
 pub fn internal_tasks() -> impl Iterator<Item = &'static str> {
     Task::ALL.into_iter().map(Task::name)
+}
+
+static END_LIMITS: Mutex<Vec<(String, Duration)>> = Mutex::new(Vec::new());
+
+/// Sets how long a node that starts with this queue waits, after the grace period, for handlers
+/// that block their threads.
+#[cfg(feature = "harness")]
+pub fn limit_end(queue: &str, limit: Duration) {
+    let mut limits = END_LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
+    limits.push((queue.to_owned(), limit));
+}
+
+/// The limit that a test has set for this node.
+pub(crate) fn end_limit(settings: &Settings) -> Option<Duration> {
+    let limits = END_LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
+    let entries = &settings.queues;
+    let is_named = |queue: &String| {
+        let mut names = entries.iter().map(|entry| entry.partition.queue_name());
+        names.any(|name| name == queue)
+    };
+    let found = limits.iter().find(|(queue, _)| is_named(queue));
+    found.map(|(_, limit)| *limit)
 }
 
 pub(crate) fn inject(queue: &str, task: Task) {

@@ -33,6 +33,8 @@ use crate::telemetry::events;
 /// How long handlers and settlements may take to end after the grace period. A handler that blocks
 /// its thread cannot be dropped.
 const END_LIMIT: Duration = Duration::from_secs(15);
+/// The same after a panic of an internal task. Settlements go on after the worker's end.
+const PANIC_END_LIMIT: Duration = Duration::from_secs(1);
 
 /// Handles messages until `stop` completes. See [`Worker::run`](crate::Worker::run).
 pub(crate) async fn run(
@@ -42,6 +44,10 @@ pub(crate) async fn run(
 ) -> Result<(), Error> {
     let node = compact(Uuid::now_v7());
     first_beats(&settings, &node).await?;
+    #[cfg(not(any(test, feature = "harness")))]
+    let end_limit = END_LIMIT;
+    #[cfg(any(test, feature = "harness"))]
+    let end_limit = crate::node::inject::end_limit(&settings).unwrap_or(END_LIMIT);
     let abort = settings.abort.clone();
     let (tasks, thread) = Tasks::on_own_thread()?;
     let started = Started::new(settings, node, &tasks, Arc::new(thread), commands);
@@ -74,26 +80,41 @@ pub(crate) async fn run(
         () = tasks.happened() => {}
     }
     signals.abort.cancel();
-    let ended = tokio::time::timeout(END_LIMIT, handlers.wait()).await;
+    let ended = within(end_limit, &tasks, handlers.wait()).await;
     signals.leave.cancel();
-    let _ = tokio::time::timeout(END_LIMIT, started.coordinator).await;
+    let _ = within(end_limit, &tasks, started.coordinator).await;
     if tasks.first().is_some() {
         // The coordinator may have panicked before its leave. Without a leave, the node counts as
         // alive for another 3 s.
-        leave_each(&started.named, &started.node).await;
+        let leaves = leave_each(&started.named, &started.node);
+        let _ = tokio::time::timeout(PANIC_END_LIMIT, leaves).await;
     }
     drop(guards);
     if let Some(error) = tasks.first() {
         return Err(error);
     }
-    ended.map_err(|_| {
+    ended.ok_or_else(|| {
         let message = format!(
-            "{} handlers did not end {END_LIMIT:?} after the grace period: they block their \
+            "{} handlers did not end {end_limit:?} after the grace period: they block their \
              threads; their messages are delivered again when their leases run out",
             started.handlers.len()
         );
         Error::new(ErrorKind::Timeout, Applied::Unknown, message)
     })
+}
+
+/// The result of `work`, or `None` after the limit, or soon after a panic of an internal task.
+async fn within<T>(limit: Duration, tasks: &Tasks, work: impl Future<Output = T>) -> Option<T> {
+    let after_panic = async {
+        tasks.happened().await;
+        tokio::time::sleep(PANIC_END_LIMIT).await;
+    };
+    tokio::select! {
+        biased;
+        result = work => Some(result),
+        () = after_panic => None,
+        () = tokio::time::sleep(limit) => None,
+    }
 }
 
 /// A running node.
@@ -169,7 +190,7 @@ impl Started {
                     time_limit: None,
                     stop: stop.claims.clone(),
                     abort: stop.abort.clone(),
-                    _thread: thread,
+                    thread,
                 },
             },
             wanting: BTreeSet::new(),

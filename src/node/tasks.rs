@@ -74,6 +74,8 @@ impl Task {
 #[derive(Clone)]
 pub(crate) struct Tasks {
     runtime: Handle,
+    /// Cancelled when `runtime` has ended.
+    ended: CancellationToken,
     panics: Arc<Panics>,
 }
 
@@ -105,6 +107,7 @@ impl Tasks {
     pub(crate) fn new(runtime: Handle) -> Self {
         Self {
             runtime,
+            ended: CancellationToken::new(),
             panics: Arc::default(),
         }
     }
@@ -127,8 +130,12 @@ impl Tasks {
             async move { watched.attended.panic_if_injected(Task::NodeThread).await }
         };
         let thread = NodeThread::start(beside, panicked)?;
-        let runtime = thread.handle().clone();
-        Ok((Self { runtime, panics }, thread))
+        let tasks = Self {
+            runtime: thread.handle().clone(),
+            ended: thread.ended().clone(),
+            panics,
+        };
+        Ok((tasks, thread))
     }
 
     /// Spawns a task that the worker cannot do without.
@@ -137,10 +144,19 @@ impl Tasks {
         task: Task,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<()> {
+        self.spawn_on(&self.runtime, task, work)
+    }
+
+    fn spawn_on(
+        &self,
+        runtime: &Handle,
+        task: Task,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
         // Boxed at once: each layer below would move the future over the stack.
         let work = Box::pin(work);
         let panics = Arc::clone(&self.panics);
-        self.runtime.spawn(async move {
+        runtime.spawn(async move {
             #[cfg(any(test, feature = "harness"))]
             let work = {
                 let panics = Arc::clone(&panics);
@@ -191,10 +207,17 @@ impl Tasks {
     }
 }
 
-/// The batchers of a node's settlements and extensions run on its runtime.
+/// The batchers of a node's settlements and extensions run on its runtime. After its end they run
+/// on the runtime of their caller, so that handlers that are dropped can release their deliveries.
 impl Supervisor for Tasks {
     fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        self.spawn(Task::Batcher, work);
+        let caller = self.ended.is_cancelled().then(Handle::try_current);
+        let runtime = caller.and_then(Result::ok);
+        self.spawn_on(
+            runtime.as_ref().unwrap_or(&self.runtime),
+            Task::Batcher,
+            work,
+        );
     }
 
     fn panicked(&self, text: &str) {
@@ -263,6 +286,21 @@ mod tests {
             assert!(text.contains(&expected), "{text}");
             drop(thread);
         }
+    }
+
+    #[tokio::test]
+    async fn a_batcher_runs_on_its_callers_runtime_without_the_thread() {
+        let (tasks, thread) = Tasks::on_own_thread().expect("a thread");
+        tasks.attends("ended-thread");
+        inject("ended-thread", Task::NodeThread);
+        tasks.happened().await;
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let work = async {
+            let _ = sender.send(std::thread::current().id());
+        };
+        Supervisor::spawn(&tasks, Box::pin(work));
+        assert_eq!(receiver.await, Ok(std::thread::current().id()));
+        drop(thread);
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ use crate::error::{Applied, Error, ErrorKind};
 /// may happen anywhere: in a task of any runtime, also of this one.
 pub(crate) struct NodeThread {
     handle: Handle,
+    ended: CancellationToken,
     _stop: DropGuard,
 }
 
@@ -41,6 +42,8 @@ impl NodeThread {
             .map_err(|error| not_started("runtime", error))?;
         let runtime = OwnRuntime(Some(runtime));
         let handle = runtime.handle();
+        let ended = CancellationToken::new();
+        let ending = ended.clone();
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         // A subscriber that the caller set for its thread only gets the node's events, too.
@@ -57,15 +60,18 @@ impl NodeThread {
                     }
                 };
                 // Unwind safe: nothing that a panic could leave half changed is used afterwards.
-                let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
-                if let Err(panic) = ended {
+                let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
+                ending.cancel();
+                // Before the report: no task that starts after the report may wait for one of these.
+                drop(runtime);
+                if let Err(panic) = result {
                     panicked(&*panic);
                 }
-                drop(runtime);
             })
             .map_err(|error| not_started("thread", error))?;
         Ok(Self {
             handle,
+            ended,
             _stop: stop.drop_guard(),
         })
     }
@@ -73,6 +79,11 @@ impl NodeThread {
     /// For spawning tasks on this thread.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    /// Cancelled when the thread polls its tasks no more.
+    pub(crate) fn ended(&self) -> &CancellationToken {
+        &self.ended
     }
 }
 
@@ -209,6 +220,7 @@ mod tests {
         start.send(()).expect("it waits");
         assert_eq!(reported.await.as_deref(), Ok("injected"));
         assert_eq!(dropped.await, Ok(id));
+        assert!(thread.ended().is_cancelled());
         let late = thread.handle().spawn(async {}).await;
         assert!(late.is_err_and(|error| error.is_cancelled()));
     }

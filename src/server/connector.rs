@@ -33,6 +33,9 @@ enum Location {
     Sentinelled(Arc<Sentinelled>),
 }
 
+/// Opens a connection. Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+type Opening<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
 /// The master of the Sentinels, and the task that follows their decisions.
 struct Sentinelled {
     master: Arc<Master>,
@@ -65,7 +68,7 @@ impl Connector {
     }
 
     /// A connector for the same server whose connections live on `runtime`, in a pool of their own,
-    /// whichever task opens them. It shares the knowledge of the master and the count of
+    /// whichever task opens them. Those opened after its end live on the runtime of their callers. It shares the knowledge of the master and the count of
     /// connections.
     pub(crate) fn on_runtime(&self, runtime: Handle) -> Self {
         Self {
@@ -125,16 +128,20 @@ impl Connector {
     /// A connection of the pool, and its server.
     pub(crate) async fn pooled(&self) -> Result<(deadpool_redis::Connection, Arc<Server>), Error> {
         let server = self.server().await?;
-        let opening = Arc::clone(&server);
-        let opening = Box::pin(async move { opening.pooled().await });
+        let opening = || -> Opening<_> {
+            let server = Arc::clone(&server);
+            Box::pin(async move { server.pooled().await })
+        };
         Ok((self.open(opening).await?, server))
     }
 
     /// A dedicated connection for blocking calls, and its server.
     pub(crate) async fn dedicated(&self) -> Result<(MultiplexedConnection, Arc<Server>), Error> {
         let server = self.server().await?;
-        let opening = Arc::clone(&server);
-        let opening = Box::pin(async move { opening.dedicated().await });
+        let opening = || -> Opening<_> {
+            let server = Arc::clone(&server);
+            Box::pin(async move { server.dedicated().await })
+        };
         Ok((self.open(opening).await?, server))
     }
 
@@ -145,26 +152,25 @@ impl Connector {
         sender: UnboundedSender<PushInfo>,
     ) -> Result<(MultiplexedConnection, Arc<Server>), Error> {
         let server = self.server().await?;
-        let opening = Arc::clone(&server);
-        let opening = Box::pin(async move { opening.listening(sender).await });
+        let opening = || -> Opening<_> {
+            let (server, sender) = (Arc::clone(&server), sender.clone());
+            Box::pin(async move { server.listening(sender).await })
+        };
         Ok((self.open(opening).await?, server))
     }
 
     /// Opens a connection on the connector's own runtime, if it has one: redis-rs spawns the task
-    /// behind a connection where the connection is opened.
-    async fn open<T: Send + 'static>(
-        &self,
-        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
-        opening: Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>,
-    ) -> Result<T, Error> {
+    /// behind a connection where the connection is opened. If that runtime has ended, it opens the
+    /// connection on the runtime of its caller, so that deliveries can still be settled.
+    async fn open<T: Send + 'static>(&self, opening: impl Fn() -> Opening<T>) -> Result<T, Error> {
         let Some(own) = &self.own else {
-            return opening.await;
+            return opening().await;
         };
-        match own.runtime.spawn(opening).await {
+        match own.runtime.spawn(opening()).await {
             Ok(opened) => opened,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(stopped()),
+                Err(_) => opening().await,
             },
         }
     }
@@ -238,12 +244,6 @@ impl Drop for Sentinelled {
             task.abort();
         }
     }
-}
-
-/// The runtime of the connections has shut down.
-fn stopped() -> Error {
-    let message = "the worker has stopped: its connections are closed";
-    Error::new(ErrorKind::Unavailable, Applied::No, message)
 }
 
 /// Adds the certificates of the options, and checks that TLS settings and URL fit together.

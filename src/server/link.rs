@@ -64,6 +64,7 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
+    use crate::error::ErrorKind;
     use crate::server::fake::{Fake, usual};
     use crate::server::options::ClientOptions;
 
@@ -94,14 +95,49 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_after_the_end_of_the_links_runtime_fails() {
-        let runtime = Builder::new_current_thread().build().expect("a runtime");
-        let options = ClientOptions::new();
-        let connector = Connector::new("redis://127.0.0.1:1", &options).expect("a URL");
-        let link = ServerLink::new(&Arc::new(connector)).on_runtime(runtime.handle().clone());
-        runtime.shutdown_background();
-        let error = link.control.query(&redis::cmd("INFO")).await;
-        let error = error.expect_err("no runtime");
-        assert!(error.to_string().contains("has stopped"), "{error}");
+    async fn a_call_after_the_end_of_the_links_runtime_connects() {
+        let server = Fake::start(|_, words| ready(usual(&words))).await;
+        let url = format!("redis://127.0.0.1:{}/", server.port);
+        let connector = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
+        let (node, handle) = NodeRuntime::start();
+        let link = ServerLink::new(&connector).on_runtime(handle);
+        let info = redis::cmd("INFO");
+        link.control.query(&info).await.expect("a reply");
+        node.end();
+        // Its connection ended with its runtime.
+        let error = link
+            .control
+            .query(&info)
+            .await
+            .expect_err("a lost connection");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        link.control.query(&info).await.expect("a reply");
+        link.settles.query(&info).await.expect("a reply");
+        assert_eq!(connector.opened(), 3);
+    }
+
+    /// A runtime on a thread of its own.
+    struct NodeRuntime {
+        stop: tokio::sync::oneshot::Sender<()>,
+        thread: std::thread::JoinHandle<()>,
+    }
+
+    impl NodeRuntime {
+        fn start() -> (Self, Handle) {
+            let (stop, stopped) = tokio::sync::oneshot::channel();
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("a runtime");
+            let handle = runtime.handle().clone();
+            let thread = std::thread::spawn(move || {
+                let _ = runtime.block_on(stopped);
+            });
+            (Self { stop, thread }, handle)
+        }
+
+        /// Returns when the runtime is dropped.
+        fn end(self) {
+            self.stop.send(()).expect("it waits");
+            self.thread.join().expect("no panic");
+        }
     }
 }

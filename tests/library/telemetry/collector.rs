@@ -47,8 +47,6 @@ struct Kept {
     spans: BTreeMap<u64, Entry>,
     events: Vec<Entry>,
     entered: Vec<(ThreadId, u64)>,
-    /// Panics once, at the first event of this name that has a field with this value.
-    panics: Option<(&'static str, &'static str)>,
 }
 
 /// Everything emitted on this thread and by its workers since the collector was created. The test's
@@ -90,12 +88,6 @@ impl Collector {
 
     pub(crate) fn spans(&self) -> Vec<Entry> {
         self.kept().spans.values().cloned().collect()
-    }
-
-    /// From now on, the next event of this name with this field value panics, as in a broken
-    /// subscriber.
-    pub(crate) fn panic_at(&self, name: &'static str, value: &'static str) {
-        self.kept().panics = Some((name, value));
     }
 
     /// Waits for this many events of this name.
@@ -157,13 +149,7 @@ impl Subscriber for Recorder {
         let entered = kept.entered.iter().rfind(|(thread, _)| *thread == here);
         let within = entered.and_then(|(_, id)| kept.spans.get(id));
         entry.within = within.map(|span| span.name.clone()).unwrap_or_default();
-        let (name, fields) = (entry.name.clone(), entry.fields.clone());
         kept.events.push(entry);
-        let hit =
-            |at: &mut (&str, &str)| at.0 == name && fields.values().any(|value| value == at.1);
-        let panics = kept.panics.take_if(hit);
-        drop(kept);
-        assert!(panics.is_none(), "injected");
     }
 
     fn enter(&self, id: &Id) {

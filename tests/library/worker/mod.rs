@@ -2,9 +2,10 @@
 
 mod batches;
 mod handlers;
+#[cfg(feature = "harness")]
+mod injected;
 mod leases;
 mod many;
-mod panics;
 mod patterns;
 mod sharing;
 mod starting;
