@@ -125,6 +125,16 @@ impl AttendedQueue {
         self.seen.is_paused
     }
 
+    /// Whether the queue has not been removed.
+    pub(crate) fn is_attending(&self) -> bool {
+        matches!(self.phase, Phase::Attending)
+    }
+
+    /// Whether the node may claim messages of it.
+    pub(crate) fn takes_messages(&self) -> bool {
+        self.is_attending() && !self.is_paused()
+    }
+
     /// How a beat that is sent now attends the queue. `is_covered` says whether the blocking pop
     /// covers its wake-up list.
     pub(crate) fn attend(&self, is_covered: bool, is_busy: bool, now: Instant) -> Attended {

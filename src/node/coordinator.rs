@@ -108,7 +108,7 @@ impl Coordinator {
         self.leave_all(events).await;
     }
 
-    fn handle(&mut self, event: Event) {
+    pub(crate) fn handle(&mut self, event: Event) {
         let now = Instant::now();
         match event {
             Event::Reply(queue, reply) => self.answered(queue, reply, now),
@@ -147,6 +147,11 @@ impl Coordinator {
     }
 
     fn answered(&mut self, number: QueueNumber, reply: Reply, now: Instant) {
+        if matches!(reply, Reply::TokenReturned) {
+            // Also for a queue that the node has left meanwhile: `report_claimed` waits for it.
+            self.returning = self.returning.saturating_sub(1);
+            return;
+        }
         let Some(queue) = self.queues.get_mut(&number) else {
             return;
         };
@@ -166,7 +171,7 @@ impl Coordinator {
                         let is_parked = matches!(attended, Attended::Parked(_));
                         health.beaten(queue.name(), sent, beat.leader, is_parked);
                         let has_ready = queue.beat_answered(&beat, sent, timers, now);
-                        self.shares.set_paused(number, queue.is_paused());
+                        self.shares.set_paused(number, !queue.takes_messages());
                         if has_ready {
                             self.want(number, now);
                         }
@@ -186,12 +191,12 @@ impl Coordinator {
             }
             Reply::Reaped(result) => queue.moved(Action::Reap, &result, timers, now),
             Reply::Claimed(claimed) => self.claimed(number, *claimed, now),
-            Reply::TokenReturned => self.returning = self.returning.saturating_sub(1),
+            Reply::TokenReturned => {}
             Reply::Left => self.left(number),
         }
     }
 
-    fn perform(&mut self, number: QueueNumber, action: Action, now: Instant) {
+    pub(crate) fn perform(&mut self, number: QueueNumber, action: Action, now: Instant) {
         match action {
             Action::Promote => {
                 if !self.claims_instead(number, now) {
@@ -226,7 +231,7 @@ impl Coordinator {
         queue.last_beat = now;
         if matches!(attended, Attended::Parked(_)) {
             self.attention.deactivate(number);
-        } else {
+        } else if queue.is_attending() {
             self.attention.activate(number);
         }
         let node = self.node.clone();
@@ -262,7 +267,7 @@ impl Coordinator {
     }
 
     /// Hands the lists to the blocking pop, if they changed.
-    fn cover_lists(&mut self) {
+    pub(crate) fn cover_lists(&mut self) {
         if let Some(wake) = &mut self.wake
             && self.attention.take_changed()
         {

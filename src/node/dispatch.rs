@@ -1,10 +1,11 @@
 //! The coordinator's claims: which queue gets the free handlers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::delivery::Delivery;
-use crate::node::attended_queue::{AttendedQueue, Phase};
+use crate::node::attended_queue::AttendedQueue;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
 use crate::node::event::{Claimed, Event, Reply};
@@ -12,13 +13,16 @@ use crate::node::queue_number::QueueNumber;
 use crate::node::shares::Want;
 use crate::node::slots::MAX_CLAIM;
 use crate::node::tasks::Task;
-use crate::node::wakes::WakeUp;
+use crate::node::wakes::{WakeUp, WakeUps};
 use crate::partition::Partition;
 use crate::telemetry::events;
 
 /// How long to wait for more handlers to end before a claim: handlers often end together, and a
 /// claim for many messages costs little more than a claim for one.
 const GATHER: Duration = Duration::from_micros(100);
+
+/// For claims of 0 messages: they lease nothing.
+const ANY_LEASE_MS: u64 = 1;
 
 impl Coordinator {
     /// The queue has work, or may have.
@@ -29,7 +33,7 @@ impl Coordinator {
     pub(crate) fn want_for(&mut self, number: QueueNumber, reason: Wanted, now: Instant) {
         if self.wake.is_some()
             && let Some(queue) = self.queues.get_mut(&number)
-            && matches!(queue.phase, Phase::Attending)
+            && queue.is_attending()
         {
             queue.claim.want(reason, now);
             self.wanting.insert(number);
@@ -40,7 +44,11 @@ impl Coordinator {
     pub(crate) fn woken(&mut self, wake_up: WakeUp, now: Instant) {
         match wake_up {
             WakeUp::Token(number) => {
-                let Some(queue) = self.queues.get_mut(&number) else {
+                let attended = self.queues.get_mut(&number);
+                let Some(queue) = attended.filter(|queue| queue.is_attending()) else {
+                    // The queue was removed while the pop covered its list.
+                    self.return_token(number);
+                    self.membership.left.remove(&number);
                     return;
                 };
                 // Scripts write no tokens while the queue is paused.
@@ -57,9 +65,16 @@ impl Coordinator {
                 }
             }
             WakeUp::Failed => {
-                let covered: Vec<_> = self.attention.lists().collect();
-                for number in covered {
-                    self.want(number, now);
+                for number in self.token_lists() {
+                    if self
+                        .queues
+                        .get(&number)
+                        .is_some_and(AttendedQueue::is_attending)
+                    {
+                        self.want(number, now);
+                    } else {
+                        self.return_token(number);
+                    }
                 }
             }
         }
@@ -101,7 +116,7 @@ impl Coordinator {
         let Some(queue) = self.queues.get(&number) else {
             return false;
         };
-        if !queue.claim.is_idle(now) || !matches!(queue.phase, Phase::Attending) {
+        if !queue.claim.is_idle(now) || !queue.is_attending() {
             return false;
         }
         let want = self.want_of(queue, now);
@@ -257,31 +272,43 @@ impl Coordinator {
         // The wait dropped here may have taken a token. If the server has not noticed yet that this
         // node waits no more, it may give a returned token to the dropped wait: then the second
         // token, the node's leave or any beat wakes another node.
+        let lists = self.token_lists();
         self.wake = None;
         self.gather_until = None;
         self.wanting.clear();
         for queue in self.queues.values_mut() {
             queue.claim.stop();
         }
-        let covered: Vec<_> = self.attention.lists().collect();
-        for number in covered {
+        for number in lists {
             self.return_token(number);
         }
     }
 
+    /// The queues of which the last pop may have taken a token, and those that the next one covers.
+    fn token_lists(&self) -> BTreeSet<QueueNumber> {
+        let last = self.wake.iter().flat_map(WakeUps::last_covered);
+        self.attention.lists().chain(last).collect()
+    }
+
     /// Gives a wake-up token back if there is work: a claim of 0 messages does this.
     pub(crate) fn return_token(&mut self, number: QueueNumber) {
-        if let Some(queue) = self.queues.get(&number) {
-            self.returning += 1;
-            let lease_ms = queue.lease_ms;
-            self.call(number, move |partition| async move {
-                if let Err(error) = partition.claim(0, lease_ms).await {
-                    let then = "a beat wakes the other nodes within a second";
-                    events::call_failed(partition.queue_name(), "wake", &error, then);
-                }
-                Reply::TokenReturned
-            });
-        }
+        let attended = self.queues.get(&number);
+        let partition = attended
+            .map(|queue| &queue.partition)
+            .or_else(|| self.membership.left.get(&number));
+        let Some(partition) = partition.map(Arc::clone) else {
+            return;
+        };
+        self.returning += 1;
+        let sender = self.sender.clone();
+        self.tasks.spawn(Task::Call, async move {
+            if let Err(error) = partition.claim(0, ANY_LEASE_MS).await {
+                let then = "a beat wakes the other nodes within a second";
+                events::call_failed(partition.queue_name(), "wake", &error, then);
+            }
+            // The coordinator may have stopped.
+            let _ = sender.send(Event::Reply(number, Reply::TokenReturned));
+        });
     }
 
     /// Reports that no claim is in flight any more, once that is so.

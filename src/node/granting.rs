@@ -75,7 +75,7 @@ impl Coordinator {
         } else {
             queue.absorb(&header, &mut self.timers, now);
         }
-        self.shares.set_paused(number, queue.is_paused());
+        self.shares.set_paused(number, !queue.takes_messages());
         if !granted.is_empty() {
             self.start(number, granted, sent, permits, asked);
         }

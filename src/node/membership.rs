@@ -1,7 +1,7 @@
 //! Which queues a node attends: those it starts with, those of its patterns, and those that are
 //! added and removed while it runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ use crate::node::scanner::Found;
 use crate::node::slots::QueueSlots;
 use crate::node::subscriptions::{Channel, SubscriptionChange};
 use crate::node::timers::Action;
+use crate::node::wakes::WakeUps;
+use crate::partition::Partition;
 use crate::protocol::limits;
 use crate::server::link::ServerLink;
 use crate::telemetry::events;
@@ -41,6 +43,9 @@ pub(crate) struct Membership {
     pub(crate) last: u32,
     /// How many queues were removed and still have handlers.
     pub(crate) draining: usize,
+    /// The queues that the node has left while a pop covered their lists: it gives their tokens
+    /// back.
+    pub(crate) left: HashMap<QueueNumber, Arc<Partition>>,
 }
 
 /// One attended queue.
@@ -256,6 +261,10 @@ impl Coordinator {
         let Some(queue) = self.queues.remove(&number) else {
             return;
         };
+        let covered: BTreeSet<_> = self.wake.iter().flat_map(WakeUps::last_covered).collect();
+        let left = &mut self.membership.left;
+        left.insert(number, Arc::clone(&queue.partition));
+        left.retain(|number, _| covered.contains(number));
         self.membership.draining = self.membership.draining.saturating_sub(1);
         self.shares.remove(number);
         self.busy.remove(&number);
@@ -266,3 +275,6 @@ impl Coordinator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

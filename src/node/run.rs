@@ -182,6 +182,7 @@ impl Started {
                 numbers: HashMap::new(),
                 last: 0,
                 draining: 0,
+                left: HashMap::new(),
                 link: Arc::clone(&link),
                 context: HandlerContext {
                     runtime: tokio::runtime::Handle::current(),

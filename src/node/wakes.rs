@@ -94,6 +94,11 @@ impl WakeUps {
             .any(|list| list.queue == queue)
     }
 
+    /// The queues of the last pop, which may be in flight still.
+    pub(crate) fn last_covered(&self) -> impl Iterator<Item = QueueNumber> {
+        self.in_flight.iter().map(|list| list.queue)
+    }
+
     /// Whether a pop is in flight, which may take a token.
     pub(crate) fn is_waiting(&self) -> bool {
         self.pending.is_some()

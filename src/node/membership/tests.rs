@@ -1,0 +1,156 @@
+use std::future::pending;
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+
+use super::*;
+use crate::delivery::Delivery;
+use crate::model::retry::Retry;
+use crate::model::settlement::Settlement;
+use crate::node::attention::Attention;
+use crate::node::coordinator::Stop;
+use crate::node::event::Event;
+use crate::node::handler_runner::HandlerRunner;
+use crate::node::handling::HandleOne;
+use crate::node::leases::Leases;
+use crate::node::shares::{Order, ShareSettings, Shares};
+use crate::node::slots::NodeSlots;
+use crate::node::tasks::Tasks;
+use crate::node::timers::NodeTimers;
+use crate::node::wakes::WakeUp;
+
+const NUMBER: QueueNumber = QueueNumber(1);
+
+struct Never;
+
+impl HandleOne for Never {
+    async fn handle(&self, _: Delivery) -> Settlement {
+        pending().await
+    }
+}
+
+/// A coordinator that attends one queue, on a server that does not exist. Its calls are tasks that
+/// run only while the test awaits.
+fn coordinator() -> Coordinator {
+    let partition = Partition::unconnected();
+    let link = Arc::clone(partition.link());
+    let entry = QueueEntry {
+        partition,
+        handling: Arc::new(HandlerRunner { handler: Never }),
+        share: ShareSettings {
+            weight: 1,
+            reserve: 0,
+            max: 1,
+        },
+        lease: Duration::from_secs(1),
+        retry: Retry::default(),
+        time_limit: None,
+    };
+    let mut coordinator = Coordinator {
+        node: "node".to_owned(),
+        sender: mpsc::unbounded_channel().0,
+        stop: Stop::default(),
+        tasks: Tasks::new(Handle::current()),
+        timers: NodeTimers::new(Instant::now(), 0),
+        queues: HashMap::new(),
+        shares: Shares::new(1, Order::Weighted),
+        concurrency: 1,
+        attention: Attention::default(),
+        wake: Some(WakeUps::new(Arc::clone(link.connector()))),
+        slots: Arc::<NodeSlots>::default(),
+        leases: Leases::default(),
+        membership: Membership {
+            initial: vec![entry],
+            patterns: Vec::new(),
+            silence: Duration::ZERO,
+            health: Arc::default(),
+            link,
+            context: HandlerContext::here(),
+            subscriptions: mpsc::unbounded_channel().0,
+            numbers: HashMap::new(),
+            last: 0,
+            draining: 0,
+            left: HashMap::new(),
+        },
+        wanting: std::collections::BTreeSet::new(),
+        busy: std::collections::BTreeSet::new(),
+        returning: 0,
+        gather_until: None,
+    };
+    coordinator.attend_initial(Instant::now());
+    coordinator
+}
+
+impl Coordinator {
+    /// Starts a pop over the lists of its queues.
+    async fn pop(&mut self) {
+        self.cover_lists();
+        let wake = self.wake.as_mut().expect("it claims");
+        tokio::select! {
+            biased;
+            _ = wake.wait() => {}
+            () = std::future::ready(()) => {}
+        }
+        assert!(self.wake.as_ref().is_some_and(WakeUps::is_waiting));
+    }
+
+    fn remove_unconnected(&mut self) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, replied) = oneshot::channel();
+        self.remove("unconnected", Some(reply));
+        replied
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        self.handle(Event::Reply(NUMBER, reply));
+    }
+}
+
+#[tokio::test]
+async fn a_node_ends_if_a_removed_queue_left_before_its_token() {
+    let mut node = coordinator();
+    let mut removed = node.remove_unconnected();
+    node.end_drained();
+    node.reply(Reply::Left);
+    assert!(matches!(removed.try_recv(), Ok(Ok(()))));
+    node.stop_claiming();
+    node.report_claimed();
+    assert!(!node.stop.claimed.is_cancelled(), "a token is on its way");
+    node.reply(Reply::TokenReturned);
+    node.report_claimed();
+    assert!(node.stop.claimed.is_cancelled());
+}
+
+#[tokio::test]
+async fn tokens_of_a_removed_queue_are_returned() {
+    let mut node = coordinator();
+    node.pop().await;
+    let _removed = node.remove_unconnected();
+    assert_eq!(node.returning, 1);
+    node.woken(WakeUp::Token(NUMBER), Instant::now());
+    assert_eq!(node.returning, 2, "the queue drains");
+    node.end_drained();
+    node.reply(Reply::Left);
+    node.woken(WakeUp::Token(NUMBER), Instant::now());
+    assert_eq!(node.returning, 3, "the node has left the queue");
+    node.woken(WakeUp::Token(NUMBER), Instant::now());
+    assert_eq!(node.returning, 3, "a pop takes one token");
+}
+
+#[tokio::test]
+async fn a_node_that_stops_returns_tokens_of_removed_queues() {
+    let mut node = coordinator();
+    node.pop().await;
+    let _removed = node.remove_unconnected();
+    node.end_drained();
+    node.reply(Reply::Left);
+    node.stop_claiming();
+    assert_eq!(node.returning, 2);
+}
+
+#[tokio::test]
+async fn beats_of_a_draining_queue_do_not_cover_its_list() {
+    let mut node = coordinator();
+    let _removed = node.remove_unconnected();
+    node.perform(NUMBER, Action::Beat, Instant::now());
+    assert_eq!(node.attention.lists().count(), 0);
+}
