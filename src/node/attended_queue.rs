@@ -332,3 +332,6 @@ impl AttendedQueue {
 pub(crate) fn now_ms(header: &Header) -> u64 {
     u64::try_from(header.now_us / 1_000).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

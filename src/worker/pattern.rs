@@ -15,7 +15,7 @@ use crate::worker::handler::IntoHandler;
 use crate::worker::settings::QueueSettings;
 
 /// The queues of a client whose names match a pattern: `*` stands for any characters, `?` for one,
-/// and every other character for itself.
+/// and every other character for itself. At most 8 wildcards; adjacent ones count as one.
 ///
 /// Made by [`Client::pattern`], for [`Worker::pattern`](crate::Worker::pattern). Sends nothing to
 /// the server.
@@ -31,7 +31,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a pattern that no name of a
-    /// queue can match.
+    /// queue can match, or that has more than 8 wildcards.
     ///
     /// ```no_run
     /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {

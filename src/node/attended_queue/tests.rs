@@ -1,0 +1,139 @@
+use super::*;
+use crate::delivery::Delivery;
+use crate::node::handler_guard::HandlerGuard;
+use crate::node::slots::HandlerPermits;
+
+const Q: QueueNumber = QueueNumber(1);
+const SILENCE: Duration = Duration::from_secs(10);
+const MS: Duration = Duration::from_millis(1);
+/// The server's time at the first reply, in Unix milliseconds.
+const SERVER_MS: u64 = 1_000_000_000;
+
+struct NoHandler;
+
+impl Handling for NoHandler {
+    fn capacity(&self, _: usize) -> usize {
+        0
+    }
+
+    fn start(
+        self: Arc<Self>,
+        _: Vec<(Delivery, HandlerGuard)>,
+        _: HandlerPermits,
+        _: &Arc<HandlerContext>,
+    ) {
+    }
+
+    fn close(&self) {}
+}
+
+/// A queue that may be parked, its timers, and the instant at which the first beat was answered.
+fn subscribed() -> (AttendedQueue, NodeTimers, Instant) {
+    let partition = Partition::unconnected();
+    let now = Instant::now();
+    let server_us = i64::try_from(SERVER_MS * 1_000).expect("a time");
+    partition.link().clock().observe(now, now, server_us);
+    let mut queue = AttendedQueue::new(Setup {
+        number: Q,
+        partition,
+        handling: Arc::new(NoHandler),
+        context: Arc::new(HandlerContext::here()),
+        lease: Duration::from_secs(30),
+        lease_ms: 30_000,
+        max_handlers: 1,
+        slots: QueueSlots::new(&Arc::default()),
+        silence: Some(SILENCE),
+        now,
+    });
+    queue.is_subscribed = true;
+    let mut timers = NodeTimers::new(now, 7);
+    timers.add(Q);
+    queue.beat_answered(&beat(now, 1, 0, None), now, &mut timers, now);
+    // The first reply makes the queue known, and the node tries to become its leader.
+    assert_eq!(beats(&mut timers, now), 1);
+    timers.completed(Q, Action::Beat, now, Duration::ZERO);
+    (queue, timers, now)
+}
+
+/// A reply: `ready` messages, and the first scheduled one due this long after the first reply.
+fn beat(sent: Instant, seq: i64, ready: u64, head: Option<Duration>) -> Beat {
+    Beat {
+        header: Header {
+            sent,
+            now_us: i64::try_from(SERVER_MS * 1_000).expect("a time"),
+            incarnation: "a".to_owned(),
+            seq,
+            head_ms: head.map(due_ms),
+            lease_deadline_ms: None,
+            paused: false,
+        },
+        leader: false,
+        nodes: 1,
+        ready,
+    }
+}
+
+fn due_ms(after: Duration) -> u64 {
+    SERVER_MS + u64::try_from(after.as_millis()).expect("a time")
+}
+
+/// How many beats are due at this instant.
+fn beats(timers: &mut NodeTimers, now: Instant) -> usize {
+    let due = std::iter::from_fn(|| timers.pop(now));
+    due.filter(|due| *due == (Q, Action::Beat)).count()
+}
+
+#[tokio::test]
+async fn a_quiet_queue_is_parked() {
+    let (mut queue, mut timers, now) = subscribed();
+    for is_covered in [false, true] {
+        let attended = queue.attend(is_covered, false, now);
+        assert_eq!(attended, Attended::Parked(SILENCE));
+    }
+    assert_eq!(queue.attend(false, true, now), Attended::ByNotice);
+    assert_eq!(queue.attend(true, true, now), Attended::Listening);
+    queue.beat_answered(&beat(now, 2, 3, None), now, &mut timers, now);
+    assert_eq!(queue.attend(false, false, now), Attended::ByNotice);
+    queue.left_ready(0);
+    assert_eq!(queue.attend(false, false, now), Attended::Parked(SILENCE));
+}
+
+#[tokio::test]
+async fn without_notices_no_queue_is_parked() {
+    let (mut queue, _, now) = subscribed();
+    queue.is_subscribed = false;
+    for is_covered in [false, true] {
+        let attended = queue.attend(is_covered, false, now);
+        assert_eq!(attended, Attended::Listening);
+    }
+    queue.is_subscribed = true;
+    queue.silence = None;
+    assert_eq!(queue.attend(false, false, now), Attended::ByNotice);
+}
+
+#[tokio::test]
+async fn a_parked_queue_beats_2_s_before_its_head() {
+    let (mut queue, mut timers, now) = subscribed();
+    queue.attended = Attended::Parked(SILENCE);
+    let head = Duration::from_secs(5);
+    queue.noticed(Some(due_ms(head)), &mut timers, now);
+    let unpark = now + head - PARK_AHEAD;
+    assert_eq!(beats(&mut timers, unpark - 2 * MS), 0);
+    let before = queue.attend(false, false, unpark - 2 * MS);
+    assert_eq!(before, Attended::Parked(SILENCE));
+    assert_eq!(beats(&mut timers, unpark + 2 * MS), 1);
+    let after = queue.attend(false, false, unpark + 2 * MS);
+    assert_eq!(after, Attended::ByNotice);
+}
+
+#[tokio::test]
+async fn a_notice_of_a_due_head_unparks_at_once() {
+    let (mut queue, mut timers, now) = subscribed();
+    queue.attended = Attended::Parked(SILENCE);
+    let later = now + Duration::from_secs(3);
+    queue.noticed(Some(due_ms(Duration::ZERO)), &mut timers, later);
+    assert_eq!(beats(&mut timers, later + MS), 1);
+    assert_eq!(queue.attend(true, false, later), Attended::Listening);
+    queue.noticed(None, &mut timers, later);
+    assert_eq!(queue.attend(true, false, later), Attended::Parked(SILENCE));
+}
