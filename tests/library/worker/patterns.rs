@@ -35,7 +35,7 @@ async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
                 .is_some_and(|queue| queue.is_parked() && queue.is_connected())
         })
     };
-    until("parked queues", async || Ok(worker.health()), parked).await?;
+    let _ = until("parked queues", async || Ok(worker.health()), parked).await?;
     assert!(
         !worker
             .health()
@@ -51,7 +51,7 @@ async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
     let soon = Message::new("").id("soon").due(Duration::from_millis(300));
     mails[1].push_message(soon).await?;
     assert_eq!(seen.next().await?, "mail-b soon");
-    until("parked queues again", async || Ok(worker.health()), parked).await?;
+    let _ = until("parked queues again", async || Ok(worker.health()), parked).await?;
     let later = Message::new("").id("later").due(Duration::from_secs(3));
     mails[1].push_message(later).await?;
     assert_eq!(seen.next().await?, "mail-b later");
