@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::{Options, Stop, by_hand};
 use crate::history::{Event, Verb};
 use crate::payload;
-use crate::queues::{Planned, planned_queues};
+use crate::queues::{PARKING, PATTERN, Planned, planned_queues};
 use crate::recorder::{Diary, outcome};
 use crate::workload::{AGAIN, POISON, hash, trace_parent};
 
@@ -37,6 +37,7 @@ pub(super) async fn run(
         .lease(lease)
         .time_limit(time_limit)
         .grace(time_limit)
+        .parking(PARKING)
         .retry(Retry::exponential(
             Duration::from_millis(20),
             Duration::from_secs(2),
@@ -54,8 +55,13 @@ pub(super) async fn run(
             let (queue, notes, stop) = (queue.clone(), Arc::clone(&notes), stop.clone());
             by_hand.spawn(by_hand::run(queue, notes, lease, options.by_hand, stop));
         }
-        worker = worker.queue_with(queue, share(planned), handler(&notes));
-        served.push((planned, queue.clone(), notes));
+        if planned.is_found {
+            let pattern = client.pattern(PATTERN)?;
+            worker = worker.pattern_with(&pattern, share(planned), handler(&notes));
+        } else {
+            worker = worker.queue_with(queue, share(planned), handler(&notes));
+            served.push((planned, queue.clone(), notes));
+        }
     }
     let worker = worker.spawn();
     let mut changed = 0;
@@ -96,8 +102,11 @@ fn share(planned: &Planned) -> Share {
 
 fn handler(
     notes: &Arc<Notes>,
-) -> impl Fn(Delivery) -> Pin<Box<dyn Future<Output = Result<Settlement>> + Send>> + Send + Sync + use<>
-{
+) -> impl Fn(Delivery) -> Pin<Box<dyn Future<Output = Result<Settlement>> + Send>>
++ Clone
++ Send
++ Sync
++ use<> {
     let notes = Arc::clone(notes);
     move |delivery| {
         let notes = Arc::clone(&notes);
