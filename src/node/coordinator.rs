@@ -300,8 +300,10 @@ impl Coordinator {
         let mut leaves = tokio::task::JoinSet::new();
         for (_, queue) in self.queues.drain() {
             let node = self.node.clone();
+            let registered = Arc::clone(&self.membership.registered);
             leaves.spawn(async move {
                 leave(&queue.partition, &node).await;
+                registered.remove(queue.name());
                 events::worker_stopped(queue.name(), &node);
             });
         }

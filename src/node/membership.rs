@@ -2,7 +2,7 @@
 //! added and removed while it runs.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -37,6 +37,7 @@ pub(crate) struct Membership {
     pub(crate) link: Arc<ServerLink>,
     /// For the handlers of every queue.
     pub(crate) context: HandlerContext,
+    pub(crate) registered: Arc<Registered>,
     pub(crate) subscriptions: UnboundedSender<SubscriptionChange>,
     pub(crate) numbers: HashMap<String, Member>,
     /// The number of the last queue.
@@ -46,6 +47,34 @@ pub(crate) struct Membership {
     /// The queues that the node has left while a pop covered their lists: it gives their tokens
     /// back.
     pub(crate) left: HashMap<QueueNumber, Arc<Partition>>,
+}
+
+/// The queues in which Redis counts the node as alive, by name, on the connections of the client:
+/// if the coordinator panics, the worker leaves them for it.
+#[derive(Default)]
+pub(crate) struct Registered(Mutex<HashMap<String, Arc<Partition>>>);
+
+impl Registered {
+    pub(crate) fn add(&self, partition: &Arc<Partition>) {
+        let name = partition.queue_name().to_owned();
+        self.lock().insert(name, Arc::clone(partition));
+    }
+
+    /// The node has left this queue.
+    pub(crate) fn remove(&self, name: &str) {
+        self.lock().remove(name);
+    }
+
+    pub(crate) fn take(&self) -> Vec<Arc<Partition>> {
+        self.lock()
+            .drain()
+            .map(|(_, partition)| partition)
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Partition>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// One attended queue.
@@ -139,6 +168,7 @@ impl Coordinator {
             .add(number, entry.share)
             .map_err(|error| Error::invalid(format!("queue {name}: {error}")))?;
         self.membership.last += 1;
+        self.membership.registered.add(&entry.partition);
         let is_fixed = pattern.is_none() && self.attention.add_named(number);
         let partition = Arc::new(entry.partition.on_link(
             Arc::clone(&self.membership.link),
@@ -269,6 +299,7 @@ impl Coordinator {
         self.shares.remove(number);
         self.busy.remove(&number);
         self.membership.health.removed(queue.name());
+        self.membership.registered.remove(queue.name());
         events::worker_stopped(queue.name(), &self.node);
         if let Phase::Leaving(Some(reply)) = queue.phase {
             let _ = reply.send(Ok(()));

@@ -13,12 +13,12 @@ use crate::error::{Applied, Error, ErrorKind};
 use crate::model::id::compact;
 use crate::model::retry::Retry;
 use crate::node::attention::Attention;
-use crate::node::commands::{NodeCommand, QueueEntry, Settings};
+use crate::node::commands::{NodeCommand, Settings};
 use crate::node::coordinator::{Coordinator, Stop, leave};
 use crate::node::event::Event;
 use crate::node::handling::HandlerContext;
 use crate::node::leases::Leases;
-use crate::node::membership::Membership;
+use crate::node::membership::{Membership, Registered};
 use crate::node::precise_timer::PreciseTimer;
 use crate::node::shares::{Order, Shares};
 use crate::node::slots::NodeSlots;
@@ -27,7 +27,7 @@ use crate::node::thread::NodeThread;
 use crate::node::timers::NodeTimers;
 use crate::node::wakes::WakeUps;
 use crate::node::{scanner, subscriptions};
-use crate::partition::Presence;
+use crate::partition::{Partition, Presence};
 use crate::telemetry::events;
 
 /// How long handlers and settlements may take to end after the grace period. A handler that blocks
@@ -86,7 +86,7 @@ pub(crate) async fn run(
     if tasks.first().is_some() {
         // The coordinator may have panicked before its leave. Without a leave, the node counts as
         // alive for another 3 s.
-        let leaves = leave_each(&started.named, &started.node);
+        let leaves = leave_each(started.registered.take(), &started.node);
         let _ = tokio::time::timeout(PANIC_END_LIMIT, leaves).await;
     }
     drop(guards);
@@ -120,8 +120,7 @@ async fn within<T>(limit: Duration, tasks: &Tasks, work: impl Future<Output = T>
 /// A running node.
 struct Started {
     node: String,
-    /// The queues that the user named.
-    named: Vec<QueueEntry>,
+    registered: Arc<Registered>,
     stop: Stop,
     handlers: TaskTracker,
     grace: Duration,
@@ -141,6 +140,10 @@ impl Started {
         let handlers = TaskTracker::new();
         let slots = Arc::<NodeSlots>::default();
         let (sender, events) = mpsc::unbounded_channel();
+        let registered = Arc::<Registered>::default();
+        for entry in &settings.queues {
+            registered.add(&entry.partition);
+        }
         let (subscriptions, changes) = mpsc::unbounded_channel();
         let order = settings
             .strict
@@ -174,10 +177,11 @@ impl Started {
             slots,
             leases: Leases::default(),
             membership: Membership {
-                initial: settings.queues.clone(),
+                initial: settings.queues,
                 patterns: settings.patterns,
                 silence: settings.parking,
                 health: settings.health,
+                registered: Arc::clone(&registered),
                 subscriptions,
                 numbers: HashMap::new(),
                 last: 0,
@@ -201,7 +205,7 @@ impl Started {
         };
         Self {
             node,
-            named: settings.queues,
+            registered,
             stop,
             handlers,
             grace: settings.grace,
@@ -254,10 +258,10 @@ async fn first_beats(settings: &Settings, node: &str) -> Result<(), Error> {
     Ok(())
 }
 
-async fn leave_each(queues: &[QueueEntry], node: &str) {
+async fn leave_each(partitions: Vec<Arc<Partition>>, node: &str) {
     let mut leaves = JoinSet::new();
-    for entry in queues {
-        let (partition, node) = (Arc::clone(&entry.partition), node.to_owned());
+    for partition in partitions {
+        let node = node.to_owned();
         leaves.spawn(async move { leave(&partition, &node).await });
     }
     leaves.join_all().await;

@@ -60,6 +60,7 @@ fn coordinator() -> Coordinator {
         slots: Arc::<NodeSlots>::default(),
         leases: Leases::default(),
         membership: Membership {
+            registered: Arc::default(),
             initial: vec![entry],
             patterns: Vec::new(),
             silence: Duration::ZERO,

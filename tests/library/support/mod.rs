@@ -249,12 +249,6 @@ impl Running {
         Ok(within("the worker's end", task).await???)
     }
 
-    /// Waits for the end of the worker without stopping it.
-    pub(crate) async fn ended(mut self) -> Result<Result<(), dueq::Error>> {
-        let task = self.task.take().context("a worker ends once")?;
-        Ok(within("the worker's end", task).await??)
-    }
-
     /// Starts a graceful stop; [`Running::stop`] waits for the end.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.cancel();

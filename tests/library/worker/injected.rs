@@ -5,43 +5,53 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Delivery, ErrorKind, Message, Queue, harness};
+use dueq::{Client, Delivery, ErrorKind, Message, Queue, WorkerHandle, harness};
 
-use crate::support::{LONG, Running, Seen, holding, messages, push_all, seen, setup, within};
+use crate::support::{LONG, Setup, holding, seen, setup, stats_until, within};
 
 /// A lease that is extended every second, so that an extension is made soon.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// A worker with two handlers, which hold a message each until they are dropped.
-async fn busy(queue: &Queue, lease: Duration) -> Result<(Running, Seen<Delivery>)> {
-    let settings = queue.worker().concurrency(2).lease(lease);
-    let (worker, mut seen) = holding(settings.grace(Duration::from_millis(10)));
-    push_all(queue, messages(2)).await?;
+/// A worker of a named queue and of one that its pattern finds. Its handlers hold a message of each
+/// until they are dropped.
+async fn busy(client: &Client, queues: &[Queue; 2], lease: Duration) -> Result<WorkerHandle> {
+    for queue in queues {
+        queue.push_message(Message::new("")).await?;
+    }
+    let [named, found] = queues;
+    let (sender, mut seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send(delivery);
+        std::future::pending::<()>()
+    };
+    let pattern = client.pattern(&format!("{}*", found.name()))?;
+    let worker = client.worker().lease(lease).queue(named, handler.clone());
+    let worker = worker.pattern(&pattern, handler).spawn();
     seen.take(2).await?;
-    Ok((worker, seen))
+    Ok(worker)
+}
+
+fn queues(client: &Client, task: &str) -> Result<[Queue; 2]> {
+    let name = |kind| format!("{kind}-{}", task.replace(' ', "-"));
+    Ok([client.queue(&name("named"))?, client.queue(&name("found"))?])
 }
 
 #[tokio::test]
 async fn a_panic_in_any_internal_task_ends_the_worker() -> Result<()> {
-    let setup = setup().await?;
-    // The control: how long a worker takes that is asked to stop.
-    let queue = setup.client.queue("control")?;
-    let (worker, _seen) = busy(&queue, LONG).await?;
+    let Setup { client, .. } = &setup().await?;
+    // The control: how long a worker takes that drops its handlers.
+    let worker = busy(client, &queues(client, "control")?, LONG).await?;
     let start = Instant::now();
-    worker.stop().await?;
+    worker.abort();
+    worker.wait().await?;
     let control = start.elapsed();
     for task in harness::internal_tasks() {
-        // Only workers with a pattern have it.
-        if task == "scanner" {
-            continue;
-        }
-        let name = format!("injected-{}", task.replace(' ', "-"));
-        let queue = setup.client.queue(&name)?;
+        let queues = queues(client, task)?;
         let waits = matches!(task, "lease extension" | "batcher");
-        let (worker, _seen) = busy(&queue, if waits { SHORT } else { LONG }).await?;
+        let worker = busy(client, &queues, if waits { SHORT } else { LONG }).await?;
         let start = Instant::now();
-        ensure!(harness::panic_in(&name, task), "no task {task}");
-        let error = worker.ended().await?.err();
+        ensure!(harness::panic_in(queues[0].name(), task), "no task {task}");
+        let error = within(task, worker.wait()).await?.err();
         let took = start.elapsed();
         let error = error.with_context(|| format!("no error of {task}"))?;
         assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
@@ -49,16 +59,15 @@ async fn a_panic_in_any_internal_task_ends_the_worker() -> Result<()> {
         // A second for the timer's next wake-up or the next extension, and one for the end.
         let limit = Duration::from_secs(5) + 10 * control;
         assert!(took < limit, "{task}: {took:?}, and {control:?} without");
-        // Released, not reaped: the lease of the first worker runs for ten minutes.
-        let (other, mut seen) = holding(queue.worker().concurrency(2).lease(LONG));
-        for delivery in seen
-            .take(2)
-            .await
-            .with_context(|| format!("after {task}"))?
-        {
+        for queue in &queues {
+            // Released, not reaped: the lease of the first worker runs for ten minutes.
+            let (other, mut seen) = holding(queue.worker().lease(LONG));
+            let delivery = seen.next().await.with_context(|| format!("after {task}"))?;
             assert!(waits || delivery.attempt() == 1, "{task}: counted as a try");
+            // Without its leave, the node of the panic would count as alive for 3 s.
+            stats_until(queue, "one node", |stats| stats.nodes == 1).await?;
+            drop(other);
         }
-        drop(other);
     }
     Ok(())
 }
