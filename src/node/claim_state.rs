@@ -16,6 +16,8 @@ pub(crate) enum Wanted {
 pub(crate) struct ClaimState {
     wanted: Option<Wanted>,
     in_flight: bool,
+    /// Whether the last claim left messages behind.
+    has_backlog: bool,
     /// Failed claims since the last that succeeded.
     failures: u32,
     /// The end of the pause after a failed claim.
@@ -55,14 +57,20 @@ impl ClaimState {
         self.in_flight
     }
 
+    /// Whether another claim will follow the one in flight.
+    pub(crate) fn will_continue(&self) -> bool {
+        self.in_flight && self.has_backlog
+    }
+
     pub(crate) fn sent(&mut self) {
         self.in_flight = true;
         self.wanted = None;
     }
 
-    /// The claim succeeded. Returns how many had failed before it.
-    pub(crate) fn succeeded(&mut self) -> u32 {
+    /// The claim succeeded, and left messages behind or not. Returns how many had failed before it.
+    pub(crate) fn succeeded(&mut self, has_backlog: bool) -> u32 {
         self.in_flight = false;
+        self.has_backlog = has_backlog;
         self.not_before = None;
         std::mem::take(&mut self.failures)
     }
@@ -70,6 +78,7 @@ impl ClaimState {
     /// The claim failed. Returns how many have failed in a row.
     pub(crate) fn failed(&mut self) -> u32 {
         self.in_flight = false;
+        self.has_backlog = false;
         self.failures = self.failures.saturating_add(1);
         self.failures
     }
@@ -102,13 +111,16 @@ mod tests {
         claim.sent();
         claim.want(Wanted::Woken, now);
         assert_eq!(claim.wanted(), None, "one claim at a time");
-        assert_eq!(claim.succeeded(), 0);
+        assert!(!claim.will_continue());
+        assert_eq!(claim.succeeded(true), 0);
         claim.want(Wanted::MoreLeft, now);
         assert_eq!(
             claim.wanted(),
             Some(Wanted::Woken),
             "the more urgent reason stays"
         );
+        claim.sent();
+        assert!(claim.will_continue(), "the claim before left messages");
     }
 
     #[test]
@@ -124,6 +136,6 @@ mod tests {
         claim.want(Wanted::Woken, now + MS);
         assert_eq!(claim.wanted(), Some(Wanted::Woken));
         claim.sent();
-        assert_eq!(claim.succeeded(), 1);
+        assert_eq!(claim.succeeded(false), 1);
     }
 }

@@ -139,6 +139,7 @@ impl Coordinator {
             if queue.is_paused() {
                 // The resume wakes the nodes.
                 queue.claim.stop();
+                queue.held = None;
             }
             queue.claim.is_wanted()
         });
@@ -163,6 +164,17 @@ impl Coordinator {
         if wants.is_empty() {
             return unmet;
         }
+        // Queues whose next claim waits for the one in flight bid along: a handler that is theirs
+        // by their share is held for them.
+        let in_flight = self
+            .busy
+            .iter()
+            .filter(|number| !self.wanting.contains(number));
+        for queue in in_flight.filter_map(|number| self.queues.get(number)) {
+            if queue.claim.will_continue() && self.room(queue) > queue.held_count() {
+                wants.push(self.want_of(queue, now));
+            }
+        }
         if gathers && self.shares.free() > 0 {
             let until = *self.gather_until.get_or_insert(now + GATHER);
             if now < until {
@@ -174,8 +186,14 @@ impl Coordinator {
         for want in wants {
             let granted = grants.iter().find(|(number, _)| *number == want.queue);
             let handlers = granted.map_or(0, |(_, handlers)| *handlers);
-            let has_room = |queue: &AttendedQueue| queue.handling.capacity(handlers) > 0;
-            if self.queues.get(&want.queue).is_some_and(has_room) {
+            let Some(queue) = self.queues.get_mut(&want.queue) else {
+                continue;
+            };
+            if queue.claim.is_in_flight() {
+                if handlers > 0 {
+                    queue.hold(handlers);
+                }
+            } else if queue.handling.capacity(handlers + queue.held_count()) > 0 {
                 self.start_claim(want.queue, handlers, false);
             } else {
                 unmet = true;
@@ -278,6 +296,7 @@ impl Coordinator {
         self.wanting.clear();
         for queue in self.queues.values_mut() {
             queue.claim.stop();
+            queue.held = None;
         }
         for number in lists {
             self.return_token(number);

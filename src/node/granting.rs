@@ -40,6 +40,7 @@ impl Coordinator {
             Ok(claim) => claim,
             Err(error) => {
                 let failures = queue.claim.failed();
+                queue.held = None;
                 events::call_failed(queue.name(), "claim", &error, "it is repeated");
                 let pause = now + reconnect_delays().delay(failures, fastrand::f64());
                 queue.claim.pause_until(pause);
@@ -50,11 +51,15 @@ impl Coordinator {
                 return;
             }
         };
-        let failures = queue.claim.succeeded();
+        let is_left = leaves_messages(&claim);
+        let failures = queue.claim.succeeded(is_left);
         if failures > 0 {
             events::recovered(queue.name(), "claim", failures);
         }
-        let is_left = leaves_messages(&claim);
+        let is_full = claim.granted.len() == asked;
+        if !(is_left && is_full) {
+            queue.held = None;
+        }
         let Claim {
             header,
             left,
@@ -67,7 +72,6 @@ impl Coordinator {
             queue.oldest.none_waits(sent);
         }
         queue.left_ready(left);
-        let is_full = granted.len() == asked;
         if for_promote {
             let count = left + granted.len() as u64;
             let moved = Ok(Moved { header, count });

@@ -239,6 +239,7 @@ impl Coordinator {
         };
         queue.phase = Phase::Draining(reply);
         queue.claim.stop();
+        queue.held = None;
         queue.handling.close();
         self.membership.draining += 1;
         self.wanting.remove(&number);

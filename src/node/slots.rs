@@ -124,6 +124,16 @@ impl QueueSlots {
 }
 
 impl HandlerPermits {
+    /// For how many handlers.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Takes the permits of another set over.
+    pub(crate) fn merge(&mut self, mut other: Self) {
+        self.count += std::mem::take(&mut other.count);
+    }
+
     /// Splits off the permit of one handler; `None` if none is left.
     pub(crate) fn split(&mut self) -> Option<Self> {
         self.count = self.count.checked_sub(1)?;
@@ -193,7 +203,9 @@ mod tests {
     #[test]
     fn permits_split_one_by_one() {
         let queue = QueueSlots::new(&Arc::default());
-        let mut permits = queue.permits(2);
+        let mut permits = queue.permits(1);
+        permits.merge(queue.permits(1));
+        assert_eq!(permits.count(), 2);
         let (first, second) = (permits.split(), permits.split());
         assert!(permits.split().is_none());
         drop((first, second, permits));
