@@ -204,9 +204,12 @@ impl Coordinator {
 
     fn want_of(&self, queue: &AttendedQueue, now: Instant) -> Want {
         let free = self.shares.free();
-        // Half of the free handlers, if there are other queues: those that a claim does not need
-        // come back only with its reply.
-        let handlers = if self.queues.len() == 1 {
+        // Half of the free handlers, if there are other queues and how many messages wait is not
+        // known: handlers that a claim does not need come back only with its reply. A queue that
+        // wants less than its share would give the rest to others.
+        let has_backlog =
+            queue.claim.will_continue() || queue.claim.wanted() == Some(Wanted::MoreLeft);
+        let handlers = if has_backlog || self.queues.len() == 1 {
             free
         } else {
             free.div_ceil(2)
@@ -232,11 +235,14 @@ impl Coordinator {
         let Some(queue) = self.queues.get_mut(&number) else {
             return;
         };
-        let permits = queue.slots.permits(handlers);
+        queue.hold(handlers);
+        let Some(permits) = queue.held.take() else {
+            return;
+        };
         let room = queue
             .slots
             .room(queue.handling.capacity(queue.max_handlers));
-        let asked = queue.handling.capacity(handlers).min(room);
+        let asked = queue.handling.capacity(permits.count()).min(room);
         queue.claim.sent();
         self.wanting.remove(&number);
         let (partition, lease_ms) = (Arc::clone(&queue.partition), queue.lease_ms);
