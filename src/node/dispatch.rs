@@ -336,10 +336,19 @@ impl Coordinator {
         });
     }
 
-    /// Reports that no claim is in flight any more, once that is so.
+    /// Reports that no claim is in flight any more, once that is so. No further delivery joins a
+    /// batch then.
     pub(crate) fn report_claimed(&self) {
         let in_flight = |queue: &AttendedQueue| queue.claim.is_in_flight();
-        if self.wake.is_none() && self.returning == 0 && !self.queues.values().any(in_flight) {
+        let is_reported = self.stop.claimed.is_cancelled();
+        if self.wake.is_none()
+            && !is_reported
+            && self.returning == 0
+            && !self.queues.values().any(in_flight)
+        {
+            for queue in self.queues.values() {
+                queue.handling.close();
+            }
             self.stop.claimed.cancel();
         }
     }

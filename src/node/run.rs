@@ -70,6 +70,9 @@ pub(crate) async fn run(
     signals.claims.cancel();
     tokio::select! {
         () = signals.claimed.cancelled() => {}
+        () = abort.cancelled() => signals.abort.cancel(),
+        // A claim is answered sooner, or fails.
+        () = tokio::time::sleep(end_limit) => {}
         () = tasks.happened() => signals.abort.cancel(),
     }
     handlers.close();
