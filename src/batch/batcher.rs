@@ -30,6 +30,8 @@ pub(crate) struct Batcher<V: BatchVerb> {
 struct GatherTask<T> {
     sender: mpsc::UnboundedSender<Arrival<T>>,
     waiting: Arc<WaitingItems>,
+    /// Whether it runs on the runtime of the batcher's supervisor.
+    on_own_runtime: bool,
 }
 
 /// How many items wait to be sent.
@@ -99,8 +101,10 @@ impl<V: BatchVerb> Batcher<V> {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         // A task ends with the runtime that it was started on: then the next caller starts another.
         for _ in 0..2 {
-            let GatherTask { sender, waiting } = match &mut *task {
-                Some(open) if !open.sender.is_closed() => open,
+            let GatherTask {
+                sender, waiting, ..
+            } = match &mut *task {
+                Some(open) if !self.has_ended(open) => open,
                 closed => closed.insert(self.open()),
             };
             let before = waiting.count.fetch_add(count, Ordering::AcqRel);
@@ -128,7 +132,18 @@ impl<V: BatchVerb> Batcher<V> {
             Some(supervisor) => supervisor.spawn(Box::pin(gathering)),
             None => drop(tokio::spawn(gathering)),
         }
-        GatherTask { sender, waiting }
+        GatherTask {
+            sender,
+            waiting,
+            on_own_runtime: supervisor.is_some_and(|supervisor| !supervisor.has_ended()),
+        }
+    }
+
+    /// Whether the task is gone, or about to end with the runtime of its supervisor.
+    fn has_ended(&self, task: &GatherTask<V::Output>) -> bool {
+        let supervisor = self.spec.supervisor.as_ref();
+        task.sender.is_closed()
+            || task.on_own_runtime && supervisor.is_some_and(|supervisor| supervisor.has_ended())
     }
 }
 

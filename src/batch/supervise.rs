@@ -12,6 +12,11 @@ pub(crate) trait Supervisor: Send + Sync {
     /// Spawns the task that gathers the items of a batcher.
     fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>);
 
+    /// Whether its own runtime has ended, or is about to: then it spawns on that of the caller.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     /// A call of a batcher panicked: its items have their errors already.
     fn panicked(&self, text: &str);
 }

@@ -18,6 +18,7 @@ use crate::node::queue_number::QueueNumber;
 use crate::node::scanner::Found;
 use crate::node::slots::QueueSlots;
 use crate::node::subscriptions::{Channel, SubscriptionChange};
+use crate::node::tasks::NodeSupervisor;
 use crate::node::timers::Action;
 use crate::node::wakes::WakeUps;
 use crate::partition::Partition;
@@ -172,7 +173,10 @@ impl Coordinator {
         let is_fixed = pattern.is_none() && self.attention.add_named(number);
         let partition = Arc::new(entry.partition.on_link(
             Arc::clone(&self.membership.link),
-            Arc::new(self.tasks.clone()),
+            Arc::new(NodeSupervisor {
+                tasks: self.tasks.clone(),
+                _thread: Arc::clone(&self.membership.context.thread),
+            }),
         ));
         let change = SubscriptionChange::Add(
             number,

@@ -220,8 +220,33 @@ impl Supervisor for Tasks {
         );
     }
 
+    fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
     fn panicked(&self, text: &str) {
         self.panicked(Task::Batcher, text);
+    }
+}
+
+/// The supervisor of a node's batchers. It keeps the thread of the node until the last delivery is
+/// dropped, so that a delivery can be settled after the worker has ended.
+pub(crate) struct NodeSupervisor {
+    pub(crate) tasks: Tasks,
+    pub(crate) _thread: Arc<NodeThread>,
+}
+
+impl Supervisor for NodeSupervisor {
+    fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        Supervisor::spawn(&self.tasks, work);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.tasks.has_ended()
+    }
+
+    fn panicked(&self, text: &str) {
+        Supervisor::panicked(&self.tasks, text);
     }
 }
 

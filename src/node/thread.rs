@@ -87,6 +87,13 @@ impl NodeThread {
     }
 }
 
+impl Drop for NodeThread {
+    fn drop(&mut self) {
+        // Before the thread itself notices its end: no work is to join the tasks that it will drop.
+        self.ended.cancel();
+    }
+}
+
 /// A runtime that may be dropped anywhere. Tokio's own drop panics in the task of another runtime.
 struct OwnRuntime(Option<Runtime>);
 
