@@ -1,6 +1,7 @@
 //! The ranges of names, ids, payloads and times, and the one function that checks each. The scripts
 //! check the same ranges.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -106,9 +107,12 @@ pub(crate) fn lease_ms(lease: Duration) -> Result<u64, Error> {
     }
 }
 
+/// For how long a node may be silent about a queue.
+pub(crate) const PARK: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
+
 /// Converts the time for which a node parks to milliseconds, moved into the range that beat takes.
 pub(crate) fn park_ms(time: Duration) -> u64 {
-    ceil_ms(time).clamp(1_000, 60_000)
+    ceil_ms(time.clamp(*PARK.start(), *PARK.end()))
 }
 
 fn shortened(text: &str) -> String {

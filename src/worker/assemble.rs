@@ -197,6 +197,14 @@ pub(crate) fn checked(
             Semaphore::MAX_PERMITS
         )));
     }
+    let parking = defaults.parking;
+    if !parking.is_zero() && !limits::PARK.contains(&parking) {
+        return Err(Error::invalid(format!(
+            "a parking time of {parking:?} is not in the range from {:?} to {:?}; 0 parks no queue",
+            limits::PARK.start(),
+            limits::PARK.end()
+        )));
+    }
     if added.is_empty() && patterns.is_empty() {
         return Err(Error::invalid(
             "the worker has no queue: add one by `queue` or `pattern` before it starts",

@@ -76,3 +76,20 @@ async fn a_pattern_takes_no_reserve() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parking_time_out_of_range_is_refused() -> Result<()> {
+    let Setup { client, .. } = &setup().await?;
+    let mails = client.pattern("mail-*")?;
+    for parking in [Duration::from_millis(999), Duration::from_millis(60_001)] {
+        let worker = client
+            .worker()
+            .parking(parking)
+            .pattern(&mails, ack)
+            .spawn();
+        let error = worker.wait().await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{parking:?}");
+        assert!(error.to_string().contains("1s to 60s"), "{error}");
+    }
+    Ok(())
+}
