@@ -175,7 +175,7 @@ fn check_message(text: &[u8], message: &str) {
         // The id is computed from the line; this checks its form.
         None => {
             let made = message
-                .split("id: [")
+                .split("id: Some([")
                 .nth(1)
                 .and_then(|rest| rest.split(']').next())
                 .expect("an id");
