@@ -111,17 +111,8 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
     rules.extend(SERVER.into_iter().chain(["+spublish"]).map(str::to_owned));
     let (grants, more): (Grants, &[&str]) = match role {
         Role::Producer => (PRODUCER, &["+wait"]),
-        // A node finds queues by a pattern, and ends its own blocking pop to wait on more lists.
-        Role::Consumer => (
-            CONSUMER,
-            &[
-                "+ssubscribe",
-                "+sunsubscribe",
-                "+scan",
-                "+client|id",
-                "+client|unblock",
-            ],
-        ),
+        // A node finds queues by a pattern.
+        Role::Consumer => (CONSUMER, &["+ssubscribe", "+sunsubscribe", "+scan"]),
         Role::Operator => (
             OPERATOR,
             &["+ssubscribe", "+sunsubscribe", "+script|exists", "+wait"],

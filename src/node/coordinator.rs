@@ -119,7 +119,6 @@ impl Coordinator {
     }
 
     fn hinted(&mut self, hint: &Hint, now: Instant) {
-        let count = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
         match *hint {
             Hint::Notice(number, due_ms) => {
                 if let Some(queue) = self.queues.get_mut(&number) {
@@ -127,13 +126,13 @@ impl Coordinator {
                 }
             }
             Hint::Subscribed(number) => {
+                // After a lost connection, this hint comes for every queue: spread the beats.
+                let spread_ms = self.queues.len() as u64 * 1_000 / u64::from(PACED_BEATS);
                 let Some(queue) = self.queues.get_mut(&number) else {
                     return;
                 };
                 queue.is_subscribed = true;
-                // Many queues are told of at once after a lost connection: spread their beats.
-                let spread = (count.saturating_sub(64) / PACED_BEATS.div_ceil(1_000)).min(9_000);
-                let spread = Duration::from_millis(fastrand::u64(..=u64::from(spread)));
+                let spread = Duration::from_millis(fastrand::u64(..=spread_ms.min(9_000)));
                 let beat_at = (queue.last_beat + RESYNC_PAUSE).max(now) + spread;
                 self.timers.beat_at(number, beat_at, now);
             }

@@ -85,7 +85,7 @@ impl Coordinator {
         for number in self.slots.take_ended_claims() {
             self.leases.ended(number, &mut self.timers);
         }
-        // Twice, because a permit that returned before `arm` wakes nobody.
+        // Twice, because a permit that returned before `arm` does not wake the coordinator.
         for _ in 0..2 {
             self.collect_ended();
             self.accept_refused(now);
@@ -116,7 +116,7 @@ impl Coordinator {
         let Some(queue) = self.queues.get(&number) else {
             return false;
         };
-        if !queue.claim.is_idle(now) || !queue.is_attending() {
+        if !queue.claim.is_idle(now) || !queue.is_attending() || self.room(queue) == 0 {
             return false;
         }
         let want = self.want_of(queue, now);
@@ -162,10 +162,12 @@ impl Coordinator {
             wants.push(self.want_of(queue, now));
         }
         if wants.is_empty() {
+            // Otherwise the coordinator would wake up again and again for an instant in the past.
+            self.gather_until = None;
             return unmet;
         }
-        // Queues whose next claim waits for the one in flight bid along: a handler that is theirs
-        // by their share is held for them.
+        // A queue whose next claim waits for the one in flight competes, too: the handlers of its
+        // share are held for that claim.
         let in_flight = self
             .busy
             .iter()
@@ -204,9 +206,9 @@ impl Coordinator {
 
     fn want_of(&self, queue: &AttendedQueue, now: Instant) -> Want {
         let free = self.shares.free();
-        // Half of the free handlers, if there are other queues and how many messages wait is not
-        // known: handlers that a claim does not need come back only with its reply. A queue that
-        // wants less than its share would give the rest to others.
+        // Handlers that a claim does not need come back only with its reply. So a queue of many asks
+        // for half of the free handlers, unless it is known to have a backlog: with less than its
+        // share, it would leave the rest to the others.
         let has_backlog =
             queue.claim.will_continue() || queue.claim.wanted() == Some(Wanted::MoreLeft);
         let handlers = if has_backlog || self.queues.len() == 1 {
@@ -354,7 +356,7 @@ impl Coordinator {
     }
 }
 
-/// Releases what a claim granted that nobody handles.
+/// Releases the messages of a claim whose reply came after the coordinator's end.
 async fn release(partition: &Arc<Partition>, event: Event) {
     if let Event::Reply(_, Reply::Claimed(claimed)) = event
         && let Ok(claim) = claimed.result

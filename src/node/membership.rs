@@ -118,7 +118,8 @@ impl Coordinator {
     pub(crate) fn found(&mut self, found: Found, now: Instant) {
         let pattern = found.pattern;
         for name in &found.names {
-            if self.membership.numbers.contains_key(name) {
+            // A later pass finds a queue again that the node is still leaving.
+            if self.membership.numbers.contains_key(name) || self.is_leaving(name) {
                 continue;
             }
             let Some(entry) = self.membership.patterns.get(pattern) else {
@@ -161,6 +162,11 @@ impl Coordinator {
                 .map_or("", |_| ", because a pattern matches it");
             return Err(Error::invalid(format!(
                 "queue {name}: the worker attends it already{why}"
+            )));
+        }
+        if self.is_leaving(&name) {
+            return Err(Error::invalid(format!(
+                "queue {name}: the worker is still leaving it: await its removal first"
             )));
         }
         let number = QueueNumber(self.membership.last + 1);
@@ -226,6 +232,15 @@ impl Coordinator {
             self.timers.beat_at(number, at, now);
         }
         Ok(())
+    }
+
+    /// Whether the queue of this name was removed and its handlers have not ended.
+    fn is_leaving(&self, name: &str) -> bool {
+        self.membership.is_draining()
+            && self
+                .queues
+                .values()
+                .any(|queue| !queue.is_attending() && queue.name() == name)
     }
 
     /// Takes no more messages of the queue, and leaves it when its handlers have ended.

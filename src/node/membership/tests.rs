@@ -29,13 +29,9 @@ impl HandleOne for Never {
     }
 }
 
-/// A coordinator that attends one queue, on a server that does not exist. Its calls are tasks that
-/// run only while the test awaits.
-fn coordinator() -> Coordinator {
-    let partition = Partition::unconnected();
-    let link = Arc::clone(partition.link());
-    let entry = QueueEntry {
-        partition,
+fn entry() -> QueueEntry {
+    QueueEntry {
+        partition: Partition::unconnected(),
         handling: Arc::new(HandlerRunner { handler: Never }),
         share: ShareSettings {
             weight: 1,
@@ -45,7 +41,14 @@ fn coordinator() -> Coordinator {
         lease: Duration::from_secs(1),
         retry: Retry::default(),
         time_limit: None,
-    };
+    }
+}
+
+/// A coordinator that attends one queue, on a server that does not exist. Its calls are tasks that
+/// run only while the test awaits.
+fn coordinator() -> Coordinator {
+    let entry = entry();
+    let link = Arc::clone(entry.partition.link());
     let mut coordinator = Coordinator {
         node: "node".to_owned(),
         sender: mpsc::unbounded_channel().0,
@@ -154,4 +157,28 @@ async fn beats_of_a_draining_queue_do_not_cover_its_list() {
     let _removed = node.remove_unconnected();
     node.perform(NUMBER, Action::Beat, Instant::now());
     assert_eq!(node.attention.lists().count(), 0);
+}
+
+#[tokio::test]
+async fn a_queue_is_added_again_only_after_the_leave() {
+    let mut node = coordinator();
+    let _removed = node.remove_unconnected();
+    let refused = node.attend(entry(), None, Instant::now());
+    assert!(
+        refused.is_err_and(|error| error.to_string().contains("still leaving")),
+        "its leave would unregister the node"
+    );
+    node.end_drained();
+    node.reply(Reply::Left);
+    assert!(node.attend(entry(), None, Instant::now()).is_ok());
+}
+
+#[tokio::test]
+async fn without_a_claim_to_make_no_wait_for_handlers_is_left() {
+    let mut node = coordinator();
+    let now = Instant::now();
+    node.gather_until = Some(now);
+    let _removed = node.remove_unconnected();
+    node.dispatch(now);
+    assert_eq!(node.gather_until, None);
 }

@@ -8,7 +8,7 @@ use dueq::{Delivery, Message};
 use tokio::sync::Semaphore;
 
 use crate::support::{
-    HOUR, Running, acking, holding, messages, push_all, seen, setup, stats_until, within,
+    HOUR, Running, acking, holding, messages, push_all, seen, setup, stats_until, until, within,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -27,9 +27,16 @@ async fn graceful_stop_finishes_handlers_and_claims_no_more() -> Result<()> {
         }
     };
     let worker = Running::start(setup.queue.worker().concurrency(10).grace(HOUR), handler);
+    let popping = async || {
+        let clients: String = setup.command(&["CLIENT", "LIST"]).await?;
+        Ok(clients.contains("cmd=blpop"))
+    };
+    until("a blocking pop", popping, |popping| *popping).await?;
     push_all(&setup.queue, messages(10)).await?;
     seen.take(10).await?;
     worker.ask_to_stop();
+    // The stop has reached the node when the connection of its blocking pop is closed.
+    until("the end of the pop", popping, |popping| !popping).await?;
     // The stopping worker has free handlers but must not claim this message.
     push_all(
         &setup.queue,
