@@ -135,8 +135,8 @@ pub(crate) async fn until<T: Debug>(
     }
 }
 
-pub(crate) async fn stats_until(
-    queue: &Queue,
+pub(crate) async fn stats_until<C: dueq::Codec>(
+    queue: &Queue<C>,
     what: &str,
     good: impl Fn(&Stats) -> bool,
 ) -> Result<Stats> {

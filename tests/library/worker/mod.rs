@@ -1,5 +1,6 @@
 //! Workers: sharing a queue, keeping leases, start and stop, many queues, kinds of handlers.
 
+mod attempts;
 mod batches;
 mod handlers;
 #[cfg(feature = "harness")]
@@ -10,3 +11,4 @@ mod patterns;
 mod sharing;
 mod starting;
 mod stopping;
+mod typed;
