@@ -219,7 +219,7 @@ impl Coordinator {
         }
     }
 
-    fn beat(&mut self, number: QueueNumber, now: Instant) {
+    pub(crate) fn beat(&mut self, number: QueueNumber, now: Instant) {
         let is_covered = self.covers(number);
         let is_busy = self.busy.contains(&number);
         let Some(queue) = self.queues.get_mut(&number) else {

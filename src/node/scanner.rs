@@ -18,7 +18,7 @@ use crate::telemetry::events;
 const STEP_PAUSE: Duration = Duration::from_secs(1);
 /// Time from the end of a pass for each pattern to the next, with jitter of a fifth.
 const PASS_PAUSE: Duration = Duration::from_secs(30);
-/// How many queues a pattern attends at most.
+/// How many queues of a pattern a node attends at most.
 const MAX_QUEUES: usize = 10_000;
 
 /// Queues of a pattern.
@@ -27,16 +27,18 @@ pub(crate) struct Found {
     /// The index of the pattern.
     pub(crate) pattern: usize,
     pub(crate) names: BTreeSet<String>,
-    /// Whether these are all queues that a pass over the key space found.
+    /// Whether `names` has every queue of the pattern that earlier reports named and that still
+    /// exists.
     pub(crate) is_complete: bool,
 }
 
 /// Scans for ever, for one pattern after another, and reports what it finds.
 pub(crate) async fn run(lane: Arc<Lane>, patterns: Vec<Pattern>, sender: UnboundedSender<Event>) {
     let mut scanner = Scanner::new(lane, sender, STEP_PAUSE, PASS_PAUSE);
+    let mut attended = vec![BTreeSet::new(); patterns.len()];
     loop {
         for (index, pattern) in patterns.iter().enumerate() {
-            let found = scanner.pass(index, pattern).await;
+            let found = scanner.pass(index, pattern, &mut attended[index]).await;
             scanner.report(found);
         }
         tokio::time::sleep(jittered(scanner.pass_pause)).await;
@@ -73,13 +75,22 @@ impl Scanner {
 
     /// One pass over the key space. New names are reported as soon as they are seen. A failed step
     /// is repeated from its cursor until it succeeds.
-    async fn pass(&mut self, index: usize, pattern: &Pattern) -> Found {
+    ///
+    /// `attended` has the names that earlier passes reported and that still exist. Together with the
+    /// new ones they are at most [`MAX_QUEUES`]: names beyond that are left out until others go.
+    async fn pass(
+        &mut self,
+        index: usize,
+        pattern: &Pattern,
+        attended: &mut BTreeSet<String>,
+    ) -> Found {
         let glob = pattern.meta_glob();
         let mut found = Found {
             pattern: index,
             names: BTreeSet::new(),
             is_complete: true,
         };
+        let mut is_full = false;
         let mut cursor = 0;
         loop {
             tokio::time::sleep_until(self.next_step.into()).await;
@@ -94,28 +105,41 @@ impl Scanner {
             };
             self.failures = 0;
             self.next_step = Instant::now() + self.step_pause;
-            let new = |name: &String| pattern.matches(name) && !found.names.contains(name);
-            let mut names: BTreeSet<_> = step.names.into_iter().filter(new).collect();
-            let room = MAX_QUEUES - found.names.len();
-            let is_full = names.len() > room;
-            if is_full {
-                events::too_many_queues(pattern.text(), MAX_QUEUES);
-                names = names.into_iter().take(room).collect();
-                found.is_complete = false;
+            let mut new = BTreeSet::new();
+            for name in step.names {
+                if !pattern.matches(&name) {
+                    continue;
+                }
+                if !attended.contains(&name) {
+                    if attended.len() >= MAX_QUEUES {
+                        is_full = true;
+                        continue;
+                    }
+                    attended.insert(name.clone());
+                }
+                if found.names.insert(name.clone()) {
+                    new.insert(name);
+                }
             }
-            if !names.is_empty() {
-                found.names.extend(names.iter().cloned());
+            if !new.is_empty() {
                 self.report(Found {
                     pattern: index,
-                    names,
+                    names: new,
                     is_complete: false,
                 });
             }
             cursor = step.cursor;
-            if cursor == 0 || is_full {
-                return found;
+            if cursor == 0 {
+                break;
             }
         }
+        if is_full {
+            events::too_many_queues(pattern.text(), MAX_QUEUES);
+        }
+        if found.is_complete {
+            attended.clone_from(&found.names);
+        }
+        found
     }
 
     /// Delays the next step: with back-off if it may succeed soon, for the time between two passes

@@ -54,9 +54,9 @@ pub(crate) struct WakeUps {
     /// Until when to leave a list out.
     refused: HashMap<QueueNumber, Instant>,
     /// The server allows a pop from each list, but none from several: different ACL rules grant
-    /// them, or they are in different slots of a cluster. From then on, a pop covers the first list
-    /// only; notices report new work of the other queues.
-    one_at_a_time: bool,
+    /// them, or they are in different slots of a cluster. Until this instant, a pop covers the first
+    /// list only; notices report new work of the other queues.
+    one_until: Option<Instant>,
     failures: u32,
 }
 
@@ -69,7 +69,7 @@ impl WakeUps {
             pending: None,
             idle: None,
             refused: HashMap::new(),
-            one_at_a_time: false,
+            one_until: None,
             failures: 0,
         }
     }
@@ -86,7 +86,7 @@ impl WakeUps {
         } else {
             &self.lists
         };
-        let covered = if self.one_at_a_time { 1 } else { lists.len() };
+        let covered = self.one_until.map_or(lists.len(), |_| 1);
         lists
             .iter()
             .filter(|list| !self.refused.contains_key(&list.queue))
@@ -144,10 +144,11 @@ impl WakeUps {
     fn start(&mut self) {
         let now = Instant::now();
         self.refused.retain(|_, until| now < *until);
+        self.one_until = self.one_until.filter(|until| now < *until);
         let refused = &self.refused;
         let readable = self.lists.iter();
         let readable = readable.filter(|list| !refused.contains_key(&list.queue));
-        let most = if self.one_at_a_time { 1 } else { usize::MAX };
+        let most = self.one_until.map_or(usize::MAX, |_| 1);
         self.in_flight = readable.take(most).cloned().collect();
         if self.in_flight.is_empty() {
             return;
@@ -178,7 +179,7 @@ impl WakeUps {
 
     /// Redis serves the first list that has a token: the list served last goes to the end.
     fn pass(&mut self, queue: QueueNumber) {
-        if !self.one_at_a_time
+        if self.one_until.is_none()
             && let Some(index) = self.lists.iter().position(|list| list.queue == queue)
         {
             self.lists.rotate_left(index + 1);
@@ -203,7 +204,9 @@ impl WakeUps {
         if let [first, rest @ ..] = &self.in_flight[..] {
             events::wake_up_failed(&first.queue_name, error);
             let is_joint = matches!(error.code(), Some("NOPERM" | "CROSSSLOT"));
-            self.one_at_a_time |= !rest.is_empty() && is_joint;
+            if !rest.is_empty() && is_joint {
+                self.one_until = Some(until);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::delivery::Delivery;
 use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
-use crate::node::attention::Attention;
+use crate::node::attention::{Attention, MAX_LISTS};
 use crate::node::coordinator::Stop;
 use crate::node::event::Event;
 use crate::node::handler_runner::HandlerRunner;
@@ -18,8 +18,10 @@ use crate::node::slots::NodeSlots;
 use crate::node::tasks::Tasks;
 use crate::node::timers::NodeTimers;
 use crate::node::wakes::WakeUp;
+use crate::protocol::pattern::Pattern;
 
 const NUMBER: QueueNumber = QueueNumber(1);
+const TENTH: Duration = Duration::from_millis(100);
 
 struct Never;
 
@@ -30,8 +32,12 @@ impl HandleOne for Never {
 }
 
 fn entry() -> QueueEntry {
+    entry_of(Partition::unconnected())
+}
+
+fn entry_of(partition: Arc<Partition>) -> QueueEntry {
     QueueEntry {
-        partition: Partition::unconnected(),
+        partition,
         handling: Arc::new(HandlerRunner { handler: Never }),
         share: ShareSettings {
             weight: 1,
@@ -44,11 +50,12 @@ fn entry() -> QueueEntry {
     }
 }
 
-/// A coordinator that attends one queue, on a server that does not exist. Its calls are tasks that
-/// run only while the test awaits.
+/// A coordinator that attends one queue, and those of a pattern, on a server that does not exist.
+/// Its calls are tasks that run only while the test awaits.
 fn coordinator() -> Coordinator {
     let entry = entry();
     let link = Arc::clone(entry.partition.link());
+    let of_pattern = Arc::clone(&link);
     let mut coordinator = Coordinator {
         node: "node".to_owned(),
         sender: mpsc::unbounded_channel().0,
@@ -65,8 +72,14 @@ fn coordinator() -> Coordinator {
         membership: Membership {
             registered: Arc::default(),
             initial: vec![entry],
-            patterns: Vec::new(),
-            silence: Duration::ZERO,
+            patterns: vec![PatternEntry {
+                pattern: Pattern::new("mail-*").expect("a pattern"),
+                attend: Arc::new(move |name| {
+                    let partition = Partition::new(name, Arc::clone(&of_pattern))?;
+                    Ok(entry_of(Arc::new(partition)))
+                }),
+            }],
+            silence: Duration::from_secs(10),
             health: Arc::default(),
             link,
             context: HandlerContext::here(),
@@ -181,4 +194,53 @@ async fn without_a_claim_to_make_no_wait_for_handlers_is_left() {
     let _removed = node.remove_unconnected();
     node.dispatch(now);
     assert_eq!(node.gather_until, None);
+}
+
+/// Queues that a scan found, with these numbers in their names.
+fn found(numbers: std::ops::Range<usize>, is_complete: bool) -> Found {
+    Found {
+        pattern: 0,
+        names: numbers.map(|number| format!("mail-{number:04}")).collect(),
+        is_complete,
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_more_queues_of_a_pattern_join_at_a_pace() {
+    let mut node = coordinator();
+    let start = Instant::now();
+    // The first beat of the named queue.
+    while node.timers.pop(start).is_some() {}
+    node.found(found(0..1_000, false), start);
+    assert_eq!(node.queues.len(), 1 + 1_000);
+    assert_eq!(node.attention.lists().count(), 1, "the named queue");
+    assert_eq!(node.wanting.len(), 1, "a beat must find work first");
+    let mut beats = 0;
+    // `attend` reads no clock, so these instants are exact.
+    for tenth in 1..=10_u32 {
+        let before = beats;
+        while let Some((number, action)) = node.timers.pop(start + tenth * TENTH) {
+            assert_eq!(action, Action::Beat);
+            node.beat(number, start + tenth * TENTH);
+            beats += 1;
+        }
+        assert!((99..=101).contains(&(beats - before)), "{tenth}: {beats}");
+    }
+    assert_eq!(beats, 1_000);
+    assert!(node.attention.lists().count() <= MAX_LISTS);
+}
+
+#[tokio::test]
+async fn a_complete_scan_removes_only_queues_of_its_pattern() {
+    let mut node = coordinator();
+    let now = Instant::now();
+    node.found(found(0..3, false), now);
+    node.found(found(2..4, false), now);
+    assert_eq!(node.membership.numbers.len(), 1 + 4);
+    assert_eq!(node.membership.draining, 0, "the scan is not complete");
+    node.found(found(1..3, true), now);
+    let mut names: Vec<_> = node.membership.numbers.keys().collect();
+    names.sort();
+    assert_eq!(names, ["mail-0001", "mail-0002", "unconnected"]);
+    assert_eq!(node.membership.draining, 2);
 }

@@ -92,9 +92,9 @@ async fn a_pass_reports_new_names_at_once_and_all_at_its_end() {
             _ => reply(0, named(&["mail-b"])),
         })
         .await;
-    let mail = pattern("mail-*");
+    let (mail, mut attended) = (pattern("mail-*"), BTreeSet::new());
     assert_eq!(
-        scanner.pass(0, &mail).await,
+        scanner.pass(0, &mail, &mut attended).await,
         found(&["mail-a", "mail-b"], true)
     );
     assert_eq!(
@@ -102,7 +102,8 @@ async fn a_pass_reports_new_names_at_once_and_all_at_its_end() {
         [found(&["mail-a"], false), found(&["mail-b"], false)]
     );
     assert_eq!(cursors(&scans), ["0", "7", "9"]);
-    assert_eq!(scanner.pass(0, &mail).await, found(&["mail-b"], true));
+    let next = scanner.pass(0, &mail, &mut attended).await;
+    assert_eq!(next, found(&["mail-b"], true));
 }
 
 #[tokio::test]
@@ -111,7 +112,8 @@ async fn the_passes_of_all_patterns_share_one_pace() {
     let (mut scanner, _events, _server, scans) =
         scanner(pause, |scan| reply((scan as u64 + 1) % 2, named(&[]))).await;
     for text in ["a-*", "b-*", "c-*"] {
-        scanner.pass(0, &pattern(text)).await;
+        let mut attended = BTreeSet::new();
+        scanner.pass(0, &pattern(text), &mut attended).await;
     }
     let scans = scans.lock().expect("no panic");
     assert_eq!(scans.len(), 6);
@@ -130,23 +132,45 @@ async fn a_failed_step_is_repeated_from_its_cursor() {
             _ => reply(0, named(&["b"])),
         })
         .await;
-    let pass = scanner.pass(0, &pattern("*")).await;
+    let pass = scanner.pass(0, &pattern("*"), &mut BTreeSet::new()).await;
     assert_eq!(pass, found(&["a", "b"], false));
     assert_eq!(cursors(&scans), ["0", "7", "7", "7"]);
 }
 
+/// The names of these queues.
+fn numbered(numbers: impl Iterator<Item = usize>) -> impl Iterator<Item = String> {
+    numbers.map(|number| format!("q-{number:05}"))
+}
+
 #[tokio::test]
-async fn a_pass_that_finds_too_many_queues_is_not_complete() {
+async fn all_passes_together_report_no_more_than_the_limit() {
     let (mut scanner, mut events, _server, scans) = scanner(Duration::from_millis(1), |scan| {
-        let first = scan * 6_000;
-        let numbers = first..first + 6_000;
-        reply(scan as u64 + 1, numbers.map(|number| format!("q-{number}")))
+        let next = scan as u64 + 1;
+        match scan {
+            0 | 1 => reply(next, numbered(scan * 6_000..scan * 6_000 + 6_000)),
+            2 => reply(0, numbered(12_000..13_000)),
+            // The next pass sees other queues first. Of those it reported, 100 are gone.
+            3 => reply(next, numbered(12_000..20_000)),
+            4 => reply(0, numbered(100..12_000)),
+            _ => reply(0, numbered(100..20_000)),
+        }
     })
     .await;
-    let pass = scanner.pass(0, &pattern("q-*")).await;
-    assert_eq!((pass.names.len(), pass.is_complete), (MAX_QUEUES, false));
-    assert_eq!(cursors(&scans), ["0", "1"], "the pass ended");
-    let reported = reported(&mut events);
-    let sizes: Vec<_> = reported.iter().map(|found| found.names.len()).collect();
-    assert_eq!(sizes, [6_000, 4_000]);
+    let (all, mut attended) = (pattern("q-*"), BTreeSet::new());
+    let first = scanner.pass(0, &all, &mut attended).await;
+    assert!(first.is_complete);
+    assert!(first.names.iter().cloned().eq(numbered(0..MAX_QUEUES)));
+    assert_eq!(cursors(&scans), ["0", "1", "2"], "the pass goes on");
+    let reported_sizes = |events: &mut UnboundedReceiver<Event>| -> Vec<_> {
+        let reported = reported(events);
+        reported.iter().map(|found| found.names.len()).collect()
+    };
+    assert_eq!(reported_sizes(&mut events), [6_000, 4_000]);
+    let second = scanner.pass(0, &all, &mut attended).await;
+    assert!(second.is_complete);
+    assert!(second.names.iter().cloned().eq(numbered(100..MAX_QUEUES)));
+    assert_eq!(reported_sizes(&mut events), [9_900], "none of the others");
+    let third = scanner.pass(0, &all, &mut attended).await;
+    assert_eq!(third.names.len(), MAX_QUEUES, "others take their places");
+    assert_eq!(attended, third.names);
 }

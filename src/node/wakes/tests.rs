@@ -93,7 +93,13 @@ async fn lists_of_different_acl_rules_are_popped_one_at_a_time() {
         server.command(&["RPUSH", key, "1"]).expect("a token");
     }
     assert_eq!(wakes.wait().await, token(1));
-    assert!(wakes.covers(QueueNumber(1)));
+    assert!(wakes.covers(QueueNumber(1)) && !wakes.covers(QueueNumber(2)));
+    // One rule grants both now. After the pause, a pop covers both again.
+    let rules = ["ACL", "SETUSER", "limited", "+blpop", "~*"];
+    server.command(&rules).expect("a user");
+    wakes.one_until = Some(Instant::now());
+    assert_eq!(wakes.wait().await, token(2));
+    assert!(wakes.covers(QueueNumber(1)) && wakes.covers(QueueNumber(2)));
 }
 
 /// A server that answers BLPOP with a token of the first list, and counts the pops.
