@@ -87,7 +87,12 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Result<Request> {
 }
 
 fn post(server: &str, url: &str, more: &[&str]) -> Result<Dueq> {
-    let args = [&["work", "orders", "--http", url, "--allow-private"], more].concat();
+    post_of("orders", server, url, more)
+}
+
+/// Posts the messages of a queue, or of a pattern.
+fn post_of(name: &str, server: &str, url: &str, more: &[&str]) -> Result<Dueq> {
+    let args = [&["work", name, "--http", url, "--allow-private"], more].concat();
     Dueq::run(command(server, &args).env(
         "DUEQ_WEBHOOK_SECRET",
         format!("whsec_{}", STANDARD.encode(SECRET)),
@@ -132,6 +137,24 @@ async fn posted_signature_can_be_verified() -> Result<()> {
         assert_eq!(request.headers["webhook-signature"], expected);
     }
     stats(&orders, "2 acks", |stats| stats.acked == 2).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn posts_and_batches_of_a_pattern_name_the_queue() -> Result<()> {
+    for batch in [&[][..], &["--batch", "2", "--linger", "1ms"]] {
+        let (server, orders) = queue("orders-de").await?;
+        orders.push_message(Message::new("x").id("a")).await?;
+        let mut receiver = Receiver::start(&["200 OK"]).await?;
+        let _worker = post_of("orders-*", &server.url(), &receiver.url, batch)?;
+        let request = receiver.request().await?;
+        assert_eq!(request.headers["dueq-queue"], "orders-de");
+        if !batch.is_empty() {
+            let body: serde_json::Value = serde_json::from_slice(&request.body)?;
+            assert_eq!(body[0]["queue"], "orders-de");
+        }
+        stats(&orders, "1 ack", |stats| stats.acked == 1).await?;
+    }
     Ok(())
 }
 

@@ -7,4 +7,5 @@ mod hostile;
 mod http;
 mod log;
 mod print;
+mod queues;
 mod support;

@@ -15,9 +15,9 @@ use crate::{output, time};
 const QUOTED: usize = 100;
 
 /// A message as an object: queue, id, attempt, due_ms and payload.
-pub(super) fn object(queue: &str, delivery: &Delivery) -> Value {
+pub(super) fn object(delivery: &Delivery) -> Value {
     let mut object = output::id_fields(delivery.id_bytes());
-    object.insert("queue".to_owned(), queue.into());
+    object.insert("queue".to_owned(), delivery.queue().into());
     object.insert("attempt".to_owned(), delivery.attempt().into());
     object.insert("due_ms".to_owned(), delivery.due_ms().into());
     if let Some(trace_parent) = delivery.trace_parent() {
@@ -28,18 +28,18 @@ pub(super) fn object(queue: &str, delivery: &Delivery) -> Value {
 }
 
 /// The messages as lines of JSON.
-pub(super) fn lines(queue: &str, deliveries: &[Delivery]) -> Vec<u8> {
+pub(super) fn lines(deliveries: &[Delivery]) -> Vec<u8> {
     let mut lines = Vec::new();
     for delivery in deliveries {
-        lines.extend_from_slice(output::json(&object(queue, delivery)).as_bytes());
+        lines.extend_from_slice(output::json(&object(delivery)).as_bytes());
         lines.push(b'\n');
     }
     lines
 }
 
 /// The messages as an array of JSON.
-pub(super) fn array(queue: &str, deliveries: &[Delivery]) -> Vec<u8> {
-    let objects = deliveries.iter().map(|delivery| object(queue, delivery));
+pub(super) fn array(deliveries: &[Delivery]) -> Vec<u8> {
+    let objects = deliveries.iter().map(object);
     Value::Array(objects.collect()).to_string().into_bytes()
 }
 

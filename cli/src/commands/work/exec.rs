@@ -64,8 +64,8 @@ impl Exec {
         self.running.wait().await;
     }
 
-    pub(super) async fn handle(&self, queue: &str, delivery: &Delivery) -> Settlement {
-        let mut command = self.command(queue);
+    pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
+        let mut command = self.command(delivery.queue());
         if let Some(trace_parent) = delivery.trace_parent() {
             command.env("TRACEPARENT", trace_parent);
         }
@@ -84,16 +84,12 @@ impl Exec {
     }
 
     /// Runs the command for a batch: one settlement for each delivery, in their order.
-    pub(super) async fn handle_batch(
-        &self,
-        queue: &str,
-        deliveries: &[Delivery],
-    ) -> Vec<Settlement> {
-        let mut command = self.command(queue);
+    pub(super) async fn handle_batch(&self, deliveries: &[Delivery]) -> Vec<Settlement> {
+        let mut command = self.command(queue_of(deliveries));
         command
             .env("DUEQ_BATCH", deliveries.len().to_string())
             .stdout(Stdio::piped());
-        let input = batch::lines(queue, deliveries);
+        let input = batch::lines(deliveries);
         let all = match self.run(command, input, deliveries).await {
             Ok(exited) if exited.status.success() => {
                 let ids: Vec<&[u8]> = deliveries.iter().map(Delivery::id_bytes).collect();
@@ -184,6 +180,11 @@ fn shown_ids(deliveries: &[Delivery]) -> String {
         0 | 1 => first.into_owned(),
         count => format!("{first} and {} more", count - 1),
     }
+}
+
+/// The queue of a batch: its deliveries come from one.
+pub(super) fn queue_of(deliveries: &[Delivery]) -> &str {
+    deliveries.first().map(Delivery::queue).unwrap_or_default()
 }
 
 /// Completes when no lease of these is left.
@@ -374,7 +375,7 @@ mod tests {
         let command = format!("sleep 1000 & echo $$ > {file}.part; mv {file}.part {file}; wait");
         let exec = Exec::new(command, None, CancellationToken::new())?;
 
-        let mut handler = Box::pin(exec.handle("orders", &delivery));
+        let mut handler = Box::pin(exec.handle(&delivery));
         let group = loop {
             tokio::select! {
                 settlement = &mut handler => anyhow::bail!("it ended: {settlement:?}"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dueq::{Batch, Delivery, Queue, Settlement, Worker, in_batches};
+use dueq::{Batch, Client, Delivery, Settlement, Worker, in_batches};
 
 use crate::commands::work::plan::Served;
 use crate::commands::work::{exec, http, print};
@@ -17,28 +17,28 @@ pub(super) enum Handler {
 }
 
 impl Handler {
-    async fn handle(&self, queue: &str, delivery: &Delivery) -> Settlement {
+    async fn handle(&self, delivery: &Delivery) -> Settlement {
         let settlement = match self {
-            Self::Exec(exec) => exec.handle(queue, delivery).await,
-            Self::Http(http) => http.handle(queue, delivery).await,
-            Self::Print(print) => print.handle(queue, delivery),
+            Self::Exec(exec) => exec.handle(delivery).await,
+            Self::Http(http) => http.handle(delivery).await,
+            Self::Print(print) => print.handle(delivery),
         };
-        log_failure(queue, delivery, &settlement);
+        log_failure(delivery, &settlement);
         settlement
     }
 
     /// Handles the messages that never failed together, and each of the others alone: one that
     /// fails again then charges no other.
-    async fn handle_batch(&self, queue: &str, deliveries: &[Delivery]) -> Vec<Settlement> {
+    async fn handle_batch(&self, deliveries: &[Delivery]) -> Vec<Settlement> {
         let is_new = |delivery: &&Delivery| delivery.attempt() == 1;
         let new: Vec<Delivery> = deliveries.iter().filter(is_new).cloned().collect();
-        let mut of_new = self.handle_together(queue, &new).await.into_iter();
+        let mut of_new = self.handle_together(&new).await.into_iter();
         let mut settlements = Vec::with_capacity(deliveries.len());
         for delivery in deliveries {
             let settlement = if delivery.attempt() == 1 {
                 of_new.next()
             } else {
-                self.handle_together(queue, std::slice::from_ref(delivery))
+                self.handle_together(std::slice::from_ref(delivery))
                     .await
                     .pop()
             };
@@ -53,56 +53,66 @@ impl Handler {
         settlements
     }
 
-    async fn handle_together(&self, queue: &str, deliveries: &[Delivery]) -> Vec<Settlement> {
+    async fn handle_together(&self, deliveries: &[Delivery]) -> Vec<Settlement> {
         if deliveries.is_empty() {
             return Vec::new();
         }
         let settlements = match self {
-            Self::Exec(exec) => exec.handle_batch(queue, deliveries).await,
-            Self::Http(http) => http.handle_batch(queue, deliveries).await,
+            Self::Exec(exec) => exec.handle_batch(deliveries).await,
+            Self::Http(http) => http.handle_batch(deliveries).await,
             // --batch conflicts with --print.
             Self::Print(print) => {
-                let print = |delivery| print.handle(queue, delivery);
+                let print = |delivery| print.handle(delivery);
                 deliveries.iter().map(print).collect()
             }
         };
         for (delivery, settlement) in deliveries.iter().zip(&settlements) {
-            log_failure(queue, delivery, settlement);
+            log_failure(delivery, settlement);
         }
         settlements
     }
 }
 
-/// Adds a queue with its handler to the worker.
+/// Adds a queue or a pattern with its handler to the worker.
 pub(super) fn serving(
     worker: Worker,
-    queue: &Queue,
+    client: &Client,
     served: &Served,
     batch: Option<(usize, Duration)>,
     handler: &Arc<Handler>,
-) -> Worker {
-    let (name, handler): (Arc<str>, _) = (queue.name().into(), Arc::clone(handler));
-    let Some((max, linger)) = batch else {
-        return worker.queue_with(queue, served.share, move |delivery: Delivery| {
-            let (name, handler) = (Arc::clone(&name), Arc::clone(&handler));
-            async move { handler.handle(&name, &delivery).await }
-        });
+) -> Result<Worker, dueq::Error> {
+    let (name, share) = (&*served.name, served.share);
+    let (one, together) = (Arc::clone(handler), Arc::clone(handler));
+    let one = move |delivery: Delivery| {
+        let handler = Arc::clone(&one);
+        async move { handler.handle(&delivery).await }
     };
-    let handler = move |batch: Batch<Vec<u8>>| {
-        let (name, handler) = (Arc::clone(&name), Arc::clone(&handler));
+    let together = move |batch: Batch<Vec<u8>>| {
+        let handler = Arc::clone(&together);
         async move {
             let deliveries: Vec<Delivery> =
                 batch.into_iter().map(|(_, delivery)| delivery).collect();
-            handler.handle_batch(&name, &deliveries).await
+            handler.handle_batch(&deliveries).await
         }
     };
-    worker.queue_with(queue, served.share, in_batches(max, linger, handler))
+    Ok(match (served.is_pattern, batch) {
+        (false, None) => worker.queue_with(&client.queue(name)?, share, one),
+        (true, None) => worker.pattern_with(&client.pattern(name)?, share, one),
+        (false, Some((max, linger))) => {
+            let together = in_batches(max, linger, together);
+            worker.queue_with(&client.queue(name)?, share, together)
+        }
+        (true, Some((max, linger))) => {
+            let together = in_batches(max, linger, together);
+            worker.pattern_with(&client.pattern(name)?, share, together)
+        }
+    })
 }
 
-fn log_failure(queue: &str, delivery: &Delivery, settlement: &Settlement) {
+fn log_failure(delivery: &Delivery, settlement: &Settlement) {
     let Settlement::Retry { error, .. } = settlement else {
         return;
     };
-    let (id, attempt) = (delivery.id(), delivery.attempt());
+    let (queue, id, attempt) = (delivery.queue(), delivery.id(), delivery.attempt());
     tracing::warn!(name: log::ATTEMPT_FAILED, target: "dueq", queue, %id, attempt, error, "an attempt failed");
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::work::address::{self, PublicOnly};
 use crate::commands::work::batch;
-use crate::commands::work::exec::all_lost;
+use crate::commands::work::exec::{all_lost, queue_of};
 use crate::commands::work::signature::Secrets;
 use crate::output::{self, Usage};
 
@@ -61,10 +61,10 @@ impl Http {
         })
     }
 
-    pub(super) async fn handle(&self, queue: &str, delivery: &Delivery) -> Settlement {
+    pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
         let (id, payload) = (header_id(delivery.id_bytes()), delivery.payload().to_vec());
         tokio::select! {
-            settlement = self.post(queue, &id, payload, delivery.trace_parent()) => settlement,
+            settlement = self.post(delivery.queue(), &id, payload, delivery.trace_parent()) => settlement,
             // Neither is the receiver's failure. A message with a lost lease is not settled at all.
             () = self.over.cancelled() => Settlement::Release,
             () = delivery.lost() => Settlement::Release,
@@ -72,14 +72,10 @@ impl Http {
     }
 
     /// Posts a batch as one array: one settlement for each delivery.
-    pub(super) async fn handle_batch(
-        &self,
-        queue: &str,
-        deliveries: &[Delivery],
-    ) -> Vec<Settlement> {
-        let (id, payload) = (batch_id(deliveries), batch::array(queue, deliveries));
+    pub(super) async fn handle_batch(&self, deliveries: &[Delivery]) -> Vec<Settlement> {
+        let (id, payload) = (batch_id(deliveries), batch::array(deliveries));
         let all = tokio::select! {
-            settlement = self.post(queue, &id, payload, None) => settlement,
+            settlement = self.post(queue_of(deliveries), &id, payload, None) => settlement,
             () = self.over.cancelled() => Settlement::Release,
             () = all_lost(deliveries) => Settlement::Release,
         };

@@ -41,11 +41,18 @@ Runs a worker: it claims messages when they become due, and handles each by --ex
 dies, another one handles its messages again. So handling a message twice must do no harm; its id is
 the same each time.
 
+A PATTERN stands for all queues whose names match, also for those that are created later: * for any
+characters, ? for one. Quote it, so that the shell leaves it alone. The worker scans the server for
+them about every 30 s, so it finds a new queue that late. Its weight and --max are those of each
+queue that it finds. A queue that is also named keeps its own; of several patterns, the first that
+finds a queue keeps it. A pattern takes no --reserve and no --max-attempts.
+
 Several queues share the handlers of --concurrency. The next free handler goes to the queue with a
 due message and the least running handlers for its weight: with orders=6 mails=3 bulk=1, while all
 have due messages, 60, 30 and 10 of 100 running handlers. --reserve keeps handlers for one queue.
---strict serves the queues in the order of the command line instead, except that a queue whose
-oldest due message waits longer than MAX_WAIT gets the next free handler.
+--strict serves the queues in the order of the command line instead, those of patterns last in the
+order in which they are found. A queue whose oldest due message waits longer than MAX_WAIT still
+gets the next free handler.
 
 --exec runs the command by sh -c for each message.
   Input: the payload is the standard input. The environment has DUEQ_ID, DUEQ_ATTEMPT (1 is the
@@ -96,12 +103,13 @@ gives the rest back without counting an attempt. A second signal ends the grace.
 Examples:
   dueq work orders --print --json | jq .id
   dueq work critical=6 bulk=1 --reserve critical=2 --max bulk=16 --print
+  dueq work orders=6 'mail-*' --max 'mail-*=4' --exec './handle \"$DUEQ_QUEUE\"'
   dueq work orders --exec './index-orders' --batch 100 --linger 200ms
   dueq work orders --exec 'jq -r .email | xargs ./rate-order \"$DUEQ_ID\"' --concurrency 8 --timeout 1m
   dueq work orders --http https://example.com/hooks/orders --secret-file secret --max-attempts 8")]
 pub(crate) struct Work {
-    /// The queues, each with its weight: a number from 1, by default 1
-    #[arg(required = true, value_name = "NAME[=WEIGHT]")]
+    /// The queues, or patterns such as 'mail-*', each with its weight: a number from 1, by default 1
+    #[arg(required = true, value_name = "NAME_OR_PATTERN[=WEIGHT]")]
     queues: Vec<String>,
     #[command(flatten)]
     how: How,
@@ -134,9 +142,9 @@ pub(crate) struct Work {
     /// How long an attempt may take before it fails [default: no limit for --exec, 30s for --http]
     #[arg(long, value_parser = limit, conflicts_with = "print")]
     timeout: Option<Duration>,
-    /// Set the limit of the queues, for all their workers: a message is dead after N failed attempts. A
-    /// message that was pushed with its own limit keeps that [default: the queue's limit, which is
-    /// 20 if never set]
+    /// Set the limit of the named queues, for all their workers: a message is dead after N failed
+    /// attempts. A message that was pushed with its own limit keeps that. Not with a pattern: use
+    /// dueq configure for its queues [default: the queue's limit, which is 20 if never set]
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// The delay after the first failed attempt
@@ -220,12 +228,13 @@ impl Work {
         })?;
         for served in &plan.served {
             dueq::queue_keys(&served.name)?;
-            if served.is_pattern {
-                let name = output::visible(served.name.as_bytes());
-                anyhow::bail!(Usage(format!(
-                    "{name} is a pattern, and this version serves only queues that are named"
-                )));
-            }
+        }
+        if let (Some(_), Some(pattern)) = (self.max_attempts, plan.pattern()) {
+            let pattern = output::visible(pattern.as_bytes());
+            anyhow::bail!(Usage(format!(
+                "--max-attempts sets the limit of queues that are named, and {pattern} is a pattern; \
+                 set the limit of each of its queues: dueq configure NAME --max-attempts N"
+            )));
         }
         let (stop, over) = (CancellationToken::new(), CancellationToken::new());
         let handler = Arc::new(match self.how {
@@ -262,6 +271,9 @@ impl Work {
         let batch = self.batch.map(|max| (max, self.linger));
         let mut worker = client.worker();
         for served in &plan.served {
+            worker = serving(worker, &client, served, batch, &handler)?;
+        }
+        for served in plan.served.iter().filter(|served| !served.is_pattern) {
             let queue = match plan.is_plural() {
                 true => client.queue(&served.name)?,
                 false => common.queue_of(&client, &served.name)?,
@@ -274,7 +286,6 @@ impl Work {
                     .configure(Limits::new().max_attempts(max_attempts))
                     .await?;
             }
-            worker = serving(worker, &queue, served, batch, &handler);
         }
 
         announce(common, &client, &plan, self.concurrency, self.lease);

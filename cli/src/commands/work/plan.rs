@@ -107,6 +107,12 @@ impl Plan {
         self.served.len() > 1 || self.served.iter().any(|served| served.is_pattern)
     }
 
+    /// The first pattern.
+    pub(super) fn pattern(&self) -> Option<&str> {
+        let pattern = self.served.iter().find(|served| served.is_pattern);
+        pattern.map(|served| &*served.name)
+    }
+
     /// The queues and patterns for people.
     pub(super) fn shown(&self) -> String {
         visible(self.names().join(", ").as_bytes())

@@ -35,11 +35,11 @@ impl Print {
 
     /// Prints and acks the message. If it cannot be printed, releases it and all later ones,
     /// without counting an attempt, and stops the worker.
-    pub(super) fn handle(&self, queue: &str, delivery: &Delivery) -> Settlement {
+    pub(super) fn handle(&self, delivery: &Delivery) -> Settlement {
         if self.failure.get().is_some() {
             return Settlement::Release;
         }
-        match self.print(queue, delivery) {
+        match self.print(delivery) {
             Ok(()) => Settlement::Ack,
             Err(error) => {
                 let _ = self.failure.set(error);
@@ -49,7 +49,8 @@ impl Print {
         }
     }
 
-    fn print(&self, queue: &str, delivery: &Delivery) -> io::Result<()> {
+    fn print(&self, delivery: &Delivery) -> io::Result<()> {
+        let queue = delivery.queue();
         let lateness_ms = delivery.lateness().as_micros() as f64 / 1_000.0;
         if !self.json {
             let (id, payload) = (
