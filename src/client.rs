@@ -108,11 +108,11 @@ impl Client {
     /// [metrics](Queue::metrics), whatever their codec, if one of them lives on or the name is among
     /// the last 64 that were asked for.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
-    /// let receipt = client.queue("orders")?.push("rate it").await?;
-    /// # Ok(())
-    /// # }
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// let orders = client.queue("orders")?;
+    /// orders.push("rate it").id("order:42").await?;
+    /// # });
     /// ```
     pub fn queue(&self, name: &str) -> Result<Queue, Error> {
         self.queue_with(name, Bytes)
@@ -120,14 +120,13 @@ impl Client {
 
     /// As [`queue`](Client::queue), with values of `T` as JSON.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// use std::collections::BTreeMap;
     ///
     /// let scores = client.queue_of::<BTreeMap<String, u32>>("scores")?;
     /// scores.push(BTreeMap::from([("order:42".to_owned(), 5)])).await?;
-    /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub fn queue_of<T>(&self, name: &str) -> Result<Queue<Json<T>>, Error>
     where
@@ -138,12 +137,11 @@ impl Client {
 
     /// As [`queue`](Client::queue), with the values of this codec.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// let numbers = client.queue_with("numbers", dueq::Json::<u64>::default())?;
     /// numbers.push(42_u64).await?;
-    /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub fn queue_with<C: Codec>(&self, name: &str, codec: C) -> Result<Queue<C>, Error> {
         let partition = self.queues.partition(name, &self.link)?;
@@ -153,6 +151,17 @@ impl Client {
     /// The same client with this [`Durability`] for its queues, unless a queue or a message sets
     /// another. It shares the connections of this one. Queues that were made before keep their
     /// durability.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// use dueq::Durability;
+    /// use std::time::Duration;
+    ///
+    /// let replicas = 1;
+    /// let safe = client.durability(Durability::Replicated { replicas, timeout: Duration::from_secs(1) });
+    /// let orders = safe.queue("orders")?;
+    /// # });
+    /// ```
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -162,6 +171,13 @@ impl Client {
     /// The names of all queues on the server, sorted. It scans the whole key space in small steps:
     /// use it for inspection, not in a loop. A queue that is created or deleted meanwhile may or
     /// may not be listed.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// client.queue("orders")?.push("rate it").await?;
+    /// assert_eq!(client.queues().await?, ["orders"]);
+    /// # });
+    /// ```
     pub async fn queues(&self) -> Result<Vec<String>, Error> {
         let (mut names, mut cursor) = (BTreeSet::new(), 0);
         let glob = keys::meta_glob("*");
@@ -178,11 +194,26 @@ impl Client {
     /// How many connections this client has opened since it was made. It opens one for each of four
     /// kinds of calls at the first such call, one for each queue and durability besides `Memory`,
     /// and two for each worker. Any more have replaced lost ones.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// let before = client.connections_opened();
+    /// client.queue("orders")?.push("rate it").await?;
+    /// assert!(client.connections_opened() > before);
+    /// # });
+    /// ```
     pub fn connections_opened(&self) -> u64 {
         self.link.connector().opened()
     }
 
     /// The address of the server as far as it is known: `HOST:PORT`, without user and password.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// println!("connected to {}", client.address());
+    /// # assert!(client.address().starts_with("127.0.0.1:"));
+    /// # });
+    /// ```
     pub fn address(&self) -> String {
         self.link.connector().address()
     }

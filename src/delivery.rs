@@ -1,22 +1,18 @@
 //! A claimed message, under a lease.
 
 mod accessors;
+mod settle;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use crate::batch::{BatchVerb, Batcher, Item, OfClaim};
-use crate::error::Error;
-use crate::model::due::Due;
-use crate::model::outcomes::{Extended, Retried, Settled};
+use crate::batch::OfClaim;
 use crate::partition::Partition;
-use crate::protocol::limits;
 use crate::protocol::results::claim::Granted;
-use crate::server::patience::Repeat;
 use crate::telemetry::events::{self, Subject};
 use crate::telemetry::metrics::Count;
 
@@ -96,6 +92,12 @@ impl Delivery {
 
     /// Whether the lease is known to be lost. Then another consumer may have the message, and no
     /// settlement acts.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// assert!(!delivery.is_lost());
+    /// # });
+    /// ```
     pub fn is_lost(&self) -> bool {
         self.0.lost.load(Ordering::Acquire)
     }
@@ -105,73 +107,24 @@ impl Delivery {
     ///
     /// Only a worker watches the lease, so only its deliveries report the loss without a
     /// settlement.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// tokio::select! {
+    ///     () = delivery.lost() => println!("another worker may have {}", delivery.id()),
+    ///     () = send_mail() => {
+    ///         delivery.ack().await?;
+    ///     }
+    /// }
+    /// # async fn send_mail() {}
+    /// # });
+    /// ```
     pub async fn lost(&self) {
         // Created before the check below, so that a loss between the two is not missed.
         let loss = self.0.loss.notified();
         if !self.is_lost() {
             loss.await;
         }
-    }
-
-    /// Done: removes the message.
-    ///
-    /// Like every settlement, the library repeats it for up to 10 s while Redis is away. A dropped
-    /// future may or may not have acted.
-    pub async fn ack(&self) -> Result<Settled, Error> {
-        self.settle(&self.0.partition.settlers().ack, []).await
-    }
-
-    /// The ack of a worker: it lingers up to 1 ms to share a call with others.
-    pub(crate) async fn ack_behind(&self) -> Result<Settled, Error> {
-        self.settle(&self.0.partition.settlers().ack_lingering, [])
-            .await
-    }
-
-    /// Done for this time: the message is due again at `due`, with no attempts counted. For
-    /// recurring messages.
-    pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
-        let due = due.into().encode()?;
-        self.settle(&self.0.partition.settlers().again, [due.into_bytes()])
-            .await
-    }
-
-    /// Failed: the message is due again after `after`, with one failure more, and `error` (its
-    /// first 1,024 bytes) is stored beside it. If that was its last attempt, the message is dead.
-    pub async fn retry(&self, after: Duration, error: &str) -> Result<Retried, Error> {
-        let _settling = self.settling();
-        let after = Due::from(after)
-            .encode()?
-            .trim_start_matches('+')
-            .as_bytes()
-            .to_vec();
-        let rest = [after, error.as_bytes().to_vec()];
-        let retry = &self.0.partition.settlers().retry;
-        let outcome = self.submit(retry, rest).await?;
-        self.close(outcome == Retried::Lost);
-        Ok(outcome)
-    }
-
-    /// Not done: the message is due at once, and no attempt is counted.
-    pub async fn release(&self) -> Result<Settled, Error> {
-        self.settle(&self.0.partition.settlers().release, []).await
-    }
-
-    /// Failed for good: the message is dead, with `reason` (its first 1,024 bytes) beside it, until
-    /// an operator requeues it.
-    pub async fn bury(&self, reason: &str) -> Result<Settled, Error> {
-        self.settle(
-            &self.0.partition.settlers().bury,
-            [reason.as_bytes().to_vec()],
-        )
-        .await
-    }
-
-    /// Makes the lease end `lease` (1 ms to a day) from now, unless it already ends later. Returns
-    /// when it ends.
-    pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
-        let lease_ms = limits::lease_ms(lease)?.to_string();
-        let extend = &self.0.partition.settlers().extend;
-        self.submit(extend, [lease_ms.into_bytes()]).await
     }
 
     /// A delivery whose server does not exist.
@@ -242,43 +195,6 @@ impl Delivery {
             self.0.partition.meters().add(Count::LeaseLost);
             events::lease_lost(self.subject(), why);
             self.0.loss.notify_waiters();
-        }
-    }
-
-    async fn settle<V, const N: usize>(
-        &self,
-        batcher: &Batcher<V>,
-        rest: [Vec<u8>; N],
-    ) -> Result<Settled, Error>
-    where
-        V: BatchVerb<Output = Settled>,
-    {
-        let _settling = self.settling();
-        let outcome = self.submit(batcher, rest).await?;
-        self.close(outcome == Settled::Lost);
-        Ok(outcome)
-    }
-
-    async fn submit<V: BatchVerb, const N: usize>(
-        &self,
-        batcher: &Batcher<V>,
-        rest: [Vec<u8>; N],
-    ) -> Result<V::Output, Error> {
-        let granted: Arc<dyn OfClaim> = Arc::clone(&self.0) as _;
-        batcher
-            .submit(Item {
-                granted: Some(granted),
-                args: rest.into(),
-                // The fencing token makes it safe: a settlement that acted does not act again.
-                repeat: Repeat::Harmless,
-            })
-            .await
-    }
-
-    fn close(&self, lost: bool) {
-        self.0.settled.store(true, Ordering::SeqCst);
-        if lost {
-            self.lose("a settlement found it gone");
         }
     }
 }

@@ -61,6 +61,14 @@ impl Functions {
 
 impl Client {
     /// Which Functions library the server has; in a cluster, the oldest of all primaries.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// use dueq::Functions;
+    ///
+    /// assert_eq!(client.functions().await?, Functions::Absent);
+    /// # });
+    /// ```
     pub async fn functions(&self) -> Result<Functions, Error> {
         let mut oldest = None;
         for lane in self.link().control.of_primaries().await? {
@@ -77,6 +85,15 @@ impl Client {
     /// restart: Redis stores functions with its data and copies them to replicas, but not to
     /// primaries that join a cluster later. This crate itself does not use them. Harmless to
     /// repeat. If it fails halfway through a cluster, some primaries have the library.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// use dueq::Functions;
+    ///
+    /// client.load_functions().await?;
+    /// assert_eq!(client.functions().await?, Functions::Current);
+    /// # });
+    /// ```
     pub async fn load_functions(&self) -> Result<Functions, Error> {
         let before = self.functions().await?;
         for lane in self.link().control.of_primaries().await? {

@@ -13,25 +13,43 @@ impl Delivery {
     /// The name of the message's queue.
     ///
     /// ```
-    /// # fn handle(delivery: dueq::Delivery) {
-    /// println!("{} of {}", delivery.id(), delivery.queue());
-    /// # }
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// assert_eq!(delivery.queue(), "orders");
+    /// # });
     /// ```
     pub fn queue(&self) -> &str {
         self.0.partition.queue_name()
     }
 
     /// The message's id as text; bytes that are no UTF-8 are replaced.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// assert_eq!(delivery.id(), "order:42");
+    /// # });
+    /// ```
     pub fn id(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0.id)
     }
 
     /// The message's id as it was pushed.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// assert_eq!(delivery.id_bytes(), b"order:42");
+    /// # });
+    /// ```
     pub fn id_bytes(&self) -> &[u8] {
         &self.0.id
     }
 
     /// The payload, byte for byte as it was pushed.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// assert_eq!(delivery.payload(), b"42");
+    /// # });
+    /// ```
     pub fn payload(&self) -> &[u8] {
         &self.0.payload
     }
@@ -41,6 +59,16 @@ impl Delivery {
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not the JSON of a `T`:
     /// usually a reason to [`bury`](Delivery::bury) the message.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// match delivery.json::<u64>() {
+    ///     Ok(order) => println!("five stars for order {order}"),
+    ///     Err(error) => drop(delivery.bury(&error.to_string()).await?),
+    /// }
+    /// # assert_eq!(delivery.json::<u64>()?, 42);
+    /// # });
+    /// ```
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.0.payload).map_err(|error| {
             Error::invalid(format!(
@@ -51,6 +79,13 @@ impl Delivery {
     }
 
     /// Which attempt this is: 1, and one more for each failure and each crash before it.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// println!("{}: attempt {}", delivery.id(), delivery.attempt());
+    /// # assert_eq!(delivery.attempt(), 1);
+    /// # });
+    /// ```
     pub fn attempt(&self) -> u32 {
         self.0.attempt
     }
@@ -59,12 +94,14 @@ impl Delivery {
     /// queue's, counts failures and no crashes.
     ///
     /// ```
-    /// # async fn handle(delivery: dueq::Delivery) -> Result<(), dueq::Error> {
-    /// if delivery.is_last_attempt() {
-    ///     println!("{}: no further attempt after this one", delivery.id());
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// orders.push("charge the card").max_attempts(1).await?;
+    /// for delivery in orders.claim(1, Duration::from_secs(30)).await? {
+    ///     assert!(delivery.is_last_attempt());
     /// }
-    /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub fn is_last_attempt(&self) -> bool {
         self.0.is_last_attempt
@@ -77,6 +114,18 @@ impl Delivery {
 
     /// When the message was due, in Unix milliseconds: the original time, however often its lease
     /// expired.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Due;
+    /// use std::time::Duration;
+    ///
+    /// let due_ms = 1_700_000_000_000;
+    /// orders.push("rate it").due(Due::at_ms(due_ms)).await?;
+    /// let deliveries = orders.claim(1, Duration::from_secs(30)).await?;
+    /// assert_eq!(deliveries[0].due_ms(), due_ms);
+    /// # });
+    /// ```
     pub fn due_ms(&self) -> u64 {
         self.0.due_ms
     }
@@ -84,12 +133,29 @@ impl Delivery {
     /// The trace of the push, as [`Message::trace_parent`](crate::Message::trace_parent) set it;
     /// the same in every attempt. A consumer should link to it rather than continue it: the push
     /// may be days ago.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    /// orders.push("rate it").trace_parent(header).await?;
+    /// let deliveries = orders.claim(1, Duration::from_secs(30)).await?;
+    /// assert_eq!(deliveries[0].trace_parent(), Some(header));
+    /// # });
+    /// ```
     pub fn trace_parent(&self) -> Option<&str> {
         self.0.trace_parent.as_deref()
     }
 
     /// When the lease that the claim granted ends, in Unix milliseconds of the server. Extensions
     /// do not change this value.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// assert!(delivery.deadline_ms() > delivery.due_ms());
+    /// # });
+    /// ```
     pub fn deadline_ms(&self) -> u64 {
         self.0.deadline_ms
     }
@@ -97,11 +163,24 @@ impl Delivery {
     /// When the handler started (by hand: when the claim returned), in Unix *micro*seconds of the
     /// Redis server's clock. It is estimated here: off by at most half a round trip, and never
     /// before the claim.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// println!("started {} ms after 1970", delivery.started_us() / 1_000);
+    /// # assert!(delivery.started_us() >= delivery.due_ms() * 1_000);
+    /// # });
+    /// ```
     pub fn started_us(&self) -> u64 {
         self.0.started_us.load(Ordering::Relaxed)
     }
 
     /// How long after its due time it was [started](Delivery::started_us).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// println!("{} is {} ms late", delivery.id(), delivery.lateness().as_millis());
+    /// # });
+    /// ```
     pub fn lateness(&self) -> Duration {
         Duration::from_micros(
             self.started_us()

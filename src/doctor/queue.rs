@@ -52,6 +52,16 @@ impl<C: Codec> Queue<C> {
     ///
     /// Each step is one script call that decides and repairs at once. The steps are bounded, so
     /// that producers and workers may go on meanwhile.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.push("rate it").await?;
+    /// let repair = false;
+    /// for finding in orders.examine(repair).await?.findings {
+    ///     println!("{}: {}; run: {}", finding.problem, finding.consequence, finding.remedy);
+    /// }
+    /// # });
+    /// ```
     pub async fn examine(&self, repair: bool) -> Result<Checkup, Error> {
         let mut checkup = Checkup::default();
         match self.examined(repair, &mut checkup).await {

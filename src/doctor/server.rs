@@ -24,6 +24,13 @@ pub struct ServerTime {
 
 impl Client {
     /// Reads the server's clock and measures the round trip.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// let time = client.server_time().await?;
+    /// println!("Redis is at {} us, {:?} away", time.unix_us, time.round_trip);
+    /// # });
+    /// ```
     pub async fn server_time(&self) -> Result<ServerTime, Error> {
         let mut best: Option<ServerTime> = None;
         for _ in 0..SAMPLES {
@@ -44,13 +51,12 @@ impl Client {
     /// replicas, memory, clients, buffers, round trip and Functions library. It changes nothing.
     /// Checks that the user has no right to make are listed as unchecked.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// for finding in client.examine().await?.findings {
     ///     println!("{}: {}; run: {}", finding.problem, finding.consequence, finding.remedy);
     /// }
-    /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub async fn examine(&self) -> Result<Checkup, Error> {
         let mut checkup = Checkup::default();

@@ -6,14 +6,13 @@ use crate::model::outcomes::Pushed;
 
 /// What a push did: the message's id, the outcome, and when the message is due.
 ///
-/// ```no_run
-/// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+/// ```
+/// # dueq_testkit::doctest!(|orders| {
 /// use std::time::Duration;
 ///
 /// let receipt = orders.push("rate it").id("order:42").delay(Duration::from_secs(60)).await?;
 /// println!("{}: {:?}, due at {:?}", receipt.id(), receipt.outcome(), receipt.due_ms());
-/// # Ok(())
-/// # }
+/// # });
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Receipt {
@@ -25,27 +24,70 @@ pub struct Receipt {
 impl Receipt {
     /// The message's id as text; bytes that are no UTF-8 are replaced. It is the id that
     /// [`Queue::cancel`](crate::Queue::cancel) takes, also if the library made it.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let receipt = orders.push("rate it").await?;
+    /// orders.cancel(receipt.id_bytes()).await?;
+    /// println!("order {} is cancelled", receipt.id());
+    /// # assert_eq!(receipt.id().len(), 22);
+    /// # });
+    /// ```
     pub fn id(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.id)
     }
 
     /// The message's id.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let receipt = orders.push("rate it").id([0xff, 42]).await?;
+    /// assert_eq!(receipt.id_bytes(), [0xff, 42]);
+    /// # });
+    /// ```
     pub fn id_bytes(&self) -> &[u8] {
         &self.id
     }
 
     /// What the push did.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Pushed;
+    ///
+    /// match orders.push("rate it").id("order:42").await?.outcome() {
+    ///     Pushed::Created => println!("stored"),
+    ///     Pushed::Exists(state) => println!("stored before, and {state} now"),
+    ///     other => println!("{other:?}"),
+    /// }
+    /// # });
+    /// ```
     pub fn outcome(&self) -> Pushed {
         self.outcome
     }
 
     /// Whether this push stored the message: the outcome is [`Pushed::Created`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert!(orders.push("rate it").id("order:42").await?.is_created());
+    /// assert!(!orders.push("rate it").id("order:42").await?.is_created());
+    /// # });
+    /// ```
     pub fn is_created(&self) -> bool {
         self.outcome == Pushed::Created
     }
 
     /// When the message is due, in Unix milliseconds, exactly as Redis stored it. `None` after
     /// [`Pushed::Exists`] and [`Pushed::Finished`]: the push did not set it.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let receipt = orders.push("rate it").delay(std::time::Duration::from_secs(60)).await?;
+    /// println!("due at {} ms after 1970", receipt.due_ms().unwrap_or_default());
+    /// # assert!(receipt.due_ms().is_some());
+    /// # });
+    /// ```
     pub fn due_ms(&self) -> Option<u64> {
         self.due_ms
     }

@@ -13,6 +13,14 @@ impl<C: Codec> Queue<C> {
     /// Whether the queue exists: from its first push, pause or configure until it is deleted.
     ///
     /// Every role has the right to this call.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert!(!orders.exists().await?);
+    /// orders.push("rate it").await?;
+    /// assert!(orders.exists().await?);
+    /// # });
+    /// ```
     pub async fn exists(&self) -> Result<bool, Error> {
         patiently(|| self.control().has(self.partition().keys().meta())).await
     }
@@ -20,6 +28,13 @@ impl<C: Codec> Queue<C> {
     /// Revives all messages that are dead now, the oldest first, 1,000 a call; returns how many. A
     /// message that dies again meanwhile stays dead. If the future is dropped, or fails halfway,
     /// some are revived: the same call does the rest.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// delivery.bury("the bank is closed").await?;
+    /// assert_eq!(orders.requeue_all().await?, 1);
+    /// # });
+    /// ```
     pub async fn requeue_all(&self) -> Result<u64, Error> {
         let (mut total, mut until) = (0, String::new());
         loop {
@@ -43,6 +58,16 @@ impl<C: Codec> Queue<C> {
     /// state is empty, or when as many are removed as there were at the start; returns how many.
     /// Leased messages cannot be purged:
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::State;
+    ///
+    /// orders.push("rate it").delay(std::time::Duration::from_secs(60)).await?;
+    /// assert_eq!(orders.purge(State::Scheduled).await?, 1);
+    /// assert!(orders.purge(State::Leased).await.is_err());
+    /// # });
+    /// ```
     pub async fn purge(&self, state: State) -> Result<u64, Error> {
         if state == State::Leased {
             return Err(Error::invalid(
@@ -69,6 +94,14 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Pauses claims. Pushes, settlements and the reaping of expired leases continue.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.push("rate it").await?;
+    /// orders.pause().await?;
+    /// assert!(orders.claim(1, std::time::Duration::from_secs(30)).await?.is_empty());
+    /// # });
+    /// ```
     pub async fn pause(&self) -> Result<(), Error> {
         self.call(Verb::Pause, &[], Repeat::Harmless)
             .await
@@ -76,6 +109,14 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Resumes claims.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.pause().await?;
+    /// orders.resume().await?;
+    /// assert!(!orders.stats().await?.paused);
+    /// # });
+    /// ```
     pub async fn resume(&self) -> Result<(), Error> {
         self.call(Verb::Resume, &[], Repeat::Harmless)
             .await
@@ -90,6 +131,14 @@ impl<C: Codec> Queue<C> {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the queue has another layout;
     /// [`ErrorKind::Server`](crate::ErrorKind::Server) if one of its keys has a wrong type, so that
     /// another program uses it. In both cases nothing is deleted.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.push("rate it").await?;
+    /// assert!(orders.delete().await?);
+    /// assert!(!orders.exists().await?);
+    /// # });
+    /// ```
     pub async fn delete(&self) -> Result<bool, Error> {
         match self.call(Verb::Stats, &[], Repeat::Harmless).await {
             // A damaged queue can be deleted too. Keys of other programs are found by their type.

@@ -21,12 +21,36 @@ impl<C: Codec> Queue<C> {
     ///
     /// If the reply is lost, the library repeats the call; the repetition does not cancel a message
     /// that was pushed under the id meanwhile.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Cancelled;
+    ///
+    /// orders.push("rate it").id("order:42").delay(std::time::Duration::from_secs(60)).await?;
+    /// match orders.cancel("order:42").await? {
+    ///     Cancelled::Cancelled => println!("no rating for order 42"),
+    ///     Cancelled::Leased => println!("too late: a handler has it"),
+    ///     other => println!("nothing to cancel: {other:?}"),
+    /// }
+    /// # assert_eq!(orders.stats().await?.cancelled, 1);
+    /// # });
+    /// ```
     pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
         let producers = self.producers(self.durability).await?;
         submit(&producers.cancel, id.as_ref(), [], Repeat::Harmless).await
     }
 
     /// As [`cancel`](Queue::cancel), and removes a dead message too.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::Cancelled;
+    ///
+    /// delivery.bury("the order does not exist").await?;
+    /// assert_eq!(orders.cancel("order:42").await?, Cancelled::Dead);
+    /// assert_eq!(orders.cancel_dead("order:42").await?, Cancelled::Cancelled);
+    /// # });
+    /// ```
     pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
         let producers = self.producers(self.durability).await?;
         submit(&producers.cancel_dead, id.as_ref(), [], Repeat::Harmless).await
@@ -36,6 +60,17 @@ impl<C: Codec> Queue<C> {
     ///
     /// Not repeated when the reply is lost: then the error says
     /// [`Applied::Unknown`](crate::Applied::Unknown).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Rescheduled;
+    /// use std::time::Duration;
+    ///
+    /// orders.push("rate it").id("order:42").delay(Duration::from_secs(60)).await?;
+    /// let outcome = orders.reschedule("order:42", Duration::from_secs(3600)).await?;
+    /// assert!(matches!(outcome, Rescheduled::Moved(_due_ms)));
+    /// # });
+    /// ```
     pub async fn reschedule(
         &self,
         id: impl AsRef<[u8]>,
@@ -50,6 +85,22 @@ impl<C: Codec> Queue<C> {
     /// To a fixed time ([`Due::at_ms`]) it is repeated when the reply is lost. By a delay it is
     /// not, since each try would mean another time. A caller who repeats it gets `Conflict` if
     /// the first try took effect.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Due, Rescheduled};
+    ///
+    /// let due_ms = 2_000_000_000_000;
+    /// orders.push("rate it").id("order:42").due(Due::at_ms(due_ms)).await?;
+    /// let later = Due::at_ms(due_ms + 60_000);
+    /// let outcome = orders.reschedule_if("order:42", later, due_ms).await?;
+    /// assert_eq!(outcome, Rescheduled::Moved(due_ms + 60_000));
+    /// // The message is no longer due at the expected time:
+    /// let still_later = Due::at_ms(due_ms + 90_000);
+    /// let outcome = orders.reschedule_if("order:42", still_later, due_ms).await?;
+    /// assert_eq!(outcome, Rescheduled::Conflict(due_ms + 60_000));
+    /// # });
+    /// ```
     pub async fn reschedule_if(
         &self,
         id: impl AsRef<[u8]>,
@@ -77,6 +128,16 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Makes a scheduled message due now. Not repeated when the reply is lost.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::RunNow;
+    ///
+    /// orders.push("rate it").id("order:42").delay(std::time::Duration::from_secs(60)).await?;
+    /// assert_eq!(orders.run_now("order:42").await?, RunNow::Moved);
+    /// assert_eq!(orders.run_now("order:43").await?, RunNow::Absent);
+    /// # });
+    /// ```
     pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
         let producers = self.producers(self.durability).await?;
         submit(&producers.run_now, id.as_ref(), [], Repeat::Unsafe).await
@@ -84,6 +145,15 @@ impl<C: Codec> Queue<C> {
 
     /// Revives a dead message: it is due now, with no attempts counted. Not repeated when the reply
     /// is lost.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::Requeued;
+    ///
+    /// delivery.bury("the bank is closed").await?;
+    /// assert_eq!(orders.requeue("order:42").await?, Requeued::Requeued);
+    /// # });
+    /// ```
     pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
         let producers = self.producers(self.durability).await?;
         submit(&producers.requeue, id.as_ref(), [], Repeat::Unsafe).await

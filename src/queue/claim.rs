@@ -22,6 +22,19 @@ impl<C: Codec> Queue<C> {
     /// so does a message of a claim whose reply was lost. This needs a running worker of the queue
     /// in some process: only workers take expired leases back. Without one the message stays
     /// leased.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// orders.push("rate it").id("order:42").await?;
+    /// for delivery in orders.claim(10, Duration::from_secs(30)).await? {
+    ///     println!("{}: {} bytes", delivery.id(), delivery.payload().len());
+    ///     delivery.ack().await?;
+    /// }
+    /// # assert!(orders.get("order:42").await?.is_none());
+    /// # });
+    /// ```
     pub async fn claim(&self, count: usize, lease: Duration) -> Result<Vec<Delivery>, Error> {
         if !(1..=MAX_ITEMS).contains(&count) {
             return Err(Error::invalid(format!(

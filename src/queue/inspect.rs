@@ -14,6 +14,16 @@ use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
     /// The message with this id in any state; `None` if there is none.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.push("rate it").id("order:42").await?;
+    /// if let Some(stored) = orders.get("order:42").await? {
+    ///     println!("{}, failed {} times: {}", stored.state, stored.failures, stored.error);
+    /// }
+    /// # assert!(orders.get("order:42").await?.is_some());
+    /// # });
+    /// ```
     pub async fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<Stored>, Error> {
         limits::check_id(id.as_ref())?;
         let mut reply = self
@@ -25,6 +35,24 @@ impl<C: Codec> Queue<C> {
     /// A page of up to `limit` (1 to 1,000) messages in one state, ordered by their times. Without
     /// a cursor it is the first page. A message that enters or leaves the state between two pages
     /// may be missing or appear twice.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::State;
+    ///
+    /// let mut cursor = None;
+    /// loop {
+    ///     let page = orders.list(State::Dead, cursor.as_ref(), 100).await?;
+    ///     for message in page.messages {
+    ///         println!("{}: {}", String::from_utf8_lossy(&message.id), message.error);
+    ///     }
+    ///     cursor = page.next;
+    ///     if cursor.is_none() {
+    ///         break;
+    ///     }
+    /// }
+    /// # });
+    /// ```
     pub async fn list(
         &self,
         state: State,
@@ -47,6 +75,14 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Counts of what the queue holds and has done.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.push("rate it").delay(std::time::Duration::from_secs(60)).await?;
+    /// let stats = orders.stats().await?;
+    /// assert_eq!((stats.scheduled, stats.dead, stats.pushed), (1, 0, 1));
+    /// # });
+    /// ```
     pub async fn stats(&self) -> Result<Stats, Error> {
         let mut reply = self.call(Verb::Stats, &[], Repeat::Harmless).await?;
         inspect::stats(&mut reply)
@@ -57,6 +93,15 @@ impl<C: Codec> Queue<C> {
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a limit is out of its range,
     /// or none is given. Then nothing is changed.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Limits;
+    ///
+    /// orders.configure(Limits::new().max_attempts(5).max_messages(Some(1_000_000))).await?;
+    /// assert_eq!(orders.stats().await?.max_attempts, 5);
+    /// # });
+    /// ```
     pub async fn configure(&self, limits: Limits) -> Result<(), Error> {
         let args: Vec<&[u8]> = limits
             .0

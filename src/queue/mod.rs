@@ -50,11 +50,30 @@ impl<C: Codec> Queue<C> {
     }
 
     /// The queue's name.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// assert_eq!(client.queue("orders")?.name(), "orders");
+    /// # });
+    /// ```
     pub fn name(&self) -> &str {
         self.partition().queue_name()
     }
 
     /// The same queue with this [`Durability`] for messages that do not set one.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Durability;
+    /// use std::time::Duration;
+    ///
+    /// let replicas = 1;
+    /// let orders = orders.durability(Durability::Replicated { replicas, timeout: Duration::from_secs(1) });
+    /// // The private server of this example has no replica:
+    /// let error = orders.push("rate it").await.unwrap_err();
+    /// assert_eq!(error.kind(), dueq::ErrorKind::Unconfirmed);
+    /// # });
+    /// ```
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -63,12 +82,28 @@ impl<C: Codec> Queue<C> {
 
     /// What this handle, its clones and the workers on them have done: see [`Metrics`]. Asks
     /// nothing of the server.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Count;
+    ///
+    /// orders.push("rate it").await?;
+    /// assert_eq!(orders.metrics().count(Count::PushCreated), 1);
+    /// # });
+    /// ```
     pub fn metrics(&self) -> Metrics {
         self.partition().meters().snapshot()
     }
 
     /// The names of the ten keys that every script of this queue takes, in that order: for calling
     /// scripts from elsewhere.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert_eq!(orders.keys().len(), 10);
+    /// assert_eq!(orders.keys()[0], "dueq:{orders}:scheduled");
+    /// # });
+    /// ```
     pub fn keys(&self) -> &[String] {
         &self.partition().keys().vector
     }

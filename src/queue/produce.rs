@@ -25,14 +25,13 @@ impl<C: Codec> Queue<C> {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput); then nothing is sent. For the
     /// outcomes and other errors see [`push_message`](Queue::push_message).
     ///
-    /// ```no_run
-    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
     /// use std::time::Duration;
     ///
     /// let receipt = orders.push("rate it").id("order:42").delay(Duration::from_secs(60)).await?;
     /// assert!(receipt.is_created());
-    /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub fn push(&self, value: impl Into<C::Value>) -> Push<'_, C> {
         Push::new(self, self.message(value))
@@ -44,11 +43,11 @@ impl<C: Codec> Queue<C> {
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the codec fails or panics.
     ///
-    /// ```no_run
-    /// # fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
     /// let message = orders.message("rate it")?.id("order:42");
-    /// # Ok(())
-    /// # }
+    /// orders.push_message(message).await?;
+    /// # });
     /// ```
     pub fn message(&self, value: impl Into<C::Value>) -> Result<Message, Error> {
         codec::encode(self.codec(), value.into()).map(Message::new)
@@ -77,11 +76,16 @@ impl<C: Codec> Queue<C> {
     /// [`Applied::Unknown`](crate::Applied::Unknown) if Redis was away for 10 s: then
     /// [`Error::message_id`] returns the id.
     ///
-    /// ```no_run
-    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
-    /// let receipt = orders.push_message(dueq::Message::new("rate it").id("order:42")).await?;
-    /// # Ok(())
-    /// # }
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Message, Pushed, State};
+    /// use std::time::Duration;
+    ///
+    /// let message = Message::new("rate it").id("order:42").due(Duration::from_secs(60));
+    /// assert_eq!(orders.push_message(message.clone()).await?.outcome(), Pushed::Created);
+    /// let repeated = orders.push_message(message).await?;
+    /// assert_eq!(repeated.outcome(), Pushed::Exists(State::Scheduled));
+    /// # });
     /// ```
     pub async fn push_message(&self, mut message: Message) -> Result<Receipt, Error> {
         let (id, due) = (named(&mut message), message.due);
@@ -102,14 +106,15 @@ impl<C: Codec> Queue<C> {
     ///
     /// If the future is dropped, some messages may be stored and others not.
     ///
-    /// ```no_run
-    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
-    /// let messages = (0..1_000).map(|n| dueq::Message::new("rate it").id(format!("order:{n}")));
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Message;
+    ///
+    /// let messages = (0..1_000).map(|n| Message::new("rate it").id(format!("order:{n}")));
     /// for receipt in orders.push_many(messages).await {
-    ///     println!("{}", receipt?.id());
+    ///     assert!(receipt?.is_created());
     /// }
-    /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub async fn push_many(
         &self,

@@ -18,8 +18,8 @@ use crate::telemetry::metrics::Count;
 ///
 /// Without an id the message gets a UUIDv7 in 22 characters. Without a due time it is due at once.
 ///
-/// ```no_run
-/// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+/// ```
+/// # dueq_testkit::doctest!(|orders| {
 /// use dueq::{Durability, OnConflict};
 /// use std::time::Duration;
 ///
@@ -30,11 +30,9 @@ use crate::telemetry::metrics::Count;
 ///     .max_attempts(5)
 ///     .on_conflict(OnConflict::Reschedule)
 ///     .durability(Durability::Memory)
-///     .trace_parent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 ///     .await?;
 /// assert_eq!(receipt.id(), "order:42");
-/// # Ok(())
-/// # }
+/// # });
 /// ```
 #[must_use = "a push is sent when it is awaited"]
 pub struct Push<'a, C = Bytes> {
@@ -48,37 +46,100 @@ impl<'a, C: Codec> Push<'a, C> {
     }
 
     /// The id, as [`Message::id`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let receipt = orders.push("rate it").id("order:42").await?;
+    /// assert_eq!(receipt.id(), "order:42");
+    /// # });
+    /// ```
     pub fn id(self, id: impl AsRef<[u8]>) -> Self {
         self.with(|message| message.id(id))
     }
 
     /// How long after the server receives the message it is due: at most 100 years. Fractions of a
     /// millisecond are rounded up.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// orders.push("rate it").delay(Duration::from_secs(48 * 3600)).await?;
+    /// # });
+    /// ```
     pub fn delay(self, delay: Duration) -> Self {
         self.due(delay)
     }
 
     /// When the message is due, as [`Message::due`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Due;
+    ///
+    /// let receipt = orders.push("rate it").due(Due::at_ms(2_000_000_000_000)).await?;
+    /// assert_eq!(receipt.due_ms(), Some(2_000_000_000_000));
+    /// # });
+    /// ```
     pub fn due(self, due: impl Into<Due>) -> Self {
         self.with(|message| message.due(due))
     }
 
     /// The limit of failed attempts, as [`Message::max_attempts`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.push("charge the card").max_attempts(3).await?;
+    /// # });
+    /// ```
     pub fn max_attempts(self, max_attempts: u32) -> Self {
         self.with(|message| message.max_attempts(max_attempts))
     }
 
     /// What to do if a message with this id waits already, as [`Message::on_conflict`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{OnConflict, Pushed};
+    /// use std::time::Duration;
+    ///
+    /// let remind = || orders.push("remind").id("cart:7").delay(Duration::from_secs(1800));
+    /// remind().await?;
+    /// // The customer is active again: the reminder moves.
+    /// let receipt = remind().on_conflict(OnConflict::Reschedule).await?;
+    /// assert_eq!(receipt.outcome(), Pushed::Moved);
+    /// # });
+    /// ```
     pub fn on_conflict(self, on_conflict: OnConflict) -> Self {
         self.with(|message| message.on_conflict(on_conflict))
     }
 
     /// The durability of this push, instead of the queue's.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Durability;
+    ///
+    /// let orders = orders.durability(Durability::Replicated {
+    ///     replicas: 1,
+    ///     timeout: std::time::Duration::from_secs(1),
+    /// });
+    /// // This one need not wait for the replica:
+    /// orders.push("rate it").durability(Durability::Memory).await?;
+    /// # });
+    /// ```
     pub fn durability(self, durability: Durability) -> Self {
         self.with(|message| message.durability(durability))
     }
 
     /// The trace of the push, as [`Message::trace_parent`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    /// orders.push("rate it").trace_parent(header).await?;
+    /// # });
+    /// ```
     pub fn trace_parent(self, trace_parent: impl Into<String>) -> Self {
         self.with(|message| message.trace_parent(trace_parent))
     }

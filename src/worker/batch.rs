@@ -170,8 +170,8 @@ pub struct InBatches<H> {
 /// alone, so that one that crashes its worker harms no other. Layers take single deliveries: a
 /// worker refuses a batch handler that is added after a layer.
 ///
-/// ```no_run
-/// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+/// ```
+/// # dueq_testkit::doctest!(|client| {
 /// use dueq::{Batch, Settlement, in_batches};
 /// use std::time::Duration;
 ///
@@ -186,8 +186,8 @@ pub struct InBatches<H> {
 /// let pages = client.queue("pages")?;
 /// let index = in_batches(100, Duration::from_millis(200), index);
 /// let worker = client.worker().queue(&pages, index).spawn();
-/// # worker.wait().await
-/// # }
+/// # worker.shutdown().await?;
+/// # });
 /// ```
 pub fn in_batches<H>(max: usize, linger: Duration, handler: H) -> InBatches<H> {
     InBatches {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tower_layer::Layer;
 use tower_service::Service;
@@ -11,7 +10,6 @@ use crate::client::Client;
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::model::codec::{BoxError, Codec};
-use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
 use crate::node::commands::Settings;
 use crate::queue::Queue;
@@ -31,8 +29,8 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// for all queues, also for those added before, except [`layer`](Worker::layer). Each handler runs
 /// in a `tracing` span `dueq.handle`.
 ///
-/// ```no_run
-/// # async fn example(client: dueq::Client) -> anyhow::Result<()> {
+/// ```
+/// # dueq_testkit::doctest!(|client| {
 /// use dueq::Delivery;
 /// use std::time::Duration;
 ///
@@ -54,15 +52,14 @@ use crate::worker::settings::{Defaults, QueueSettings};
 ///     .queue(&orders, rate)
 ///     .queue(&mails, mail)
 ///     .spawn();
-/// tokio::signal::ctrl_c().await?;
+/// // The program does other things, and at its end:
 /// worker.shutdown().await?;
-/// # Ok(())
-/// # }
+/// # });
 /// ```
 #[must_use = "a worker does nothing until `spawn` or `run`"]
 pub struct Worker {
     link: Arc<ServerLink>,
-    defaults: Defaults,
+    pub(super) defaults: Defaults,
     pub(super) layers: Layers,
     queues: Vec<Added>,
     pub(super) patterns: Vec<AddedPattern>,
@@ -71,15 +68,17 @@ pub struct Worker {
 impl Client {
     /// A worker of queues of this client, to be configured and started.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// # let stop = async {};
     /// async fn rate(delivery: dueq::Delivery) {
     ///     println!("{} is due", delivery.id());
     /// }
     ///
     /// let orders = client.queue("orders")?;
-    /// client.worker().queue(&orders, rate).run(tokio::signal::ctrl_c()).await
-    /// # }
+    /// // Until `stop` completes, for example `tokio::signal::ctrl_c()`:
+    /// client.worker().queue(&orders, rate).run(stop).await?;
+    /// # });
     /// ```
     pub fn worker(&self) -> Worker {
         Worker::new(Arc::clone(self.link()))
@@ -105,8 +104,8 @@ impl Worker {
     /// ignored. Handlers must be idempotent: a message is delivered at least once, and again if its
     /// lease is lost (see [`Delivery::lost`]).
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// let orders = client.queue("orders")?;
     /// let worker = client
     ///     .worker()
@@ -114,8 +113,8 @@ impl Worker {
     ///         println!("{} is due", delivery.id());
     ///     })
     ///     .spawn();
-    /// # worker.wait().await
-    /// # }
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn queue<C: Codec, M>(
         self,
@@ -128,8 +127,8 @@ impl Worker {
     /// As [`queue`](Worker::queue), with settings of its own for this queue: a
     /// [`Share`](crate::Share) or [`QueueSettings`].
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// use dueq::{Delivery, Share};
     ///
     /// async fn rate(_: Delivery) {}
@@ -142,8 +141,8 @@ impl Worker {
     ///     .queue_with(&orders, Share::weight(6).reserve(2), rate)
     ///     .queue_with(&mails, Share::weight(1).max(16), mail)
     ///     .spawn();
-    /// # worker.wait().await
-    /// # }
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn queue_with<C: Codec, M>(
         mut self,
@@ -163,112 +162,8 @@ impl Worker {
         self
     }
 
-    /// How many handlers may run at once, of all queues: at least 1; the default is 64.
-    ///
-    /// Besides these, a worker holds at most 512 deliveries of a queue whose handlers have ended and
-    /// whose settlements have no reply yet. If settlements stall, it stops claiming, and extends the
-    /// leases of all deliveries that it holds.
-    ///
-    /// ```
-    /// # fn example(client: dueq::Client) {
-    /// let worker = client.worker().concurrency(16);
-    /// # let _ = worker;
-    /// # }
-    /// ```
-    pub fn concurrency(mut self, concurrency: usize) -> Self {
-        self.defaults.concurrency = concurrency;
-        self
-    }
-
-    /// The lease of a delivery: 1 ms to a day; the default is 30 s. The worker extends it every
-    /// third of this time, from the claim until the delivery is settled. If the worker dies, its
-    /// messages are delivered again when their leases run out.
-    ///
-    /// ```
-    /// # fn example(client: dueq::Client) {
-    /// let worker = client.worker().lease(std::time::Duration::from_secs(5));
-    /// # let _ = worker;
-    /// # }
-    /// ```
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.defaults.lease = lease;
-        self
-    }
-
-    /// The delays of retries. The default is 1 s, doubling up to 1 h.
-    ///
-    /// ```
-    /// # fn example(client: dueq::Client) {
-    /// let worker = client.worker().retry(dueq::Retry::fixed(std::time::Duration::from_secs(10)));
-    /// # let _ = worker;
-    /// # }
-    /// ```
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.defaults.retry = retry;
-        self
-    }
-
-    /// How long a handler may run; after that it is dropped and its delivery retried. The default
-    /// is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
-    /// such work.
-    ///
-    /// ```
-    /// # fn example(client: dueq::Client) {
-    /// let worker = client.worker().time_limit(std::time::Duration::from_secs(60));
-    /// # let _ = worker;
-    /// # }
-    /// ```
-    pub fn time_limit(mut self, time_limit: Duration) -> Self {
-        self.defaults.time_limit = Some(time_limit);
-        self
-    }
-
-    /// How long handlers may continue after the stop. After that they are dropped, and their
-    /// deliveries are released, which counts no attempt. The default is 30 s.
-    ///
-    /// ```
-    /// # fn example(client: dueq::Client) {
-    /// let worker = client.worker().grace(std::time::Duration::from_secs(5));
-    /// # let _ = worker;
-    /// # }
-    /// ```
-    pub fn grace(mut self, grace: Duration) -> Self {
-        self.defaults.grace = grace;
-        self
-    }
-
-    /// The order of the queues is strict: a free handler goes to the first queue that has due
-    /// messages, in the order in which they were added. A queue whose oldest due message has waited
-    /// for `max_wait` comes before them, so that none starves.
-    ///
-    /// ```
-    /// # fn example(client: dueq::Client) {
-    /// let worker = client.worker().strict(std::time::Duration::from_secs(10));
-    /// # let _ = worker;
-    /// # }
-    /// ```
-    pub fn strict(mut self, max_wait: Duration) -> Self {
-        self.defaults.strict = Some(max_wait);
-        self
-    }
-
-    /// For how long the worker may be silent about a *parked* queue: one that a pattern found, or
-    /// beyond the first 64, in which nothing is ready, leased or due within 2 s. If a notice is
-    /// lost, a message of such a queue can be late by this time. The default is 10 s; 1 s to 60 s, or
-    /// 0 to park no queue.
-    ///
-    /// ```
-    /// # fn example(client: dueq::Client) {
-    /// let worker = client.worker().parking(std::time::Duration::from_secs(5));
-    /// # let _ = worker;
-    /// # }
-    /// ```
-    pub fn parking(mut self, parking: Duration) -> Self {
-        self.defaults.parking = parking;
-        self
-    }
-
-    /// Wraps the handlers of all queues that are added after this call into a `tower` layer: time-outs, limits, tracing and more of the ecosystem.
+    /// Wraps the handlers of all queues that are added after this call into a `tower` layer:
+    /// time-outs, limits, tracing and more of the ecosystem.
     ///
     /// The request is a [`Delivery`](crate::Delivery), and the response the
     /// [`Settlement`](crate::Settlement) that the handler asks for. An error of the layer becomes a
@@ -277,8 +172,8 @@ impl Worker {
     /// watches in one layer, by `tower::ServiceBuilder`. Without any layer, a delivery costs
     /// nothing more.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// use dueq::Delivery;
     /// use std::time::Duration;
     /// use tower::limit::ConcurrencyLimitLayer;
@@ -293,8 +188,8 @@ impl Worker {
     ///     .layer(TimeoutLayer::new(Duration::from_secs(10)))
     ///     .queue(&orders, rate)
     ///     .spawn();
-    /// # worker.wait().await
-    /// # }
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn layer<L>(mut self, layer: L) -> Self
     where
@@ -314,14 +209,14 @@ impl Worker {
     /// # Panics
     /// Outside of a tokio runtime, as `tokio::spawn`.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// # async fn rate(_: dueq::Delivery) {}
     /// let orders = client.queue("orders")?;
     /// let worker = client.worker().queue(&orders, rate).spawn();
-    /// // The program does other things, and later:
-    /// worker.shutdown().await
-    /// # }
+    /// // The program does other things, and at its end:
+    /// worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn spawn(self) -> WorkerHandle {
         let (defaults, layers, link) = (
@@ -349,12 +244,14 @@ impl Worker {
     /// Later only [`ErrorKind::Internal`](crate::ErrorKind::Internal), if a task of the worker
     /// itself panics: the handlers are dropped and their deliveries released before it returns.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// # async fn rate(_: dueq::Delivery) {}
+    /// # let stop = async {};
     /// let orders = client.queue("orders")?;
-    /// client.worker().queue(&orders, rate).run(tokio::signal::ctrl_c()).await
-    /// # }
+    /// // `stop` is any future, for example `tokio::signal::ctrl_c()`.
+    /// client.worker().queue(&orders, rate).run(stop).await?;
+    /// # });
     /// ```
     pub async fn run<T>(self, stop: impl Future<Output = T>) -> Result<(), Error> {
         handle::run(self.checked()?, stop).await

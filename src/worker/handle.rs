@@ -21,15 +21,15 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// A running [`Worker`](crate::Worker). Cheap to clone: clones are handles of the same worker.
 /// Dropping it stops nothing.
 ///
-/// ```no_run
-/// # async fn example(client: dueq::Client) -> anyhow::Result<()> {
+/// ```
+/// # dueq_testkit::doctest!(|client| {
 /// # async fn rate(_: dueq::Delivery) {}
 /// let orders = client.queue("orders")?;
 /// let worker = client.worker().queue(&orders, rate).spawn();
-/// tokio::signal::ctrl_c().await?;
+/// // The program does other things, and at its end:
 /// worker.shutdown().await?;
-/// # Ok(())
-/// # }
+/// assert!(!worker.health().is_running());
+/// # });
 /// ```
 #[derive(Clone)]
 pub struct WorkerHandle(Arc<Inner>);
@@ -109,10 +109,10 @@ impl WorkerHandle {
     /// # Errors
     /// Those of [`wait`](WorkerHandle::wait).
     ///
-    /// ```no_run
-    /// # async fn example(worker: dueq::WorkerHandle) -> Result<(), dueq::Error> {
-    /// worker.shutdown().await
-    /// # }
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
+    /// worker.shutdown().await?;
+    /// # });
     /// ```
     pub async fn shutdown(&self) -> Result<(), Error> {
         self.0.stop.cancel();
@@ -122,11 +122,11 @@ impl WorkerHandle {
     /// Stops the worker without a grace period: the handlers are dropped, and their deliveries are
     /// released. [`wait`](WorkerHandle::wait) returns when that is done.
     ///
-    /// ```no_run
-    /// # async fn example(worker: dueq::WorkerHandle) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
     /// worker.abort();
-    /// worker.wait().await
-    /// # }
+    /// worker.wait().await?;
+    /// # });
     /// ```
     pub fn abort(&self) {
         self.0.abort.cancel();
@@ -138,12 +138,13 @@ impl WorkerHandle {
     /// Those of [`Worker::run`](crate::Worker::run), and
     /// [`ErrorKind::Internal`] if the runtime of the worker has ended.
     ///
-    /// ```no_run
-    /// # async fn example(worker: dueq::WorkerHandle) {
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
+    /// # worker.abort();
     /// if let Err(error) = worker.wait().await {
     ///     eprintln!("the worker ended: {error}");
     /// }
-    /// # }
+    /// # });
     /// ```
     pub async fn wait(&self) -> Result<(), Error> {
         let mut result = self.0.result.clone();
@@ -156,10 +157,11 @@ impl WorkerHandle {
     /// The state of the worker and of each queue that it attends, for readiness probes. Asks
     /// nothing of the server.
     ///
-    /// ```no_run
-    /// # async fn example(worker: dueq::WorkerHandle) {
-    /// println!("{}", if worker.health().is_ready() { "ready" } else { "not ready" });
-    /// # }
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
+    /// let status = if worker.health().is_ready() { 200 } else { 503 };
+    /// # assert!(status == 200 || status == 503);
+    /// # });
     /// ```
     pub fn health(&self) -> Health {
         let is_running = self.0.result.borrow().is_none() && self.0.result.has_changed().is_ok();
@@ -173,11 +175,13 @@ impl WorkerHandle {
     /// [`ErrorKind::InvalidInput`] if the worker attends the queue already or a setting is out of
     /// its range, and [`ErrorKind::Unavailable`] if the worker has ended.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client, worker: dueq::WorkerHandle) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client, worker| {
     /// # async fn mail(_: dueq::Delivery) {}
-    /// worker.add(&client.queue("mails")?, mail).await
-    /// # }
+    /// worker.add(&client.queue("mails")?, mail).await?;
+    /// // The worker attends the queue already:
+    /// assert!(worker.add(&client.queue("mails")?, mail).await.is_err());
+    /// # });
     /// ```
     pub async fn add<C: Codec, M>(
         &self,
@@ -192,12 +196,13 @@ impl WorkerHandle {
     /// # Errors
     /// Those of [`add`](WorkerHandle::add).
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client, worker: dueq::WorkerHandle) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client, worker| {
     /// # async fn mail(_: dueq::Delivery) {}
     /// use dueq::Share;
-    /// worker.add_with(&client.queue("mails")?, Share::weight(3), mail).await
-    /// # }
+    ///
+    /// worker.add_with(&client.queue("mails")?, Share::weight(3), mail).await?;
+    /// # });
     /// ```
     pub async fn add_with<C: Codec, M>(
         &self,
@@ -219,10 +224,11 @@ impl WorkerHandle {
     /// [`ErrorKind::InvalidInput`] if the worker does not attend the queue, and
     /// [`ErrorKind::Unavailable`] if the worker has ended.
     ///
-    /// ```no_run
-    /// # async fn example(worker: dueq::WorkerHandle) -> Result<(), dueq::Error> {
-    /// worker.remove("mails").await
-    /// # }
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
+    /// worker.remove("orders").await?;
+    /// assert!(worker.remove("mails").await.is_err());
+    /// # });
     /// ```
     pub async fn remove(&self, name: &str) -> Result<(), Error> {
         self.command(|reply| NodeCommand::Remove(name.to_owned(), reply))

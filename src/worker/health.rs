@@ -11,15 +11,15 @@ const CONNECTED_FOR: Duration = Duration::from_secs(3);
 
 /// The state of a worker: see [`WorkerHandle::health`](crate::WorkerHandle::health).
 ///
-/// ```no_run
-/// # fn example(worker: dueq::WorkerHandle) {
+/// ```
+/// # dueq_testkit::doctest!(|worker| {
 /// let health = worker.health();
 /// if !health.is_ready() {
 ///     for (name, queue) in health.queues() {
 ///         println!("{name}: last beat {:?} ago, {:?}", queue.since_beat(), queue.error());
 ///     }
 /// }
-/// # }
+/// # });
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
@@ -55,10 +55,12 @@ impl Health {
 
     /// Whether the worker runs: it was started and has not ended.
     ///
-    /// ```no_run
-    /// # fn example(worker: dueq::WorkerHandle) {
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
     /// assert!(worker.health().is_running());
-    /// # }
+    /// worker.shutdown().await?;
+    /// assert!(!worker.health().is_running());
+    /// # });
     /// ```
     pub fn is_running(&self) -> bool {
         self.is_running
@@ -66,11 +68,11 @@ impl Health {
 
     /// Whether the worker runs, and every queue is [connected](QueueHealth::is_connected).
     ///
-    /// ```no_run
-    /// # fn example(worker: dueq::WorkerHandle) {
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
     /// let status = if worker.health().is_ready() { 200 } else { 503 };
     /// # let _ = status;
-    /// # }
+    /// # });
     /// ```
     pub fn is_ready(&self) -> bool {
         self.is_running && self.queues.values().all(QueueHealth::is_connected)
@@ -78,12 +80,13 @@ impl Health {
 
     /// The queues that the worker attends, by name.
     ///
-    /// ```no_run
-    /// # fn example(worker: dueq::WorkerHandle) {
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
     /// let health = worker.health();
-    /// let leads: Vec<_> = health.queues().filter(|(_, queue)| queue.is_leader()).collect();
-    /// # let _ = leads;
-    /// # }
+    /// for (name, _) in health.queues().filter(|(_, queue)| queue.is_leader()) {
+    ///     println!("this worker is the leader of {name}");
+    /// }
+    /// # });
     /// ```
     pub fn queues(&self) -> impl Iterator<Item = (&str, &QueueHealth)> {
         self.queues
@@ -93,12 +96,13 @@ impl Health {
 
     /// The queue of this name; `None` if the worker does not attend it.
     ///
-    /// ```no_run
-    /// # fn example(worker: dueq::WorkerHandle) {
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
     /// let health = worker.health();
-    /// let connected = health.queue("orders").is_some_and(|orders| orders.is_connected());
-    /// # let _ = connected;
-    /// # }
+    /// let is_connected = health.queue("orders").is_some_and(|orders| orders.is_connected());
+    /// assert!(health.queue("mails").is_none());
+    /// # let _ = is_connected;
+    /// # });
     /// ```
     pub fn queue(&self, name: &str) -> Option<&QueueHealth> {
         self.queues.get(name)
@@ -109,12 +113,15 @@ impl QueueHealth {
     /// Whether Redis replied to the last beat of this queue, and not long ago: 3 s, or longer for a
     /// parked queue.
     ///
-    /// ```no_run
-    /// # fn example(queue: &dueq::QueueHealth) {
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
+    /// # let health = worker.health();
+    /// # if let Some(queue) = health.queue("orders") {
     /// if !queue.is_connected() {
     ///     println!("{:?}", queue.error());
     /// }
     /// # }
+    /// # });
     /// ```
     pub fn is_connected(&self) -> bool {
         let is_recent = |since: Duration| self.is_parked || since <= CONNECTED_FOR;
@@ -123,11 +130,15 @@ impl QueueHealth {
 
     /// How long ago the worker sent the last beat that Redis replied to; `None` before the first.
     ///
-    /// ```no_run
-    /// # fn example(queue: &dueq::QueueHealth) {
-    /// let seconds = queue.since_beat().map(|since| since.as_secs_f64());
-    /// # let _ = seconds;
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
+    /// # let health = worker.health();
+    /// # if let Some(queue) = health.queue("orders") {
+    /// if let Some(since) = queue.since_beat() {
+    ///     println!("the last beat was {} ms ago", since.as_millis());
+    /// }
     /// # }
+    /// # });
     /// ```
     pub fn since_beat(&self) -> Option<Duration> {
         self.since_beat
@@ -135,11 +146,13 @@ impl QueueHealth {
 
     /// Whether this worker is the leader of the queue.
     ///
-    /// ```no_run
-    /// # fn example(queue: &dueq::QueueHealth) {
-    /// let leads = queue.is_leader();
-    /// # let _ = leads;
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
+    /// # let health = worker.health();
+    /// # if let Some(queue) = health.queue("orders") {
+    /// println!("{}", if queue.is_leader() { "leader" } else { "standby" });
     /// # }
+    /// # });
     /// ```
     pub fn is_leader(&self) -> bool {
         self.is_leader
@@ -147,11 +160,13 @@ impl QueueHealth {
 
     /// Whether the queue is parked: nothing happens in it, so the worker beats rarely.
     ///
-    /// ```no_run
-    /// # fn example(queue: &dueq::QueueHealth) {
-    /// let is_idle = queue.is_parked();
-    /// # let _ = is_idle;
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
+    /// # let health = worker.health();
+    /// # if let Some(queue) = health.queue("orders") {
+    /// assert!(!queue.is_parked());
     /// # }
+    /// # });
     /// ```
     pub fn is_parked(&self) -> bool {
         self.is_parked
@@ -159,12 +174,15 @@ impl QueueHealth {
 
     /// Why the last beat failed; `None` if it succeeded.
     ///
-    /// ```no_run
-    /// # fn example(queue: &dueq::QueueHealth) {
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
+    /// # let health = worker.health();
+    /// # if let Some(queue) = health.queue("orders") {
     /// if let Some(error) = queue.error() {
     ///     println!("{error}");
     /// }
     /// # }
+    /// # });
     /// ```
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()

@@ -19,6 +19,14 @@ use crate::worker::settings::QueueSettings;
 ///
 /// Made by [`Client::pattern`], for [`Worker::pattern`](crate::Worker::pattern). Sends nothing to
 /// the server.
+///
+/// ```
+/// # dueq_testkit::doctest!(|client| {
+/// let mails = client.pattern("mail-*")?;
+/// assert!(mails.matches("mail-de"));
+/// assert!(!mails.matches("letters"));
+/// # });
+/// ```
 #[derive(Clone)]
 pub struct QueuePattern<C = Bytes> {
     client: Client,
@@ -33,16 +41,16 @@ impl Client {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a pattern that no name of a
     /// queue can match, or that has more than 8 wildcards.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// async fn send(delivery: dueq::Delivery) {
     ///     println!("{} of {}", delivery.id(), delivery.queue());
     /// }
     ///
     /// let mails = client.pattern("mail-*")?;
     /// let worker = client.worker().pattern(&mails, send).spawn();
-    /// # worker.wait().await
-    /// # }
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn pattern(&self, pattern: &str) -> Result<QueuePattern, Error> {
         self.pattern_with(pattern, Bytes)
@@ -53,8 +61,8 @@ impl Client {
     /// # Errors
     /// Those of [`pattern`](Client::pattern).
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// use dueq::Delivery;
     ///
     /// async fn rate(order: u64, delivery: Delivery) {
@@ -63,8 +71,8 @@ impl Client {
     ///
     /// let orders = client.pattern_of::<u64>("orders-*")?;
     /// let worker = client.worker().pattern(&orders, rate).spawn();
-    /// # worker.wait().await
-    /// # }
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn pattern_of<T>(&self, pattern: &str) -> Result<QueuePattern<Json<T>>, Error>
     where
@@ -78,12 +86,11 @@ impl Client {
     /// # Errors
     /// Those of [`pattern`](Client::pattern).
     ///
-    /// ```no_run
-    /// # fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// let numbers = client.pattern_with("numbers-*", dueq::Json::<u64>::default())?;
     /// assert_eq!(numbers.text(), "numbers-*");
-    /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub fn pattern_with<C: Codec>(
         &self,
@@ -108,8 +115,8 @@ impl Worker {
     /// 10,000 queues of a pattern are served. See [`parking`](Worker::parking) for how late a
     /// message of such a queue can be.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// let mails = client.pattern("mail-*")?;
     /// let worker = client
     ///     .worker()
@@ -117,8 +124,8 @@ impl Worker {
     ///         println!("{} of {}", delivery.id(), delivery.queue());
     ///     })
     ///     .spawn();
-    /// # worker.wait().await
-    /// # }
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn pattern<C: Codec, M>(
         self,
@@ -131,8 +138,8 @@ impl Worker {
     /// As [`pattern`](Worker::pattern), with settings of its own for each of these queues. They
     /// take no reserve, because their number has no bound.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// # async fn mail(_: dueq::Delivery) {}
     /// use dueq::Share;
     ///
@@ -141,8 +148,8 @@ impl Worker {
     ///     .worker()
     ///     .pattern_with(&mails, Share::weight(1).max(4), mail)
     ///     .spawn();
-    /// # worker.wait().await
-    /// # }
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn pattern_with<C: Codec, M>(
         mut self,
@@ -170,11 +177,10 @@ impl Worker {
 impl<C> QueuePattern<C> {
     /// The pattern as it was given.
     ///
-    /// ```no_run
-    /// # fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// assert_eq!(client.pattern("mail-*")?.text(), "mail-*");
-    /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub fn text(&self) -> &str {
         self.pattern.text()
@@ -182,12 +188,11 @@ impl<C> QueuePattern<C> {
 
     /// Whether the name of a queue matches.
     ///
-    /// ```no_run
-    /// # fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
     /// let mails = client.pattern("mail-*")?;
     /// assert!(mails.matches("mail-de") && !mails.matches("orders"));
-    /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub fn matches(&self, name: &str) -> bool {
         self.pattern.matches(name)

@@ -26,8 +26,9 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// Created by [`Queue::worker`]. [`Queue::metrics`] counts the work of all workers of that `Queue`
 /// and its clones.
 ///
-/// ```no_run
-/// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+/// ```
+/// # dueq_testkit::doctest!(|orders| {
+/// # let stop = async {};
 /// use dueq::{Delivery, Retry};
 /// use std::time::Duration;
 ///
@@ -41,9 +42,9 @@ use crate::worker::settings::{Defaults, QueueSettings};
 ///     .concurrency(64)
 ///     .lease(Duration::from_secs(30))
 ///     .retry(Retry::exponential(Duration::from_secs(1), Duration::from_secs(600))?)
-///     .run(rate, tokio::signal::ctrl_c())
-///     .await
-/// # }
+///     .run(rate, stop) // for example `tokio::signal::ctrl_c()`
+///     .await?;
+/// # });
 /// ```
 #[derive(Clone)]
 #[must_use = "a worker does nothing until `spawn` or `run`"]
@@ -57,14 +58,16 @@ impl<C: Codec> Queue<C> {
     /// A worker of this queue, to be configured and started. For many queues see
     /// [`Client::worker`](crate::Client::worker).
     ///
-    /// ```no_run
-    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// # let stop = async {};
     /// async fn rate(delivery: dueq::Delivery) {
     ///     println!("{} is due", delivery.id());
     /// }
     ///
-    /// orders.worker().run(rate, tokio::signal::ctrl_c()).await
-    /// # }
+    /// // Until `stop` completes, for example `tokio::signal::ctrl_c()`:
+    /// orders.worker().run(rate, stop).await?;
+    /// # });
     /// ```
     pub fn worker(&self) -> QueueWorker<C> {
         QueueWorker {
@@ -83,10 +86,11 @@ impl<C: Codec> QueueWorker<C> {
     /// leases of all deliveries that it holds.
     ///
     /// ```
-    /// # fn example(orders: dueq::Queue) {
-    /// let worker = orders.worker().concurrency(16);
-    /// # let _ = worker;
-    /// # }
+    /// # dueq_testkit::doctest!(|orders| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// let worker = orders.worker().concurrency(16).spawn(rate);
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.defaults.concurrency = concurrency;
@@ -98,10 +102,13 @@ impl<C: Codec> QueueWorker<C> {
     /// messages are delivered again when their leases run out.
     ///
     /// ```
-    /// # fn example(orders: dueq::Queue) {
-    /// let worker = orders.worker().lease(std::time::Duration::from_secs(5));
-    /// # let _ = worker;
-    /// # }
+    /// # dueq_testkit::doctest!(|orders| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// use std::time::Duration;
+    ///
+    /// let worker = orders.worker().lease(Duration::from_secs(5)).spawn(rate);
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
         self.defaults.lease = lease;
@@ -111,10 +118,14 @@ impl<C: Codec> QueueWorker<C> {
     /// The delays of retries. The default is 1 s, doubling up to 1 h.
     ///
     /// ```
-    /// # fn example(orders: dueq::Queue) {
-    /// let worker = orders.worker().retry(dueq::Retry::fixed(std::time::Duration::from_secs(10)));
-    /// # let _ = worker;
-    /// # }
+    /// # dueq_testkit::doctest!(|orders| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// use dueq::Retry;
+    /// use std::time::Duration;
+    ///
+    /// let worker = orders.worker().retry(Retry::fixed(Duration::from_secs(10))).spawn(rate);
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn retry(mut self, retry: Retry) -> Self {
         self.defaults.retry = retry;
@@ -126,10 +137,13 @@ impl<C: Codec> QueueWorker<C> {
     /// such work.
     ///
     /// ```
-    /// # fn example(orders: dueq::Queue) {
-    /// let worker = orders.worker().time_limit(std::time::Duration::from_secs(60));
-    /// # let _ = worker;
-    /// # }
+    /// # dueq_testkit::doctest!(|orders| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// use std::time::Duration;
+    ///
+    /// let worker = orders.worker().time_limit(Duration::from_secs(60)).spawn(rate);
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn time_limit(mut self, time_limit: Duration) -> Self {
         self.defaults.time_limit = Some(time_limit);
@@ -140,17 +154,21 @@ impl<C: Codec> QueueWorker<C> {
     /// deliveries are released, which counts no attempt. The default is 30 s.
     ///
     /// ```
-    /// # fn example(orders: dueq::Queue) {
-    /// let worker = orders.worker().grace(std::time::Duration::from_secs(5));
-    /// # let _ = worker;
-    /// # }
+    /// # dueq_testkit::doctest!(|orders| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// use std::time::Duration;
+    ///
+    /// let worker = orders.worker().grace(Duration::from_secs(5)).spawn(rate);
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn grace(mut self, grace: Duration) -> Self {
         self.defaults.grace = grace;
         self
     }
 
-    /// Wraps the handler into a `tower` layer: time-outs, limits, tracing and more of the ecosystem.
+    /// Wraps the handler into a `tower` layer: time-outs, limits, tracing and more of the
+    /// ecosystem.
     ///
     /// The request is a [`Delivery`](crate::Delivery), and the response the
     /// [`Settlement`](crate::Settlement) that the handler asks for. An error of the layer becomes a
@@ -159,8 +177,8 @@ impl<C: Codec> QueueWorker<C> {
     /// watches in one layer, by `tower::ServiceBuilder`. Without any layer, a delivery costs
     /// nothing more.
     ///
-    /// ```no_run
-    /// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
     /// use dueq::Delivery;
     /// use std::time::Duration;
     /// use tower::limit::ConcurrencyLimitLayer;
@@ -168,14 +186,13 @@ impl<C: Codec> QueueWorker<C> {
     ///
     /// async fn rate(_: Delivery) {}
     ///
-    /// let orders = client.queue("orders")?;
-    /// orders
+    /// let worker = orders
     ///     .worker()
     ///     .layer(ConcurrencyLimitLayer::new(8))
     ///     .layer(TimeoutLayer::new(Duration::from_secs(10)))
-    ///     .run(rate, tokio::signal::ctrl_c())
-    ///     .await
-    /// # }
+    ///     .spawn(rate);
+    /// # worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn layer<L>(mut self, layer: L) -> Self
     where
@@ -194,14 +211,15 @@ impl<C: Codec> QueueWorker<C> {
     /// # Errors
     /// Those of [`Worker::run`](crate::Worker::run).
     ///
-    /// ```no_run
-    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// # let stop = async {};
     /// async fn rate(payload: Vec<u8>, delivery: dueq::Delivery) {
     ///     println!("{} is due: {} bytes", delivery.id(), payload.len());
     /// }
     ///
-    /// orders.worker().run(rate, tokio::signal::ctrl_c()).await
-    /// # }
+    /// orders.worker().run(rate, stop).await?;
+    /// # });
     /// ```
     pub async fn run<T, M>(
         self,
@@ -216,8 +234,9 @@ impl<C: Codec> QueueWorker<C> {
     /// # Errors
     /// Those of [`Worker::run`](crate::Worker::run).
     ///
-    /// ```no_run
-    /// # async fn example(pages: dueq::Queue) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// # let stop = async {};
     /// use dueq::Batch;
     /// use std::time::Duration;
     ///
@@ -226,9 +245,9 @@ impl<C: Codec> QueueWorker<C> {
     ///     Ok(())
     /// }
     ///
-    /// let linger = Duration::from_millis(200);
-    /// pages.worker().run_batch(100, linger, index, tokio::signal::ctrl_c()).await
-    /// # }
+    /// let pages = client.queue("pages")?;
+    /// pages.worker().run_batch(100, Duration::from_millis(200), index, stop).await?;
+    /// # });
     /// ```
     pub async fn run_batch<T, H, F>(
         self,
@@ -247,13 +266,13 @@ impl<C: Codec> QueueWorker<C> {
 
     /// Starts the worker in a task of this runtime: see [`Worker::spawn`](crate::Worker::spawn).
     ///
-    /// ```no_run
-    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
     /// # async fn rate(_: dueq::Delivery) {}
     /// let worker = orders.worker().concurrency(16).spawn(rate);
-    /// // The program does other things, and later:
-    /// worker.shutdown().await
-    /// # }
+    /// // The program does other things, and at its end:
+    /// worker.shutdown().await?;
+    /// # });
     /// ```
     pub fn spawn<M>(self, handler: impl IntoHandler<C::Value, M>) -> WorkerHandle {
         let (defaults, layers) = (self.defaults.clone(), self.layers.clone());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::model::retry::Retry;
+use crate::worker::builder::Worker;
 use crate::worker::share::Share;
 
 /// The settings of a worker that do not depend on its queues.
@@ -31,11 +32,150 @@ impl Default for Defaults {
     }
 }
 
+impl Worker {
+    /// How many handlers may run at once, of all queues: at least 1; the default is 64.
+    ///
+    /// Besides these, a worker holds at most 512 deliveries of a queue whose handlers have ended and
+    /// whose settlements have no reply yet. If settlements stall, it stops claiming, and extends the
+    /// leases of all deliveries that it holds.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// let orders = client.queue("orders")?;
+    /// let worker = client.worker().concurrency(16).queue(&orders, rate).spawn();
+    /// # worker.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.defaults.concurrency = concurrency;
+        self
+    }
+
+    /// The lease of a delivery: 1 ms to a day; the default is 30 s. The worker extends it every
+    /// third of this time, from the claim until the delivery is settled. If the worker dies, its
+    /// messages are delivered again when their leases run out.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// use std::time::Duration;
+    ///
+    /// let orders = client.queue("orders")?;
+    /// let worker = client.worker().lease(Duration::from_secs(5)).queue(&orders, rate).spawn();
+    /// # worker.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.defaults.lease = lease;
+        self
+    }
+
+    /// The delays of retries. The default is 1 s, doubling up to 1 h.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// use dueq::Retry;
+    /// use std::time::Duration;
+    ///
+    /// let orders = client.queue("orders")?;
+    /// let worker = client.worker().retry(Retry::fixed(Duration::from_secs(10))).queue(&orders, rate).spawn();
+    /// # worker.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.defaults.retry = retry;
+        self
+    }
+
+    /// How long a handler may run; after that it is dropped and its delivery retried. The default
+    /// is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
+    /// such work.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// use std::time::Duration;
+    ///
+    /// let orders = client.queue("orders")?;
+    /// let worker = client.worker().time_limit(Duration::from_secs(60)).queue(&orders, rate).spawn();
+    /// # worker.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn time_limit(mut self, time_limit: Duration) -> Self {
+        self.defaults.time_limit = Some(time_limit);
+        self
+    }
+
+    /// How long handlers may continue after the stop. After that they are dropped, and their
+    /// deliveries are released, which counts no attempt. The default is 30 s.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// use std::time::Duration;
+    ///
+    /// let orders = client.queue("orders")?;
+    /// let worker = client.worker().grace(Duration::from_secs(5)).queue(&orders, rate).spawn();
+    /// # worker.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.defaults.grace = grace;
+        self
+    }
+
+    /// The order of the queues is strict: a free handler goes to the first queue that has due
+    /// messages, in the order in which they were added. A queue whose oldest due message has waited
+    /// for `max_wait` comes before them, so that none starves.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// use std::time::Duration;
+    ///
+    /// let (urgent, bulk) = (client.queue("urgent")?, client.queue("bulk")?);
+    /// let worker = client
+    ///     .worker()
+    ///     .strict(Duration::from_secs(10))
+    ///     .queue(&urgent, rate)
+    ///     .queue(&bulk, rate)
+    ///     .spawn();
+    /// # worker.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn strict(mut self, max_wait: Duration) -> Self {
+        self.defaults.strict = Some(max_wait);
+        self
+    }
+
+    /// For how long the worker may be silent about a *parked* queue: one that a pattern found, or
+    /// beyond the first 64, in which nothing is ready, leased or due within 2 s. If a notice is
+    /// lost, a message of such a queue can be late by this time. The default is 10 s; 1 s to 60 s, or
+    /// 0 to park no queue.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// # async fn rate(_: dueq::Delivery) {}
+    /// use std::time::Duration;
+    ///
+    /// let mails = client.pattern("mail-*")?;
+    /// let worker = client.worker().parking(Duration::from_secs(5)).pattern(&mails, rate).spawn();
+    /// # worker.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn parking(mut self, parking: Duration) -> Self {
+        self.defaults.parking = parking;
+        self
+    }
+}
+
 /// The settings of one queue of a [`Worker`](crate::Worker). What is not set is as the worker sets
 /// it for all queues.
 ///
-/// ```no_run
-/// # async fn example(client: dueq::Client) -> Result<(), dueq::Error> {
+/// ```
+/// # dueq_testkit::doctest!(|client| {
 /// use dueq::{Delivery, QueueSettings, Share};
 /// use std::time::Duration;
 ///
@@ -51,8 +191,8 @@ impl Default for Defaults {
 ///     .queue_with(&orders, Share::weight(6), rate)
 ///     .queue_with(&reports, slow, report)
 ///     .spawn();
-/// # worker.wait().await
-/// # }
+/// # worker.shutdown().await?;
+/// # });
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct QueueSettings {

@@ -1,0 +1,172 @@
+//! Settling a delivery, and extending its lease.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Delivery;
+use crate::batch::{BatchVerb, Batcher, Item, OfClaim};
+use crate::error::Error;
+use crate::model::due::Due;
+use crate::model::outcomes::{Extended, Retried, Settled};
+use crate::protocol::limits;
+use crate::server::patience::Repeat;
+
+impl Delivery {
+    /// Done: removes the message.
+    ///
+    /// Like every settlement, the library repeats it for up to 10 s while Redis is away. A dropped
+    /// future may or may not have acted.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// use dueq::Settled;
+    ///
+    /// assert_eq!(delivery.ack().await?, Settled::Done);
+    /// assert_eq!(delivery.ack().await?, Settled::Gone);
+    /// # });
+    /// ```
+    pub async fn ack(&self) -> Result<Settled, Error> {
+        self.settle(&self.0.partition.settlers().ack, []).await
+    }
+
+    /// The ack of a worker: it lingers up to 1 ms to share a call with others.
+    pub(crate) async fn ack_behind(&self) -> Result<Settled, Error> {
+        self.settle(&self.0.partition.settlers().ack_lingering, [])
+            .await
+    }
+
+    /// Done for this time: the message is due again at `due`, with no attempts counted. For
+    /// recurring messages.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use std::time::Duration;
+    ///
+    /// // The same work tomorrow:
+    /// delivery.again(Duration::from_secs(24 * 3600)).await?;
+    /// assert_eq!(orders.stats().await?.scheduled, 1);
+    /// # });
+    /// ```
+    pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
+        let due = due.into().encode()?;
+        self.settle(&self.0.partition.settlers().again, [due.into_bytes()])
+            .await
+    }
+
+    /// Failed: the message is due again after `after`, with one failure more, and `error` (its
+    /// first 1,024 bytes) is stored beside it. If that was its last attempt, the message is dead.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// use dueq::Retried;
+    /// use std::time::Duration;
+    ///
+    /// match delivery.retry(Duration::from_secs(60), "the bank is closed").await? {
+    ///     Retried::Scheduled(due_ms) => println!("due again at {due_ms}"),
+    ///     Retried::Dead => println!("that was the last attempt"),
+    ///     other => println!("the lease was lost: {other:?}"),
+    /// }
+    /// # });
+    /// ```
+    pub async fn retry(&self, after: Duration, error: &str) -> Result<Retried, Error> {
+        let _settling = self.settling();
+        let after = Due::from(after)
+            .encode()?
+            .trim_start_matches('+')
+            .as_bytes()
+            .to_vec();
+        let rest = [after, error.as_bytes().to_vec()];
+        let retry = &self.0.partition.settlers().retry;
+        let outcome = self.submit(retry, rest).await?;
+        self.close(outcome == Retried::Lost);
+        Ok(outcome)
+    }
+
+    /// Not done: the message is due at once, and no attempt is counted.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use std::time::Duration;
+    ///
+    /// delivery.release().await?;
+    /// let next = orders.claim(1, Duration::from_secs(30)).await?;
+    /// assert_eq!(next[0].attempt(), 1);
+    /// # });
+    /// ```
+    pub async fn release(&self) -> Result<Settled, Error> {
+        self.settle(&self.0.partition.settlers().release, []).await
+    }
+
+    /// Failed for good: the message is dead, with `reason` (its first 1,024 bytes) beside it, until
+    /// an operator requeues it.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// delivery.bury("the order does not exist").await?;
+    /// assert_eq!(orders.stats().await?.dead, 1);
+    /// # });
+    /// ```
+    pub async fn bury(&self, reason: &str) -> Result<Settled, Error> {
+        self.settle(
+            &self.0.partition.settlers().bury,
+            [reason.as_bytes().to_vec()],
+        )
+        .await
+    }
+
+    /// Makes the lease end `lease` (1 ms to a day) from now, unless it already ends later. Returns
+    /// when it ends.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// use dueq::Extended;
+    /// use std::time::Duration;
+    ///
+    /// let extended = delivery.extend(Duration::from_secs(600)).await?;
+    /// assert!(matches!(extended, Extended::Until(end_ms) if end_ms > delivery.deadline_ms()));
+    /// # });
+    /// ```
+    pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
+        let lease_ms = limits::lease_ms(lease)?.to_string();
+        let extend = &self.0.partition.settlers().extend;
+        self.submit(extend, [lease_ms.into_bytes()]).await
+    }
+
+    async fn settle<V, const N: usize>(
+        &self,
+        batcher: &Batcher<V>,
+        rest: [Vec<u8>; N],
+    ) -> Result<Settled, Error>
+    where
+        V: BatchVerb<Output = Settled>,
+    {
+        let _settling = self.settling();
+        let outcome = self.submit(batcher, rest).await?;
+        self.close(outcome == Settled::Lost);
+        Ok(outcome)
+    }
+
+    async fn submit<V: BatchVerb, const N: usize>(
+        &self,
+        batcher: &Batcher<V>,
+        rest: [Vec<u8>; N],
+    ) -> Result<V::Output, Error> {
+        let granted: Arc<dyn OfClaim> = Arc::clone(&self.0) as _;
+        batcher
+            .submit(Item {
+                granted: Some(granted),
+                args: rest.into(),
+                // The fencing token makes it safe: a settlement that acted does not act again.
+                repeat: Repeat::Harmless,
+            })
+            .await
+    }
+
+    fn close(&self, lost: bool) {
+        self.0.settled.store(true, Ordering::SeqCst);
+        if lost {
+            self.lose("a settlement found it gone");
+        }
+    }
+}
