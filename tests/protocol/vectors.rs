@@ -12,6 +12,8 @@ mod lends;
 mod memory;
 mod nodes;
 mod pages;
+mod parked_notices;
+mod parking;
 mod pushes;
 mod refusals;
 mod repairs;

@@ -11,12 +11,12 @@ use crate::reply::{Reply, words};
 use crate::scripts::SCRIPTS;
 
 /// A connection that receives the notices of a queue.
-struct Listener {
+pub(super) struct Listener {
     connection: Connection,
 }
 
 impl Listener {
-    fn start(queue: &Queue) -> Result<Self> {
+    pub(super) fn start(queue: &Queue) -> Result<Self> {
         let mut connection = connect(&queue.server.url())?;
         connection.send_packed_command(
             &redis::cmd("SSUBSCRIBE")
@@ -28,7 +28,7 @@ impl Listener {
     }
 
     /// The notices since the last call: publishes a mark and reads up to it.
-    fn heard(&mut self, queue: &mut Queue) -> Result<Vec<String>> {
+    pub(super) fn heard(&mut self, queue: &mut Queue) -> Result<Vec<String>> {
         queue.command(words!["SPUBLISH", "dueq:{q}:notice", "mark"])?;
         let mut heard = Vec::new();
         loop {
