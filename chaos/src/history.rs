@@ -70,7 +70,8 @@ pub enum Event {
     },
     /// A handler learns that its lease is lost.
     LostLease { queue: String, id: String },
-    /// The worker serves these queues, with so many handlers at once.
+    /// The worker begins to serve these queues, with so many handlers at once. It writes this line
+    /// before its node starts, so all its handlers start after it.
     Serves {
         concurrency: u32,
         queues: Vec<Share>,
@@ -119,11 +120,14 @@ pub enum Event {
     End,
 }
 
-/// The handlers of a worker that a queue has for itself, and the most that it may have.
+/// What a queue may have of a worker's handlers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     pub queue: String,
+    pub weight: u32,
+    /// Handlers that no other queue may take.
     pub reserve: u32,
+    /// The most handlers that it may have.
     pub max: u32,
 }
 

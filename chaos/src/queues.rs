@@ -18,6 +18,8 @@ pub struct Planned {
     pub weight: u32,
     /// How many of a worker's handlers serve no other queue.
     pub reserve: usize,
+    /// The most handlers that a worker gives it. `None`: no limit of its own.
+    pub max: Option<usize>,
     /// Its part of the messages, in per cent, if all five queues are used.
     pub traffic: u32,
     /// Workers find it by [`PATTERN`]: its traffic comes in bursts, so that its nodes park it.
@@ -27,7 +29,10 @@ pub struct Planned {
 const ALL: [Planned; MOST] = [
     planned("chaos", 6, 0, 45),
     planned("chaos-3", 3, 0, 20),
-    planned("chaos-1", 1, 0, 10),
+    Planned {
+        max: Some(12),
+        ..planned("chaos-1", 1, 0, 10)
+    },
     planned("chaos-reserve", 1, 8, 10),
     Planned {
         is_found: true,
@@ -40,6 +45,7 @@ const fn planned(name: &'static str, weight: u32, reserve: usize, traffic: u32) 
         name,
         weight,
         reserve,
+        max: None,
         traffic,
         is_found: false,
     }

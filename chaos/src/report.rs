@@ -45,6 +45,7 @@ impl Report<'_> {
         add("messages", self.verdict.messages.into());
         add("deliveries", self.verdict.deliveries.into());
         add("unjudged", self.verdict.unjudged.into());
+        add("shares_judged", self.verdict.shares_judged.into());
         add("replicated", self.verdict.replicated.into());
         add(
             "lost_in_declared_window",
@@ -114,6 +115,10 @@ impl Report<'_> {
         line(format!(
             "- Not judged, for too many unknown outcomes: {}",
             verdict.unjudged
+        ));
+        line(format!(
+            "- Starts of handlers judged by the shares of their worker: {}",
+            verdict.shares_judged
         ));
         let late = verdict.lateness;
         line(format!(

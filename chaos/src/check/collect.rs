@@ -51,6 +51,8 @@ pub(super) struct Collection {
     pub(super) disturbed_notices: Vec<(u64, u64)>,
     /// Processes with the scripts of an older release.
     pub(super) older: HashSet<u16>,
+    /// Whether a worker started handlers without having written the shares of its queues.
+    pub(super) has_starts_without_shares: bool,
     /// By id: the number of calls that may have cancelled it.
     pub(super) cancels: HashMap<u32, u32>,
     /// Answers with CANCELLED: the position in `replies`, and the ids.
@@ -86,6 +88,7 @@ impl Collection {
             disturbed: Vec::new(),
             disturbed_notices: Vec::new(),
             older: HashSet::new(),
+            has_starts_without_shares: false,
             cancels: HashMap::new(),
             cancelled: Vec::new(),
         }
@@ -250,6 +253,10 @@ impl Collection {
             (
                 self.verdict.faults.contains_key("failover") && self.verdict.replicated == 0,
                 "there were failovers, and no push was acknowledged as replicated",
+            ),
+            (
+                self.has_starts_without_shares,
+                "a worker started handlers and did not write the shares of its queues",
             ),
             (
                 self.verdict.unjudged > 0,

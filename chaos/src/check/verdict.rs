@@ -63,8 +63,8 @@ pub enum Kind {
     NeverStarted,
     /// After a fault, workers claimed again later than they must.
     RecoveredLate,
-    /// A worker ran more handlers of a queue than its share allows, or of the other queues than a
-    /// reserve leaves.
+    /// A worker ran more handlers than its concurrency, more handlers of a queue than its max, or
+    /// handlers of other queues in a reserve.
     SharesBroken,
 }
 
@@ -164,6 +164,8 @@ pub struct Verdict {
     pub(super) swept: u64,
     /// Ids with too many unknown outcomes to be judged.
     pub unjudged: u64,
+    /// Starts of handlers that were judged by the shares of their worker.
+    pub shares_judged: u64,
     /// Answered calls, by verb.
     pub verbs: BTreeMap<String, u64>,
     /// How often each fault began.

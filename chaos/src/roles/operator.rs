@@ -8,6 +8,7 @@ use fastrand::Rng;
 
 use super::{Options, Stop};
 use crate::history::Verb;
+use crate::queues::planned_queues;
 use crate::recorder::{Diary, outcome};
 use crate::stored;
 use crate::workload::{POISON, hash};
@@ -58,8 +59,11 @@ pub(super) async fn run(
                     deck.extend(Act::ALL.map(|act| (place, act)));
                 }
                 operator.rng.shuffle(&mut deck);
-                // More often than others, because each is short; and once at the start.
-                for place in 0..queues.len() {
+                // More often than others, because each is short; and once at the start. Not the
+                // queue with a reserve: others may take its handlers while it is paused, and the
+                // checker could not judge the reserve.
+                let planned = planned_queues(queues.len());
+                for place in (0..queues.len()).filter(|place| planned[*place].reserve == 0) {
                     deck.insert(deck.len() / 2, (place, Act::Pause));
                     deck.push((place, Act::Pause));
                 }

@@ -13,7 +13,7 @@ use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 
 use super::{Options, Stop, by_hand};
-use crate::history::{Event, Verb};
+use crate::history::{self, Event, Verb};
 use crate::payload;
 use crate::queues::{PARKING, PATTERN, Planned, planned_queues};
 use crate::recorder::{Diary, outcome};
@@ -63,6 +63,7 @@ pub(super) async fn run(
             served.push((planned, queue.clone(), notes));
         }
     }
+    diary.write(&serves(options.concurrency, planned));
     let worker = worker.spawn();
     let mut changed = 0;
     loop {
@@ -71,7 +72,7 @@ pub(super) async fn run(
             ended = worker.wait() => return Ok(ended?),
             _ = changes.recv() => {}
         }
-        // Not the queue with a reserve: its handlers would be free for a while.
+        // Not the queue with a reserve: others could take its handlers meanwhile.
         let some: Vec<_> = served
             .iter()
             .filter(|(planned, ..)| planned.reserve == 0)
@@ -97,7 +98,26 @@ pub(super) async fn run(
 const REMOVED_MS: std::ops::Range<u64> = 500..3_000;
 
 fn share(planned: &Planned) -> Share {
-    Share::weight(planned.weight).reserve(planned.reserve)
+    let share = Share::weight(planned.weight).reserve(planned.reserve);
+    match planned.max {
+        Some(max) => share.max(max),
+        None => share,
+    }
+}
+
+/// What the checker must know to judge the handlers of this process.
+fn serves(concurrency: usize, planned: &[Planned]) -> Event {
+    let handlers = |number| u32::try_from(number).unwrap_or(u32::MAX);
+    let queues = planned.iter().map(|planned| history::Share {
+        queue: planned.name.to_owned(),
+        weight: planned.weight,
+        reserve: handlers(planned.reserve),
+        max: handlers(planned.max.unwrap_or(concurrency)),
+    });
+    Event::Serves {
+        concurrency: handlers(concurrency),
+        queues: queues.collect(),
+    }
 }
 
 fn handler(

@@ -7,6 +7,7 @@ mod failovers;
 mod histories;
 mod operators;
 mod repeats;
+mod shares;
 mod simulated;
 mod simulation;
 mod story;

@@ -175,10 +175,8 @@ impl Process<'_> {
                         format!("process {number} at {t_us} us, queue {queue}: {words}")
                     });
                 }
-                if let Some(words) = (!by_hand).then(|| self.running.started(&queue)).flatten() {
-                    self.all.verdict.found(Kind::SharesBroken, || {
-                        format!("process {number} at {t_us} us: {words}")
-                    });
+                if !by_hand {
+                    self.handler_started(t_us, &queue);
                 }
             }
             Event::Stalled { ms } => self
@@ -225,7 +223,7 @@ impl Process<'_> {
             Event::Serves {
                 concurrency,
                 queues,
-            } => self.running = Running::new(concurrency, queues),
+            } => self.running.serves(concurrency, queues),
             Event::Ended { queue, wants, .. } if wants != BY_HAND => self.running.ended(&queue),
             Event::Ended { .. }
             | Event::LostLease { .. }
@@ -234,6 +232,21 @@ impl Process<'_> {
             | Event::End => {}
         }
         Ok(())
+    }
+
+    /// Whether the worker may run this handler beside those that run.
+    fn handler_started(&mut self, t_us: u64, queue: &str) {
+        if self.running.is_known() {
+            self.all.verdict.shares_judged += 1;
+        } else {
+            self.all.has_starts_without_shares = true;
+        }
+        if let Some(words) = self.running.started(queue) {
+            let number = self.number;
+            self.all.verdict.found(Kind::SharesBroken, || {
+                format!("process {number} at {t_us} us: {words}")
+            });
+        }
     }
 
     /// The number of a queue, and room for its callers and grants.

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 pub(crate) use calls::{change, claim_without_answer, push, settle};
 use calls::{changes, due_ms, words};
 use dueq_chaos::check::{Kind, Verdict, check_events};
-use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, LeftItem, Phase, Role, State, Verb};
+use dueq_chaos::history::{
+    Answer, Call, ClaimedItem, Event, LeftItem, Phase, Role, Share, State, Verb,
+};
 
 /// The server's clock and that of the processes at the beginning of a story.
 const SERVER_MS: u64 = 1_000_000_000;
@@ -35,8 +37,27 @@ pub(crate) struct Story {
 pub(crate) type Token = String;
 
 impl Story {
+    /// The story of a worker that serves `q` with many handlers.
     pub(crate) fn new() -> Self {
-        Self::of(Role::Worker)
+        let mut story = Self::of(Role::Worker);
+        story.serves(
+            1_000,
+            vec![Share {
+                queue: "q".into(),
+                weight: 1,
+                reserve: 0,
+                max: 1_000,
+            }],
+        );
+        story
+    }
+
+    /// The worker begins to serve.
+    pub(crate) fn serves(&mut self, concurrency: u32, queues: Vec<Share>) -> &mut Self {
+        self.write(Event::Serves {
+            concurrency,
+            queues,
+        })
     }
 
     /// The story of a process with this role.
