@@ -2,6 +2,7 @@
 
 mod attempts;
 mod batches;
+mod broken;
 mod handlers;
 #[cfg(feature = "harness")]
 mod injected;
