@@ -9,6 +9,7 @@ mod injected;
 mod leases;
 mod many;
 mod patterns;
+mod shares;
 mod sharing;
 mod starting;
 mod stopping;

@@ -1,0 +1,232 @@
+//! Shares of the queues of one worker. Handlers wait for permits that the test gives, so that it
+//! decides which handler ends next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Client, Delivery, ErrorKind, Message, Queue, Share};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::support::{LONG, Seen, Setup, messages, push_all, seen, setup, stats_until, until};
+
+/// A handler that reports its queue, and then waits for a permit.
+fn gated(
+    sender: &UnboundedSender<String>,
+    gate: &Arc<Semaphore>,
+) -> impl Fn(Delivery) -> Handled + Clone + Send + Sync + 'static {
+    let (sender, gate) = (sender.clone(), Arc::clone(gate));
+    move |delivery: Delivery| {
+        let gate = Arc::clone(&gate);
+        let _ = sender.send(delivery.queue().to_owned());
+        Box::pin(async move {
+            if let Ok(permit) = gate.acquire().await {
+                permit.forget();
+            }
+        })
+    }
+}
+
+type Handled = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn gate() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(0))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reserve_is_free_while_others_hold_all_other_handlers() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    let bulk = client.queue("bulk")?;
+    push_all(&bulk, messages(20)).await?;
+    let ((of_bulk, mut bulk_seen), (of_orders, mut orders_seen)) = (seen(), seen());
+    let (held, open) = (gate(), Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)));
+    let worker = client
+        .worker()
+        .lease(LONG)
+        .concurrency(4)
+        .queue(&bulk, gated(&of_bulk, &held))
+        .queue_with(queue, Share::weight(1).reserve(1), gated(&of_orders, &open))
+        .spawn();
+    bulk_seen.take(3).await?;
+    for round in 0..50_u64 {
+        let due = Duration::from_millis(round % 2 * 5);
+        queue.push_message(Message::new("").due(due)).await?;
+        assert_eq!(orders_seen.next().await?, "orders");
+    }
+    stats_until(queue, "settled", |stats| stats.acked == 50).await?;
+    assert_eq!(bulk_seen.rest().len(), 0, "no handler of the reserve");
+    assert_eq!(bulk.stats().await?.leased, 3);
+    held.add_permits(20);
+    bulk_seen.take(17).await?;
+    stats_until(&bulk, "settled", |stats| stats.acked == 20).await?;
+    Ok(worker.shutdown().await?)
+}
+
+/// The handlers of three saturated queues, which end when the test says so.
+struct Saturated {
+    gates: BTreeMap<String, Arc<Semaphore>>,
+    running: BTreeMap<String, usize>,
+    seen: Seen<String>,
+}
+
+impl Saturated {
+    /// Ends a handler of this queue, and returns the queue of the handler that starts instead.
+    async fn end_one(&mut self, queue: &str) -> Result<String> {
+        self.gates.get(queue).context("a queue")?.add_permits(1);
+        *self.running.get_mut(queue).context("a queue")? -= 1;
+        self.started().await
+    }
+
+    async fn started(&mut self) -> Result<String> {
+        let started = self.seen.next().await?;
+        *self.running.entry(started.clone()).or_default() += 1;
+        Ok(started)
+    }
+
+    fn counts(&self) -> Vec<usize> {
+        self.running.values().copied().collect()
+    }
+}
+
+async fn backlog(client: &Client, name: &str) -> Result<Queue> {
+    let queue = client.queue(name)?;
+    push_all(&queue, messages(200)).await?;
+    Ok(queue)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn weights_divide_the_running_handlers_exactly() -> Result<()> {
+    let Setup { client, .. } = &setup().await?;
+    let (sender, seen) = seen();
+    let mut all = Saturated {
+        gates: BTreeMap::new(),
+        running: BTreeMap::new(),
+        seen,
+    };
+    let mut worker = client.worker().lease(LONG).concurrency(10);
+    for (name, weight) in [("a", 6), ("b", 3), ("c", 1)] {
+        let (queue, gate) = (backlog(client, name).await?, gate());
+        worker = worker.queue_with(&queue, Share::weight(weight), gated(&sender, &gate));
+        all.gates.insert(name.to_owned(), gate);
+        all.running.insert(name.to_owned(), 0);
+    }
+    let worker = worker.spawn();
+    for _ in 0..10 {
+        all.started().await?;
+    }
+    // At the start a queue may get more than its share; each handler that ends corrects that.
+    while all.counts() != [6, 3, 1] {
+        let over = all.running.iter().zip([6, 3, 1]);
+        let over = over.max_by_key(|((_, running), share)| **running as i64 - share);
+        let over = over.context("a queue")?.0.0.clone();
+        let started = all.end_one(&over).await?;
+        assert_ne!(started, over, "{:?}", all.running);
+    }
+    // However often each queue's handlers end, the running ones stay 6:3:1.
+    for step in 1..=200 {
+        let ends = match step {
+            _ if step % 100 == 0 => "c",
+            _ if step % 10 == 0 => "b",
+            _ => "a",
+        };
+        let started = all.end_one(ends).await?;
+        assert_eq!((started.as_str(), step), (ends, step));
+        assert_eq!(all.counts(), [6, 3, 1]);
+    }
+    worker.abort();
+    Ok(worker.wait().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_order_serves_the_first_queue_until_it_is_empty() -> Result<()> {
+    let Setup { client, .. } = &setup().await?;
+    let (high, low) = (client.queue("high")?, client.queue("low")?);
+    for queue in [&low, &high] {
+        push_all(queue, messages(20)).await?;
+    }
+    let (sender, mut seen) = seen();
+    let open = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+    // The node assumes up to a day for messages that waited before it started.
+    let worker = client
+        .worker()
+        .lease(LONG)
+        .concurrency(1)
+        .strict(Duration::from_secs(7 * 86_400))
+        .queue(&high, gated(&sender, &open))
+        .queue(&low, gated(&sender, &open))
+        .spawn();
+    let order = seen.take(40).await?;
+    assert_eq!(order, [["high"; 20], ["low"; 20]].concat());
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn overdue_queues_take_turns_with_the_first_queue() -> Result<()> {
+    const MAX_WAIT: Duration = Duration::from_secs(1);
+    let Setup { client, .. } = &setup().await?;
+    let (high, low) = (client.queue("high")?, client.queue("low")?);
+    push_all(&high, messages(20)).await?;
+    push_all(&low, messages(3)).await?;
+    let (sender, mut seen) = seen();
+    let held = gate();
+    let worker = client
+        .worker()
+        .lease(LONG)
+        .concurrency(1)
+        .strict(MAX_WAIT)
+        .queue(&high, gated(&sender, &held))
+        .queue(&low, gated(&sender, &held))
+        .spawn();
+    assert_eq!(seen.next().await?, "high");
+    // The reply to a beat tells the node since when messages of the low queue wait.
+    let since_beat = async || {
+        let health = worker.health();
+        Ok(health.queue("low").and_then(dueq::QueueHealth::since_beat))
+    };
+    until("a beat", since_beat, Option::is_some).await?;
+    // The node estimates Redis's clock within a few milliseconds.
+    stats_until(&low, "overdue", |stats| stats.overdue_ms > 1_200).await?;
+    let mut order = Vec::new();
+    for _ in 0..12 {
+        held.add_permits(1);
+        order.push(seen.next().await?);
+    }
+    // Both are overdue: each has one turn, and then one handler goes by rank.
+    let turns = [["high", "low", "high"]; 3].concat();
+    assert_eq!(order, [turns, vec!["high"; 3]].concat());
+    worker.abort();
+    Ok(worker.wait().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_share_of_an_added_queue_changes_nothing() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    let mails = client.queue("mails")?;
+    let (sender, mut seen) = seen();
+    let handler = gated(&sender, &Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)));
+    let reserve = Share::weight(1).reserve(3);
+    let worker = client.worker().concurrency(4);
+    let worker = worker.queue_with(queue, reserve, handler.clone()).spawn();
+    for (share, expected) in [
+        (Share::weight(0), "weight 0"),
+        (Share::weight(1).max(0), "a maximum of 0"),
+        (Share::weight(1).reserve(2).max(1), "its reserve of 2"),
+        (Share::weight(1).reserve(2), "the reserves are 5 handlers"),
+        (Share::weight(1).reserve(5), "a reserve of 5"),
+    ] {
+        let refused = worker.add_with(&mails, share, handler.clone()).await;
+        let error = refused.expect_err(expected);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("mails") && text.contains(expected), "{text}");
+    }
+    let reserve = Share::weight(1).reserve(1);
+    worker.add_with(&mails, reserve, handler).await?;
+    for queue in [queue, &mails] {
+        queue.push_message(Message::new("")).await?;
+        assert_eq!(seen.next().await?, queue.name());
+    }
+    Ok(worker.shutdown().await?)
+}
