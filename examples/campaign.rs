@@ -54,9 +54,8 @@ async fn main() -> anyhow::Result<()> {
     );
 
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    let campaign = Client::connect(&url)
-        .await?
-        .queue(&format!("example-campaign-{}", std::process::id()))?;
+    let name = format!("example-campaign-{}", std::process::id());
+    let campaign = Client::connect(&url).await?.queue(&name)?;
     let result = tokio::select! {
         result = story(&campaign, due, args.recipients) => result,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
@@ -94,37 +93,28 @@ async fn story(campaign: &Queue, due: Due, recipients: u32) -> anyhow::Result<()
 
     let (sent, mut outbox) = mpsc::unbounded_channel();
     let send = move |delivery: Delivery| {
-        let _ = sent.send((
-            delivery.id().into_owned(),
-            delivery.due_ms(),
-            delivery.lateness(),
-        ));
+        let customer = delivery.id().into_owned();
+        let _ = sent.send((customer, delivery.due_ms(), delivery.lateness()));
         async {}
     };
-    let (mut reached, mut again) = (HashMap::new(), 0);
-    let all_reached = async {
-        while reached.len() < recipients as usize {
-            let Some((customer, due_ms, late)) = outbox.recv().await else {
-                break;
-            };
-            let earlier = reached.insert(customer, (due_ms, late));
-            again += usize::from(earlier.is_some());
-        }
-    };
-    campaign.worker().run(send, all_reached).await?;
-
-    // The worker has settled its messages, so no more can arrive.
+    let worker = campaign.worker().spawn(send);
+    let mut reached = HashMap::new();
+    while reached.len() < recipients as usize {
+        let (customer, due_ms, late) = outbox.recv().await.context("the worker is gone")?;
+        ensure!(
+            Due::at_ms(due_ms) == due,
+            "{customer} was due at another time"
+        );
+        let earlier = reached.insert(customer, late);
+        ensure!(earlier.is_none(), "a recipient was written to twice");
+    }
+    // The worker settles its messages, so no more can arrive.
+    worker.shutdown().await?;
     ensure!(
-        again == 0 && outbox.try_recv().is_err(),
+        outbox.try_recv().is_err(),
         "a recipient was written to twice"
     );
-    ensure!(
-        reached
-            .values()
-            .all(|&(due_ms, _)| Due::at_ms(due_ms) == due),
-        "a message was due at another time"
-    );
-    let mut late: Vec<_> = reached.into_values().map(|(_, late)| late).collect();
+    let mut late: Vec<_> = reached.into_values().collect();
     late.sort();
     let [first, half, last] = [0, late.len() / 2, late.len() - 1].map(|n| late[n]);
     println!(

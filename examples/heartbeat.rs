@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
-use dueq::{Client, Delivery, Message, OnConflict, Pushed, Queue};
-use tokio::sync::{mpsc, watch};
+use dueq::{Client, Delivery, OnConflict, Pushed, Queue};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 
 const RHYTHM: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(30);
@@ -43,52 +44,41 @@ async fn main() -> anyhow::Result<()> {
 
 async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
     let (report, mut reports) = mpsc::unbounded_channel();
-    let (running, stopped) = watch::channel(());
-    let node = |queue: &Queue, name: &'static str| {
-        let (report, mut stopped) = (report.clone(), stopped.clone());
-        let offline = move |delivery: Delivery| {
-            println!("node {name}: {} is offline", delivery.id());
-            let _ = report.send((delivery.id().into_owned(), Instant::now()));
-            async {}
-        };
-        let run = queue.worker().run(offline, async move {
-            stopped.changed().await.unwrap_or_default()
-        });
-        async { anyhow::Ok(run.await?) }
+    let offline = move |delivery: Delivery| {
+        println!("{} is offline", delivery.id());
+        let _ = report.send((delivery.id().into_owned(), Instant::now()));
+        async {}
     };
-    let devices = async {
-        let (mut lives, mut offline) = (Vec::new(), Vec::new());
-        for _ in 0..3 {
-            for (node, device) in [(a, "door"), (b, "lamp"), (a, "oven")] {
-                beat(node, device, speed, &mut lives).await?;
-            }
-            tokio::time::sleep(RHYTHM / speed).await;
-        }
-        // Only the door sends heartbeats until the lamp is reported; then the lamp returns for a
-        // while.
-        while !offline.iter().any(|(device, _)| device == "lamp") {
-            beat(a, "door", speed, &mut lives).await?;
-            offline.extend(
-                tokio::time::timeout(RHYTHM / speed, reports.recv())
-                    .await
-                    .ok()
-                    .flatten(),
-            );
-        }
-        for _ in 0..3 {
-            beat(a, "lamp", speed, &mut lives).await?;
-            tokio::time::sleep(RHYTHM / speed).await;
-        }
-        while offline.len() < lives.len() {
-            offline.push(reports.recv().await.context("the nodes are gone")?);
-        }
-        drop(running);
-        Ok((lives, offline))
-    };
-    let ((), (), (lives, mut offline)) = tokio::try_join!(node(a, "A"), node(b, "B"), devices)?;
+    let workers = [a, b].map(move |node| node.worker().spawn(offline.clone()));
 
+    let (mut lives, mut offline) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        for (node, device) in [(a, "door"), (b, "lamp"), (a, "oven")] {
+            beat(node, device, speed, &mut lives).await?;
+        }
+        sleep(RHYTHM / speed).await;
+    }
+    // Only the door sends heartbeats until the lamp is reported; then the lamp returns for a while.
+    while !offline.iter().any(|(device, _)| device == "lamp") {
+        beat(a, "door", speed, &mut lives).await?;
+        if let Ok(report) = timeout(RHYTHM / speed, reports.recv()).await {
+            offline.push(report.context("the workers are gone")?);
+        }
+    }
+    for _ in 0..3 {
+        beat(a, "lamp", speed, &mut lives).await?;
+        sleep(RHYTHM / speed).await;
+    }
+    while offline.len() < lives.len() {
+        offline.push(reports.recv().await.context("the workers are gone")?);
+    }
+    for worker in workers {
+        worker.shutdown().await?;
+    }
+
+    let more = reports.try_recv();
     ensure!(
-        reports.try_recv().is_err(),
+        more.is_err(),
         "a device was reported once more than it came online"
     );
     for (device, last_beat) in &lives {
@@ -118,25 +108,19 @@ async fn beat(
     lives: &mut Vec<(&str, Instant)>,
 ) -> anyhow::Result<()> {
     let now = Instant::now();
-    let offline = Message::new("")
-        .id(device)
-        .due(SILENCE / speed)
-        .on_conflict(OnConflict::Reschedule);
-    match node.push_message(offline).await?.outcome() {
+    let offline = node.push("").id(device).delay(SILENCE / speed);
+    match offline.on_conflict(OnConflict::Reschedule).await?.outcome() {
         Pushed::Created => {
             println!("{device} is online");
             lives.push((device, now));
         }
         Pushed::Moved => {
-            lives
-                .iter_mut()
-                .rfind(|life| life.0 == device)
-                .context("it was online")?
-                .1 = now
+            let life = lives.iter_mut().rfind(|life| life.0 == device);
+            life.context("it was online")?.1 = now;
         }
         // A worker is reporting the device now; its next heartbeat brings it back.
         Pushed::Exists(_) => {}
-        Pushed::Finished => bail!("a heartbeat of {device} was ignored"),
+        other => bail!("a heartbeat of {device} was ignored: {other:?}"),
     }
     Ok(())
 }

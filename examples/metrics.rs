@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
-use dueq::{Client, Delivery, Histogram, Message, Queue, Retry};
+use dueq::{Client, Delivery, Histogram, Queue, Retry};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -29,13 +29,8 @@ async fn main() -> Result<()> {
     let queue = Client::connect(&url).await?.queue("metrics")?;
 
     for number in 0..100 {
-        queue
-            .push_message(
-                Message::new("")
-                    .id(format!("order:{number}"))
-                    .due(Duration::from_millis(10 * number)),
-            )
-            .await?;
+        let push = queue.push("").id(format!("order:{number}"));
+        push.delay(Duration::from_millis(10 * number)).await?;
     }
     let (done, mut left) = mpsc::unbounded_channel();
     let handler = move |delivery: Delivery| {
@@ -49,29 +44,20 @@ async fn main() -> Result<()> {
             Ok(())
         }
     };
-    let worker = queue
-        .worker()
-        .retry(Retry::fixed(Duration::from_millis(50)));
-    match options.listen {
-        Some(address) => {
-            let serving = tokio::spawn(serve(TcpListener::bind(address).await?, queue.clone()));
-            worker
-                .run(handler, async {
-                    tokio::signal::ctrl_c().await.unwrap_or_default()
-                })
-                .await?;
-            serving.abort();
+    let retry = Retry::fixed(Duration::from_millis(50));
+    let worker = queue.worker().retry(retry).spawn(handler);
+    if let Some(address) = options.listen {
+        let serving = tokio::spawn(serve(TcpListener::bind(address).await?, queue.clone()));
+        tokio::signal::ctrl_c().await?;
+        serving.abort();
+        worker.shutdown().await?;
+    } else {
+        for _ in 0..100 {
+            left.recv().await;
         }
-        None => {
-            let all = async {
-                for _ in 0..100 {
-                    left.recv().await;
-                }
-            };
-            worker.run(handler, all).await?;
-            print!("{}", page(&queue));
-            queue.delete().await?;
-        }
+        worker.shutdown().await?;
+        print!("{}", page(&queue));
+        queue.delete().await?;
     }
     Ok(())
 }

@@ -9,10 +9,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
-use dueq::{Cancelled, Client, Delivery, Message, Queue, Settlement};
+use dueq::{Cancelled, Client, Delivery, Json, Queue, Settlement};
 use tokio::sync::{Notify, mpsc};
+
+/// The payload is the buyer's name.
+type Orders = Queue<Json<String>>;
 
 const TIME_TO_PAY: Duration = Duration::from_secs(30 * 60);
 
@@ -28,9 +31,8 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let speed = Args::parse().speed;
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    let orders = Client::connect(&url)
-        .await?
-        .queue(&format!("example-unpaid-order-{}", std::process::id()))?;
+    let name = format!("example-unpaid-order-{}", std::process::id());
+    let orders: Orders = Client::connect(&url).await?.queue_of(&name)?;
     let result = tokio::select! {
         result = story(&orders, TIME_TO_PAY / speed) => result,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
@@ -39,34 +41,24 @@ async fn main() -> anyhow::Result<()> {
     result
 }
 
-async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
+async fn story(orders: &Orders, time_to_pay: Duration) -> anyhow::Result<()> {
     let placed = Instant::now();
     for buyer in ["ann", "bob", "cid", "dee"] {
-        orders
-            .push_message(
-                Message::new(buyer)
-                    .id(format!("order:{buyer}"))
-                    .due(time_to_pay),
-            )
-            .await?;
+        let push = orders.push(buyer).id(format!("order:{buyer}"));
+        push.delay(time_to_pay).await?;
         println!("{buyer} orders, and has {time_to_pay:?} to pay");
     }
-    ensure!(
-        pay(orders, "ann").await? == Cancelled::Cancelled,
-        "ann paid in time"
-    );
+    let ann = pay(orders, "ann").await?;
+    ensure!(ann == Cancelled::Cancelled, "ann paid in time");
 
     let (began, mut begun) = mpsc::unbounded_channel();
     let paid = Arc::new(Notify::new());
     let cid_paid = Arc::clone(&paid);
-    let cancel_order = move |delivery: Delivery| {
+    let cancel_order = move |buyer: String, delivery: Delivery| {
         let (began, paid) = (began.clone(), Arc::clone(&paid));
         async move {
-            let buyer = String::from_utf8_lossy(delivery.payload()).into_owned();
-            println!(
-                "{buyer} has not paid in time: the order is cancelled ({:?} late)",
-                delivery.lateness()
-            );
+            let late = delivery.lateness();
+            println!("{buyer} has not paid in time: the order is cancelled ({late:?} late)");
             let _ = began.send((buyer.clone(), placed.elapsed()));
             match buyer.as_str() {
                 // The cancellation takes time, and this buyer pays meanwhile.
@@ -77,52 +69,40 @@ async fn story(orders: &Queue, time_to_pay: Duration) -> anyhow::Result<()> {
             Settlement::Ack
         }
     };
-    let street = async {
-        for _ in ["bob", "cid", "dee"] {
-            let (buyer, after) = begun.recv().await.context("the worker is gone")?;
-            ensure!(
-                after >= time_to_pay && buyer != "ann",
-                "{buyer} had {after:?} to pay"
-            );
-            if buyer == "cid" {
-                ensure!(
-                    pay(orders, "cid").await? == Cancelled::Leased,
-                    "cid's order was being cancelled"
-                );
-                cid_paid.notify_one();
-            }
-        }
-        Ok(())
-    };
     // A real shop's worker runs all the time. This one stops after the last event.
-    let mut result = Ok(());
-    orders
-        .worker()
-        .run(cancel_order, async { result = street.await })
-        .await?;
-    result?;
+    let worker = orders.worker().spawn(cancel_order);
+    for _ in ["bob", "cid", "dee"] {
+        let (buyer, after) = begun.recv().await.context("the worker is gone")?;
+        ensure!(
+            after >= time_to_pay && buyer != "ann",
+            "{buyer} had {after:?} to pay"
+        );
+        if buyer == "cid" {
+            let cid = pay(orders, "cid").await?;
+            ensure!(cid == Cancelled::Leased, "cid's order was being cancelled");
+            cid_paid.notify_one();
+        }
+    }
+    // The worker settles its messages first, so the state that later payments find is final.
+    worker.shutdown().await?;
 
-    // The worker has settled its messages, so the state that later payments find is final.
-    ensure!(
-        pay(orders, "bob").await? == Cancelled::Absent,
-        "bob's order was cancelled"
-    );
-    ensure!(
-        pay(orders, "dee").await? == Cancelled::Dead,
-        "dee's order could not be cancelled"
-    );
+    let bob = pay(orders, "bob").await?;
+    ensure!(bob == Cancelled::Absent, "bob's order was cancelled");
+    let dee = pay(orders, "dee").await?;
+    ensure!(dee == Cancelled::Dead, "dee's order could not be cancelled");
     println!("each payment learned what had become of its order");
     Ok(())
 }
 
 /// A payment arrives. The state of the message decides its effect.
-async fn pay(orders: &Queue, buyer: &str) -> anyhow::Result<Cancelled> {
+async fn pay(orders: &Orders, buyer: &str) -> anyhow::Result<Cancelled> {
     let outcome = orders.cancel(format!("order:{buyer}")).await?;
     let meaning = match outcome {
         Cancelled::Cancelled => "in time: the order ships",
         Cancelled::Leased => "too late, the order is being cancelled just now: the money goes back",
         Cancelled::Absent => "too late, the order is cancelled: the money goes back",
         Cancelled::Dead => "but cancelling the order had failed: an operator must look at it",
+        other => bail!("unknown outcome {other:?}"),
     };
     println!("{buyer} pays: {meaning}");
     Ok(outcome)

@@ -9,9 +9,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
-use dueq::{Client, Delivery, Message, Queue, Requeued, Retry, State};
+use dueq::{Client, Delivery, Queue, Requeued, Retry, State};
 use tokio::sync::mpsc;
 
 const ATTEMPTS: u32 = 5;
@@ -31,14 +31,11 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let speed = Args::parse().speed;
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    let hooks = Client::connect(&url)
-        .await?
-        .queue(&format!("example-webhook-retry-{}", std::process::id()))?;
+    let name = format!("example-webhook-retry-{}", std::process::id());
+    let hooks = Client::connect(&url).await?.queue(&name)?;
     // About 10, 20, 40 and 80 seconds, each reduced by a random part.
-    let retry = Retry::exponential(
-        Duration::from_secs(10) / speed,
-        Duration::from_secs(3600) / speed,
-    )?;
+    let (first, longest) = (Duration::from_secs(10), Duration::from_secs(3600));
+    let retry = Retry::exponential(first / speed, longest / speed)?;
     let result = tokio::select! {
         result = story(&hooks, retry) => result,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
@@ -52,9 +49,8 @@ async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {
         ("stutters", "order 1 is paid"),
         ("down", "order 2 is refunded"),
     ] {
-        hooks
-            .push_message(Message::new(event).id(id).max_attempts(ATTEMPTS))
-            .await?;
+        let push = hooks.push(event).id(id).max_attempts(ATTEMPTS);
+        push.await?;
     }
 
     let attempts = deliver(hooks, retry, 2).await?;
@@ -66,20 +62,20 @@ async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {
     // In the morning an operator lists the dead letters.
     let dead = hooks.list(State::Dead, None, 10).await?.messages;
     for hook in &dead {
+        let id = String::from_utf8_lossy(&hook.id);
         println!(
-            "dead: {} after {} failures: {}",
-            String::from_utf8_lossy(&hook.id),
-            hook.failures,
-            hook.error
+            "dead: {id} after {} failures: {}",
+            hook.failures, hook.error
         );
     }
     ensure!(
-        dead.len() == 1 && dead[0].id == b"down" && dead[0].failures == ATTEMPTS,
+        dead.len() == 1 && dead[0].failures == ATTEMPTS,
         "dead: {dead:?}"
     );
-    let Some(stored) = hooks.get("down").await? else {
-        bail!("a dead message stays until it is requeued")
-    };
+    let stored = hooks
+        .get("down")
+        .await?
+        .context("a dead message stays until it is requeued")?;
     println!("it says: {}", String::from_utf8_lossy(&stored.payload));
 
     // The endpoint is repaired, and the event starts over with all its attempts.
@@ -103,20 +99,19 @@ async fn deliver(hooks: &Queue, retry: Retry, number: usize) -> anyhow::Result<V
             Ok(()) => println!("{id}: attempt {attempt} is delivered"),
             Err(error) => println!("{id}: attempt {attempt} failed: {error}"),
         }
-        if answer.is_ok() || attempt == ATTEMPTS {
+        if answer.is_ok() || delivery.is_last_attempt() {
             let _ = end.send((id, attempt));
         }
         // Ok acks, Err retries after the worker's delay; the queue counts the attempts.
         async { answer }
     };
+    let worker = hooks.worker().retry(retry).spawn(post);
     let mut ended = Vec::new();
-    let all_ended = async {
-        while ended.len() < number {
-            ended.extend(ends.recv().await);
-        }
-    };
-    // A stopped worker settles its messages before it returns, so failed events are now dead.
-    hooks.worker().retry(retry).run(post, all_ended).await?;
+    while ended.len() < number {
+        ended.push(ends.recv().await.context("the worker is gone")?);
+    }
+    // A stopped worker has settled its messages: failed events are dead now.
+    worker.shutdown().await?;
     ended.sort();
     Ok(ended)
 }

@@ -42,6 +42,8 @@ impl fmt::Display for State {
 
 /// What [`Queue::push`](crate::Queue::push) did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "only `Created` and `Moved` changed the queue"]
 pub enum Pushed {
     /// The message is stored.
     Created,
@@ -57,6 +59,8 @@ pub enum Pushed {
 
 /// What [`Queue::cancel`](crate::Queue::cancel) did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "only after `Cancelled` the message is never delivered"]
 pub enum Cancelled {
     /// It will never be delivered.
     Cancelled,
@@ -71,6 +75,8 @@ pub enum Cancelled {
 
 /// What [`Queue::reschedule`](crate::Queue::reschedule) did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "only `Moved` changed the due time"]
 pub enum Rescheduled {
     /// The message is due at this Unix millisecond now.
     Moved(u64),
@@ -89,6 +95,8 @@ pub enum Rescheduled {
 
 /// What [`Queue::run_now`](crate::Queue::run_now) did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "only `Moved` changed the due time"]
 pub enum RunNow {
     /// It is due now.
     Moved,
@@ -104,6 +112,8 @@ pub enum RunNow {
 
 /// What [`Queue::requeue`](crate::Queue::requeue) did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "only `Requeued` changed the message"]
 pub enum Requeued {
     /// It is due now, its attempts counted from none.
     Requeued,
@@ -115,6 +125,8 @@ pub enum Requeued {
 
 /// What an ack, again, release or bury did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "after `Lost` the message is delivered again"]
 pub enum Settled {
     /// As asked.
     Done,
@@ -131,6 +143,8 @@ pub enum Settled {
 
 /// What a retry did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "after `Dead` the message is not tried again"]
 pub enum Retried {
     /// The message is due again at this Unix millisecond.
     Scheduled(u64),
@@ -145,6 +159,8 @@ pub enum Retried {
 
 /// What an extension of a lease did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "only after `Until` the lease goes on"]
 pub enum Extended {
     /// The lease runs until this Unix millisecond of the server.
     Until(u64),

@@ -95,6 +95,7 @@ async fn extend(notes: &Notes, delivery: &Delivery, lease: Duration) {
         Extended::Until(deadline_ms) => format!("OK {deadline_ms}"),
         Extended::Gone => "GONE".to_owned(),
         Extended::Lost => "LOST".to_owned(),
+        other => format!("{other:?}"),
     });
     notes.diary.told(op, vec![told]);
 }

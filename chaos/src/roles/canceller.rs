@@ -194,6 +194,7 @@ pub(super) fn cancelled(cancelled: Cancelled) -> String {
         Cancelled::Leased => "LEASED".to_owned(),
         Cancelled::Dead => "DEAD".to_owned(),
         Cancelled::Absent => "ABSENT".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -204,6 +205,7 @@ fn rescheduled(rescheduled: Rescheduled) -> String {
         Rescheduled::Leased => "LEASED".to_owned(),
         Rescheduled::Dead => "DEAD".to_owned(),
         Rescheduled::Absent => "ABSENT".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -214,6 +216,7 @@ fn run_now(run_now: RunNow) -> String {
         RunNow::Leased => "LEASED".to_owned(),
         RunNow::Dead => "DEAD".to_owned(),
         RunNow::Absent => "ABSENT".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -222,5 +225,6 @@ fn requeued(requeued: Requeued) -> String {
         Requeued::Requeued => "REQUEUED".to_owned(),
         Requeued::NotDead(state) => format!("NOT_DEAD {state}"),
         Requeued::Absent => "ABSENT".to_owned(),
+        other => format!("{other:?}"),
     }
 }

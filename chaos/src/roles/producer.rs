@@ -197,5 +197,6 @@ pub(super) fn word(receipt: Receipt) -> String {
         Pushed::Exists(state) => format!("EXISTS {state}"),
         Pushed::Moved => "MOVED".to_owned(),
         Pushed::Finished => "FINISHED".to_owned(),
+        other => format!("{other:?}"),
     }
 }

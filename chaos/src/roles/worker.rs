@@ -333,6 +333,7 @@ pub(super) fn settled(settled: Settled) -> String {
         Settled::Done => "OK".to_owned(),
         Settled::Gone => "GONE".to_owned(),
         Settled::Lost => "LOST".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -342,5 +343,6 @@ fn retried(retried: Retried) -> String {
         Retried::Dead => "DEAD".to_owned(),
         Retried::Gone => "GONE".to_owned(),
         Retried::Lost => "LOST".to_owned(),
+        other => format!("{other:?}"),
     }
 }

@@ -49,6 +49,7 @@ impl Cancel {
                 Cancelled::Leased => "leased",
                 Cancelled::Dead => "dead",
                 Cancelled::Absent => "absent",
+                _ => "unknown",
             };
             output::message(common.json, &id, word, "", &[])?;
             outcome = outcome.and(Outcome::done_if(cancelled == Cancelled::Cancelled));
@@ -92,6 +93,7 @@ impl RunNow {
                 Ran::Leased => ("leased", false),
                 Ran::Dead => ("dead", false),
                 Ran::Absent => ("absent", false),
+                _ => ("unknown", false),
             };
             output::message(common.json, &id, word, "", &[])?;
             outcome = outcome.and(Outcome::done_if(done));
@@ -140,6 +142,7 @@ impl Requeue {
                 Requeued::Requeued => ("requeued", None),
                 Requeued::NotDead(state) => ("not_dead", Some(state.as_str())),
                 Requeued::Absent => ("absent", None),
+                _ => ("unknown", None),
             };
             output::message(
                 common.json,

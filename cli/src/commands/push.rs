@@ -165,6 +165,7 @@ impl Push {
             Pushed::Exists(state) => ("exists", Some(state.as_str())),
             Pushed::Moved => ("moved", None),
             Pushed::Finished => ("finished", None),
+            _ => ("unknown", None),
         };
         output::message(
             common.json,

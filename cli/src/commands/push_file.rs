@@ -227,7 +227,8 @@ impl Push<'_> {
                     }
                 }
                 Ok(Pushed::Moved) => self.counts.moved += 1,
-                Ok(Pushed::Finished) => self.counts.finished += 1,
+                // `Finished`: an earlier try of the push stored it.
+                Ok(_) => self.counts.finished += 1,
                 Err(error)
                     if error.kind() == ErrorKind::InvalidInput
                         && error.was_applied() == Applied::No =>

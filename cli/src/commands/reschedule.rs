@@ -61,6 +61,7 @@ impl Reschedule {
             Rescheduled::Leased => ("leased", None),
             Rescheduled::Dead => ("dead", None),
             Rescheduled::Absent => ("absent", None),
+            _ => ("unknown", None),
         };
         let detail = due_ms
             .map(|ms| format!("due {}", output::moment(ms)))

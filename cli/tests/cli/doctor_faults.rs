@@ -15,7 +15,9 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
     let server = server()?;
     let leased = one_in_each_state(&server).await?;
     healthy(&server)?;
-    leased.extend(Duration::from_secs(600)).await?; // now it has a lease of its own
+    // Gives it a lease of its own.
+    let extended = leased.extend(Duration::from_secs(600)).await?;
+    assert!(matches!(extended, dueq::Extended::Until(_)), "{extended:?}");
     healthy(&server)?;
     let key = |suffix: &str| format!("dueq:{{q}}:{suffix}");
     let placeholder = format!("\0{}", "-".repeat(70));

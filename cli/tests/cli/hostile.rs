@@ -67,7 +67,7 @@ pub(crate) async fn planted(server: &Server) -> Result<dueq::Delivery> {
     queue
         .push_message(Message::new(TEXT).id(format!("dead{NAME}")))
         .await?;
-    claim().await?.bury(TEXT).await?;
+    assert_eq!(claim().await?.bury(TEXT).await?, dueq::Settled::Done);
     queue
         .push_message(Message::new(TEXT).id(format!("leased{NAME}")))
         .await?;

@@ -41,7 +41,8 @@ pub(crate) async fn one_in_each_state(server: &Server) -> Result<dueq::Delivery>
     queue
         .push_message(dueq::Message::new("d").id("dead"))
         .await?;
-    claim(&queue).await?.bury("no \x1b[31muse").await?;
+    let buried = claim(&queue).await?.bury("no \x1b[31muse").await?;
+    assert_eq!(buried, dueq::Settled::Done);
     queue
         .push_message(dueq::Message::new("l").id("leased"))
         .await?;

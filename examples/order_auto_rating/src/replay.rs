@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use dueq::{Cancelled, Message, Pushed, Queue, State};
+use anyhow::{Context, Result, ensure};
+use dueq::{Cancelled, Pushed, Queue, State};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
@@ -94,19 +94,12 @@ impl Shop {
             .schedule
             .due(order.delivered_s)
             .saturating_duration_since(Instant::now());
-        match self
-            .queue
-            .push_message(
-                Message::new(order.id.as_str())
-                    .id(message_id(order))
-                    .due(delay),
-            )
-            .await?
-            .outcome()
-        {
-            Pushed::Created => {}
-            other => bail!("the queue is new, and yet it answered {other:?} to the push"),
-        }
+        let push = self.queue.push(order.id.as_str()).id(message_id(order));
+        let outcome = push.delay(delay).await?.outcome();
+        ensure!(
+            outcome == Pushed::Created,
+            "the queue is new, and yet a push found {outcome:?}"
+        );
         count(&self.tally.pushed);
         self.tally.waiting().insert(order.id.clone());
         Ok(())
@@ -123,7 +116,7 @@ impl Shop {
                 count(&self.tally.cancelled_in_time);
             }
             // A worker has claimed it: the automatic rating comes first and is then replaced.
-            Cancelled::Leased | Cancelled::Dead | Cancelled::Absent => {
+            _ => {
                 count(&self.tally.races_lost);
                 self.rated(order).await?;
             }

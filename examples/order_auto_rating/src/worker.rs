@@ -40,17 +40,13 @@ pub(crate) async fn work(queue: &str, database: &Path) -> Result<()> {
 /// Acks after the commit. A failure is retried; an order handled twice is rated once.
 async fn rate(books: Writer, delivery: Delivery) -> Result<Settlement> {
     let order_id = String::from_utf8_lossy(delivery.payload()).into_owned();
-    let (due_ms, fired_us, attempt) =
-        (delivery.due_ms(), delivery.started_us(), delivery.attempt());
-    let known = books
-        .enter(Entry::Fired {
-            order_id,
-            due_ms,
-            fired_us,
-            attempt,
-        })
-        .await?;
-    Ok(if known {
+    let fired = Entry::Fired {
+        order_id,
+        due_ms: delivery.due_ms(),
+        fired_us: delivery.started_us(),
+        attempt: delivery.attempt(),
+    };
+    Ok(if books.enter(fired).await? {
         Settlement::Ack
     } else {
         Settlement::bury("there is no such order")

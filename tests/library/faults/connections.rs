@@ -100,17 +100,17 @@ async fn every_verb_survives_a_closed_idle_connection() -> Result<()> {
     kill().await?;
     let two = queue.claim(1, crate::support::LONG).await?.remove(0);
     kill().await?;
-    one.extend(crate::support::LONG).await?;
+    let _ = one.extend(crate::support::LONG).await?;
     kill().await?;
-    one.ack().await?;
+    let _ = one.ack().await?;
     kill().await?;
-    two.bury("").await?;
+    let _ = two.bury("").await?;
     kill().await?;
     assert_eq!(queue.stats().await?.dead, 1);
     kill().await?;
     queue.list(dueq::State::Dead, None, 1).await?;
     kill().await?;
-    queue.cancel_dead("two").await?;
+    let _ = queue.cancel_dead("two").await?;
     kill().await?;
     queue.pause().await?;
     Ok(())
@@ -135,7 +135,7 @@ async fn unrepeatable_call_avoids_a_connection_closed_long_ago() -> Result<()> {
         .push_message(Message::new("").id("id").due(HOUR))
         .await?;
     idle().await?;
-    queue.reschedule("id", 2 * HOUR).await?;
+    let _ = queue.reschedule("id", 2 * HOUR).await?;
     idle().await?;
     queue
         .push_message(
@@ -147,7 +147,7 @@ async fn unrepeatable_call_avoids_a_connection_closed_long_ago() -> Result<()> {
         .await?;
     idle().await?;
     assert_eq!(queue.run_now("id").await?, dueq::RunNow::Moved);
-    crate::support::claim_one(queue).await?.bury("").await?;
+    let _ = crate::support::claim_one(queue).await?.bury("").await?;
     idle().await?;
     assert_eq!(queue.requeue_all().await?, 1);
     Ok(())

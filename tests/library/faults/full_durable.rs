@@ -58,7 +58,7 @@ async fn bench() -> Result<Bench> {
     for verb in VERBS {
         verb.prepare(&setup.queue, &format!("{verb:?}")).await?;
         verb.call(&setup.queue, &format!("{verb:?}")).await?;
-        setup.queue.cancel(&format!("{verb:?}")).await?;
+        let _ = setup.queue.cancel(&format!("{verb:?}")).await?;
     }
     Ok(Bench {
         setup,
@@ -164,7 +164,7 @@ async fn calls_on_a_full_server_report_what_they_changed() -> Result<()> {
             let before = seen(direct.get(&what).await?);
             let result = verb.call(&queue, &what).await;
             let changed = seen(direct.get(&what).await?) != before;
-            direct.cancel(&what).await?;
+            let _ = direct.cancel(&what).await?;
             bench.setup.server.command(&ROOMY)?;
             match result {
                 Ok(()) => assert!(changed, "{what}: it was not done"),
@@ -201,7 +201,7 @@ async fn a_call_that_fills_the_server_is_confirmed() -> Result<()> {
             let result = verb.call(&queue, &what).await;
             assert!(result.is_ok(), "{what}: {result:?}");
             assert_ne!(seen(direct.get(&what).await?), before, "{what}");
-            direct.cancel(&what).await?;
+            let _ = direct.cancel(&what).await?;
             bench.setup.server.command(&ROOMY)?;
         }
     }
@@ -293,7 +293,7 @@ async fn a_wait_leaves_a_deleted_queue_alone() -> Result<()> {
         timeout: Duration::from_secs(1),
     });
     bench.proxy.after_call_of(CANCEL, &["FLUSHALL"]);
-    queue.cancel("id").await?;
+    let _ = queue.cancel("id").await?;
     assert_eq!(bench.setup.server.command(&["DBSIZE"])?.trim(), ":0");
     Ok(())
 }

@@ -21,13 +21,13 @@ pub(super) async fn proxied() -> Result<(Setup, Proxy, Queue)> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
-    push_and_claim(&queue, Message::new("").id("warm"))
+    let _ = push_and_claim(&queue, Message::new("").id("warm"))
         .await?
         .retry(Duration::ZERO, "")
         .await?;
-    claim_one(&queue).await?.ack().await?;
-    queue.cancel("warm").await?;
-    queue.reschedule("warm", HOUR).await?;
+    let _ = claim_one(&queue).await?.ack().await?;
+    let _ = queue.cancel("warm").await?;
+    let _ = queue.reschedule("warm", HOUR).await?;
     setup.command::<String>(&["SCRIPT", "LOAD", UPSERT]).await?;
     Ok((setup, proxy, queue))
 }

@@ -60,7 +60,7 @@ async fn every_state_survives_a_restart_of_the_server() -> Result<()> {
     push_all(queue, messages(30)).await?;
     let held = claim(queue, 20).await?;
     for delivery in &held[..10] {
-        delivery.bury("before the restart").await?;
+        let _ = delivery.bury("before the restart").await?;
     }
     queue
         .push_message(Message::new("later").id("later").due(HOUR))

@@ -39,7 +39,7 @@ async fn cancel_reports_the_winner_in_every_state() -> Result<()> {
     );
 
     assert_eq!(queue.cancel("message-0000").await?, Cancelled::Leased);
-    delivery.bury("").await?;
+    let _ = delivery.bury("").await?;
     assert_eq!(queue.cancel("message-0000").await?, Cancelled::Dead);
     assert_eq!(
         queue.cancel_dead("message-0000").await?,
@@ -69,7 +69,7 @@ async fn exactly_one_of_cancel_and_claim_wins() -> Result<()> {
         match setup.queue.cancel(&id).await? {
             Cancelled::Cancelled => won += 1,
             Cancelled::Leased | Cancelled::Absent => assert_eq!(seen.next().await?, id),
-            Cancelled::Dead => panic!("nothing dies here"),
+            other => panic!("nothing dies here: {other:?}"),
         }
     }
     worker.stop().await?;
@@ -97,7 +97,7 @@ async fn a_reschedule_answers_for_every_state() -> Result<()> {
         queue.reschedule("message-0000", HOUR).await?,
         Rescheduled::Leased
     );
-    delivery.bury("").await?;
+    let _ = delivery.bury("").await?;
     assert_eq!(
         queue.reschedule("message-0000", HOUR).await?,
         Rescheduled::Dead
@@ -162,7 +162,7 @@ async fn run_now_answers_for_every_state() -> Result<()> {
     let deliveries = claim(queue, 2).await?;
     for delivery in &deliveries {
         assert_eq!(queue.run_now(delivery.id_bytes()).await?, RunNow::Leased);
-        delivery.bury("").await?;
+        let _ = delivery.bury("").await?;
         assert_eq!(queue.run_now(delivery.id_bytes()).await?, RunNow::Dead);
     }
     Ok(())
@@ -178,9 +178,9 @@ async fn run_now_and_reschedule_wake_a_worker() -> Result<()> {
             .push_message(Message::new("").id(id).due(HOUR))
             .await?;
     }
-    queue.run_now("run").await?;
+    let _ = queue.run_now("run").await?;
     assert_eq!(seen.next().await?, "run");
-    queue.reschedule("moved", Duration::from_millis(20)).await?;
+    let _ = queue.reschedule("moved", Duration::from_millis(20)).await?;
     assert_eq!(seen.next().await?, "moved");
     worker.stop().await
 }
@@ -197,11 +197,11 @@ async fn requeue_resets_a_message_and_accepts_only_dead_ones() -> Result<()> {
         queue.requeue("id").await?,
         Requeued::NotDead(State::Scheduled)
     );
-    queue.run_now("id").await?;
-    claim_one(queue).await?.retry(Duration::ZERO, "one").await?;
+    let _ = queue.run_now("id").await?;
+    let _ = claim_one(queue).await?.retry(Duration::ZERO, "one").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(queue.requeue("id").await?, Requeued::NotDead(State::Leased));
-    delivery.retry(Duration::ZERO, "two").await?;
+    let _ = delivery.retry(Duration::ZERO, "two").await?;
     assert_eq!(queue.get("id").await?.expect("dead").failures, 2);
     assert_eq!(queue.requeue("id").await?, Requeued::Requeued);
     let stored = queue.get("id").await?.expect("revived");
@@ -224,7 +224,7 @@ async fn requeue_revives_all_dead_and_leaves_the_others_alone() -> Result<()> {
     assert_eq!(queue.requeue_all().await?, 0);
     push_all(queue, messages(1_200)).await?;
     for delivery in claim(queue, 1_200).await? {
-        delivery.bury("no").await?;
+        let _ = delivery.bury("no").await?;
     }
     queue
         .push_message(Message::new("").id("waits").due(HOUR))
@@ -251,7 +251,7 @@ async fn a_purge_empties_one_state_and_no_other() -> Result<()> {
     let held = claim(queue, 10).await?;
     setup.promote(20).await?;
     for delivery in &held[..5] {
-        delivery.bury("").await?;
+        let _ = delivery.bury("").await?;
     }
     push_all(
         queue,

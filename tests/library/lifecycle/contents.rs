@@ -39,7 +39,7 @@ async fn every_payload_comes_back_byte_for_byte() -> Result<()> {
                 .payload
                 == payload
         );
-        delivery.ack().await?;
+        let _ = delivery.ack().await?;
     }
     Ok(())
 }
@@ -92,19 +92,19 @@ async fn every_id_works_for_every_verb() -> Result<()> {
             [id],
             "{shown}"
         );
-        queue.run_now(id).await?;
+        let _ = queue.run_now(id).await?;
         let delivery = claim_one(queue).await?;
         assert_eq!((delivery.id_bytes(), &delivery.id()), (id, &shown));
-        delivery.bury("why").await?;
+        let _ = delivery.bury("why").await?;
         assert_eq!(
             queue.get(id).await?.map(|stored| stored.error).as_deref(),
             Some("why"),
             "{shown}"
         );
-        queue.requeue(id).await?;
+        let _ = queue.requeue(id).await?;
         let delivery = claim_one(queue).await?;
         assert_eq!(delivery.id_bytes(), id);
-        delivery.release().await?;
+        let _ = delivery.release().await?;
         assert_eq!(queue.cancel(id).await?, Cancelled::Cancelled, "{shown}");
     }
     Ok(())

@@ -35,7 +35,7 @@ async fn busy_claimer_never_gets_a_message_early() -> Result<()> {
             "due {}, granted {granted_ms}",
             delivery.due_ms()
         );
-        delivery.ack().await?;
+        let _ = delivery.ack().await?;
     }
     Ok(())
 }

@@ -145,7 +145,7 @@ async fn worker_does_not_settle_what_the_handler_settled() -> Result<()> {
     );
 
     let acked = |delivery: Delivery| async move {
-        delivery.ack().await?;
+        let _ = delivery.ack().await?;
         Err::<(), _>(anyhow::anyhow!("an error after the ack"))
     };
     assert_eq!(handled(&setup().await?, hourly(), acked).await?, None);

@@ -52,7 +52,7 @@ async fn pages_of_any_size_show_every_message_once_and_in_order() -> Result<()> 
     let held = claim(queue, 40).await?;
     setup.promote(20).await?;
     for delivery in &held[..20] {
-        delivery.bury("why not").await?;
+        let _ = delivery.bury("why not").await?;
     }
     let base_ms = 4_000_000_000_000;
     // Many messages share a due time, so a page can end among them.
@@ -103,7 +103,7 @@ async fn next_page_continues_though_the_last_message_is_gone() -> Result<()> {
     )
     .await?;
     let first = queue.list(State::Scheduled, None, 5).await?;
-    queue.cancel("4").await?;
+    let _ = queue.cancel("4").await?;
     let second = queue.list(State::Scheduled, first.next.as_ref(), 5).await?;
     let ids: Vec<_> = second
         .messages
@@ -135,14 +135,14 @@ async fn a_message_is_shown_in_every_state() -> Result<()> {
         ),
         (&b"payload"[..], 0, 0)
     );
-    queue.run_now("id").await?;
+    let _ = queue.run_now("id").await?;
     let leased = claim(queue, 1).await?.remove(0);
     let stored = queue.get("id").await?.expect("leased");
     assert_eq!(
         (stored.state, stored.time_ms),
         (State::Leased, leased.deadline_ms())
     );
-    leased.bury("over").await?;
+    let _ = leased.bury("over").await?;
     let dead = queue.get("id").await?.expect("dead");
     assert_eq!((dead.state, dead.error.as_str()), (State::Dead, "over"));
     let page = queue.list(State::Dead, None, 1).await?;

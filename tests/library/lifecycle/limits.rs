@@ -80,7 +80,7 @@ async fn message_that_kills_its_consumers_dies_at_max_crashes() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(Limits::new().max_crashes(1)).await?;
-    push_and_claim(queue, Message::new("").id("failed before"))
+    let _ = push_and_claim(queue, Message::new("").id("failed before"))
         .await?
         .retry(Duration::ZERO, "once")
         .await?;
@@ -154,7 +154,7 @@ async fn worker_trims_dead_messages_by_number_and_age() -> Result<()> {
     let queue = &setup.queue;
     push_all(queue, messages(10)).await?;
     for delivery in crate::support::claim(queue, 10).await? {
-        delivery.bury("").await?;
+        let _ = delivery.bury("").await?;
     }
     queue.configure(Limits::new().keep_dead(4)).await?;
     let (worker, _seen) = acking(queue.worker());

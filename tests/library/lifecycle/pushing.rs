@@ -52,11 +52,11 @@ async fn push_of_an_existing_id_changes_nothing_in_any_state() -> Result<()> {
     };
     assert_eq!(push("first").await?, Pushed::Created);
     assert_eq!(push("second").await?, Pushed::Exists(State::Scheduled));
-    queue.run_now("id").await?;
+    let _ = queue.run_now("id").await?;
     queue
         .push_message(Message::new("").id("other").due(HOUR))
         .await?;
-    queue.run_now("other").await?;
+    let _ = queue.run_now("other").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(delivery.payload(), b"first");
     setup.promote(1).await?;
@@ -116,7 +116,7 @@ async fn on_conflict_changes_only_waiting_messages() -> Result<()> {
     assert!(replaced.time_ms < moved.time_ms);
 
     // Ready: two messages are due, and the claim takes one of them.
-    queue.run_now("id").await?;
+    let _ = queue.run_now("id").await?;
     queue
         .push_message(
             Message::new("")
@@ -143,7 +143,7 @@ async fn on_conflict_changes_only_waiting_messages() -> Result<()> {
     );
 
     // Leased: unchanged.
-    queue.run_now("id").await?;
+    let _ = queue.run_now("id").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(
         push("five", HOUR, OnConflict::Replace).await?,
@@ -301,7 +301,7 @@ async fn full_queue_refuses_new_messages_until_there_is_room() -> Result<()> {
         "{error}"
     );
     assert_eq!(error.was_applied(), dueq::Applied::No);
-    claim_one(queue).await?.ack().await?;
+    let _ = claim_one(queue).await?.ack().await?;
     assert_eq!(
         queue.push_message(Message::new("").id("fits")).await?,
         Pushed::Created

@@ -56,7 +56,7 @@ async fn a_token_is_good_for_one_settle() -> Result<()> {
             before,
             "{way}: a late settle changes nothing"
         );
-        queue.cancel_dead(way).await?;
+        let _ = queue.cancel_dead(way).await?;
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ async fn again_schedules_with_the_attempts_counted_from_none() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let delivery = push_and_claim(queue, Message::new("tick").id("tick").max_attempts(3)).await?;
-    delivery.retry(Duration::ZERO, "a hiccup").await?;
+    let _ = delivery.retry(Duration::ZERO, "a hiccup").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(delivery.attempt(), 2);
     assert_eq!(
@@ -126,7 +126,7 @@ async fn long_errors_are_cut_and_strange_ones_kept() -> Result<()> {
             Message::new("").id(format!("a{text}").replace(char::is_control, "_")),
         )
         .await?;
-        delivery.bury(text).await?;
+        let _ = delivery.bury(text).await?;
         let stored = setup.queue.get(delivery.id_bytes()).await?.expect("dead");
         assert_eq!(
             (stored.error.as_str(), stored.failures, stored.max_attempts),
@@ -134,7 +134,7 @@ async fn long_errors_are_cut_and_strange_ones_kept() -> Result<()> {
         );
     }
     let delivery = push_and_claim(&setup.queue, Message::new("").id("long")).await?;
-    delivery.retry(HOUR, &"x".repeat(5_000)).await?;
+    let _ = delivery.retry(HOUR, &"x".repeat(5_000)).await?;
     assert_eq!(
         setup.queue.get("long").await?.expect("scheduled").error,
         "x".repeat(1_024)
@@ -199,7 +199,7 @@ async fn attempt_is_the_sum_of_failures_and_crashes_plus_one() -> Result<()> {
     seen.next().await?;
 
     let delivery = push_and_claim(queue, Message::new("").id("id")).await?;
-    delivery.retry(Duration::ZERO, "failed").await?;
+    let _ = delivery.retry(Duration::ZERO, "failed").await?;
     let crashed = claim_for(queue, Duration::from_millis(1)).await?;
     assert_eq!(crashed.attempt(), 2);
     stats_until(queue, "the reaping", |stats| stats.crashed == 1).await?;
@@ -229,7 +229,7 @@ async fn concurrent_settlements_get_their_own_replies() -> Result<()> {
                 1 => delivery.bury("x").await,
                 2 => delivery.again(HOUR).await,
                 _ => {
-                    delivery.ack().await?;
+                    let _ = delivery.ack().await?;
                     delivery.ack().await
                 }
             }

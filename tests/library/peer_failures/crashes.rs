@@ -186,7 +186,7 @@ async fn a_crash_charges_no_attempt_of_messages_beside_it() -> Result<()> {
     );
     // Its back-off grows with each crash; this test does not check that.
     let dead = async || {
-        queue.run_now("poison").await?;
+        let _ = queue.run_now("poison").await?;
         Ok(queue
             .get("poison")
             .await?

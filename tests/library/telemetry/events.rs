@@ -223,8 +223,8 @@ async fn lost_lease_and_crash_are_each_reported_once() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
     steal(&setup, &delivery).await?;
-    delivery.ack().await?;
-    delivery.ack().await?;
+    let _ = delivery.ack().await?;
+    let _ = delivery.ack().await?;
     let lost = one(
         &collector,
         "dueq.lease_lost",

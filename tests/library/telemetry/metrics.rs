@@ -43,11 +43,11 @@ async fn each_answer_to_a_producer_is_counted_once() -> Result<()> {
     queue
         .push_message(message("a").on_conflict(OnConflict::Reschedule))
         .await?;
-    queue.cancel("a").await?;
+    let _ = queue.cancel("a").await?;
     assert_eq!(queue.push_message(message("a")).await?, Pushed::Created);
-    queue.cancel("a").await?;
-    queue.cancel("unknown").await?;
-    queue.reschedule("b", HOUR * 2).await?;
+    let _ = queue.cancel("a").await?;
+    let _ = queue.cancel("unknown").await?;
+    let _ = queue.reschedule("b", HOUR * 2).await?;
     // The library rejects one message, the queue the other.
     assert!(queue.push_message(message("")).await.is_err());
     queue.configure(Limits::new().max_messages(Some(2))).await?;
@@ -249,8 +249,8 @@ async fn a_lost_lease_is_counted_once_and_a_late_settle_too() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
     steal(&setup, &delivery).await?;
-    delivery.ack().await?;
-    delivery.ack().await?;
+    let _ = delivery.ack().await?;
+    let _ = delivery.ack().await?;
     let metrics = setup.queue.metrics();
     let counts =
         [Count::LeaseLost, Count::SettledLate, Count::Acked].map(|count| metrics.count(count));

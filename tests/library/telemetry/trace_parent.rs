@@ -23,7 +23,7 @@ async fn trace_parent_is_the_same_in_every_attempt() -> Result<()> {
         (delivery.trace_parent(), delivery.attempt()),
         (Some(FIRST), 1)
     );
-    delivery.retry(Duration::ZERO, "failed").await?;
+    let _ = delivery.retry(Duration::ZERO, "failed").await?;
 
     // Its second consumer dies, and a worker reaps the lease.
     let delivery = claim_for(queue, Duration::from_millis(1)).await?;
@@ -42,11 +42,11 @@ async fn trace_parent_is_the_same_in_every_attempt() -> Result<()> {
     let _ = delivery.release().await?;
 
     let delivery = claim_one(queue).await?;
-    delivery
+    let _ = delivery
         .retry(Duration::ZERO, "failed for the last time")
         .await?;
     stats_until(queue, "a dead message", |stats| stats.dead == 1).await?;
-    queue.requeue("id").await?;
+    let _ = queue.requeue("id").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(
         (delivery.trace_parent(), delivery.attempt()),
@@ -65,7 +65,7 @@ async fn message_without_a_trace_parent_has_none() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").max_attempts(2)).await?;
     assert_eq!(delivery.trace_parent(), None);
-    delivery.ack().await?;
+    let _ = delivery.ack().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("")).await?;
     assert_eq!(delivery.trace_parent(), None);
     Ok(())

@@ -51,9 +51,9 @@ async fn only_the_last_attempt_is_called_the_last() -> Result<()> {
     ];
     assert_eq!(attempts, expected.concat());
     // A requeued message has all its attempts again.
-    queue.requeue("once").await?;
+    let _ = queue.requeue("once").await?;
     assert_eq!(seen.next().await?, ("once".to_owned(), 1, true));
-    queue.requeue("queue").await?;
+    let _ = queue.requeue("queue").await?;
     let requeued = seen.take(3).await?;
     assert_eq!(requeued, of("queue", &[(1, false), (2, false), (3, true)]));
     Ok(worker.shutdown().await?)
@@ -92,14 +92,14 @@ async fn postponed_and_released_messages_use_no_attempt() -> Result<()> {
     for _ in 0..3 {
         let released = claim_for(queue, LONG).await?;
         assert_eq!(attempt(&released), ("id".to_owned(), 1, false));
-        released.release().await?;
+        let _ = released.release().await?;
     }
     let failed = claim_for(queue, LONG).await?;
-    failed.retry(Duration::ZERO, "it failed").await?;
+    let _ = failed.retry(Duration::ZERO, "it failed").await?;
     let last = claim_for(queue, LONG).await?;
     assert_eq!(attempt(&last), ("id".to_owned(), 2, true));
     // Another life of the message begins.
-    last.again(Duration::ZERO).await?;
+    let _ = last.again(Duration::ZERO).await?;
     let first = claim_for(queue, LONG).await?;
     assert_eq!(attempt(&first), ("id".to_owned(), 1, false));
     Ok(())

@@ -120,7 +120,7 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
-    push_and_claim(
+    let _ = push_and_claim(
         &queue,
         Message::new("").id("loads the script on the server"),
     )
@@ -157,7 +157,7 @@ async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
-    push_and_claim(
+    let _ = push_and_claim(
         &queue,
         Message::new("").id("loads the script on the server"),
     )

@@ -100,7 +100,7 @@ async fn a_panic_in_decode_buries_its_message_only() -> Result<()> {
     assert_eq!(seen.next().await?, "orders");
     // A mended codec decodes the message when it is requeued.
     codec.is_mended.store(true, Ordering::SeqCst);
-    numbers.requeue("seven").await?;
+    let _ = numbers.requeue("seven").await?;
     assert_eq!(seen.next().await?, "numbers 7");
     stats_until(&numbers, "acked", |stats| stats.acked == 2).await?;
     assert!(worker.health().is_running());

@@ -202,5 +202,6 @@ fn created(receipt: Receipt) -> anyhow::Result<()> {
     match receipt.outcome() {
         Pushed::Created | Pushed::Exists(_) | Pushed::Finished => Ok(()),
         Pushed::Moved => bail!("a push moved a message of another program"),
+        other => bail!("unknown outcome of a push: {other:?}"),
     }
 }

@@ -174,7 +174,7 @@ impl Run {
         for (element, result) in elements.iter().zip(results) {
             match result.map(|receipt| receipt.outcome()) {
                 Ok(Pushed::Created) => self.tally.created += 1,
-                Ok(Pushed::Exists(_) | Pushed::Moved | Pushed::Finished) => known += 1,
+                Ok(_) => known += 1,
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {
                     self.unreadable(
                         &element.key,
