@@ -1,11 +1,13 @@
 //! The kinds of handlers, and layers around them.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use anyhow::Result;
-use dueq::{Delivery, Handler, HandlerService, Message, Retry, Settlement};
+use anyhow::{Context as _, Result};
+use dueq::{Delivery, Handler, HandlerService, Message, Retry, Settlement, State};
 use tower::Service;
 use tower::layer::{Layer, layer_fn};
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -91,10 +93,7 @@ impl Service<Delivery> for Named {
     type Error = dueq::BoxError;
     type Future = dueq::HandlerFuture;
 
-    fn poll_ready(
-        &mut self,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), Self::Error>> {
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context)
     }
 
@@ -123,6 +122,82 @@ async fn the_first_layer_is_the_outermost() -> Result<()> {
     Ok(worker.shutdown().await?)
 }
 
+/// A layer that reports the queue of each delivery, and whether its handler asked for a retry.
+#[derive(Clone)]
+struct Observe(tokio::sync::mpsc::UnboundedSender<(String, bool)>);
+
+impl<S> Layer<S> for Observe {
+    type Service = Observed<S>;
+
+    fn layer(&self, inner: S) -> Observed<S> {
+        let sender = self.0.clone();
+        Observed { sender, inner }
+    }
+}
+
+#[derive(Clone)]
+struct Observed<S> {
+    sender: tokio::sync::mpsc::UnboundedSender<(String, bool)>,
+    inner: S,
+}
+
+impl<S> Service<Delivery> for Observed<S>
+where
+    S: Service<Delivery, Response = Settlement>,
+    S::Future: Send + 'static,
+{
+    type Response = Settlement;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Settlement, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, delivery: Delivery) -> Self::Future {
+        let (sender, queue) = (self.sender.clone(), delivery.queue().to_owned());
+        let response = self.inner.call(delivery);
+        Box::pin(async move {
+            let settlement = response.await?;
+            let is_retry = matches!(settlement, Settlement::Retry { .. });
+            let _ = sender.send((queue, is_retry));
+            Ok(settlement)
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_layer_sees_named_found_and_added_queues() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    let (mail, added) = (client.queue("mail-a")?, client.queue("added")?);
+    mail.push_message(Message::new("fails")).await?;
+    let handler = |delivery: Delivery| async move {
+        anyhow::ensure!(delivery.payload() != b"fails");
+        Ok(())
+    };
+    let (sender, mut seen) = seen();
+    let worker = client
+        .worker()
+        .retry(Retry::fixed(HOUR))
+        .layer(Observe(sender))
+        .queue(queue, handler)
+        .pattern(&client.pattern("mail-*")?, handler)
+        .spawn();
+    assert_eq!(seen.next().await?, ("mail-a".to_owned(), true));
+    queue.push_message(Message::new("")).await?;
+    assert_eq!(seen.next().await?, ("orders".to_owned(), false));
+    worker.add(&added, handler).await?;
+    added.push_message(Message::new("")).await?;
+    assert_eq!(seen.next().await?, ("added".to_owned(), false));
+    mail.push_message(Message::new("")).await?;
+    assert_eq!(seen.next().await?, ("mail-a".to_owned(), false));
+    stats_until(&mail, "settled", |stats| stats.acked == 1).await?;
+    assert_eq!(mail.stats().await?.retried, 1);
+    worker.shutdown().await?;
+    assert_eq!(seen.rest(), [], "once each");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_of_a_layer_is_a_retry() -> Result<()> {
     let setup = setup().await?;
@@ -137,6 +212,9 @@ async fn an_error_of_a_layer_is_a_retry() -> Result<()> {
         .push_message(Message::new("").id("slow"))
         .await?;
     stats_until(&setup.queue, "retried", |stats| stats.retried == 1).await?;
+    let stored = setup.queue.get("slow").await?.context("a message")?;
+    assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
+    assert!(stored.error.contains("timed out"), "{}", stored.error);
     Ok(worker.shutdown().await?)
 }
 
