@@ -41,6 +41,8 @@ pub(crate) struct Membership {
     pub(crate) registered: Arc<Registered>,
     pub(crate) subscriptions: UnboundedSender<SubscriptionChange>,
     pub(crate) numbers: HashMap<String, Member>,
+    /// Queues that the user removed: no scan adds them again.
+    pub(crate) excluded: BTreeSet<String>,
     /// The number of the last queue.
     pub(crate) last: u32,
     /// How many queues were removed and still have handlers.
@@ -117,9 +119,13 @@ impl Coordinator {
     /// A scan found queues of a pattern.
     pub(crate) fn found(&mut self, found: Found, now: Instant) {
         let pattern = found.pattern;
+        let leaving = self.leaving();
         for name in &found.names {
             // A later pass finds a queue again that the node is still leaving.
-            if self.membership.numbers.contains_key(name) || self.is_leaving(name) {
+            if self.membership.numbers.contains_key(name)
+                || self.membership.excluded.contains(name)
+                || leaving.contains(name)
+            {
                 continue;
             }
             let Some(entry) = self.membership.patterns.get(pattern) else {
@@ -164,7 +170,7 @@ impl Coordinator {
                 "queue {name}: the worker attends it already{why}"
             )));
         }
-        if self.is_leaving(&name) {
+        if self.leaving().contains(&name) {
             return Err(Error::invalid(format!(
                 "queue {name}: the worker is still leaving it: await its removal first"
             )));
@@ -175,6 +181,7 @@ impl Coordinator {
             .add(number, entry.share)
             .map_err(|error| Error::invalid(format!("queue {name}: {error}")))?;
         self.membership.last += 1;
+        self.membership.excluded.remove(&name);
         self.membership.registered.add(&entry.partition);
         let is_fixed = pattern.is_none() && self.attention.add_named(number);
         let partition = Arc::new(entry.partition.on_link(
@@ -234,13 +241,13 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whether the queue of this name was removed and its handlers have not ended.
-    fn is_leaving(&self, name: &str) -> bool {
-        self.membership.is_draining()
-            && self
-                .queues
-                .values()
-                .any(|queue| !queue.is_attending() && queue.name() == name)
+    /// The queues that were removed and whose handlers have not ended.
+    fn leaving(&self) -> BTreeSet<String> {
+        if !self.membership.is_draining() {
+            return BTreeSet::new();
+        }
+        let leaving = self.queues.values().filter(|queue| !queue.is_attending());
+        leaving.map(|queue| queue.name().to_owned()).collect()
     }
 
     /// Takes no more messages of the queue, and leaves it when its handlers have ended.
@@ -252,6 +259,9 @@ impl Coordinator {
             }
             return;
         };
+        if reply.is_some() && !self.membership.patterns.is_empty() {
+            self.membership.excluded.insert(name.to_owned());
+        }
         let number = member.number;
         let Some(queue) = self.queues.get_mut(&number) else {
             return;

@@ -187,6 +187,7 @@ impl Started {
                 registered: Arc::clone(&registered),
                 subscriptions,
                 numbers: HashMap::new(),
+                excluded: BTreeSet::new(),
                 last: 0,
                 draining: 0,
                 left: HashMap::new(),

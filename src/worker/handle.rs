@@ -219,6 +219,8 @@ impl WorkerHandle {
     }
 
     /// Takes no more messages of the queue of this name, and returns when its handlers have ended.
+    /// A pattern that matches the name does not bring the queue back; [`add`](WorkerHandle::add)
+    /// does.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the worker does not attend the queue, and

@@ -85,6 +85,7 @@ fn coordinator() -> Coordinator {
             context: HandlerContext::here(),
             subscriptions: mpsc::unbounded_channel().0,
             numbers: HashMap::new(),
+            excluded: BTreeSet::new(),
             last: 0,
             draining: 0,
             left: HashMap::new(),
@@ -243,4 +244,26 @@ async fn a_complete_scan_removes_only_queues_of_its_pattern() {
     names.sort();
     assert_eq!(names, ["mail-0001", "mail-0002", "unconnected"]);
     assert_eq!(node.membership.draining, 2);
+}
+
+#[tokio::test]
+async fn no_scan_adds_a_queue_again_that_the_user_removed() {
+    let mut node = coordinator();
+    let now = Instant::now();
+    node.found(found(0..2, true), now);
+    let (reply, mut removed) = oneshot::channel();
+    node.remove("mail-0001", Some(reply));
+    let number = node.membership.last;
+    node.end_drained();
+    node.handle(Event::Reply(QueueNumber(number), Reply::Left));
+    assert!(matches!(removed.try_recv(), Ok(Ok(()))));
+    node.found(found(0..3, true), now);
+    assert!(!node.membership.numbers.contains_key("mail-0001"));
+    assert!(node.membership.numbers.contains_key("mail-0002"));
+    // The user adds it again.
+    let link = Arc::clone(&node.membership.link);
+    let again = Partition::new("mail-0001", link).expect("a name");
+    let added = node.attend(entry_of(Arc::new(again)), None, now);
+    assert!(added.is_ok());
+    assert!(node.membership.excluded.is_empty());
 }
