@@ -10,9 +10,24 @@ use crate::model::stats::Stats;
 /// hint is lost.
 const LATE: Duration = Duration::from_secs(2);
 
+/// The longest time for which a worker parks a queue.
+const LONGEST_PARK: Duration = Duration::from_secs(60);
+
+/// A worker announces shorter silences for queues that it does not park, too: those beyond the 64
+/// wake-up lists of its blocking pop.
+pub(crate) const SHORT_PARK: Duration = Duration::from_secs(2);
+
 /// Whether the oldest unclaimed message is late.
 pub(crate) fn is_late(stats: &Stats) -> bool {
     u128::from(stats.overdue_ms) > LATE.as_millis()
+}
+
+/// Whether the queue is parked, so that a message whose notice was lost may wait until the end of
+/// the park time.
+fn may_wait(stats: &Stats) -> bool {
+    let parked = Duration::from_millis(stats.parked_ms);
+    let waited = Duration::from_millis(stats.overdue_ms);
+    stats.nodes > 0 && parked > SHORT_PARK && parked <= LONGEST_PARK && waited <= LONGEST_PARK
 }
 
 impl Checkup {
@@ -25,6 +40,7 @@ impl Checkup {
         self.fact("paused", stats.paused);
         self.fact("overdue_ms", stats.overdue_ms);
         self.fact("nodes", nodes);
+        self.fact("parked_ms", stats.parked_ms);
         let due = format!(
             "{waiting} messages are due, the oldest for {} ms",
             stats.overdue_ms
@@ -57,6 +73,20 @@ impl Checkup {
                 "nothing is delivered until a worker starts",
                 remedy,
             );
+        } else if is_late(stats) && may_wait(stats) {
+            let problem = format!(
+                "{due}, and the queue is parked: its worker looks again within {} ms",
+                stats.parked_ms
+            );
+            let remedy = format!("{} publishes a notice at once", dueq("resume", &[name]));
+            self.remark(
+                "parked",
+                queue,
+                problem,
+                "messages are late by the park time: the notice was lost, or a producer of release \
+                 0.1 sent none",
+                remedy,
+            );
         } else if is_late(stats) && nodes > 0 {
             let problem = format!(
                 "{due}, although {nodes} workers are alive, holding {} messages",
@@ -68,6 +98,20 @@ impl Checkup {
                 dueq("ls --state leased", &[name])
             );
             self.wrong("overdue", queue, problem, consequence, remedy);
+        }
+        if Duration::from_millis(stats.parked_ms) > LONGEST_PARK {
+            let problem = format!(
+                "parked_until is {} ms ahead, which is more than 60,000 ms",
+                stats.parked_ms
+            );
+            self.remark(
+                "parked",
+                "parked_until",
+                problem,
+                "the server's clock was set back: scripts publish more notices than needed until \
+                 the next beat of a worker",
+                dueq("work", &[name]),
+            );
         }
         if stats.dead > 0 {
             let problem = format!("{} messages are dead", stats.dead);
@@ -99,6 +143,46 @@ mod tests {
             findings.iter().map(|finding| finding.code).collect()
         };
         (codes(&checkup.findings), codes(&checkup.remarks))
+    }
+
+    #[test]
+    fn a_late_message_of_a_parked_queue_is_a_remark() {
+        let parked = |overdue_ms, parked_ms| Stats {
+            ready: 1,
+            nodes: 1,
+            overdue_ms,
+            parked_ms,
+            ..Stats::default()
+        };
+        for (overdue_ms, parked_ms) in [(2_001, 2_001), (9_000, 10_000), (60_000, 60_000)] {
+            let found = of(parked(overdue_ms, parked_ms), false);
+            assert_eq!(found, (vec![], vec!["parked"]), "{overdue_ms} {parked_ms}");
+        }
+        // A park time of 2 s or less is also that of busy queues, and no park lasts beyond 60 s.
+        for (overdue_ms, parked_ms) in [(2_001, 0), (2_001, 2_000), (60_001, 10_000)] {
+            let found = of(parked(overdue_ms, parked_ms), false);
+            assert_eq!(found, (vec!["overdue"], vec![]), "{overdue_ms} {parked_ms}");
+        }
+        let dead = Stats {
+            nodes: 0,
+            ..parked(9_000, 10_000)
+        };
+        assert_eq!(of(dead, false), (vec!["overdue"], vec![]));
+        assert_eq!(of(parked(0, 10_000), false), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_park_time_beyond_60_s_is_a_remark() {
+        let ahead = |parked_ms, overdue_ms| Stats {
+            nodes: 1,
+            parked_ms,
+            overdue_ms,
+            ..Stats::default()
+        };
+        assert_eq!(of(ahead(60_000, 0), false), (vec![], vec![]));
+        assert_eq!(of(ahead(60_001, 0), false), (vec![], vec!["parked"]));
+        let late = of(ahead(60_001, 3_000), false);
+        assert_eq!(late, (vec!["overdue"], vec!["parked"]), "no excuse");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::doctor::checkup::{Checkup, Unchecked, is_denied};
-use crate::doctor::deliveries::is_late;
+use crate::doctor::deliveries::{SHORT_PARK, is_late};
 use crate::doctor::findings::{RawFinding, finding, raw_findings};
 use crate::doctor::shell::{redis_cli, shell_word};
 use crate::error::{Error, ErrorKind};
@@ -97,8 +97,11 @@ impl<C: Codec> Queue<C> {
             return Err(error.clone());
         }
         if stats.as_ref().is_ok_and(is_late) {
-            // If the server was stalled, the nodes were too: look again after their next beat.
-            tokio::time::sleep(BEAT).await;
+            // If the server was stalled, the nodes were too: look again after their next beat. That
+            // of a parked queue comes at the latest when its park time ends.
+            let parked = stats.as_ref().map_or(0, |stats| stats.parked_ms);
+            let left = Duration::from_millis(parked).min(SHORT_PARK);
+            tokio::time::sleep(BEAT + left).await;
             stats = self.stats().await;
         }
         let mut frame = self.verify(false).await;

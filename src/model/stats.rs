@@ -24,6 +24,9 @@ pub struct Stats {
     pub overdue_ms: u64,
     /// Whether the queue is paused.
     pub paused: bool,
+    /// For how many more milliseconds a worker that parked the queue may be silent; 0 if none is.
+    /// Its silence lasts 60 s at most. A longer time means that the server's clock was set back.
+    pub parked_ms: u64,
     /// Messages pushed. This and the following fields count what survived in Redis: a failover or a
     /// crash that undid calls undid their counts. After a start with a truncated append-only file
     /// they may count a call twice: Redis may later execute a call that it had lost and the client

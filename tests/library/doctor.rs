@@ -194,3 +194,47 @@ async fn a_server_that_evicts_can_be_examined_but_not_used() -> Result<()> {
     assert!(checkup.unchecked.is_empty());
     Ok(())
 }
+
+/// The notice of a message is lost, and so are its wake-up tokens. It is late by the park time,
+/// which is no fault; the remedy of the doctor's remark ends the wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_message_of_a_parked_queue_is_no_fault() -> Result<()> {
+    let setup = setup().await?;
+    let (client, queue) = (&setup.client, &setup.queue);
+    let far = Message::new("").id("far").due(HOUR);
+    queue.push_message(far).await?;
+    let (sender, mut handled) = seen();
+    let worker = client
+        .worker()
+        .parking(Duration::from_secs(60))
+        .pattern(&client.pattern("order?")?, move |delivery: Delivery| {
+            let _ = sender.send(delivery.id().into_owned());
+            std::future::ready(())
+        })
+        .spawn();
+    let is_parked = |health: &dueq::Health| {
+        let queue = health.queue("orders");
+        queue.is_some_and(dueq::QueueHealth::is_parked)
+    };
+    let _ = until("a parked queue", async || Ok(worker.health()), is_parked).await?;
+    let checkup = queue.examine(false).await?;
+    assert!(checkup.findings.is_empty(), "{checkup:#?}");
+    assert!(checkup.remarks.is_empty(), "{checkup:#?}");
+
+    let mut redis = setup.redis().await?;
+    let due = (server_us(&mut redis).await? / 1_000 - 5_000).to_string();
+    let words = ["HSET", "dueq:{orders}:messages", "late", ""];
+    let _: i64 = command(&mut redis, &words).await?;
+    let words = ["ZADD", "dueq:{orders}:scheduled", &due, "late"];
+    let _: i64 = command(&mut redis, &words).await?;
+    let checkup = queue.examine(false).await?;
+    assert!(checkup.findings.is_empty(), "{checkup:#?}");
+    let codes: Vec<_> = checkup.remarks.iter().map(|remark| remark.code).collect();
+    assert_eq!(codes, ["parked"], "{checkup:#?}");
+    assert!(checkup.remarks[0].remedy.contains("dueq resume orders"));
+
+    queue.resume().await?;
+    assert_eq!(handled.next().await?, "late");
+    within("the shutdown", worker.shutdown()).await??;
+    Ok(())
+}

@@ -58,6 +58,7 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
         paused: reply.header.paused,
         ..Stats::default()
     };
+    let now_ms = reply.header.now_us / 1_000;
     let mut fields = reply.body.parts()?;
     while !fields.is_empty() {
         let name = fields.text()?;
@@ -88,6 +89,11 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
             "max_payload_bytes" => &mut stats.max_payload_bytes,
             "dead_keep_ms" => &mut stats.keep_dead_ms,
             "dead_keep" => &mut stats.keep_dead,
+            "parked_until" => {
+                let left = fields.integer()?.saturating_sub(now_ms);
+                stats.parked_ms = u64::try_from(left).unwrap_or(0);
+                continue;
+            }
             "leader" => {
                 fields.text()?;
                 continue;
