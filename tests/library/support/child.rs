@@ -1,12 +1,14 @@
 //! Child processes of a test: the test program again, with a role from its environment.
 
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use dueq::{Client, Delivery, Message, Settled};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::Barrier;
 
 use super::{claim_one, within};
 
@@ -24,8 +26,8 @@ pub(crate) enum Role {
     Hold,
     /// Connect, push, claim and ack one message, and report it.
     Once,
-    /// Handle up to 50 messages of `orders` at once under leases of 1 s, print their ids, and abort
-    /// on the one called `poison`.
+    /// Handle 50 messages of `orders` at once under leases of 1 s, print their ids, and abort on the
+    /// one called `poison`: at first when all 50 run, later at once.
     Poisoned,
 }
 
@@ -140,17 +142,21 @@ async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
             say("done");
         }
         Role::Poisoned => {
-            let handler = async |delivery: Delivery| {
-                say(delivery.id());
-                // The other handlers are running when this one aborts the process.
-                tokio::time::sleep(Duration::from_millis(if delivery.id() == "poison" {
-                    100
-                } else {
-                    300
-                }))
-                .await;
-                if delivery.id() == "poison" {
-                    std::process::abort();
+            // The first crash hits all 50 messages while their handlers run.
+            let all_run = Arc::new(Barrier::new(50));
+            let handler = move |delivery: Delivery| {
+                let all_run = Arc::clone(&all_run);
+                async move {
+                    say(delivery.id());
+                    if delivery.attempt() == 1 {
+                        all_run.wait().await;
+                    }
+                    if delivery.id() == "poison" {
+                        std::process::abort();
+                    }
+                    if delivery.attempt() == 1 {
+                        std::future::pending::<()>().await;
+                    }
                 }
             };
             queue

@@ -1,11 +1,13 @@
 //! One worker for many queues, and its handle.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{Delivery, ErrorKind, Message, Share, in_batches};
+use tokio::sync::Semaphore;
 
-use crate::support::{HOUR, Setup, seen, setup, stats_until, within};
+use crate::support::{HOUR, LONG, Setup, seen, setup, stats_until, until, within};
 
 async fn ack(_: Delivery) {}
 
@@ -63,6 +65,53 @@ async fn queues_are_added_and_removed_while_it_runs() -> Result<()> {
     let ended = worker.add(&mails, ack).await.expect_err("refused");
     assert_eq!(ended.kind(), ErrorKind::Unavailable);
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removal_waits_for_the_handlers_of_its_queue_only() -> Result<()> {
+    let Setup { queue, client, .. } = &setup().await?;
+    let mails = client.queue("mails")?;
+    let (sender, mut seen) = seen();
+    let gate = Arc::new(Semaphore::new(0));
+    let held = {
+        let (gate, sender) = (Arc::clone(&gate), sender.clone());
+        move |delivery: Delivery| {
+            let gate = Arc::clone(&gate);
+            let _ = sender.send(delivery.id().into_owned());
+            async move { drop(gate.acquire().await) }
+        }
+    };
+    let worker = client.worker().lease(LONG).queue(queue, reports(&sender));
+    let worker = worker.queue(&mails, held).spawn();
+    mails.push_message(Message::new("").id("held")).await?;
+    assert_eq!(seen.next().await?, "held");
+    let removal = {
+        let worker = worker.clone();
+        tokio::spawn(async move { worker.remove("mails").await })
+    };
+    let refused = async || {
+        Ok(worker
+            .add(&mails, ack)
+            .await
+            .err()
+            .map(|error| error.to_string()))
+    };
+    let leaving =
+        |error: &Option<String>| error.as_ref().is_some_and(|text| text.contains("leaving"));
+    until("the removal's start", refused, leaving).await?;
+    // The removed queue keeps its messages, and the other queue goes on.
+    mails.push_message(Message::new("").id("left")).await?;
+    queue.push_message(Message::new("").id("order")).await?;
+    assert_eq!(seen.next().await?, "order");
+    assert!(!removal.is_finished());
+    gate.add_permits(1);
+    within("the removal", removal).await???;
+    let stats = mails.stats().await?;
+    assert_eq!((stats.acked, stats.leased, stats.nodes), (1, 0, 0));
+    assert_eq!(stats.scheduled + stats.ready, 1);
+    worker.add(&mails, reports(&sender)).await?;
+    assert_eq!(seen.next().await?, "left");
+    Ok(worker.shutdown().await?)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

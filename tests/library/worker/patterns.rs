@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{Delivery, ErrorKind, Message, Share};
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::support::{Setup, seen, setup, until, within};
 
@@ -57,6 +58,76 @@ async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
     assert_eq!(seen.next().await?, "mail-b later");
     within("the shutdown", worker.shutdown()).await??;
     Ok(())
+}
+
+/// A handler that reports its name and the queue.
+fn named(
+    name: &'static str,
+    sender: &UnboundedSender<String>,
+) -> impl Fn(Delivery) -> std::future::Ready<()> + Clone + Send + Sync + 'static {
+    let sender = sender.clone();
+    move |delivery: Delivery| {
+        let _ = sender.send(format!("{name}: {}", delivery.queue()));
+        std::future::ready(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_queue_has_one_handler_whatever_matches_it() -> Result<()> {
+    let Setup { client, .. } = &setup().await?;
+    let names = ["mail-a", "mail-b", "other"];
+    for name in names {
+        client.queue(name)?.push_message(Message::new("")).await?;
+    }
+    let (sender, mut seen) = seen();
+    // Scans take the patterns in their order.
+    let worker = client
+        .worker()
+        .pattern(&client.pattern("mail-*")?, named("mails", &sender))
+        .pattern(&client.pattern("*")?, named("all", &sender))
+        .queue(&client.queue("mail-a")?, named("one", &sender))
+        .spawn();
+    let mut handled = seen.take(3).await?;
+    handled.sort();
+    assert_eq!(handled, ["all: other", "mails: mail-b", "one: mail-a"]);
+    let found = client.queue("mail-b")?;
+    let twice = worker.add(&found, ack).await.expect_err("refused");
+    assert_eq!(twice.kind(), ErrorKind::InvalidInput);
+    assert!(twice.to_string().contains("a pattern matches"), "{twice}");
+    assert_eq!(worker.health().queues().count(), 3);
+    // Removed, it can be added with a handler of its own.
+    within("the removal", worker.remove("mail-b")).await??;
+    worker.add(&found, named("own", &sender)).await?;
+    found.push_message(Message::new("")).await?;
+    assert_eq!(seen.next().await?, "own: mail-b");
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_found_queue_of_another_layout_stops_alone() -> Result<()> {
+    let setup = setup().await?;
+    let client = &setup.client;
+    let words = ["HSET", "dueq:{mail-newer}:meta", "layout", "99"];
+    setup.command::<()>(&words).await?;
+    let mail = client.queue("mail-a")?;
+    mail.push_message(Message::new("")).await?;
+    let (sender, mut seen) = seen();
+    let mails = client.pattern("mail-*")?;
+    let worker = client.worker().pattern(&mails, named("mails", &sender));
+    let worker = worker.spawn();
+    assert_eq!(seen.next().await?, "mails: mail-a");
+    let error = async || {
+        let health = worker.health();
+        let newer = health.queue("mail-newer");
+        Ok(newer
+            .and_then(dueq::QueueHealth::error)
+            .map(ToString::to_string))
+    };
+    let error = until("an error", error, Option::is_some).await?;
+    assert!(error.is_some_and(|error| error.contains("layout 99")));
+    mail.push_message(Message::new("")).await?;
+    assert_eq!(seen.next().await?, "mails: mail-a");
+    Ok(worker.shutdown().await?)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
