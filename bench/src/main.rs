@@ -6,6 +6,7 @@ mod instructions;
 mod interrupt;
 mod peers;
 mod plot;
+mod poison;
 mod process;
 mod soak;
 mod wheel;
@@ -33,9 +34,12 @@ enum What {
     Storm(curves::storm::Arguments),
     Instructions(instructions::Arguments),
     Soak(soak::Arguments),
+    Poison(poison::Arguments),
     Plot(plot::Arguments),
     #[command(hide = true)]
     ManyQueuesNode(curves::queues::node::Arguments),
+    #[command(hide = true)]
+    PoisonWorker(poison::WorkerArguments),
     #[command(hide = true)]
     Drive(drive::Arguments),
     #[command(hide = true)]
@@ -55,6 +59,8 @@ fn main() -> Result<()> {
         What::Storm(arguments) => curves::storm::run(&arguments),
         What::Instructions(arguments) => instructions::run(&arguments),
         What::Soak(arguments) => soak::run(&arguments),
+        What::Poison(arguments) => poison::run(&arguments),
+        What::PoisonWorker(arguments) => poison::run_worker(&arguments),
         What::Plot(arguments) => plot::run(&arguments),
         What::Drive(arguments) => drive::run(&arguments),
         What::SoakRole(arguments) => soak::roles::run(&arguments),

@@ -216,7 +216,7 @@ fn object(name: &str, stats: &Counts) -> String {
     format!("{}\n", output::json(&serde_json::Value::from(object)))
 }
 
-fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 19] {
+fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 20] {
     [
         ("scheduled", stats.scheduled, "wait for their due time"),
         ("due", stats.due, "of these, past their due time"),
@@ -229,6 +229,11 @@ fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 19] {
             "age of the oldest due message that no worker has claimed",
         ),
         ("nodes", stats.nodes, "live workers"),
+        (
+            "parked_ms",
+            stats.parked_ms,
+            "for this long a parked worker may send no beat; 0: none is parked",
+        ),
         ("pushed", stats.pushed, "since the queue was created"),
         ("claimed", stats.claimed, ""),
         ("acked", stats.acked, ""),

@@ -1,5 +1,6 @@
 //! Telemetry of the library: metrics, spans, events, and the trace of a message.
 
+mod by_queue;
 pub(crate) mod collector;
 mod events;
 mod metrics;
