@@ -192,8 +192,9 @@ impl Client {
     }
 
     /// How many connections this client has opened since it was made. It opens one for each of four
-    /// kinds of calls at the first such call, one for each queue and durability besides `Memory`,
-    /// and two for each worker. Any more have replaced lost ones.
+    /// kinds of calls at the first such call, and one for each queue and durability besides
+    /// `Memory`. Each worker opens five, whatever the number of its queues. Any more have replaced
+    /// lost ones.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

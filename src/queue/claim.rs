@@ -16,12 +16,23 @@ impl<C: Codec> Queue<C> {
     /// of due messages divided by the number of live workers.
     ///
     /// This is the call below [`Queue::worker`]: the caller extends and settles. If the reply is
-    /// lost, the library claims again.
+    /// lost, the library claims again, for up to 10 s. If the future is dropped, it may have claimed
+    /// messages.
     ///
-    /// A message that the caller does not settle becomes available after its lease has expired, and
-    /// so does a message of a claim whose reply was lost. This needs a running worker of the queue
-    /// in some process: only workers take expired leases back. Without one the message stays
-    /// leased.
+    /// # What must run
+    /// Only workers take expired leases back. So a [`Worker`](crate::Worker), or `dueq work`, must
+    /// attend the queue in some process, and it handles messages too. Then a message that the
+    /// caller does not settle becomes available when its lease has expired, and one crash is
+    /// counted. The same holds for messages of a lost reply or of a dropped future. If no worker
+    /// attended the queue for 3 s, the next one waits 5 s before it takes leases back.
+    ///
+    /// While no worker attends the queue, the message stays leased: no claim returns it, and its
+    /// delivery can still be extended and settled.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if `count` or `lease` is out of
+    /// its range. Redis or the connection may fail as in any call: see
+    /// [`Error::is_retryable`].
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -26,8 +26,13 @@ use crate::worker::settings::{Defaults, QueueSettings};
 ///
 /// Created by [`Client::worker`]. Any number of workers in any number of processes may share a
 /// queue. The queues of a worker share its handlers: see [`Share`](crate::Share). The settings hold
-/// for all queues, also for those added before, except [`layer`](Worker::layer). Each handler runs
-/// in a `tracing` span `dueq.handle`.
+/// for all queues, also for those added before, except [`layer`](Worker::layer).
+///
+/// Handlers run on the tokio runtime in which [`spawn`](Worker::spawn) or [`run`](Worker::run) is
+/// called, each in a `tracing` span `dueq.handle`. The worker's own tasks run on a thread of their
+/// own, and a second thread is its timer. So a handler that blocks a thread of the runtime delays
+/// no lease and no other queue, as long as another thread of the runtime is free. The number of
+/// queues adds no thread and no connection.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|client| {
@@ -236,13 +241,17 @@ impl Worker {
     /// released.
     ///
     /// # Errors
-    /// At the start:
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a setting out of range,
-    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a missing right, and
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a server that cannot be used.
+    /// At the start [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a setting out
+    /// of range. If no queue can be attended and there is no pattern:
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a missing right, or
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a queue or a server that
+    /// cannot be used. If only some of the queues are refused, the worker serves the others, and
+    /// reports each refusal by the event `dueq.queue_refused`.
     ///
-    /// Later only [`ErrorKind::Internal`](crate::ErrorKind::Internal), if a task of the worker
-    /// itself panics: the handlers are dropped and their deliveries released before it returns.
+    /// Later [`ErrorKind::Internal`](crate::ErrorKind::Internal) if a task of the worker itself
+    /// panics: the error names the task, and the handlers are dropped and their deliveries released
+    /// before it returns. [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) if a handler blocks its
+    /// thread for 15 s after the grace period.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
