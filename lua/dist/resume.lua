@@ -78,7 +78,7 @@ if #ARGV ~= 1 then return redis.error_reply('BADARGS resume takes now') end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 local changed = paused
 local head, length = old_head, old_length
-paused, old_head, old_length = false, math.huge, 1 -- so that finish publishes what waits
+paused, old_head, old_length = false, math.huge, 1 -- finish sees the head as new: it publishes it
 if changed then
   redis.call('HDEL', META, 'paused')
 end

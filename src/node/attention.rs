@@ -11,7 +11,8 @@ use crate::partition::Presence;
 /// How many wake-up lists a blocking pop covers at most: its cost grows with each.
 pub(crate) const MAX_LISTS: usize = 64;
 
-/// A queue whose list is not covered is told of new work by notices, for this long after a beat.
+/// The park time in beats for a queue whose list is not covered: scripts publish every earlier head
+/// for this long.
 const BY_NOTICE: Duration = Duration::from_secs(2);
 
 /// A queue is parked only if no message is due within this time.

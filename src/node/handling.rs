@@ -29,7 +29,7 @@ pub(crate) trait Handling: Send + Sync + 'static {
         context: &Arc<HandlerContext>,
     );
 
-    /// No more deliveries come: handles at once what it has gathered.
+    /// Called after the last delivery: a batch handler gets its incomplete batch at once.
     fn close(&self);
 }
 

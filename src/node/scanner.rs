@@ -32,7 +32,7 @@ pub(crate) struct Found {
     pub(crate) is_complete: bool,
 }
 
-/// Scans for ever, for one pattern after another, and reports what it finds.
+/// Scans for one pattern after another, and reports the queues that match. Never returns.
 pub(crate) async fn run(lane: Arc<Lane>, patterns: Vec<Pattern>, sender: UnboundedSender<Event>) {
     let mut scanner = Scanner::new(lane, sender, STEP_PAUSE, PASS_PAUSE);
     let mut attended = vec![BTreeSet::new(); patterns.len()];
