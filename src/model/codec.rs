@@ -140,9 +140,11 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Codec for Json<T> {
 pub(crate) fn encode<C: Codec>(codec: &C, value: C::Value) -> Result<Vec<u8>, Error> {
     // Unwind safe: codecs are shared by reference, and a codec that leaves its own state half
     // changed affects only its own later results.
-    let reason = match catch_unwind(AssertUnwindSafe(|| codec.encode_owned(value))) {
+    let encode = || codec.encode_owned(value);
+    let encode = || encode().map_err(|error| error.to_string());
+    let reason = match catch_unwind(AssertUnwindSafe(encode)) {
         Ok(Ok(payload)) => return Ok(payload),
-        Ok(Err(error)) => error.to_string(),
+        Ok(Err(reason)) => reason,
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().copied();
             let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

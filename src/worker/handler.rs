@@ -192,10 +192,12 @@ impl<C: Codec, H: Handler<C::Value>> HandleOne for Typed<C, H> {
 
 /// The value of the payload, or the settlement that buries it.
 pub(crate) fn decode<C: Codec>(codec: &C, delivery: &Delivery) -> Result<C::Value, Settlement> {
-    let decoded = catch_unwind(AssertUnwindSafe(|| codec.decode(delivery.payload())));
-    let reason = match decoded {
+    // The error is the codec's, too: its text and its drop may panic.
+    let decode = || codec.decode(delivery.payload());
+    let decode = || decode().map_err(|error| with_causes(&*error));
+    let reason = match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(Ok(value)) => return Ok(value),
-        Ok(Err(error)) => format!("the payload does not decode: {}", with_causes(&*error)),
+        Ok(Err(error)) => format!("the payload does not decode: {error}"),
         Err(panic) => format!("the codec panicked: {}", panic_text(&*panic)),
     };
     delivery.undecodable(&reason);

@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Batch, BoxError, Client, Codec, Delivery, Message, Queue, State, in_batches};
+use dueq::{
+    Batch, BoxError, Client, Codec, Delivery, ErrorKind, Message, Queue, State, in_batches,
+};
 use serde::{Deserialize, Serialize};
+use tower::timeout::TimeoutLayer;
 
 use crate::support::{LONG, Setup, seen, setup, stats_until};
 
@@ -133,6 +136,68 @@ async fn a_batch_goes_on_without_its_undecodable_message() -> Result<()> {
         let stored = numbers.get(id).await?.context("a dead message")?;
         assert!(stored.error.contains(reason), "{id}: {}", stored.error);
     }
+    Ok(worker.shutdown().await?)
+}
+
+/// A codec whose error has no text, only a panic.
+#[derive(Clone)]
+struct Speechless;
+
+#[derive(Debug)]
+struct NoText;
+
+impl std::fmt::Display for NoText {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("the error has no text")
+    }
+}
+
+impl std::error::Error for NoText {}
+
+impl Codec for Speechless {
+    type Value = u64;
+
+    fn encode(&self, _: &u64) -> Result<Vec<u8>, BoxError> {
+        Err(NoText.into())
+    }
+
+    fn decode(&self, payload: &[u8]) -> Result<u64, BoxError> {
+        if payload == b"bad" {
+            return Err(NoText.into());
+        }
+        Ok(1)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_of_the_codecs_error_harms_no_other_message() -> Result<()> {
+    let Setup { client, .. } = &setup().await?;
+    let numbers = client.queue_with("numbers", Speechless)?;
+    let error = numbers.push(1_u64).await.expect_err("not encoded");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    for payload in ["good", "bad", "fine"] {
+        push_raw(client, "numbers", payload, payload).await?;
+    }
+    let handler = in_batches(3, LONG / 3, |_: Batch<u64>| async {});
+    let worker = numbers.worker().lease(LONG).spawn(handler);
+    let error = dead_error(&numbers, "bad").await?;
+    assert!(error.contains("the error has no text"), "{error}");
+    let stats = stats_until(&numbers, "acked", |stats| stats.acked == 2).await?;
+    assert_eq!((stats.claimed, stats.crashed, stats.retried), (3, 0, 0));
+    Ok(worker.shutdown().await?)
+}
+
+/// A payload that does not decode reaches the layers as a settlement, and no retry of theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_undecodable_payload_is_buried_inside_of_layers() -> Result<()> {
+    let Setup { client, .. } = &setup().await?;
+    let orders = client.queue_of::<Order>("typed")?;
+    push_raw(client, "typed", "bad", "no JSON").await?;
+    let worker = orders.worker().layer(TimeoutLayer::new(LONG));
+    let worker = worker.spawn(|_: Order, _: Delivery| async {});
+    let error = dead_error(&orders, "bad").await?;
+    assert!(error.contains("does not decode"), "{error}");
+    assert_eq!(orders.stats().await?.retried, 0);
     Ok(worker.shutdown().await?)
 }
 
