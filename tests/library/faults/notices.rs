@@ -7,7 +7,7 @@ use dueq::{Client, Delivery, Message};
 use dueq_testkit::Server;
 
 use crate::support::proxy::Proxy;
-use crate::support::{Running, Seen, command, connection, seen, setup};
+use crate::support::{Running, Seen, command, connection, seen, server_us, setup, until, within};
 
 /// The fallback interval is 1 s; the rest allows for a slow machine.
 const FALLBACK_LIMIT: Duration = Duration::from_secs(1 + 9);
@@ -161,4 +161,44 @@ async fn forged_notices_change_nothing() -> Result<()> {
         "nothing fired early"
     );
     worker.stop().await
+}
+
+/// A message appears without its hints: no notice, no wake-up tokens. The next beat finds it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parked_queue_fires_within_its_parking_time_without_hints() -> Result<()> {
+    let setup = setup().await?;
+    let (sender, mut seen) = seen();
+    let parking = Duration::from_secs(3);
+    let far = Message::new("").id("far").due(Duration::from_secs(3_600));
+    setup.queue.push_message(far).await?;
+    let worker = setup
+        .client
+        .worker()
+        .parking(parking)
+        .pattern(
+            &setup.client.pattern("order?")?,
+            move |delivery: Delivery| {
+                let _ = sender.send(delivery.lateness());
+                std::future::ready(())
+            },
+        )
+        .spawn();
+    let is_parked = |health: &dueq::Health| {
+        let queue = health.queue("orders");
+        queue.is_some_and(dueq::QueueHealth::is_parked)
+    };
+    let mut redis = setup.redis().await?;
+    for number in 0..3 {
+        let _ = until("a parked queue", async || Ok(worker.health()), is_parked).await?;
+        let (id, due) = (number.to_string(), server_us(&mut redis).await? / 1_000);
+        let words = ["HSET", "dueq:{orders}:messages", &id, ""];
+        command::<i64>(&mut redis, &words).await?;
+        let words = ["ZADD", "dueq:{orders}:scheduled", &due.to_string(), &id];
+        command::<i64>(&mut redis, &words).await?;
+        let late = seen.next().await?;
+        println!("{late:?} late");
+        assert!(late < parking + FALLBACK_LIMIT, "{late:?} late");
+    }
+    within("the shutdown", worker.shutdown()).await??;
+    Ok(())
 }
