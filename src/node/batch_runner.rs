@@ -32,6 +32,10 @@ struct State {
     /// Wait for a handler with which a batch can open.
     waiting: VecDeque<Guarded>,
     open: Option<Open>,
+    /// Whether the last claim brought only messages that can share a batch. Until then, a claim
+    /// asks for no more messages than there are free handlers: each message that waits for a
+    /// handler of its own is charged with a crash if another one crashes the worker meanwhile.
+    claims_batches: bool,
     /// The number of the last batch.
     last: u64,
     /// The worker stops: no batch waits for more.
@@ -230,6 +234,16 @@ impl<H: HandleMany> Handling for BatchRunner<H> {
         capacity.saturating_sub(state.waiting.len())
     }
 
+    fn asks(&self, handlers: usize) -> usize {
+        let capacity = self.capacity(handlers);
+        let state = self.lock();
+        if state.claims_batches {
+            return capacity;
+        }
+        let free = handlers.saturating_sub(state.alone.len());
+        capacity.min(free.max(1))
+    }
+
     fn start(
         self: Arc<Self>,
         deliveries: Vec<Guarded>,
@@ -237,6 +251,7 @@ impl<H: HandleMany> Handling for BatchRunner<H> {
         context: &Arc<HandlerContext>,
     ) {
         let mut state = self.lock();
+        state.claims_batches = !deliveries.iter().any(|(delivery, _)| comes_alone(delivery));
         for guarded in deliveries {
             if comes_alone(&guarded.0) {
                 state.alone.push_back(guarded);

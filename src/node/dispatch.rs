@@ -244,7 +244,7 @@ impl Coordinator {
         let room = queue
             .slots
             .room(queue.handling.capacity(queue.max_handlers));
-        let asked = queue.handling.capacity(permits.count()).min(room);
+        let asked = queue.handling.asks(permits.count()).min(room);
         queue.claim.sent();
         self.wanting.remove(&number);
         let (partition, lease_ms) = (Arc::clone(&queue.partition), queue.lease_ms);

@@ -20,6 +20,11 @@ pub(crate) trait Handling: Send + Sync + 'static {
     /// How many deliveries it can take now, if it gets this many more handlers.
     fn capacity(&self, handlers: usize) -> usize;
 
+    /// How many of these the next claim asks for.
+    fn asks(&self, handlers: usize) -> usize {
+        self.capacity(handlers)
+    }
+
     /// Starts handlers for the deliveries of one claim. `permits` has one permit for each handler
     /// that may start; dropping the others returns them.
     fn start(

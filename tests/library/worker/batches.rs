@@ -124,6 +124,28 @@ async fn a_message_whose_lease_ran_out_comes_alone() -> Result<()> {
     Ok(worker.shutdown().await?)
 }
 
+/// Each message that a worker holds is charged with a crash if another one crashes the worker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_claims_few_messages_that_come_alone() -> Result<()> {
+    let setup = setup().await?;
+    push_all(&setup.queue, messages(20)).await?;
+    setup.promote(20).await?;
+    let crashed = setup.queue.claim(20, Duration::from_millis(1)).await?;
+    assert_eq!(crashed.len(), 20);
+    let (sender, mut seen) = seen();
+    let handler = move |batch: Batch<Vec<u8>>| {
+        let _ = sender.send(batch.len());
+        std::future::pending::<()>()
+    };
+    let worker = setup.queue.worker().lease(LONG).concurrency(2);
+    let worker = worker.spawn(in_batches(10, Duration::ZERO, handler));
+    assert_eq!(seen.take(2).await?, [1, 1]);
+    let stats = setup.queue.stats().await?;
+    assert_eq!((stats.leased, stats.ready + stats.scheduled), (2, 18));
+    worker.abort();
+    Ok(worker.wait().await?)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_batch_ends_with_its_stop() -> Result<()> {
     let setup = setup().await?;
