@@ -296,6 +296,12 @@ impl Coordinator {
                 }
             }
         }
+        // A dropped worker may have claims in flight. Later replies fail to be sent, and the tasks of
+        // their claims release the messages. The handlers of those that came release theirs.
+        events.close();
+        while let Ok(event) = events.try_recv() {
+            self.handle(event);
+        }
         let mut leaves = tokio::task::JoinSet::new();
         for (_, queue) in self.queues.drain() {
             let node = self.node.clone();

@@ -261,7 +261,8 @@ impl Coordinator {
             };
             let event = Event::Reply(number, Reply::Claimed(Box::new(claimed)));
             if let Err(unsent) = sender.send(event) {
-                // The coordinator has panicked. Without it the lease would run out.
+                // The coordinator has ended: the worker was dropped, or a task panicked. Otherwise
+                // the leases would have to run out.
                 release(&partition, unsent.0).await;
             }
         });
@@ -356,7 +357,7 @@ impl Coordinator {
     }
 }
 
-/// Releases the messages of a claim whose reply came after the coordinator's end.
+/// Releases the messages of a claim whose reply came after the end of the coordinator.
 async fn release(partition: &Arc<Partition>, event: Event) {
     if let Event::Reply(_, Reply::Claimed(claimed)) = event
         && let Ok(claim) = claimed.result

@@ -141,6 +141,8 @@ async fn restarting_workers_leave_no_message_behind() -> Result<()> {
         by_others += seen.rest().len();
     }
     steady.stop().await?;
+    let stats = setup.queue.stats().await?;
+    assert_eq!(stats.crashed, 0, "no lease of an ended worker ran out");
     // An aborted handler may release its message after the test received it.
     assert!(handled.rest().len() + by_others >= 500);
     Ok(())
