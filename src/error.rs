@@ -229,6 +229,15 @@ impl Error {
     }
 
     /// What went wrong.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::ErrorKind;
+    ///
+    /// let error = orders.push("rate it").id("").await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    /// # });
+    /// ```
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -245,6 +254,15 @@ impl Error {
     }
 
     /// Whether the call took effect.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Applied;
+    ///
+    /// let error = orders.push("rate it").id("").await.unwrap_err();
+    /// assert_eq!(error.was_applied(), Applied::No);
+    /// # });
+    /// ```
     pub fn was_applied(&self) -> Applied {
         self.0.applied
     }

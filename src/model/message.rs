@@ -57,6 +57,14 @@ pub enum OnConflict {
 impl Message {
     /// A message with these payload bytes: at most the queue's limit (1 MiB unless configured,
     /// never more than 16 MiB).
+    ///
+    /// ```
+    /// use dueq::Message;
+    /// use std::time::Duration;
+    ///
+    /// let message = Message::new("rate it").id("order:42").due(Duration::from_secs(48 * 3600));
+    /// # let _ = message;
+    /// ```
     pub fn new(payload: impl Into<Vec<u8>>) -> Self {
         Self {
             id: None,
@@ -70,6 +78,14 @@ impl Message {
     }
 
     /// A message with this value as JSON. Fails if the value has no JSON form.
+    ///
+    /// ```
+    /// use dueq::Message;
+    ///
+    /// let message = Message::json(&42)?.id("order:42");
+    /// # let _ = message;
+    /// # Ok::<(), dueq::Error>(())
+    /// ```
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         let payload = serde_json::to_vec(value).map_err(|error| {
             Error::invalid(format!("the payload cannot be written as JSON: {error}"))
@@ -125,6 +141,16 @@ impl Message {
     /// pushes that move or replace in any order, unless the caller awaits the first one. A push
     /// that may move or replace is not repeated by the library when its reply is lost: the error
     /// says [`Applied::Unknown`](crate::Applied::Unknown).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Message, OnConflict, Pushed};
+    ///
+    /// orders.push("remind").id("cart:7").await?;
+    /// let newer = Message::new("remind twice").id("cart:7").on_conflict(OnConflict::Replace);
+    /// assert_eq!(orders.push_message(newer).await?.outcome(), Pushed::Moved);
+    /// # });
+    /// ```
     #[must_use]
     pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
         self.on_conflict = on_conflict;

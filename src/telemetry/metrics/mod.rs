@@ -53,11 +53,28 @@ pub struct Metrics {
 
 impl Metrics {
     /// One of the counts.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Count;
+    ///
+    /// orders.push("rate it").await?;
+    /// assert_eq!(orders.metrics().count(Count::PushCreated), 1);
+    /// # });
+    /// ```
     pub fn count(&self, count: Count) -> u64 {
         self.counts[count as usize]
     }
 
     /// All counts, always in the same order.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// for (count, value) in orders.metrics().counts() {
+    ///     println!("dueq_{}_total {value}", count.name());
+    /// }
+    /// # });
+    /// ```
     pub fn counts(&self) -> impl Iterator<Item = (Count, u64)> + '_ {
         Count::ALL.iter().map(|count| (*count, self.count(*count)))
     }
