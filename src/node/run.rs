@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -243,8 +243,22 @@ async fn first_beats(settings: &Settings, node: &str) -> Result<(), Error> {
             Some((partition.queue_name().to_owned(), error))
         });
     }
+    let partitions = settings.queues.iter().map(|entry| &entry.partition);
+    let (partitions, node): (Vec<_>, _) = (partitions.cloned().collect(), node.to_owned());
+    let (report, reported) = oneshot::channel();
+    let (starts, will_start) = oneshot::channel();
+    tokio::spawn(async move {
+        // The caller may be dropped before it reads them.
+        let _ = report.send(beats.join_all().await);
+        if will_start.await.is_err() {
+            // The worker was dropped: without a leave, the node counts as alive for 3 s.
+            leave_each(partitions, &node).await;
+        }
+    });
+    let failures = reported.await.unwrap_or_default();
+    let _ = starts.send(());
     let mut refusals = Vec::new();
-    for failure in beats.join_all().await.into_iter().flatten() {
+    for failure in failures.into_iter().flatten() {
         // After another error, such as an unreachable Redis, the node starts and keeps trying.
         if matches!(failure.1.kind(), ErrorKind::Denied | ErrorKind::Unsupported) {
             refusals.push(failure);

@@ -114,6 +114,24 @@ async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_dropped_while_it_starts_leaves() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.push_message(Message::new("").due(HOUR)).await?;
+    // No other node beats, so no script forgets a node that has not left.
+    let words = ["ZCARD", "dueq:{orders}:nodes"];
+    let nodes = async || setup.command::<u64>(&words).await;
+    let without = nodes().await?;
+    for round in 0..50 {
+        let worker = setup.queue.worker();
+        let worker = worker.run(|_| async {}, std::future::pending::<()>());
+        let moment = Duration::from_micros(50 * round);
+        assert!(tokio::time::timeout(moment, worker).await.is_err());
+    }
+    until("its leave", nodes, |count| *count == without).await?;
+    Ok(())
+}
+
 /// A stopping worker may have consumed a wake-up token that another worker needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarting_workers_leave_no_message_behind() -> Result<()> {
