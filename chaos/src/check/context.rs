@@ -106,6 +106,11 @@ impl Epoch {
             .unwrap_or_default()
     }
 
+    /// This change, if a call without an answer can have made it.
+    pub(super) fn gap(&self, seq: u64) -> Option<&MissingChange> {
+        self.gaps(seq.checked_sub(1)?, seq).first()
+    }
+
     /// Whether another answered call certainly made this change.
     pub(super) fn is_made_by_another(&self, seq: u64) -> bool {
         self.made.binary_search(&seq).is_ok()

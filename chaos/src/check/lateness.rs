@@ -63,7 +63,10 @@ impl Hypothesis {
             && self.hidden_crashes(record, context) + self.slack == 0
             && !matches!(self.again, Some(Cause::LeaseRanOut | Cause::Requeue))
             && !context.epoch.stepped(self.seq, record.seq());
-        let since_ms = score_ms.max(self.now_ms + 1);
+        // Of a call without an answer only a range of times is known: it may have come at its end.
+        let gap = context.epoch.gap(self.seq);
+        let now_ms = gap.map_or(self.now_ms, |gap| gap.before_ms.max(self.now_ms));
+        let since_ms = score_ms.max(now_ms.saturating_add(1));
         certain.then_some(Wait {
             id: record.id,
             pusher: pusher(context.records, self.seq),
@@ -71,10 +74,10 @@ impl Hypothesis {
             to_seq: record.seq(),
             since_ms,
             claimed_ms: record.now(),
-            was_early: score_ms >= self.now_ms,
+            was_early: score_ms >= now_ms,
             since_us: self
                 .answered_us
-                .saturating_add((since_ms - self.now_ms) * 1_000),
+                .saturating_add((since_ms - now_ms).saturating_mul(1_000)),
             claimed_us: record.asked_us,
         })
     }

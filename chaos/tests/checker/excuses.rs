@@ -190,3 +190,31 @@ fn a_lost_call_does_not_explain_a_change_an_hour_later() {
     changed([None, Some(HOUR_MS)], 5).has(Kind::UnaskedChanges);
     changed([Some(5), None], 6).is_clean();
 }
+
+#[test]
+fn an_overdue_push_without_an_answer_overtakes_nothing() {
+    let due = |ms| Story::server(ms).to_string();
+    let claimed_after = |due_ms: u64, pushed_ms: u64| {
+        let mut story = Story::new();
+        story.push("x", "+0", "CREATED");
+        let token = story.at(5).claim("x", 0, 1);
+        // Before the push, the server's clock goes back.
+        story.server_step_ms = -2;
+        story.ack("x", &token).push("b", &due(100), "CREATED");
+        story
+            .at(pushed_ms)
+            .other("promote", &["256"], &["0"])
+            .unanswered(push("a", &due(due_ms), 0, ""), true)
+            .other("promote", &["256"], &["0"]);
+        let b = story.at(203).claim("b", 100, 1);
+        let a = story
+            .push("a", &due(due_ms), "EXISTS scheduled")
+            .at(204)
+            .claim("a", due_ms, 1);
+        story.ack("b", &b).ack("a", &a);
+        story
+    };
+    // The other message may have been promoted before this push.
+    claimed_after(50, 200).is_clean();
+    claimed_after(50, 20).has(Kind::OutOfOrder);
+}
